@@ -14,7 +14,7 @@ COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 # What test-extras installs.
-EXTRAS := rl openspiel ray slurm optuna s3 delta web docs notebooks
+EXTRAS := rl openspiel ray slurm optuna s3 web docs notebooks
 AZURITE := 3.37.0
 
 # Workers share the tests, a file at a time: what a file's tests prepare together is prepared once. Their order is that of

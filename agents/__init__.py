@@ -30,7 +30,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A public name of this package, loaded when it is asked for."""
+    """Return a public name of this package, which is loaded now."""
     from importlib import import_module
 
     if name == "__version__":

@@ -74,13 +74,13 @@ DEPTH = 1  # index of the parameter, by a policy
 
 @inline_function
 def win_value(evaluation: int, depth: int) -> int:
-    """The value of a line for its player, with ``depth`` placements to go, that one included."""
+    """Return the value of a line for its player, with ``depth`` placements to go, that one included."""
     return FULL_SHARE if evaluation == SHARE_EVALUATION else depth
 
 
 @inline_function
 def depth_limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
-    """The value for the mover at the depth limit, if ``safe_left`` of ``pieces_left`` pieces are safe."""
+    """Return the value for the mover at the depth limit, if ``safe_left`` of ``pieces_left`` pieces are safe."""
     if evaluation == SOONER_WIN_EVALUATION or pieces_left == 0:
         return int64(0)
     return 2 * FULL_SHARE * safe_left // pieces_left - FULL_SHARE
@@ -88,25 +88,32 @@ def depth_limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
 
 @inline_function
 def memory_key(position: Position, depth: int) -> int:
-    """A position with a hand, except its lanes, and the depth, in 25 bits; never 0 once a piece is on the board."""
+    """Pack a position with a hand, except its lanes, and the depth into 25 bits.
+
+    The key is never 0 once a piece is on the board.
+    """
     return position.occupied | (position.hand << 16) | (depth << 20)
 
 
 @inline_function
 def memory_index(lanes: int, key: int) -> int:
-    """The index of the state in the memory."""
+    """Return the index of the state in the memory."""
     return 2 * int64(mix(lanes + (uint64(key) << uint64(38))) & uint64(MEMORY_ENTRIES - 1))
 
 
 @inline_function
 def last_placement_value(position: Position, evaluation: int, rules: Any) -> int:
-    """``search`` to depth 1, under its conditions: the best of all cells and gifts at the depth limit."""
+    """Return what ``search_value`` returns for depth 1, under its conditions.
+
+    It is the best value of all cells and gifts at the depth limit.
+    """
     best = int64(-UNBOUNDED)
-    empty, left = ~position.occupied & ALL_CELLS, int64(popcount(position.available)) - 1
+    empty, pieces_left = ~position.occupied & ALL_CELLS, int64(popcount(position.available)) - 1
     while empty != 0:
         placed = place_hand(position, lowest_bit(empty))
         safe = int64(popcount(position.available & safe_pieces(placed.lanes, placed.occupied, rules)))
-        best = max(best, -depth_limit_value(evaluation, left, safe - int64(safe > 0)))  # a safe gift leaves the fewest
+        safe_left = safe - int64(safe > 0)  # a safe gift leaves the fewest
+        best = max(best, -depth_limit_value(evaluation, pieces_left, safe_left))
         empty &= empty - 1
     return best
 
@@ -118,7 +125,10 @@ SEARCH_SIGNATURE = types.int64(
 
 @kernel(SEARCH_SIGNATURE)
 def search_value(position: Position, depth: int, alpha: int, beta: int, evaluation: int, rules: Any, agent: Any) -> int:
-    """The value of a position whose hand cannot win at once; a bound beyond ``alpha`` or ``beta`` (fail-soft)."""
+    """Return the value of a position whose hand cannot win at once.
+
+    A value beyond ``alpha`` or ``beta`` is a bound (fail-soft).
+    """
     if position.available == 0:
         return int64(0)
     if depth == 1:
@@ -140,8 +150,8 @@ def search_value(position: Position, depth: int, alpha: int, beta: int, evaluati
         if safe != position.available:
             best = max(best, lost)
         while safe != 0 and best < beta:
-            given = give_piece(placed, lowest_bit(safe))
-            best = max(best, -search_value(given, depth - 1, -beta, -max(alpha, best), evaluation, rules, agent))
+            child = give_piece(placed, lowest_bit(safe))
+            best = max(best, -search_value(child, depth - 1, -beta, -max(alpha, best), evaluation, rules, agent))
             safe &= safe - 1
         empty &= empty - 1
     if depth >= MEMORY_DEPTH:
@@ -153,16 +163,16 @@ def search_value(position: Position, depth: int, alpha: int, beta: int, evaluati
 
 @inline_function
 def gift_value(position: Position, piece: int, depth: int, floor: int, evaluation: int, rules: Any, agent: Any) -> int:
-    """The giver's value of ``piece`` when ``depth`` placements follow; a bound if it is not above ``floor``."""
-    given = give_piece(position, piece)
-    if winning_cells(given.lanes, given.occupied, piece, rules) != 0:
+    """Return the giver's value of ``piece`` when ``depth`` placements follow; a bound if it is not above ``floor``."""
+    child = give_piece(position, piece)
+    if winning_cells(child.lanes, child.occupied, piece, rules) != 0:
         return -win_value(evaluation, depth)
-    return -search_value(given, depth, -UNBOUNDED, -floor, evaluation, rules, agent)
+    return -search_value(child, depth, -UNBOUNDED, -floor, evaluation, rules, agent)
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
 def best_turn(position: Position, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
-    """The first best turn with the hand, cells and gifts ascending, encoded, below its value << TURN_BITS."""
+    """Return the first best turn with the hand, cells and gifts ascending, encoded, below its value << TURN_BITS."""
     best, turn, highest = int64(-UNBOUNDED), int64(0), win_value(evaluation, depth)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     pieces = int64(popcount(position.available))
@@ -191,7 +201,10 @@ def best_turn(position: Position, depth: int, evaluation: int, rules: Any, agent
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
 def best_gift(position: Position, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
-    """The first best gift of a position without a hand, when ``depth`` placements follow, as ``best_turn`` gives it."""
+    """Return the first best gift of a position without a hand, when ``depth`` placements follow.
+
+    Its form is that of ``best_turn``.
+    """
     best, choice = int64(-UNBOUNDED), int64(NONE)
     for piece in range(PIECES):
         if (position.available >> piece) & 1:
@@ -203,7 +216,7 @@ def best_gift(position: Position, depth: int, evaluation: int, rules: Any, agent
 
 @inline_function
 def proven_result(valued_turn: int) -> float:
-    """The result of a turn found with ``SOONER_WIN_EVALUATION``: 1 or -1 if that is proven, else 0."""
+    """Return the result of a turn found with ``SOONER_WIN_EVALUATION``: 1 or -1 if that is proven, else 0."""
     value = valued_turn >> TURN_BITS
     return 1.0 if value > 0 else (-1.0 if value < 0 else 0.0)
 
@@ -212,11 +225,11 @@ def proven_result(valued_turn: int) -> float:
 def alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     depth = int64(params(agent)[0])
     if position.hand == NONE:
-        found = best_gift(position, depth, SOONER_WIN_EVALUATION, rules, agent)
+        valued_turn = best_gift(position, depth, SOONER_WIN_EVALUATION, rules, agent)
     else:
-        found = best_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
-    report_evaluation(agent, proven_result(found), NO_VISITS)
-    return found & 0xFFFF
+        valued_turn = best_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
+    report_evaluation(agent, proven_result(valued_turn), NO_VISITS)
+    return valued_turn & 0xFFFF
 
 
 POLICY_SEARCH_SIGNATURE = types.float64(
@@ -226,7 +239,10 @@ POLICY_SEARCH_SIGNATURE = types.float64(
 
 @kernel(POLICY_SEARCH_SIGNATURE)
 def search_by_policy(position: Position, depth: int, alpha: float, beta: float, rules: Any, agent: Any) -> float:
-    """The value of a position whose hand cannot win at once, by a policy; a bound beyond ``alpha`` or ``beta``."""
+    """Return the value, by a policy, of a position whose hand cannot win at once.
+
+    A value beyond ``alpha`` or ``beta`` is a bound.
+    """
     if position.available == 0:
         return float64(0.0)
     if is_exact(position, agent):
@@ -238,8 +254,8 @@ def search_by_policy(position: Position, depth: int, alpha: float, beta: float, 
         return turn_value(turns, 0)
     best = float64(-np.inf)
     for k in range(count_turns(turns)):
-        given = position_after_turn(position, turns.cells[0, k], turns.gifts[0, k])
-        best = max(best, -search_by_policy(given, depth - 1, -beta, -max(alpha, best), rules, agent))
+        child = position_after_turn(position, turns.cells[0, k], turns.gifts[0, k])
+        best = max(best, -search_by_policy(child, depth - 1, -beta, -max(alpha, best), rules, agent))
         if best >= beta:
             break
     return best
@@ -247,18 +263,18 @@ def search_by_policy(position: Position, depth: int, alpha: float, beta: float, 
 
 @turn
 def policy_alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    decided, turns = choose_turn_or_candidates(position, BREADTH, seed, rules, agent)
-    if decided != UNDECIDED:
-        return decided
+    immediate_turn, turns = choose_turn_or_candidates(position, BREADTH, seed, rules, agent)
+    if immediate_turn != UNDECIDED:
+        return immediate_turn
     depth = int64(params(agent)[DEPTH])
-    best, chosen = turn_value(turns, 0) if depth == 1 else float64(-np.inf), int64(0)
+    best, best_rank = turn_value(turns, 0) if depth == 1 else float64(-np.inf), int64(0)
     for k in range(count_turns(turns) if depth > 1 else 0):
-        given = position_after_turn(position, turns.cells[0, k], turns.gifts[0, k])
-        value = -search_by_policy(given, depth - 1, -np.inf, -best, rules, agent)
+        child = position_after_turn(position, turns.cells[0, k], turns.gifts[0, k])
+        value = -search_by_policy(child, depth - 1, -np.inf, -best, rules, agent)
         if value > best:
-            best, chosen = value, k
+            best, best_rank = value, k
     report_evaluation(agent, best, NO_VISITS)
-    return encode_turn(turns.cells[0, chosen], turns.gifts[0, chosen])
+    return encode_turn(turns.cells[0, best_rank], turns.gifts[0, best_rank])
 
 
 class AlphaBeta(KernelAgent):

@@ -36,9 +36,10 @@ TOPS = uint64(0x8080_8080_8080_8080)
 
 
 def _order_pieces(order: list[int]) -> int:
-    """The pieces as the study tries them, nibble n the n-th, when the values stand in this order of their bits.
+    """Return the pieces in the order in which the study tries them, the n-th in nibble n.
 
-    The sums of four of the first four values, then of the first five and so on, in lexicographic order of position.
+    ``order`` has the bits of the values. The study tries the sums of four of the first four values, then of the first
+    five and so on, in lexicographic order of position.
     """
     preferences: list[int] = []
     for size in range(ATTRIBUTES, VALUES + 1):
@@ -47,7 +48,10 @@ def _order_pieces(order: list[int]) -> int:
 
 
 def _build_preference_tables() -> NDArray[np.uint64]:
-    """[4096] by the ranks of high, coloured, solid and square among the eight values, three bits each."""
+    """Build the table of preferences by the ranks of high, coloured, solid and square: [4096], three bits a rank.
+
+    A rank is a place among the eight values.
+    """
     lists = np.zeros(VALUES**ATTRIBUTES, np.uint64)
     for ranks in permutations(range(VALUES), ATTRIBUTES):
         order = [0] * VALUES
@@ -62,7 +66,7 @@ PREFERENCES = _build_preference_tables()
 
 @inline_function
 def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
-    """Where high, coloured, solid and square (three bits each) come when all values are sorted by their frequency.
+    """Pack the ranks of high, coloured, solid and square (three bits each) when all values are sorted by frequency.
 
     Eight keys of one byte, count * 8 + order in the study's list, are compared with each of the four at once. At least
     one cell must be empty, so that keys stay below 128.
@@ -83,7 +87,7 @@ def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
 
 @inline_function
 def gift_by_frequency(position: Position, alpha: float, seed: int) -> int:
-    """The first available piece of the study's order of preference; NONE if there is none available."""
+    """Return the first available piece of the study's order of preference; NONE if none is available."""
     if position.available == 0:
         return int64(NONE)
     preferences = PREFERENCES[pack_value_ranks(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= alpha)]
@@ -96,17 +100,20 @@ def gift_by_frequency(position: Position, alpha: float, seed: int) -> int:
 
 @inline_function
 def select_lines_by_empty_cells(empty: int, lines: Any, fewest: int, most: int) -> int:
-    """Those of ``lines`` (bits) that have from ``fewest`` to ``most`` empty cells."""
-    found = int64(0)
+    """Select the ``lines`` (as bits) that have from ``fewest`` to ``most`` empty cells."""
+    selected_lines = int64(0)
     for i in range(len(lines)):
         count = popcount(empty & lines[i])
-        found |= int64((count >= fewest) & (count <= most)) << i
-    return found
+        selected_lines |= int64((count >= fewest) & (count <= most)) << i
+    return selected_lines
 
 
 @inline_function
 def cell_by_lines(occupied: int, beta: float, seed: int) -> int:
-    """Fills a line that lacks one cell, diagonals first; otherwise a cell of a line as empty as ``beta`` says."""
+    """Return a cell that fills a line lacking one cell, diagonals first.
+
+    If there is no such line, return a cell of a line as empty as ``beta`` says.
+    """
     empty = ~occupied & ALL_CELLS
     word, prefers_rows = draw(seed, 3), unit_float(draw(seed, 1)) < 0.5
     diagonals = select_lines_by_empty_cells(empty, MAIN_DIAGONALS, 1, 1)

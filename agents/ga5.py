@@ -16,7 +16,7 @@ from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
 
 @inline_function
 def sum_set_bits(mask: int) -> int:
-    """The sum of the indices of the set bits."""
+    """Sum the indices of the set bits."""
     total = int64(0)
     for bit in range(16):
         total += bit * ((mask >> bit) & 1)
@@ -25,7 +25,7 @@ def sum_set_bits(mask: int) -> int:
 
 @inline_function
 def fold_not_and(pieces: int) -> int:
-    """NOT (a AND b) folded from the left over a non-empty set of pieces, ascending, as signed integers."""
+    """Fold NOT (a AND b) from the left over a non-empty set of pieces, ascending, as signed integers."""
     value = int64(lowest_bit(pieces))
     rest = pieces & (pieces - 1)
     while rest != 0:
@@ -36,7 +36,7 @@ def fold_not_and(pieces: int) -> int:
 
 @inline_function
 def least_weight_gift(available: int, genes: Any) -> int:
-    """The available piece with the least |alpha * A + beta * B|, first on ties; NONE if there is none."""
+    """Return the available piece with the least |alpha * A + beta * B|, first on ties; NONE if there is none."""
     if available & (available - 1) == 0:
         return int64(lowest_bit(available)) if available != 0 else int64(NONE)
     used, total = ~available & ALL_CELLS, sum_set_bits(available)
@@ -51,7 +51,7 @@ def least_weight_gift(available: int, genes: Any) -> int:
 
 @inline_function
 def sum_columns(cells: int) -> int:
-    """The sum of the columns of a set of cells."""
+    """Sum the columns of a set of cells."""
     total = int64(0)
     for cell in range(CELLS):
         total += (cell % SIDE) * ((cells >> cell) & 1)
@@ -60,27 +60,27 @@ def sum_columns(cells: int) -> int:
 
 @inline_function
 def or_rows(cells: int) -> int:
-    """The bitwise OR of the rows of a set of cells."""
-    joined = int64(0)
+    """Return the bitwise OR of the rows of a set of cells."""
+    union = int64(0)
     for row in range(SIDE):
-        joined |= row if (cells >> SIDE * row) & 0xF else 0
-    return joined
+        union |= row if (cells >> SIDE * row) & 0xF else 0
+    return union
 
 
 @inline_function
 def and_columns(cells: int) -> int:
-    """The bitwise AND of the columns of a non-empty set of cells."""
-    met = int64(SIDE - 1)
+    """Return the bitwise AND of the columns of a non-empty set of cells."""
+    intersection = int64(SIDE - 1)
     for column in range(SIDE):
-        met &= column if (cells >> column) & 0x1111 else SIDE - 1
-    return met
+        intersection &= column if (cells >> column) & 0x1111 else SIDE - 1
+    return intersection
 
 
 @inline_function
 def least_weight_cell(empty: int, genes: Any, every_second: bool) -> int:
-    """The empty cell with the least |gamma * G + delta * D + epsilon * E|, first on ties.
+    """Return the empty cell with the least |gamma * G + delta * D + epsilon * E|, first on ties.
 
-    With ``every_second`` the others are skipped.
+    With ``every_second`` every second empty cell is skipped.
     """
     if empty & (empty - 1) == 0:
         return int64(lowest_bit(empty))
@@ -88,9 +88,11 @@ def least_weight_cell(empty: int, genes: Any, every_second: bool) -> int:
     for cell in range(CELLS):
         if (empty >> cell) & 1:
             if candidate:
-                others = empty & ~(int64(1) << cell)
+                other_cells = empty & ~(int64(1) << cell)
                 weight = abs(
-                    genes[2] * sum_columns(others) + genes[3] * or_rows(others) + genes[4] * and_columns(others)
+                    genes[2] * sum_columns(other_cells)
+                    + genes[3] * or_rows(other_cells)
+                    + genes[4] * and_columns(other_cells)
                 )
                 if weight < least:
                     best, least = int64(cell), weight

@@ -25,31 +25,34 @@ RANDOM_COMBINATION = 4  # index of the word that chooses among combinations; 0 t
 
 @inline_function
 def threatened_cells(occupied: int, rules: Any) -> int:
-    """The empty cells (16 bits) that are the only empty cell of some line."""
+    """Return the empty cells (16 bits) that are the only empty cell of some line."""
     return int64(rules.completes[occupied]) & ~occupied
 
 
 @inline_function
 def count_combinations(piece: int, ranks: int, size: int) -> int:
-    """The number of ways in which four of the first ``size`` values sum up to ``piece``.
+    """Count the ways in which four of the first ``size`` values sum up to ``piece``.
 
     ``ranks`` gives the rank of each value that has a bit; values worth 0 take the other ranks.
     """
-    wanted, blanks = ATTRIBUTES - int64(popcount(piece)), size
+    blanks_needed, blanks = ATTRIBUTES - int64(popcount(piece)), size
     for i in range(ATTRIBUTES):
         inside = ((ranks >> (3 * i)) & 7) < size
         blanks -= int64(inside)
         if piece & VALUE_BITS[i] and not inside:
             return int64(0)
     ways = int64(1)
-    for i in range(wanted):
+    for i in range(blanks_needed):
         ways = ways * (blanks - i) // (i + 1)
     return ways
 
 
 @inline_function
 def gift_by_random_combination(position: Position, allowed: int, alpha: float, seed: int) -> int:
-    """The first allowed piece when the study's combinations are tried in random order; NONE if none is allowed."""
+    """Return the first allowed piece when the study's combinations are tried in random order.
+
+    NONE: no piece is allowed.
+    """
     if allowed == 0:
         return int64(NONE)
     ranks = pack_value_ranks(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= alpha)
@@ -72,10 +75,10 @@ PHANTOM_SIGNATURE = types.int64(POSITION_TYPE, types.int64, types.int64, types.i
 
 @kernel(PHANTOM_SIGNATURE)
 def phantom_value(position: Position, depth: int, alpha: int, beta: int, maximising: bool, rules: Any) -> int:
-    """The value of a board without a line for the side that began, as study B's code searches it: see ``GaMinimax``.
+    """Return the value of a board without a line for the side that began, as study B's code searches it.
 
-    Its pieces may stand on the board twice: ``hand`` is placed next wherever it is already, and ``available`` are all
-    pieces off the board, the hand among them if it is. Infinity is ``UNBOUNDED``.
+    ``GaMinimax`` explains it. Its pieces may stand on the board twice: ``hand`` is placed next wherever it is already,
+    and ``available`` are all pieces off the board, the hand among them if it is. Infinity is ``UNBOUNDED``.
     """
     empty = ~position.occupied & ALL_CELLS
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -101,7 +104,7 @@ def phantom_value(position: Position, depth: int, alpha: int, beta: int, maximis
 
 @kernel(types.int64(POSITION_TYPE, types.int64, RULES_TYPE))
 def phantom_cell(position: Position, depth: int, rules: Any) -> int:
-    """The first best cell of study B's code."""
+    """Return the first best cell by study B's code."""
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     best, choice = int64(-UNBOUNDED - 1), int64(NONE)
     for cell in range(CELLS):
@@ -118,7 +121,7 @@ def phantom_cell(position: Position, depth: int, rules: Any) -> int:
 
 @inline_function
 def search_cell(position: Position, depth: int, faithful: bool, rules: Any, agent: Any) -> int:
-    """The result of the search: by the study's code any cell, by its text one that surely wins, or NONE."""
+    """Return the cell of the search: by the study's code any, by its text one that surely wins, or NONE."""
     if faithful:
         return phantom_cell(position, depth, rules)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -127,9 +130,9 @@ def search_cell(position: Position, depth: int, faithful: bool, rules: Any, agen
         return int64(lowest_bit(wins))
     if depth == 1:
         return int64(NONE)
-    found = best_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
-    report_evaluation(agent, proven_result(found), NO_VISITS)
-    return int64(found & 0xFF) if found >> TURN_BITS > 0 else int64(NONE)
+    valued_turn = best_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
+    report_evaluation(agent, proven_result(valued_turn), NO_VISITS)
+    return int64(valued_turn & 0xFF) if valued_turn >> TURN_BITS > 0 else int64(NONE)
 
 
 @turn

@@ -33,9 +33,9 @@ INDIVIDUAL = np.dtype(
 # One node of the reservation tree. A node's children form a list, last first.
 NODE = np.dtype(
     [
-        ("parent", np.int32),  # NOBODY for the root
-        ("youngest", np.int32),  # the child made last, or NOBODY
-        ("older", np.int32),  # the next in its parent's list, or NOBODY
+        ("parent", np.int32),  # NO_INDEX for the root
+        ("youngest", np.int32),  # the child made last, or NO_INDEX
+        ("older", np.int32),  # the next in its parent's list, or NO_INDEX
         ("move", np.int16),  # that leads here
         ("depth", np.int8),
         ("value", np.int8),
@@ -53,7 +53,10 @@ FRAME_WORDS = 4
 
 @inline_function
 def scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
-    """The scratch: genes [rows, 4 GENE_WORDS] int16, individuals [rows], order and spare [rows] uint64, the tree."""
+    """Return the arrays in scratch.
+
+    They are genes [rows, 4 GENE_WORDS] int16, individuals [rows], order and spare [rows] uint64, and the tree.
+    """
     words, address = scratch(agent), agent.scratch_address
     genes = numba.carray(array_pointer(address), (rows, 4 * GENE_WORDS), np.int16)
     start = rows * GENE_WORDS
@@ -67,7 +70,10 @@ def scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
 
 @inline_function
 def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
-    """Faithful, in place of the tree: the games at each depth [17, rows] int32, frames [17, FRAME_WORDS] int64."""
+    """Return the arrays that replace the tree of a faithful player.
+
+    They are the games at each depth [17, rows] int32, and frames [17, FRAME_WORDS] int64.
+    """
     start = rows * (GENE_WORDS + INDIVIDUAL_WORDS + 2)
     frames = numba.carray(
         array_pointer(agent.scratch_address + uint64(8 * start)), (LONGEST_GAME, FRAME_WORDS), np.int64
@@ -81,25 +87,28 @@ def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
 def finish_game_randomly(
     genes: Any, individual: Any, position: Position, kept_moves: int, seed: int, index: int, rules: Any
 ) -> int:
-    """Keep the first moves of a row of ``genes`` and play at random from there on; returns the next unused word."""
-    came_to, length = int64(NOT_OVER), int64(0)
-    while came_to == NOT_OVER:
+    """Keep the first moves of a row of ``genes`` and play at random from there on.
+
+    Returns the index of the next unused word.
+    """
+    outcome, length = int64(NOT_OVER), int64(0)
+    while outcome == NOT_OVER:
         if length < kept_moves:
             move = int64(genes[length])
         else:
             move = random_move(position, draw(seed, index), rules)
             index += 1
             genes[length] = move
-        position, came_to = play_move(position, move, rules)
+        position, outcome = play_move(position, move, rules)
         length += 1
     individual.length, individual.judged, individual.copy = length, UNKNOWN, 0
-    individual.value = 0 if came_to != LINE else (1 if length & 1 else -1)
+    individual.value = 0 if outcome != LINE else (1 if length & 1 else -1)
     return index
 
 
 @inline_function
 def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> None:
-    """Make a node without children; its value is worse than any for the player who moves there."""
+    """Add a node without children. Its value is worse than any for the player who moves there."""
     node = nodes[number]
     node.parent, node.youngest, node.older, node.move, node.depth = parent, NO_INDEX, NO_INDEX, move, depth
     node.value = ABOVE_ALL if depth & 1 else BELOW_ALL
@@ -110,7 +119,7 @@ def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> Non
 
 @inline_function
 def grow_tree(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> int:
-    """Merge the games of the first ``size`` individuals into one tree; returns the number of nodes."""
+    """Merge the games of the first ``size`` individuals into one tree; return the number of nodes."""
     add_node(nodes, 0, NO_INDEX, 0, 0)
     count = int64(1)
     for i in range(size):
@@ -131,7 +140,10 @@ def grow_tree(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -
 
 @inline_function
 def set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> None:
-    """Set the fitness of the first ``size`` individuals: from the deepest leaf's depth up to where they survive."""
+    """Set the fitness of the first ``size`` individuals.
+
+    It is the depth of the deepest leaf less the depth up to which the individual's value survives.
+    """
     count, deepest = grow_tree(genes, individuals, order, size, nodes), int64(0)
     for number in range(count - 1, 0, -1):  # children come after their parents
         value, parent = nodes[number].value, nodes[nodes[number].parent]
@@ -150,7 +162,10 @@ def set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any)
 
 @inline_function
 def enter_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int) -> None:
-    """Faithful: list the games at ``depth`` that come by ``move``, go on after it and have no fitness yet."""
+    """List the games at ``depth`` that come by ``move``, go on after it and have no fitness yet.
+
+    This and the next functions are those of a faithful player.
+    """
     count = 0
     for i in range(frames[depth - 1, 0]):
         row = passing[depth - 1, i]
@@ -163,13 +178,13 @@ def enter_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: i
 
 @inline_function
 def enter_child_value(frames: Any, depth: int, value: int) -> None:
-    """Faithful: the value of one child, for the node at ``depth``."""
+    """Merge the value of one child into those of the node at ``depth``."""
     frames[depth, 2], frames[depth, 3] = min(frames[depth, 2], value), max(frames[depth, 3], value)
 
 
 @inline_function
 def enter_leaf(individuals: Any, passing: Any, frames: Any, depth: int, value: int) -> None:
-    """Faithful: at a leaf, the code treats all games through the node above as copies of the first of them."""
+    """Enter a leaf, where the study's code treats all games through the node above as copies of the first of them."""
     individuals[passing[depth, 0]].judged = value
     for i in range(1, frames[depth, 0]):
         individual = individuals[passing[depth, i]]
@@ -179,7 +194,7 @@ def enter_leaf(individuals: Any, passing: Any, frames: Any, depth: int, value: i
 
 @inline_function
 def is_first_of_its_move(genes: Any, passing: Any, depth: int, i: int) -> bool:
-    """Faithful: whether no earlier game in the list makes the same move."""
+    """Return whether no earlier game in the list makes the same move."""
     k = 0
     while genes[passing[depth, k], depth] != genes[passing[depth, i], depth]:
         k += 1
@@ -188,7 +203,7 @@ def is_first_of_its_move(genes: Any, passing: Any, depth: int, i: int) -> bool:
 
 @inline_function
 def leave_node(individuals: Any, passing: Any, frames: Any, depth: int, longest: int) -> int:
-    """Faithful: set the fitness of the games whose value is not the node's, and return that."""
+    """Set the fitness of the games whose value is not the node's, and return the node's value."""
     value = int64(frames[depth, 2] if depth & 1 else frames[depth, 3])
     for i in range(frames[depth, 0]):
         individual = individuals[passing[depth, i]]
@@ -199,7 +214,10 @@ def leave_node(individuals: Any, passing: Any, frames: Any, depth: int, longest:
 
 @inline_function
 def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int, passing: Any, frames: Any) -> None:
-    """Faithful: set the fitness of all individuals, depth first, children in the order of the games that reach them."""
+    """Set the fitness of all individuals as the study's code does.
+
+    It goes depth first, to children in the order of the games that reach them.
+    """
     for row in range(size):
         individuals[row].fitness, passing[0, row] = UNSET, row
     frames[0, 0], frames[0, 1], frames[0, 2], frames[0, 3] = size, 0, ABOVE_ALL, BELOW_ALL
@@ -229,7 +247,10 @@ def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int
 
 @inline_function
 def choose_individual_faithfully(individuals: Any, size: int) -> int:
-    """Faithful: the fittest game judged won, else the fittest drawn, else the least fit lost one; first on ties."""
+    """Return the fittest game judged won, else the fittest drawn one, else the least fit lost one.
+
+    On ties it is the first.
+    """
     best, best_value, best_fitness = int64(NO_INDEX), int64(BELOW_ALL), int64(UNSET)
     for row in range(size):
         value, fitness = int64(individuals[row].judged), int64(individuals[row].fitness)
@@ -244,7 +265,7 @@ def choose_individual_faithfully(individuals: Any, size: int) -> int:
 
 @inline_function
 def sort_by_fitness(individuals: Any, order: Any, spare: Any, size: int) -> None:
-    """Put the first ``size`` of ``order`` into the order of falling fitness, older before younger on ties."""
+    """Sort the first ``size`` of ``order`` by falling fitness, older before younger on ties."""
     filled = 0
     for fitness in range(LONGEST_GAME, -1, -1):
         for i in range(size):
@@ -257,7 +278,7 @@ def sort_by_fitness(individuals: Any, order: Any, spare: Any, size: int) -> None
 
 @inline_function
 def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed: int, index: int) -> int:
-    """The fittest of ``entrants`` individuals drawn with replacement, first drawn on ties, one word each."""
+    """Return the fittest of ``entrants`` individuals drawn with replacement, first drawn on ties, one word each."""
     best = int64(order[integer_below(draw(seed, index), size)])
     for k in range(1, entrants):
         row = int64(order[integer_below(draw(seed, index + k), size)])
@@ -268,7 +289,10 @@ def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed
 
 @inline_function
 def mutation_point(length: int, word: int, faithful: bool) -> int:
-    """The number of moves of a game that are kept: fewer than all; faithful: at least half of them."""
+    """Return the number of moves of a game that are kept, which is less than all.
+
+    With ``faithful`` at least half of the moves are kept.
+    """
     least = length // 2 if faithful else int64(0)
     return least + integer_below(word, length - least)
 
@@ -291,12 +315,12 @@ def genetic_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) 
             for child in range(size, size + offspring):
                 parent = hold_tournament(individuals, order, size, entrants, seed, index)
                 index += entrants
-                kept = mutation_point(int64(individuals[parent].length), draw(seed, index), faithful)
+                kept_moves = mutation_point(int64(individuals[parent].length), draw(seed, index), faithful)
                 index += 1
                 row = int64(order[child])
-                for k in range(kept):
+                for k in range(kept_moves):
                     genes[row, k] = genes[parent, k]
-                index = finish_game_randomly(genes[row], individuals[row], position, kept, seed, index, rules)
+                index = finish_game_randomly(genes[row], individuals[row], position, kept_moves, seed, index, rules)
             size += offspring
         if faithful:
             set_fitness_faithfully(genes, individuals, size, longest, passing, frames)
@@ -347,8 +371,10 @@ class GeneticMinimax(KernelAgent):
         self.offspring = check_integer("offspring", offspring, 1, MAX_INDIVIDUALS)
         self.generations = check_integer("generations", generations, 1, MAX_INDIVIDUALS)
         self.faithful = check_flag("faithful", faithful)
-        usual = FAITHFUL_TOURNAMENT if faithful else TOURNAMENT
-        self.tournament = usual if tournament is None else check_integer("tournament", tournament, 1, MAX_INDIVIDUALS)
+        default_tournament = FAITHFUL_TOURNAMENT if faithful else TOURNAMENT
+        self.tournament = (
+            default_tournament if tournament is None else check_integer("tournament", tournament, 1, MAX_INDIVIDUALS)
+        )
         self.rows = population + offspring * (generations if faithful else 1)
         if self.rows > MAX_INDIVIDUALS:
             raise ValueError(

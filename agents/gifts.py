@@ -32,7 +32,7 @@ COMBINATIONS = CELLS * (CELLS + 1) * PIECES * (VALUES + 1)
 
 @inline_function
 def encode_features(lanes: int, occupied: int, gift: int, other_pieces: int, rules: Any) -> int:
-    """The features of a gift as one number below ``COMBINATIONS``.
+    """Encode the features of a gift as one number below ``COMBINATIONS``.
 
     ``other_pieces`` are the other pieces left (16 bits).
     """
@@ -48,14 +48,14 @@ UNSEEN_RISK = 0  # index of the parameter: the risk of features that the policy 
 
 @inline_function
 def least_risk_gift(position: Position, word: int, rules: Any, agent: Any) -> int:
-    """The gift of the least risk, NONE if no piece is left. Ties: the first, counted from a random piece on."""
+    """Return the gift of the least risk; NONE if no piece is left. Ties: the first, counted from a random piece on."""
     risks, least, choice = table(agent), np.inf, int64(NONE)
     start = int64(word & uint64(PIECES - 1))
     for i in range(PIECES):
         piece = (start + i) & (PIECES - 1)
         if (position.available >> piece) & 1:
-            others = position.available & ~(int64(1) << piece)
-            risk = risks[encode_features(position.lanes, position.occupied, piece, others, rules)]
+            other_pieces = position.available & ~(int64(1) << piece)
+            risk = risks[encode_features(position.lanes, position.occupied, piece, other_pieces, rules)]
             if np.isnan(risk):
                 risk = params(agent)[UNSEEN_RISK]
             if risk < least:
@@ -75,7 +75,7 @@ def gifts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
 
 
 class Gifts(KernelAgent):
-    """Gives the piece of the least risk; places where it wins, the first such cell, else on a random cell.
+    """Gives the piece of the least risk, and places on the first cell that wins, else on a random one.
 
     A gift whose features have no row in the policy has the mean risk of all rows; without a policy all risks are equal.
     Word 0 of a turn gives the random cell (upper half) and the piece that ties are counted from (lowest four bits).
@@ -98,7 +98,10 @@ class Gifts(KernelAgent):
 
 
 def _load_checked_columns(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Combination of features and risk of each row. Raises ``ValueError`` for values that no derivation makes."""
+    """Return the combination of features and the risk of each row.
+
+    Raises ``ValueError`` for values that no derivation makes.
+    """
     names: dict[str, type[Any]] = {**dict.fromkeys(FEATURES, np.int64), "risk": np.float64}
     *features, risk = load_checked_columns(policy, GIFT, "gifts", names)
     by_name = dict(zip(FEATURES, features, strict=True))

@@ -2,10 +2,10 @@
 
 The logit of a head is the sum of its weights over the features of an afterstate. Stages may have a hidden layer. It
 adds the sum over units of the head's output weight times the positive part of the unit. There are two heads, the
-chances not to lose and to win. If the replies show how the game ends, the chances are ``DECIDED_CHANCES``. A player
-mixes both.
+chance not to lose and the chance to win. If the replies show how the game ends, the chances are ``DECIDED_CHANCES``. A
+player mixes both.
 
-Weights are multiples of ``UNIT``, so sums are exact in whatever order features come. So afterstates that a symmetry
+Weights are multiples of ``UNIT``, so sums are exact in whatever order features come, and afterstates that a symmetry
 exchanges have the same value to the last bit. The weights of a stage are [features, heads + units], a row for each
 feature, then [heads, units], the output weights.
 """
@@ -61,7 +61,10 @@ FEATURE_HASH = "lines"  # the parameter of a policy
 
 @inline_function
 def sigmoid(logit: float) -> float:
-    """1 / (1 + exp(-logit)), by linear interpolation: to 4e-5, and the same on every machine."""
+    """Return 1 / (1 + exp(-logit)) by linear interpolation.
+
+    The error is at most 4e-5, and the result is the same on every machine.
+    """
     steps = (min(max(logit, -STEEPEST), STEEPEST) + STEEPEST) * STEPS
     index = int64(steps)
     part = steps - float64(index)
@@ -74,7 +77,7 @@ class WorkMemory(NamedTuple):
     risks: NDArray[np.float64]  # [R] the shares of the chance to win for which the best turns are looked for
 
     boards: NDArray[np.int64]  # [4, BOARD]: before the placement, after it, a reply, and an answer to it
-    found: NDArray[np.int64]  # [MAX_FEATURES]
+    features: NDArray[np.int64]  # [MAX_FEATURES]
     sums: NDArray[np.int32]  # [HEADS + MAX_UNITS] of an afterstate, multiples of UNIT
     chances: NDArray[np.float64]  # [HEADS] of an afterstate
     top: NDArray[np.float64]  # [R, K] the greatest values, descending; -inf: there are fewer turns
@@ -84,7 +87,10 @@ class WorkMemory(NamedTuple):
 
 @inline_function
 def allocate_work_memory(risks: Any, max_turns: int) -> WorkMemory:
-    """Memory for the best ``max_turns`` turns by (1 - risk) P(not lost) + risk P(won), for each of ``risks`` [R]."""
+    """Allocate memory for the best ``max_turns`` turns for each of ``risks`` [R].
+
+    The best are those by (1 - risk) P(not lost) + risk P(won).
+    """
     return WorkMemory(
         risks,
         np.empty((5, BOARD), np.int64),
@@ -108,8 +114,8 @@ class Weights(NamedTuple):
 def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: Any) -> None:
     """Add the rows of ``count`` features, from ``base`` on in ``values``, to ``sums`` [width].
 
-    Rows are slices, because of an index that could be negative numba makes code that adds numbers one by one. Four rows
-    at a time, sums are read and written less often.
+    Rows are slices, because for an index that could be negative numba compiles code that adds numbers one by one.
+    Adding four rows at a time reads and writes the sums less often.
     """
     width, last = sums.shape[0], count & 3
     for i in range(last):
@@ -128,7 +134,7 @@ def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: An
 
 @inline_function
 def compute_chances(work: WorkMemory, count: int, stage: int, features: int, weights: Weights) -> None:
-    """The chance of each head into ``work.chances``; ``count`` is what ``compute_features`` returned."""
+    """Write the chance of each head into ``work.chances``; ``count`` is what ``compute_features`` returned."""
     values, sums = weights.values, work.sums
     if count < 0:
         for head in range(HEADS):  # numba takes seconds to compile the copying of a slice
@@ -137,7 +143,7 @@ def compute_chances(work: WorkMemory, count: int, stage: int, features: int, wei
     base, units = int64(weights.stages[2 * stage]), int64(weights.stages[2 * stage + 1])
     width = HEADS + units
     sums[:width] = 0
-    add_rows_to_sums(work.found, count, base, values, sums[:width])
+    add_rows_to_sums(work.features, count, base, values, sums[:width])
     for head in range(HEADS):
         output, total = base + features * width + head * units, int64(0)
         outputs, inner = values[output : output + units], sums[HEADS:width]
@@ -148,7 +154,7 @@ def compute_chances(work: WorkMemory, count: int, stage: int, features: int, wei
 
 @inline_function
 def insert_turn(row: int, value: float, cell: int, gift: int, work: WorkMemory) -> None:
-    """Put a turn among the best of a risk, behind those of its value; the last one is left out."""
+    """Insert a turn among the best of a risk, behind those of equal value. The last one is dropped."""
     rank = work.top.shape[1] - 1
     while rank > 0 and work.top[row, rank - 1] < value:
         work.top[row, rank] = work.top[row, rank - 1]
@@ -159,7 +165,7 @@ def insert_turn(row: int, value: float, cell: int, gift: int, work: WorkMemory) 
 
 @inline_function
 def all_cells_and_pieces() -> Any:
-    """``ALL_TURNS`` as numbers of a type: the constants themselves would have all be compiled a second time."""
+    """Return ``ALL_TURNS`` as numbers of a type, because the constants themselves would be compiled a second time."""
     return int64(ALL_CELLS), int64(ALL_PIECES)
 
 
@@ -174,11 +180,10 @@ def rank_turns(
     work: WorkMemory,
     candidates: Any,
 ) -> None:
-    """The best safe turns for each risk, first on ties by cell, then by gift, into ``work``.
+    """Write the best safe turns for each risk into ``work``: first on ties by cell, then by gift.
 
-    ``candidates`` are the cells and the gifts, 16 bits each, that are looked at: ``ALL_TURNS``.
-
-    The hand finishes no line; NONE asks for a gift alone.
+    ``candidates`` are the cells and the gifts, 16 bits each, that are considered: all of them are ``ALL_TURNS``. The
+    hand finishes no line; NONE asks for a gift alone.
     """
     last = work.top.shape[1] - 1
     work.top[:], work.cells[:], work.gifts[:] = -np.inf, NONE, NONE
@@ -200,8 +205,8 @@ def rank_turns(
         while safe != 0:
             gift = lowest_bit(safe)
             safe &= safe - 1
-            left = available & ~(int64(1) << gift)
-            count = compute_features(filled, gift, left, words, board, work.boards[2:], work.found)
+            pieces_left = available & ~(int64(1) << gift)
+            count = compute_features(filled, gift, pieces_left, words, board, work.boards[2:], work.features)
             compute_chances(work, count, stage, features, weights)
             for row in range(work.risks.shape[0]):
                 risk = work.risks[row]
@@ -213,20 +218,20 @@ def rank_turns(
 
 
 def stage_size(features: int, units: Any) -> Any:
-    """The numbers of a stage: a row for each feature, and the output weights."""
+    """Return how many numbers a stage has: a row for each feature, and the output weights."""
     return features * (HEADS + units) + HEADS * units
 
 
 def count_hidden_units(weights: NDArray[np.int16], features: int) -> int:
-    """The number of hidden units of a stage by its weights."""
+    """Count the hidden units of a stage by its weights."""
     return (len(weights) - features * HEADS) // (features + HEADS)
 
 
 def to_columns(stages: Mapping[int, NDArray[np.int16]], features: int) -> dict[str, NDArray[Any]]:
-    """The table of a policy: a row for each weight that is not 0, ascending by pieces, feature and part.
+    """Build the table of a policy: a row for each weight that is not 0, ascending by pieces, feature and part.
 
-    ``stages`` has the weights of both heads by number of pieces. Output weights follow the features: the number of
-    such a row is ``features`` plus the head, its part is the unit.
+    ``stages`` has the weights of both heads by number of pieces. Output weights follow the features: the number of such
+    a row is ``features`` plus the head, and its part is the unit.
     """
     parts = []
     for pieces in sorted(stages):
@@ -251,12 +256,12 @@ class PackedWeights(NamedTuple):
 
 @inline_function
 def unpack_weights(reading_keys: Any, reading_table: Any) -> Weights:
-    """The weights of a ``PackedWeights``."""
+    """Unpack the weights of a ``PackedWeights``."""
     return Weights(reading_table.view(np.int16), reading_keys[WORDS:])
 
 
 def pack_weights(policy: Policy, rules: Rules) -> PackedWeights:
-    """The weights of a policy for kernels.
+    """Pack the weights of a policy for kernels.
 
     Raises ``ValueError`` for weights that were learned under rules with other lines, or of other features.
     """
@@ -283,7 +288,7 @@ def pack_weights(policy: Policy, rules: Rules) -> PackedWeights:
 
 
 def check_weights(policy: Policy, player: str) -> None:
-    """Raises ``ValueError`` for a policy that is not of this kind, or has rows or numbers that no learner makes."""
+    """Raise ``ValueError`` for a policy that is not of this kind, or has rows or numbers that no learner makes."""
     pieces, feature, part, weight = load_checked_columns(policy, LINE_VALUES, player, COLUMNS)
     if not policy.parameters.get(FEATURE_HASH, -1.0) >= 0.0:
         raise ValueError(f"policy of kind '{LINE_VALUES}' has no parameter '{FEATURE_HASH}' that is at least 0")
@@ -300,7 +305,7 @@ COIN = 1  # index of the random word that decides whether to explore; word 0 is 
 
 @inline_function
 def expected_result(position: Position, cell: int, gift: int, weights: Weights, agent: Any) -> float:
-    """The chance to win less the chance to lose, after a turn."""
+    """Return the chance to win less the chance to lose, after a turn."""
     among, work = (int64(1) << max(cell, 0), int64(1) << gift), allocate_work_memory(np.full(1, 0.5), 1)
     rank_turns(position.lanes, position.occupied, position.available, position.hand, keys(agent), weights, work, among)
     return float64(2.0 * work.top[0, 0] - 1.0)
@@ -363,5 +368,5 @@ class LineValues(KernelAgent):
             return Knowledge(
                 settings, np.zeros(1), np.concatenate([build_feature_words(rules), np.zeros(2 * CELLS, np.uint64)])
             )
-        reading = pack_weights(self._policy, rules)
-        return Knowledge(settings, reading.table, reading.keys)
+        weights = pack_weights(self._policy, rules)
+        return Knowledge(settings, weights.table, weights.keys)

@@ -42,18 +42,21 @@ MAX_TURNS = 9  # of one player in a game: the first gift and eight placements
 
 @inline_function
 def reward(result: int, draw_reward: float) -> float:
-    """The reward of a result (1, 0, -1) for the player who has it."""
+    """Return the reward of a result (1, 0, -1) for the player who has it."""
     return 1.0 if result > 0 else (0.0 if result < 0 else draw_reward)
 
 
 @inline_function
 def prove_parent(nodes: Any, parent: int, child: int) -> None:
-    """Prove the parent of a proven ``child``: it is lost if one child is won, and won if all children are lost."""
+    """Prove the parent of a proven ``child``.
+
+    The parent is lost if one child is won, and won if all children are lost.
+    """
     if nodes[child].proven == WON:
         nodes[parent].proven = LOST
-    elif nodes[child].proven == LOST and nodes[parent].unmade == NO_MOVE:
+    elif nodes[child].proven == LOST and nodes[parent].untried == NO_MOVE:
         first, lost = int64(nodes[parent].child), True
-        for sibling in range(first, first + nodes[parent].made):
+        for sibling in range(first, first + nodes[parent].child_count):
             lost &= nodes[sibling].proven == LOST
         if lost:
             nodes[parent].proven = WON
@@ -61,7 +64,7 @@ def prove_parent(nodes: Any, parent: int, child: int) -> None:
 
 @inline_function
 def back_up(tree: Tree, depth: int, result: int, c: float, draw_reward: float, solver: bool) -> None:
-    """Add a result to all nodes of the path. It is the result of the player who moved into the last node."""
+    """Add a result, that of the player who moved into the last node, to all nodes of the path."""
     nodes, path = tree.nodes, tree.path
     for step in range(depth, -1, -1):
         number = int64(path[step])
@@ -82,7 +85,7 @@ def back_up(tree: Tree, depth: int, result: int, c: float, draw_reward: float, s
 
 @inline_function
 def add_visit_faithfully(tree: Tree, step: int, value: float, c: float, root_of_log: float) -> None:
-    """Faithful: add one visit to a node of the path, and compute its bound."""
+    """Add one visit to a node of the path and compute its bound, as the study's code does."""
     number = int64(tree.path[step])
     node = tree.nodes[number]
     node.visits += 1
@@ -114,16 +117,16 @@ def back_up_faithfully(tree: Tree, depth: int, value: float, expanded: bool, c: 
 
 @inline_function
 def final_child(tree: Tree, size: int, by_value: bool, solver: bool) -> int:
-    """The root's child to play: most visits, then best value, then made first; or best value, then made first.
+    """Return the root's child to play: by most visits, then best value, or by best value alone; the first made on ties.
 
     A child proven won comes before all others, a child proven lost after them.
     """
     nodes = tree.nodes
-    if nodes[0].unmade != NO_MOVE:
+    if nodes[0].untried != NO_MOVE:
         line_up_children(tree, 0, size)
     best, best_rank, best_visits, best_value = int64(NO_NODE), int64(-1), int64(-1), -math.inf
     first = int64(nodes[0].child)
-    for child in range(first, first + nodes[0].made):
+    for child in range(first, first + nodes[0].child_count):
         node = nodes[child]
         rank = int64(1)
         if solver:
@@ -139,14 +142,15 @@ def final_child(tree: Tree, size: int, by_value: bool, solver: bool) -> int:
 
 @inline_function
 def expected_result(nodes: Any, root_child: int) -> float:
-    """The result that the player expects, from -1 to 1: proven, or by the mean reward of all turns that were searched.
+    """Return the result that the player expects, from -1 to 1.
 
-    Few iterations leave a turn few visits, of which the chosen one's went well. So its own mean is too high.
+    It is the proven one, or follows from the mean reward of all turns that were searched. The mean of the chosen turn
+    alone is too high, because with few iterations a turn has few visits, and the chosen one's went well.
     """
     if nodes[root_child].proven != OPEN:
         return 1.0 if nodes[root_child].proven == WON else -1.0
     total, visits, first = 0.0, int64(0), int64(nodes[0].child)
-    for child in range(first, first + nodes[0].made):
+    for child in range(first, first + nodes[0].child_count):
         total += nodes[child].total
         visits += nodes[child].visits
     return float64(2.0 * total / visits - 1.0)
@@ -154,7 +158,7 @@ def expected_result(nodes: Any, root_child: int) -> float:
 
 @inline_function
 def start_tree(agent: Any, tree: Tree, position: Position, reuse: bool, c: float, solver: bool, rules: Any) -> int:
-    """Set up the first tree of a search, the kept one or the root alone; returns its size.
+    """Set up the first tree of a search, the kept one or the root alone; return its size.
 
     A proven root that has lost its children could not choose among them, so it is made again.
     """
@@ -162,7 +166,7 @@ def start_tree(agent: Any, tree: Tree, position: Position, reuse: bool, c: float
         reply = find_kept_reply(agent, position, rules)
         if reply != NO_NODE:
             size = recall_tree(agent, tree, reply, c, solver)
-            if tree.nodes[0].made > 0 or tree.nodes[0].proven == OPEN:
+            if tree.nodes[0].child_count > 0 or tree.nodes[0].proven == OPEN:
                 return size
     add_node(tree.nodes, 0, NO_MOVE, NOT_OVER)
     return int64(1)
@@ -170,46 +174,46 @@ def start_tree(agent: Any, tree: Tree, position: Position, reuse: bool, c: float
 
 @turn
 def mcts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    settings, roots_of_logs, grown = params(agent), table(agent), scratch_tree(agent)
-    nodes, path = grown.nodes, grown.path
+    settings, roots_of_logs, tree = params(agent), table(agent), scratch_tree(agent)
+    nodes, path = tree.nodes, tree.path
     iterations, c, draw_reward = int64(settings[0]), settings[1], settings[2]
     by_value, faithful = settings[3] != 0.0, settings[4] != 0.0
     solver, safe_gifts, reuse = settings[5] != 0.0, settings[6] != 0.0, agent.memory_size != 0
-    size, index = start_tree(agent, grown, position, reuse, c, solver, rules), int64(0)
+    size, index = start_tree(agent, tree, position, reuse, c, solver, rules), int64(0)
     for _ in range(iterations):
         if nodes[0].proven != OPEN:
             break
         here, depth, state, expanded = int64(0), int64(0), position, False
         path[0] = uint64(0)
-        while nodes[here].visits > 0 and nodes[here].came_to == NOT_OVER:
-            childless = nodes[here].made == 0
-            if childless or nodes[here].unmade != NO_MOVE:
+        while nodes[here].visits > 0 and nodes[here].outcome == NOT_OVER:
+            childless = nodes[here].child_count == 0
+            if childless or nodes[here].untried != NO_MOVE:
                 here, state, size, index = expand_node(
-                    grown, here, size, state, (seed, index, faithful), safe_gifts, rules
+                    tree, here, size, state, (seed, index, faithful), safe_gifts, rules
                 )
                 expanded = childless
             else:
-                here = best_child(grown, here, roots_of_logs[nodes[here].visits])
+                here = best_child(tree, here, roots_of_logs[nodes[here].visits])
                 state, _ = play_move(state, int64(nodes[here].move), rules)
             depth += 1
             path[depth] = uint64(here)
-        if nodes[here].came_to == NOT_OVER:
+        if nodes[here].outcome == NOT_OVER:
             result, index = playout(state, seed, index, rules)
             result = -result
         else:
-            result = int64(nodes[here].came_to == LINE)
+            result = int64(nodes[here].outcome == LINE)
             nodes[here].proven = WON if result != 0 else OPEN
         if faithful:
             value = reward(result if depth & 1 else -result, draw_reward)
-            back_up_faithfully(grown, depth, value, expanded, c, roots_of_logs)
+            back_up_faithfully(tree, depth, value, expanded, c, roots_of_logs)
         else:
-            back_up(grown, depth, result, c, draw_reward, solver)
-    chosen = final_child(grown, size, by_value, solver)
+            back_up(tree, depth, result, c, draw_reward, solver)
+    chosen = final_child(tree, size, by_value, solver)
     move = int64(nodes[chosen].move)
     report_evaluation(agent, expected_result(nodes, chosen), int64(nodes[chosen].visits))
     if reuse:
         after, _ = play_move(position, move, rules)
-        keep_tree(agent, grown, chosen, after)
+        keep_tree(agent, tree, chosen, after)
     return encode_turn(move_cell(move), move_gift(move))
 
 
@@ -288,10 +292,12 @@ class Mcts(KernelAgent):
             check_weights(value, "mcts")
         self.value = value
         self.exact_from = check_integer("exact_from", exact_from, 5, CELLS)
-        others = {"draw_reward": draw_reward, "final": final, "faithful": faithful, "solver": solver}
-        for name, given in (others | {"safe_gifts": safe_gifts, "reuse": reuse}).items() if value else ():
-            if given:
-                raise ValueError(f"{name}={given} is for playouts, and value=POLICY has none: leave out one of both")
+        playout_options = {"draw_reward": draw_reward, "final": final, "faithful": faithful, "solver": solver}
+        for name, setting in (playout_options | {"safe_gifts": safe_gifts, "reuse": reuse}).items() if value else ():
+            if setting:
+                raise ValueError(
+                    f"{name}={setting} is for playouts, and value=POLICY has none: leave out one of the two"
+                )
         self.final = final or ("value" if faithful else "visits")
 
     def turn_kernel(self) -> TurnKernel:

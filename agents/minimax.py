@@ -7,7 +7,7 @@ follow:
   it. Before a placement of the other side a line is not seen at all.
 - Shares at the depth limit are taken over all pieces off the board, the one in hand among them.
 - A side that has no turn, since the last piece is in its hand, is worth infinity against it.
-- The turn that comes back is the last one before the depth limit, not the first.
+- The turn that the search returns is the last one before the depth limit, not the first.
 
 The code keys its memory by the identity of an object, so it never hits. Gifts are tried in ascending order here, in the
 order of a Python set there.
@@ -36,22 +36,22 @@ NO_TURN = 0xFFFF  # neither cell nor gift
 
 @inline_function
 def pack_value_and_turn(value: int, turn: int) -> int:
-    """A value above its encoded turn, in one integer."""
+    """Pack a value above its encoded turn into one integer."""
     return (int64(value) << TURN_BITS) | int64(turn)
 
 
 @inline_function
 def leaf_value(position: Position, maximising: bool, rules: Any) -> int:
-    """The value of a board without a line at the depth limit, to the side that began."""
-    left = position.available | (int64(1) << position.hand)
-    safe = int64(popcount(left & safe_pieces(position.lanes, position.occupied, rules)))
-    share = FULL_SHARE * safe // int64(popcount(left))
+    """Return the value of a board without a line at the depth limit, to the side that began."""
+    unplaced = position.available | (int64(1) << position.hand)
+    safe = int64(popcount(unplaced & safe_pieces(position.lanes, position.occupied, rules)))
+    share = FULL_SHARE * safe // int64(popcount(unplaced))
     return share if maximising else FULL_SHARE - share
 
 
 @inline_function
 def line_value(position: Position, depth: int, maximising: bool, turn: int) -> int:
-    """The value, with its turn, of a placement that finished a line, if ``maximising`` made it by ``turn``."""
+    """Return the value, with its turn, of a placement that finished a line, if ``maximising`` made it by ``turn``."""
     if not maximising or depth == 0:
         return pack_value_and_turn(FULL_SHARE, turn)
     if position.available == 0:
@@ -62,7 +62,7 @@ def line_value(position: Position, depth: int, maximising: bool, turn: int) -> i
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, types.int64, types.boolean, types.int64, RULES_TYPE))
 def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any) -> int:
-    """The value of a board without a line, to the side that began, above the leaf's turn; ``turn`` led here."""
+    """Return the value of a board without a line, to the side that began, above the leaf's turn; ``turn`` led here."""
     if depth == 0:
         return pack_value_and_turn(leaf_value(position, maximising, rules), turn)
     best = pack_value_and_turn(-UNBOUNDED if maximising else UNBOUNDED, NO_TURN)
@@ -72,18 +72,18 @@ def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising:
         cell, gifts = lowest_bit(empty), position.available
         placed = place_hand(position, cell)
         while gifts != 0 and alpha < beta and best >> TURN_BITS != enough:
-            given = give_piece(placed, lowest_bit(gifts))
-            this = int64(encode_turn(cell, given.hand))
+            child = give_piece(placed, lowest_bit(gifts))
+            child_turn = int64(encode_turn(cell, child.hand))
             if (wins >> cell) & 1:
-                found = line_value(given, depth - 1, maximising, this)
+                valued_turn = line_value(child, depth - 1, maximising, child_turn)
             else:
-                found = leaf_turn(given, depth - 1, alpha, beta, not maximising, this, rules)
-            value = found >> TURN_BITS
+                valued_turn = leaf_turn(child, depth - 1, alpha, beta, not maximising, child_turn, rules)
+            value = valued_turn >> TURN_BITS
             if maximising:
-                best = found if value > best >> TURN_BITS else best
+                best = valued_turn if value > best >> TURN_BITS else best
                 alpha = max(alpha, value)
             else:
-                best = found if value < best >> TURN_BITS else best
+                best = valued_turn if value < best >> TURN_BITS else best
                 beta = min(beta, value)
             gifts &= gifts - 1
         empty &= empty - 1
@@ -92,20 +92,23 @@ def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising:
 
 @inline_function
 def study_a_turn(position: Position, depth: int, rules: Any) -> int:
-    """The turn that the code's search returns, below its value: see ``leaf_turn``; both parts NONE if it finds none."""
+    """Return the turn that the study's code finds, below its value.
+
+    Both of its parts are NONE if the code finds none: see ``leaf_turn``.
+    """
     return leaf_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
 
 
 @inline_function
 def decode_cell(valued_turn: int) -> int:
-    """The cell of a turn with its value, or NONE."""
+    """Return the cell of a turn with its value, or NONE."""
     cell = int64(valued_turn & 0xFF)
     return cell if cell != 0xFF else int64(NONE)
 
 
 @inline_function
 def decode_gift(valued_turn: int) -> int:
-    """The gift of a turn with its value, or NONE."""
+    """Return the gift of a turn with its value, or NONE."""
     gift = int64((valued_turn >> 8) & 0xFF)
     return gift if gift != 0xFF else int64(NONE)
 

@@ -35,34 +35,35 @@ VERSION = 3  # index of the parameter, after the three that say when a searched 
 
 @inline_function
 def accepted_turn(position: Position, conditions: Any, rules: Any, agent: Any) -> int:
-    """The search's turn if few pieces are unused and the turn is worth enough, else NO_TURN.
+    """Return the search's turn if few pieces are unused and the turn is worth enough, else NO_TURN.
 
-    ``conditions`` is three numbers. It searches with fewer unused pieces than the first, as many placements deep as the
-    second. It accepts a turn whose value is above the third, in percent.
+    ``conditions`` is three numbers. The search takes place with fewer unused pieces than the first, as many placements
+    deep as the second. A turn is accepted if its value is above the third, in percent.
     """
     if popcount(position.available) >= int64(conditions[0]):
         return int64(NO_TURN)
-    found = best_turn(position, int64(conditions[1]), SHARE_EVALUATION, rules, agent)
-    return found & 0xFFFF if 50 * ((found >> TURN_BITS) + FULL_SHARE) > conditions[2] * FULL_SHARE else int64(NO_TURN)
+    valued_turn = best_turn(position, int64(conditions[1]), SHARE_EVALUATION, rules, agent)
+    accepted = 50 * ((valued_turn >> TURN_BITS) + FULL_SHARE) > conditions[2] * FULL_SHARE
+    return valued_turn & 0xFFFF if accepted else int64(NO_TURN)
 
 
 @inline_function
 def program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    """The cell that the study's program chooses with a piece in hand, and the gift if its search found that too.
+    """Return the cell that the study's program chooses with a piece in hand, and the gift if its search found that too.
 
-    ``params`` begin with ``when`` of ``accepted_turn``, but the piece in hand counts as unused. The next one says
-    whether the program is the earlier one.
+    ``params`` begin with the ``conditions`` of ``accepted_turn``, except that the piece in hand counts as unused. The
+    next one says whether the program is the earlier one.
     """
     settings = params(agent)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins != 0:
         return encode_turn(lowest_bit(wins), NONE)
     if 1 + popcount(position.available) < int64(settings[0]):
-        found = study_a_turn(position, int64(settings[1]), rules)
-        cell = decode_cell(found)
-        if cell != NONE and 100 * (found >> TURN_BITS) > settings[2] * FULL_SHARE:
+        valued_turn = study_a_turn(position, int64(settings[1]), rules)
+        cell = decode_cell(valued_turn)
+        if cell != NONE and 100 * (valued_turn >> TURN_BITS) > settings[2] * FULL_SHARE:
             remember_search_turn(position, cell, agent)
-            return found & 0xFFFF
+            return valued_turn & 0xFFFF
     return encode_turn(rule_of_thumb_cell(position, settings[VERSION] != 0.0, seed, agent), NONE)
 
 
@@ -75,8 +76,8 @@ def mixed_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if wins != 0:
         cell, gift = int64(lowest_bit(wins)), int64(NONE)
     else:
-        accepted = accepted_turn(position, params(agent), rules, agent)
-        cell, gift = decode_cell(accepted), decode_gift(accepted)
+        search_turn = accepted_turn(position, params(agent), rules, agent)
+        cell, gift = decode_cell(search_turn), decode_gift(search_turn)
     if cell == NONE:
         cell = mirror_or_random_cell(position, word)
     if gift == NONE:
@@ -109,8 +110,8 @@ class Mixed(KernelAgent):
     the same ``version``; the piece in hand counts as unused. ``few_unused`` and ``depth`` are by default those of the
     study's text or of its program.
 
-    Raises ``ValueError`` for a number of pieces that is not from 0 to 16, and for a depth that is not from 1 to 16. It
-    also does for an unknown version, and for a version without ``faithful``.
+    Raises ``ValueError`` for a number of pieces that is not from 0 to 16, for a depth that is not from 1 to 16, for an
+    unknown version, and for a version without ``faithful``.
     """
 
     kernel = mixed_turn

@@ -35,8 +35,8 @@ def mixed_rl_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if wins != 0:
         cell, gift = int64(lowest_bit(wins)), int64(NONE)
     else:
-        accepted = accepted_turn(position, params(agent), rules, agent)
-        cell, gift = decode_cell(accepted), decode_gift(accepted)
+        search_turn = accepted_turn(position, params(agent), rules, agent)
+        cell, gift = decode_cell(search_turn), decode_gift(search_turn)
     if cell == NONE:
         cell = best_counter_cell(position, tables, words, values)
     if cell == NONE:

@@ -25,18 +25,21 @@ Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]  # weights [input
 
 
 def build_inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int8]:
-    """The inputs of a network: [N, INPUTS] int8.
+    """Build the inputs of a network: [N, INPUTS] int8.
 
     ``pieces`` [N, 17] are those on the cells and in the hand. A piece has an input for each attribute: 1 if it has the
-    attribute, -1 if not, 0 if there is no piece. Then an action has an input: 1 if it is ``legal`` [N, 289].
+    attribute, -1 if not, 0 if there is no piece. Then each action has an input: 1 if it is ``legal`` [N, 289].
     """
     bits = (pieces[:, :, None] >> np.arange(ATTRIBUTES)) & 1
-    seen = np.where(pieces[:, :, None] == NONE, 0, 2 * bits - 1).reshape(len(pieces), PLANES)
-    return np.concatenate([seen, legal], axis=1, dtype=np.int8)
+    planes = np.where(pieces[:, :, None] == NONE, 0, 2 * bits - 1).reshape(len(pieces), PLANES)
+    return np.concatenate([planes, legal], axis=1, dtype=np.int8)
 
 
 def compute_values(layers: Layers, inputs: NDArray[np.int8]) -> NDArray[np.float64]:
-    """The values of all actions: [N, 289]. Every sum is exact, so they do not depend on how positions are batched."""
+    """Compute the values of all actions: [N, 289].
+
+    Every sum is exact, so the values do not depend on how positions are batched.
+    """
     units = inputs.astype(np.float64)
     for number, (weights, biases) in enumerate(layers, 1):
         units = units @ weights + biases
@@ -71,15 +74,15 @@ class Network:
 
 
 def to_policy(layers: Layers) -> Policy:
-    """Layers as a policy, with weights rounded to multiples of ``UNIT``.
+    """Convert layers to a policy, with weights rounded to multiples of ``UNIT``.
 
     Raises ``ValueError`` for layers that no network has.
     """
     parts, width = [], INPUTS
     for number, (weights, biases) in enumerate(layers):
         if np.shape(weights) != (width, np.size(biases)) or width > MAX_UNITS:
-            wanted = f"({width}, {np.size(biases)}), of at most {MAX_UNITS} inputs"
-            raise ValueError(f"weights of layer {number} are {np.shape(weights)}, not {wanted}")
+            expected_shape = f"({width}, {np.size(biases)}), of at most {MAX_UNITS} inputs"
+            raise ValueError(f"weights of layer {number} are {np.shape(weights)}, not {expected_shape}")
         rows = np.vstack([weights, np.ravel(biases)]).astype(np.float64)
         largest = np.abs(rows).max(initial=0.0)
         if not largest <= MAX_WEIGHT:
@@ -88,15 +91,17 @@ def to_policy(layers: Layers) -> Policy:
         parts.append((np.full(rows.size, number), *indices, np.rint(rows.ravel() / UNIT) * UNIT))
         width = np.size(biases)
     if width != TURN_CODES or not 0 < len(parts) <= MAX_LAYERS:
-        found = f"{len(parts)} layers, the last of {width} units"
-        raise ValueError(f"{found}: a network has 1 to {MAX_LAYERS} layers, the last of {TURN_CODES} units")
-    columns = (np.concatenate(each) for each in zip(*parts, strict=True))
+        description = f"{len(parts)} layers, the last of {width} units"
+        raise ValueError(f"{description}: a network has 1 to {MAX_LAYERS} layers, the last of {TURN_CODES} units")
+    columns = (np.concatenate(column) for column in zip(*parts, strict=True))
     types = (np.int8, np.int16, np.int16, np.float64)
-    return Policy(NETWORK, table={name: each.astype(t) for name, each, t in zip(COLUMNS, columns, types, strict=True)})
+    return Policy(
+        NETWORK, table={name: column.astype(t) for name, column, t in zip(COLUMNS, columns, types, strict=True)}
+    )
 
 
 def _load_layers(policy: Policy) -> Layers:
-    """The layers of a policy. Raises ``ValueError`` for one that no network has."""
+    """Load the layers of a policy. Raises ``ValueError`` for one that no network has."""
     layer, row, column, weight = load_checked_columns(policy, NETWORK, "network", COLUMNS)
     check_range("layer", layer, 0, MAX_LAYERS - 1)
     check_range("row", row, 0, MAX_UNITS)
@@ -107,11 +112,11 @@ def _load_layers(policy: Policy) -> Layers:
     layers: Layers = []
     width = INPUTS
     for number in range(int(layer.max(initial=-1)) + 1):
-        own = layer == number
-        units = int(column[own].max(initial=-1)) + 1
-        if own.sum() != (width + 1) * units or units == 0 or row[own].max() != width:
+        in_layer = layer == number
+        units = int(column[in_layer].max(initial=-1)) + 1
+        if in_layer.sum() != (width + 1) * units or units == 0 or row[in_layer].max() != width:
             raise ValueError(f"layer {number} of a policy is not a row for each of {width} inputs and the biases")
-        rows = weight[own].reshape(width + 1, units)
+        rows = weight[in_layer].reshape(width + 1, units)
         layers.append((rows[:-1], rows[-1]))
         width = units
     if width != TURN_CODES:

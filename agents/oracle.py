@@ -41,13 +41,13 @@ QUICK_RULES = (CLASSIC, TORUS_SQUARE)
 
 @inline_function
 def sample_cell(cells: int, seed: int) -> int:
-    """A random one of the remaining cells, by the turn's word for this number of cells."""
+    """Return a random one of the remaining cells, by the turn's word for this number of cells."""
     return random_cell(draw(seed, int64(popcount(cells))), cells)
 
 
 @inline_function
 def sample_piece(pieces: int, seed: int) -> int:
-    """A random one of the remaining pieces, likewise."""
+    """Return a random one of the remaining pieces, by the turn's word for this number of pieces."""
     return random_piece(draw(seed, SECOND + int64(popcount(pieces))), pieces)
 
 
@@ -55,7 +55,7 @@ def sample_piece(pieces: int, seed: int) -> int:
 def can_receiver_achieve(
     lanes: int, occupied: int, rest: int, gift: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Whether the receiver of ``gift``, which leaves ``rest``, can win or at least draw."""
+    """Return whether the receiver of ``gift``, which leaves ``rest``, can win or at least draw."""
     if winning_cells(lanes, occupied, gift, rules) != 0:
         return int64(1)
     return can_placer_win_or_draw(lanes, occupied, rest, gift, question, rules, search)
@@ -63,7 +63,10 @@ def can_receiver_achieve(
 
 @inline_function
 def keeps_value(board: Position, gift: int, value: int, distance: int, rules: Any, search: Any) -> bool:
-    """Whether giving ``gift`` on a board keeps a value and, unless ``distance`` is 0, takes so many placements."""
+    """Return whether giving ``gift`` on a board keeps a value.
+
+    Unless ``distance`` is 0, the game must also last so many placements.
+    """
     rest = board.available & ~(int64(1) << gift)
     if value >= 0 and can_receiver_achieve(
         board.lanes, board.occupied, rest, gift, DRAW if value > 0 else WIN, rules, search
@@ -76,7 +79,10 @@ def keeps_value(board: Position, gift: int, value: int, distance: int, rules: An
 
 @inline_function
 def count_saving_replies(board: Position, gift: int, value: int, rules: Any, search: Any) -> int:
-    """The number of the opponent's turns that keep their value, if giving ``gift`` keeps ``value`` (0 or -1) for us."""
+    """Count the opponent's turns that keep their value.
+
+    Giving ``gift`` keeps ``value`` (0 or -1) for us.
+    """
     rest, count, empty = board.available & ~(int64(1) << gift), int64(0), ~board.occupied & ALL_CELLS
     wins = winning_cells(board.lanes, board.occupied, gift, rules)
     question = DRAW if value < 0 else WIN  # what the reply must deny us
@@ -91,8 +97,8 @@ def count_saving_replies(board: Position, gift: int, value: int, rules: Any, sea
         while gifts:
             reply = lowest_bit(gifts)
             gifts &= gifts - 1
-            left = rest & ~(int64(1) << reply)
-            count += 1 - can_placer_win_or_draw(lanes, occupied, left, reply, question, rules, search)
+            pieces_left = rest & ~(int64(1) << reply)
+            count += 1 - can_placer_win_or_draw(lanes, occupied, pieces_left, reply, question, rules, search)
     return count
 
 
@@ -100,9 +106,10 @@ def count_saving_replies(board: Position, gift: int, value: int, rules: Any, sea
 def best_gift_and_reply_count(
     board: Position, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
 ) -> tuple[int, int]:
-    """A gift that keeps ``value`` and has the requested ``distance`` or, with ``trap``, the fewest saving replies.
+    """Find a gift that keeps ``value`` and has the requested ``distance``.
 
-    Returns (gift, its saving replies, 0 if they were not counted); NONE if no gift does.
+    With ``trap`` it is the gift with the fewest saving replies. Returns (gift, its saving replies, 0 if they were not
+    counted); NONE if no gift keeps the value.
     """
     gifts = board.available & safe_pieces(board.lanes, board.occupied, rules)
     if gifts == 0 and value < 0:
@@ -123,7 +130,7 @@ def best_gift_and_reply_count(
 
 @inline_function
 def can_keep_value(board: Position, value: int, search: Any) -> bool:
-    """False if it is known that no gift on this board keeps ``value``, 0 or 1."""
+    """Return False if it is known that no gift on this board keeps ``value``, 0 or 1."""
     pieces = int64(popcount(board.occupied))
     if pieces > TABLE_PIECES:
         return True
@@ -133,7 +140,7 @@ def can_keep_value(board: Position, value: int, search: Any) -> bool:
 
 @inline_function
 def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
-    """The turn if the opponent chooses and the piece in hand cannot finish a line at once."""
+    """Return the turn if the opponent chooses and the piece in hand cannot finish a line at once."""
     state = (position.lanes, position.occupied, position.available, position.hand)
     value, distance = solve_value(*state, rules, search), int64(0)
     report_evaluation(agent, float64(value), NO_VISITS)
@@ -151,9 +158,9 @@ def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: A
         board = Position(lanes, occupied, position.available, int64(NONE), cell)
         if value >= 0 and not can_keep_value(board, value, search):
             continue
-        found, count = best_gift_and_reply_count(board, value, distance, trap, seed, rules, search)
-        if found != NONE and (chosen == NONE or count < fewest):
-            chosen, gift, fewest = cell, found, count
+        candidate, count = best_gift_and_reply_count(board, value, distance, trap, seed, rules, search)
+        if candidate != NONE and (chosen == NONE or count < fewest):
+            chosen, gift, fewest = cell, candidate, count
             if not trap:
                 break
     return encode_turn(chosen, gift)
@@ -161,7 +168,7 @@ def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: A
 
 @inline_function
 def giving_turn(position: Position, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
-    """The turn if the opponent chooses and no piece is in hand."""
+    """Return the turn if the opponent chooses and no piece is in hand."""
     pieces = int64(popcount(position.occupied))
     if pieces == 0:  # all first gifts are the same one up to symmetry
         return encode_turn(NONE, sample_piece(position.available, seed))
@@ -178,7 +185,7 @@ def giving_turn(position: Position, seed: int, trap: bool, rules: Any, agent: An
 
 @inline_function
 def moving_turn(position: Position, seed: int, rules: Any, agent: Any, search: Any) -> int:
-    """The turn if the mover chooses the piece as well."""
+    """Return the turn if the mover chooses the piece as well."""
     state = (position.lanes, position.occupied, position.available, int64(NONE))
     value, distance = solve_value(*state, rules, search), int64(0)
     report_evaluation(agent, float64(value), NO_VISITS)
@@ -207,7 +214,7 @@ def moving_turn(position: Position, seed: int, rules: Any, agent: Any, search: A
 
 @inline_function
 def allows_better_value(lanes: int, occupied: int, rest: int, gift: int, value: int, rules: Any, search: Any) -> bool:
-    """Whether the opponent gets more than ``-value`` on this board with ``gift``, though no win at once."""
+    """Return whether the opponent gets more than ``-value`` on this board with ``gift``, though no win at once."""
     question = DRAW if value > 0 else WIN
     if rules.mover_chooses != 0:
         quiet = rest != 0 and not can_win_at_once(lanes, occupied, rest, rules)
@@ -218,7 +225,7 @@ def allows_better_value(lanes: int, occupied: int, rest: int, gift: int, value: 
 
 @inline_function
 def slipping_turn(position: Position, seed: int, rules: Any, search: Any) -> int:
-    """A turn that gives exact value up, by no win missed or allowed at once; ``NO_SLIP`` if there is none."""
+    """Return a turn that gives exact value up, with no win missed or allowed at once; ``NO_SLIP`` if there is none."""
     lanes, occupied, hand, pieces = position.lanes, position.occupied, position.hand, position.available
     gives_only = hand == NONE and rules.mover_chooses == 0
     if not gives_only and can_win_at_once(lanes, occupied, pieces if hand == NONE else int64(1) << hand, rules):
@@ -236,8 +243,8 @@ def slipping_turn(position: Position, seed: int, rules: Any, search: Any) -> int
         while empty:
             cell = sample_cell(empty, seed)
             empty &= ~(int64(1) << cell)
-            after, more = place_piece(lanes, placing, cell), occupied | int64(1) << cell
-            if allows_better_value(after, more, rest, gift, value, rules, search):
+            lanes_after, occupied_after = place_piece(lanes, placing, cell), occupied | int64(1) << cell
+            if allows_better_value(lanes_after, occupied_after, rest, gift, value, rules, search):
                 return encode_turn(cell, gift)
     return int64(NO_SLIP)
 
@@ -294,23 +301,26 @@ class Oracle(KernelAgent):
         self._base_of: Callable[[Rules], TablebaseIndex | None] | None = None
 
     def set_tablebases(self, find_tablebase: Callable[[Rules], TablebaseIndex | None]) -> None:
-        """Give the source of tablebases by rules. A tablebase makes early turns quick and changes no turn."""
+        """Set the source of tablebases by rules.
+
+        A tablebase makes early turns quick and changes no turn.
+        """
         self._base_of = find_tablebase
 
     def early(self, rules: Rules) -> tuple[int, Agent] | None:
-        usual = HORIZON_MOVER if rules.mover_chooses else HORIZON_OTHER
+        default_horizon = HORIZON_MOVER if rules.mover_chooses else HORIZON_OTHER
         if not rules.mover_chooses and any(set(rules.lines) == set(quick.lines) for quick in QUICK_RULES):
-            usual = 0
-        horizon = usual if self.horizon is None else self.horizon
+            default_horizon = 0
+        horizon = default_horizon if self.horizon is None else self.horizon
         return (horizon, self.below) if horizon else None
 
     def knowledge(self, rules: Rules) -> Knowledge:
         if self.ties == "trap" and rules.mover_chooses:
             raise ValueError("ties=trap has no meaning where the mover chooses the piece: use ties=distance")
-        search, kept = build_solver_record(rules, self._base_of(rules) if self._base_of else None)
+        search, owned_arrays = build_solver_record(rules, self._base_of(rules) if self._base_of else None)
         return SolverKnowledge(
             params=np.array([self.ties == "trap", self.slip], np.float64),
             keys=search,
             scratch_size=SOLVER_WORDS,
-            owned_arrays=kept,
+            owned_arrays=owned_arrays,
         )

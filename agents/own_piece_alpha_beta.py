@@ -22,7 +22,10 @@ UNBOUNDED = 2 * LINE
 
 @inline_function
 def full_board_value(placements_made: int, faithful: bool) -> int:
-    """The value of the last of ``placements_made`` placements for its player, if it fills the board without a line."""
+    """Return the value, for its player, of the last placement if it fills the board without a line.
+
+    It is the last of ``placements_made``.
+    """
     return LINE - placements_made if faithful else 0
 
 
@@ -35,9 +38,9 @@ VALUE_SIGNATURE = types.int64(
 def search_value(
     position: Position, placements_made: int, depth: int, alpha: int, beta: int, faithful: bool, rules: Any
 ) -> int:
-    """The value for the mover of a board without a line; a bound beyond ``alpha`` or ``beta`` (fail-soft).
+    """Return the value for the mover of a board without a line; a bound beyond ``alpha`` or ``beta`` (fail-soft).
 
-    ``placements_made`` of ``depth`` placements are made already; some pieces are left.
+    ``placements_made`` of ``depth`` placements are made already, and some pieces are left.
     """
     if placements_made == depth:
         return int64(0)
@@ -64,7 +67,7 @@ def search_value(
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.boolean, RULES_TYPE))
 def best_turn(position: Position, depth: int, faithful: bool, rules: Any) -> int:
-    """The first best turn, cells column by column, pieces ascending, as ``encode_turn`` has it."""
+    """Return the first best turn, cells column by column, pieces ascending, as ``encode_turn`` has it."""
     best, choice = int64(-UNBOUNDED), int64(0)
     for number in range(CELLS):
         cell = int64(number % SIDE * SIDE + number // SIDE)
@@ -73,13 +76,13 @@ def best_turn(position: Position, depth: int, faithful: bool, rules: Any) -> int
                 continue
             after = place_hand(give_piece(position, piece), cell)
             if (winning_cells(position.lanes, position.occupied, piece, rules) >> cell) & 1:
-                this = int64(LINE - 1)
+                value = int64(LINE - 1)
             elif after.available == 0:
-                this = int64(full_board_value(int64(1), faithful))
+                value = int64(full_board_value(int64(1), faithful))
             else:
-                this = -search_value(after, int64(1), depth, -UNBOUNDED, -best, faithful, rules)
-            if this > best:
-                best, choice = this, encode_turn(cell, piece)
+                value = -search_value(after, int64(1), depth, -UNBOUNDED, -best, faithful, rules)
+            if value > best:
+                best, choice = value, encode_turn(cell, piece)
     return choice
 
 

@@ -58,7 +58,7 @@ class ValuedTurn(NamedTuple):
 
 @inline_function
 def afterstate_value(lanes: int, occupied: int, gift: int, tables: Symmetries, words: Any, values: Any) -> float:
-    """The value of an afterstate; NaN if it is not known."""
+    """Return the value of an afterstate; NaN if it is not known."""
     least, minimal = canonical_form(lanes, occupied, gift, tables)
     row = find_row(least, minimal, int64(CANONICAL_HAND), words)
     return np.nan if row == NONE else values[row]
@@ -66,7 +66,7 @@ def afterstate_value(lanes: int, occupied: int, gift: int, tables: Symmetries, w
 
 @inline_function
 def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, agent: Any) -> ValuedTurn:
-    """The known gift of the greatest value on this board among ``gifts``, first on ties; its cell is NONE."""
+    """Return the known gift of the greatest value on this board among ``gifts``, first on ties; its cell is NONE."""
     words, values = keys(agent), table(agent)
     best, choice = -np.inf, int64(NONE)
     for gift in range(PIECES):
@@ -79,7 +79,7 @@ def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, agent: 
 
 @inline_function
 def best_turn(position: Position, rules: Any, safe_only: bool, agent: Any) -> ValuedTurn:
-    """The known turn of the greatest value, first on ties by cell, then by gift.
+    """Return the known turn of the greatest value, first on ties by cell, then by gift.
 
     With ``safe_only`` it does not let the opponent finish a line at once.
     """
@@ -92,22 +92,22 @@ def best_turn(position: Position, rules: Any, safe_only: bool, agent: Any) -> Va
         if (position.occupied >> cell) & 1 == 0:
             lanes, occupied = position.lanes | (piece << uint64(cell)), position.occupied | (int64(1) << cell)
             safe = safe_pieces(lanes, occupied, rules) if safe_only else ALL_CELLS
-            found = best_gift(lanes, occupied, position.available & safe, tables, agent)
-            if found.value > best.value:
-                best = ValuedTurn(int64(cell), found.gift, found.value)
+            best_of_cell = best_gift(lanes, occupied, position.available & safe, tables, agent)
+            if best_of_cell.value > best.value:
+                best = ValuedTurn(int64(cell), best_of_cell.gift, best_of_cell.value)
     return best
 
 
 @inline_function
 def is_exploring(seed: int, agent: Any) -> bool:
-    """Whether this turn ignores known values."""
+    """Return whether this turn ignores known values."""
     coin: bool = unit_float(draw(seed, COIN)) < params(agent)[EXPLORATION]
     return coin
 
 
 @inline_function
 def afterstate_turn(position: Position, seed: int, explore: bool, rules: Any, agent: Any) -> int:
-    """A win if there is one, else the best known turn if its value is at least ``unknown``, else the fallback's turn.
+    """Return a win, else the best known turn if it is worth at least ``unknown``, else the fallback's turn.
 
     With ``explore`` no turn counts as known.
     """
@@ -173,7 +173,7 @@ class PolicyAgent(KernelAgent):
 
 
 def _load_checked_columns(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Lanes, occupied and value of each row. Raises ``ValueError`` for values that no learner makes."""
+    """Load lanes, occupied and value of each row. Raises ``ValueError`` for values that no learner makes."""
     kind = policy.kind if isinstance(policy, Policy) and policy.kind in VALUE_COLUMNS else MC_AFTERSTATE
     names = {"lanes": np.int64, "occupied": np.int64, VALUE_COLUMNS[kind]: np.float64}
     lanes, occupied, value = load_checked_columns(policy, kind, "policy", names)

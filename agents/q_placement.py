@@ -50,14 +50,13 @@ COLUMNS = {"lanes": np.int64, "occupied": np.int64, "hand": np.int64, "cell": np
 
 @inline_function
 def value_at(values: Any, index: int) -> float:
-    """A value of the table; 0 if it was never learned."""
+    """Return a value of the table; 0 if it was never learned."""
     value = values[index]
     return 0.0 if np.isnan(value) else value
 
 
 @inline_function
 def row_maximum(values: Any, first: int, width: int) -> float:
-    """The greatest value of a row."""
     most = value_at(values, first)
     for i in range(1, width):
         most = max(most, value_at(values, first + i))
@@ -66,7 +65,10 @@ def row_maximum(values: Any, first: int, width: int) -> float:
 
 @inline_function
 def best_value_and_cell(values: Any, first: int, occupied: int, least: float) -> tuple[float, int]:
-    """The greatest value above ``least`` of the row that begins at ``first``, and its cell, first on ties; or NONE."""
+    """Return the greatest value above ``least`` of the row that begins at ``first``, and its cell, the first on ties.
+
+    The cell is NONE if no value is above ``least``.
+    """
     best, choice, i = least, int64(NONE), first
     for cell in range(CELLS):
         if (occupied >> cell) & 1 == 0:
@@ -79,7 +81,10 @@ def best_value_and_cell(values: Any, first: int, occupied: int, least: float) ->
 
 @inline_function
 def best_cell_of_any_piece(position: Position, words: Any, values: Any) -> int:
-    """The best cell over all pieces that the board was met with, or NONE: so the study's code plays what it learned."""
+    """Return the best cell over all pieces that the board was met with, or NONE.
+
+    The study's code plays what it learned in this way.
+    """
     best, choice, on_board = -np.inf, int64(NONE), board_piece_mask(position.lanes, position.occupied)
     for piece in range(PIECES):
         if (on_board >> piece) & 1 == 0:
@@ -92,7 +97,7 @@ def best_cell_of_any_piece(position: Position, words: Any, values: Any) -> int:
 
 @inline_function
 def learned_cell(position: Position, settings: Any, words: Any, values: Any) -> int:
-    """The best known cell of a position with a piece in hand, or NONE if none is known."""
+    """Return the best known cell of a position with a piece in hand, or NONE if none is known."""
     if settings[FAITHFUL] != 0.0:
         if settings[PLAYS] != 0.0:
             return best_cell_of_any_piece(position, words, values)
@@ -121,10 +126,10 @@ def q_placement_turn(position: Position, seed: int, rules: Any, agent: Any) -> i
 
 @inline_function
 def find_or_add_met_row(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
-    """The start of the row of a position that the learner meets.
+    """Return the start of the row of a position that the learner meets.
 
-    By the study's code the row is forgotten if the board was met with another piece as well. The row of the board
-    without a hand holds the one piece it was met with, or SEVERAL.
+    As in the study's code, with ``faithful`` the row is cleared if the board was met with another piece as well. The
+    row of the board without a hand holds the one piece that it was met with, or SEVERAL.
     """
     width = row_width(occupied)
     first = find_or_add_row((lanes, occupied, hand), width, words, values)
@@ -140,7 +145,7 @@ def find_or_add_met_row(lanes: int, occupied: int, hand: int, faithful: bool, wo
 
 @update
 def learn_placements(game: FinishedGame, rules: Any, agent: Any) -> bool:
-    """Study B's update, from the first placement to the last: see ``QPlacementLearner``."""
+    """Update the values from the first placement of a game to the last, as in study B: see ``QPlacementLearner``."""
     settings, words, values = params(agent), keys(agent), table(agent)
     rate, faithful = settings[LEARNING_RATE], settings[FAITHFUL] != 0.0
     lanes, occupied, last = uint64(0), int64(0), int64(NONE)
@@ -242,8 +247,8 @@ class QPlacementLearner(RowLearner):
         return build_empty_row_knowledge(np.array(self.settings))
 
     def policy(self, knowledge: Knowledge) -> Policy:
-        known = list_positions(knowledge)
-        lanes, occupied, hand, first = (column[known[2] != NONE] for column in known)
+        positions = list_positions(knowledge)
+        lanes, occupied, hand, first = (column[positions[2] != NONE] for column in positions)
         position, cell, index = list_row_bits(first, ~occupied & ALL_CELLS)
         tried = ~np.isnan(knowledge.table[index])
         position, cell, index = position[tried], cell[tried], index[tried]
@@ -258,7 +263,10 @@ class QPlacementLearner(RowLearner):
 
 
 def _build_knowledge(policy: Policy, settings: NDArray[np.float64]) -> Knowledge:
-    """The tables that a player reads from a policy. Raises ``ValueError`` for a table that no learner can have made."""
+    """Build the tables that a player reads from a policy.
+
+    Raises ``ValueError`` for a table that no learner can have made.
+    """
     lanes, occupied, hand, cell, value = load_checked_columns(policy, Q_PLACEMENT, "q_placement", COLUMNS)
     pieces = compute_checked_board_pieces(lanes, occupied)
     check_range("hand", hand, 0, PIECES - 1)

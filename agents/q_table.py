@@ -53,9 +53,10 @@ def q_table_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
 
 @inline_function
 def holder_value(position: Position, result: float, ends: bool, rules: Any, agent: Any) -> float:
-    """The value of a position for the player with the piece in hand.
+    """Return the value of a position for the player with the piece in hand.
 
-    1 where that finishes a line; else, where the game ends here, its ``result``; else the best of the turns known.
+    It is 1 if that piece finishes a line; else, if the game ends here, its ``result``; else the best of the turns
+    known.
     """
     if winning_cells(position.lanes, position.occupied, position.hand, rules) != 0:
         return 1.0
@@ -64,7 +65,7 @@ def holder_value(position: Position, result: float, ends: bool, rules: Any, agen
 
 @update
 def learn_turns(game: FinishedGame, rules: Any, agent: Any) -> bool:
-    """The update of ``QTableLearner``, from the last afterstate to the first."""
+    """Update the values from the last afterstate of a game to the first: see ``QTableLearner``."""
     settings, words, values, tables = params(agent), keys(agent), table(agent), symmetry_tables(agent)
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(game.plies):

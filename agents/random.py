@@ -14,13 +14,13 @@ from quarto.rules import NONE
 
 @inline_function
 def random_cell(word: int, cells: int) -> int:
-    """A uniform cell of a non-empty 16-bit mask, from the upper half of a random word."""
+    """Return a uniform cell of a non-empty 16-bit mask, from the upper half of a random word."""
     return nth_bit(cells, integer_below(word, popcount(cells)))
 
 
 @inline_function
 def random_piece(word: int, pieces: int) -> int:
-    """A uniform piece of a 16-bit mask, from the lower half of a random word; NONE if the mask is empty."""
+    """Return a uniform piece of a 16-bit mask, from the lower half of a random word; NONE if the mask is empty."""
     return nth_bit(pieces, second_integer_below(word, popcount(pieces))) if pieces != 0 else NONE
 
 

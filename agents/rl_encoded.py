@@ -35,7 +35,7 @@ WIN, LOSS, DRAW, ELSE = range(4)  # the rewards, beginning at REWARDS
 
 @functools.cache
 def compute_longest_lines(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
-    """The most cells of a mask that lie on one line, for all 16-bit masks: [4096] uint64, four bits a mask."""
+    """Compute the most cells of a mask that lie on one line, for all 16-bit masks: [4096] uint64, four bits a mask."""
     masks = np.arange(1 << CELLS, dtype=np.uint64)
     longest = np.zeros(1 << CELLS, np.uint64)
     for line in lines:
@@ -47,7 +47,7 @@ def compute_longest_lines(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
 
 @kernel()
 def sample_initial_values(seed: int) -> NDArray[np.float64]:
-    """The value of each code before anything is learned, uniform in [0.1, 1): [CODES] float64."""
+    """Sample the value of each code before anything is learned, uniform in [0.1, 1): [CODES] float64."""
     values, words = np.empty(CODES), mix(uint64(seed) + GAMMA)
     for code in range(CODES):
         values[code] = MIN_VALUE + (MAX_VALUE - MIN_VALUE) * unit_float(draw(words, code))
@@ -56,7 +56,10 @@ def sample_initial_values(seed: int) -> NDArray[np.float64]:
 
 @inline_function
 def board_code(lanes: int, occupied: int, longest: Any) -> int:
-    """A board's code: not high is its most significant digit in base 5, then high, not coloured and so on to square."""
+    """Compute a board's code, in base 5.
+
+    Its most significant digit is that of not high; then come high, not coloured and so on to square.
+    """
     code = int64(0)
     for attribute in range(ATTRIBUTES - 1, -1, -1):
         lane = int64((lanes >> uint64(CELLS * attribute)) & LANE_MASK)
@@ -67,7 +70,7 @@ def board_code(lanes: int, occupied: int, longest: Any) -> int:
 
 @inline_function
 def best_cell(position: Position, agent: Any) -> int:
-    """The empty cell that makes the board of the greatest value, first on ties."""
+    """Return the empty cell that makes the board of the greatest value, first on ties."""
     values, longest, piece = table(agent), keys(agent), piece_to_lanes(position.hand)
     best, choice = -np.inf, int64(NONE)
     for cell in range(CELLS):
@@ -81,7 +84,7 @@ def best_cell(position: Position, agent: Any) -> int:
 
 @inline_function
 def gift_value(position: Position, piece: int, agent: Any) -> float:
-    """The value of the boards that ``piece`` can make on all cells: their mean, or the greatest."""
+    """Return the value of the boards that ``piece`` can make on all cells: their mean, or the greatest."""
     values, longest, spread_piece = table(agent), keys(agent), piece_to_lanes(piece)
     lanes, occupied = position.lanes, position.occupied
     total, count, most = 0.0, 0, -np.inf
@@ -94,7 +97,10 @@ def gift_value(position: Position, piece: int, agent: Any) -> float:
 
 @inline_function
 def least_value_gift(position: Position, rules: Any, agent: Any) -> int:
-    """The piece that is worth least to the opponent, among the safe ones if there are any; NONE if none is left."""
+    """Return the piece that is worth least to the opponent; NONE if none is left.
+
+    It is one of the safe pieces if there are any.
+    """
     safe = position.available & safe_pieces(position.lanes, position.occupied, rules)
     allowed = safe if safe != 0 else position.available
     least, choice = np.inf, int64(NONE)
@@ -126,7 +132,7 @@ def rl_encoded_turn(position: Position, seed: int, rules: Any, agent: Any) -> in
 
 @update
 def learn_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
-    """Study C's update, from the last board to the first: see ``EncodedLearner``."""
+    """Update the values from the last board of a game to the first, as in study C: see ``EncodedLearner``."""
     settings, values, longest = params(agent), table(agent), keys(agent)
     lanes, occupied = uint64(0), int64(0)
     for ply in range(game.plies):
@@ -222,7 +228,7 @@ class EncodedLearner(Learner):
 
 
 def _load_values(policy: Policy) -> NDArray[np.float64]:
-    """The values by code: [CODES] float64. Raises ``ValueError`` unless each code is there once."""
+    """Load the values by code: [CODES] float64. Raises ``ValueError`` unless each code is there once."""
     codes, values = load_checked_columns(policy, ENCODED_VALUES, "rl_encoded", {"code": np.int64, "value": np.float64})
     outside = codes[(codes < 0) | (codes >= CODES)]
     if len(outside):

@@ -64,27 +64,27 @@ class CanonicalBoard(NamedTuple):
 
 @inline_function
 def canonicalize_board(lanes: int, occupied: int, tables: Symmetries) -> CanonicalBoard:
-    """The canonical form of a board."""
+    """Return the canonical form of a board, and the symmetry that leads there."""
     least, minimal = canonical_form(lanes, occupied, NONE, tables)
     return CanonicalBoard(least, minimal, canonical_transform(lanes, occupied, NONE, tables))
 
 
 @inline_function
 def cell_offset(form: CanonicalBoard, cell: int, tables: Symmetries) -> int:
-    """Index of a cell's counter in the row of the form."""
+    """Return the index of a cell's counter in the row of the form."""
     return bit_rank(map_cell(cell, form.transform, tables), ~form.occupied & ALL_CELLS)
 
 
 @inline_function
 def gift_offset(form: CanonicalBoard, gift: int) -> int:
-    """Index of a gift's counter in the row of the form."""
+    """Return the index of a gift's counter in the row of the form."""
     unused = ~board_piece_mask(form.lanes, form.occupied) & ALL_PIECES
     return row_width(form.occupied) + bit_rank(map_piece(gift, form.transform), unused)
 
 
 @inline_function
 def best_counter_cell(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
-    """The empty cell with the highest counter, first on ties; NONE if no cell of this board has one."""
+    """Return the empty cell with the highest counter, first on ties; NONE if no cell of this board has one."""
     form, best, choice = canonicalize_board(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
     first = find_row(form.lanes, form.occupied, NONE, words)
     for cell in range(CELLS if first != NONE else 0):
@@ -97,7 +97,7 @@ def best_counter_cell(position: Position, tables: Symmetries, words: Any, values
 
 @inline_function
 def best_counter_gift(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
-    """The available piece with the highest counter, first on ties; NONE if none has one on this board."""
+    """Return the available piece with the highest counter, first on ties; NONE if none has one on this board."""
     form, best, choice = canonicalize_board(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
     first = find_row(form.lanes, form.occupied, NONE, words)
     for piece in range(PIECES if first != NONE else 0):
@@ -117,7 +117,7 @@ def add_to_counter(form: CanonicalBoard, offset: int, change: float, words: Any,
 
 
 def load_checked_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
-    """The columns of a policy of counters. Raises ``ValueError`` for values that no learner makes."""
+    """Load the columns of a policy of counters. Raises ``ValueError`` for values that no learner makes."""
     lanes, occupied, cell, gift, count = load_checked_columns(policy, COUNTERS, player, COLUMNS)
     pieces = compute_checked_board_pieces(lanes, occupied)
     check_range("cell", cell, NONE, CELLS - 1)
@@ -134,7 +134,7 @@ def load_checked_counters(policy: Policy, player: str) -> list[NDArray[np.int64]
 def build_counter_knowledge(
     columns: list[NDArray[np.int64]] | None, params: NDArray[np.float64], rules: Rules, scratch_size: int = 0
 ) -> Knowledge:
-    """Counters, or none, as the knowledge that ``best_counter_cell`` and ``best_counter_gift`` read.
+    """Build the knowledge that ``best_counter_cell`` and ``best_counter_gift`` read from counters, if there are any.
 
     Raises ``ValueError`` if a board is not a canonical form of these rules.
     """
@@ -161,7 +161,7 @@ CELL_COIN, GIFT_COIN = 1, 2  # indices of the words that say whether to explore;
 
 @inline_function
 def is_exploring(seed: int, coin: int, settings: Any) -> bool:
-    """Whether a turn with this seed takes a random action, which is then counted."""
+    """Return whether a turn with this seed takes a random action, which is then counted."""
     explored: bool = unit_float(draw(seed, coin)) < settings[EXPLORATION]
     return explored
 
@@ -186,22 +186,22 @@ def rl_tabular_turn(position: Position, seed: int, rules: Any, agent: Any) -> in
 
 @update
 def update_counters(game: FinishedGame, rules: Any, agent: Any) -> bool:
-    """Study A's update: see ``TabularLearner``."""
+    """Update the counters by a game, as in study A: see ``TabularLearner``."""
     settings, words, values, tables = params(agent), keys(agent), table(agent), symmetry_tables(agent)
     change = 1.0 if game.winner == game.seat else -1.0
     lanes, occupied = uint64(0), int64(0)
-    for taken in range(game.plies + 1):
-        own_turn, seed = taken & 1 == game.seat, game.stream + turn_offset(taken)
-        if taken > 0:
-            cell = int64(game.cells[taken - 1])
+    for turn_number in range(game.plies + 1):
+        own_turn, seed = turn_number & 1 == game.seat, game.stream + turn_offset(turn_number)
+        if turn_number > 0:
+            cell = int64(game.cells[turn_number - 1])
             if own_turn and is_exploring(seed, CELL_COIN, settings):
                 form = canonicalize_board(lanes, occupied, tables)
                 add_to_counter(form, cell_offset(form, cell, tables), change, words, values)
-            lanes |= piece_to_lanes(int64(game.pieces[taken - 1])) << uint64(cell)
+            lanes |= piece_to_lanes(int64(game.pieces[turn_number - 1])) << uint64(cell)
             occupied |= int64(1) << cell
-        if own_turn and taken < game.plies and is_exploring(seed, GIFT_COIN, settings):
+        if own_turn and turn_number < game.plies and is_exploring(seed, GIFT_COIN, settings):
             form = canonicalize_board(lanes, occupied, tables)
-            add_to_counter(form, gift_offset(form, int64(game.pieces[taken])), change, words, values)
+            add_to_counter(form, gift_offset(form, int64(game.pieces[turn_number])), change, words, values)
     settings[EXPLORATION] = max(0.0, settings[EXPLORATION] - settings[EXPLORATION_STEP])
     return has_room(words, values)
 
@@ -255,7 +255,10 @@ class TabularLearner(RowLearner):
         return replace(build_empty_row_knowledge(settings), symmetric=True)
 
     def policy(self, knowledge: Knowledge) -> Policy:
-        """All counters as a policy: a row for each board and cell or gift; the other of these two columns is -1."""
+        """Return all counters as a policy: a row for each board and cell or gift.
+
+        Of the two columns ``cell`` and ``gift`` one is -1.
+        """
         lanes, occupied, _, first = list_positions(knowledge)
         pieces = compute_checked_board_pieces(lanes, occupied)
         empty, unused = ~occupied & ALL_CELLS, ~pieces & ALL_PIECES

@@ -41,7 +41,7 @@ GAVE_FIRST = 1 << CELLS  # whether it gave the first piece, by its rule for a mi
 
 @inline_function
 def pack_pieces(position: Position) -> int:
-    """The pieces on the board, four bits a cell; 0 where there is none."""
+    """Pack the pieces on the board, four bits a cell; 0 where there is none."""
     packed, rest = uint64(0), position.occupied
     while rest != 0:
         cell = lowest_bit(rest)
@@ -52,22 +52,25 @@ def pack_pieces(position: Position) -> int:
 
 @inline_function
 def remember_piece(cell: int, piece: int, agent: Any) -> None:
-    """Remember a piece on a cell, whatever was there."""
+    """Store a piece on a cell of the remembered board, whatever was there before."""
     remembered, shift = memory(agent), uint64(4 * cell)
-    others = remembered[PIECES_REMEMBERED] & ~(uint64(15) << shift)
-    remembered[PIECES_REMEMBERED] = others | (uint64(piece) << shift)
+    other_pieces = remembered[PIECES_REMEMBERED] & ~(uint64(15) << shift)
+    remembered[PIECES_REMEMBERED] = other_pieces | (uint64(piece) << shift)
     remembered[CELLS_REMEMBERED] |= uint64(1) << uint64(cell)
 
 
 @inline_function
 def remember_search_turn(position: Position, cell: int, agent: Any) -> None:
-    """Remember the placement of a turn that the search found, as the program does."""
+    """Store the placement of a turn that the search found, as the study's program does."""
     remember_piece(SIDE * (cell % SIDE) + cell // SIDE, position.hand, agent)
 
 
 @inline_function
 def changed_cell(packed: int, occupied: int, agent: Any) -> int:
-    """The first cell that differs from the remembered board, in the lowest row where one does; NONE if none does."""
+    """Return the first cell that differs from the remembered board, in the lowest row where one does.
+
+    NONE: no cell differs.
+    """
     remembered = memory(agent)
     cells = int64(remembered[CELLS_REMEMBERED]) & ALL_CELLS
     changed, both, pieces = occupied ^ cells, occupied & cells, packed ^ remembered[PIECES_REMEMBERED]
@@ -84,7 +87,7 @@ def changed_cell(packed: int, occupied: int, agent: Any) -> int:
 
 @inline_function
 def mirroring_cell(changed: int, earlier_program: bool, word: int, agent: Any) -> int:
-    """The cell that the program answers the cell ``changed`` with; it may be occupied."""
+    """Return the cell with which the program answers the cell ``changed``; it may be occupied."""
     remembered = int64(memory(agent)[CELLS_REMEMBERED])
     free, mirror = ~remembered & ALL_CELLS, CELLS - 1 - changed
     if changed == NONE:
@@ -96,23 +99,29 @@ def mirroring_cell(changed: int, earlier_program: bool, word: int, agent: Any) -
 
 @inline_function
 def rule_of_thumb_cell(position: Position, earlier_program: bool, seed: int, agent: Any) -> int:
-    """The cell that the rules of thumb choose in the end, if none wins. Word n of the turn: its n-th answer's cell."""
-    packed, asked = pack_pieces(position), int64(0)
+    """Return the cell that the rules of thumb choose in the end, if none wins.
+
+    Word n of the turn is that of the n-th answer.
+    """
+    packed, answers = pack_pieces(position), int64(0)
     while True:
         changed = changed_cell(packed, position.occupied, agent)
-        cell = mirroring_cell(changed, earlier_program, draw(seed, asked), agent)
+        cell = mirroring_cell(changed, earlier_program, draw(seed, answers), agent)
         remembered = memory(agent)
         remembered[PIECES_REMEMBERED] = packed
         remembered[CELLS_REMEMBERED] = (remembered[CELLS_REMEMBERED] & uint64(GAVE_FIRST)) | uint64(position.occupied)
         remember_piece(cell, position.hand, agent)
         if not (position.occupied >> cell) & 1:
             return cell
-        asked += 1
+        answers += 1
 
 
 @inline_function
 def mirror_piece(available: int, piece: int) -> int:
-    """The first available piece of those that differ from ``piece`` in most attributes; NONE if there is none."""
+    """Return the first available piece of those that differ from ``piece`` in most attributes.
+
+    NONE: no piece is available.
+    """
     best, most, rest = int64(NONE), int64(-1), int64(available)
     while rest != 0:
         gift = lowest_bit(rest)
@@ -125,14 +134,14 @@ def mirror_piece(available: int, piece: int) -> int:
 
 @inline_function
 def first_of_few_safe_gifts(lanes: int, occupied: int, available: int, rules: Any) -> int:
-    """The first of one or two safe pieces; NONE if there are none or more."""
+    """Return the first of one or two safe pieces; NONE if there are none or more."""
     safe = available & safe_pieces(lanes, occupied, rules)
     return lowest_bit(safe) if 0 < popcount(safe) <= FEW_SAFE_GIFTS else int64(NONE)
 
 
 @inline_function
 def rule_of_thumb_gift(position: Position, cell: int, rules: Any) -> int:
-    """The gift after the hand was placed on ``cell``."""
+    """Return the gift after the hand is placed on ``cell``."""
     lanes = place_piece(position.lanes, position.hand, cell)
     gift = first_of_few_safe_gifts(lanes, position.occupied | (int64(1) << cell), position.available, rules)
     return gift if gift != NONE else mirror_piece(position.available, position.hand)
@@ -140,7 +149,7 @@ def rule_of_thumb_gift(position: Position, cell: int, rules: Any) -> int:
 
 @inline_function
 def opening_gift(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    """The gift before its first placement. Word 0, lower half."""
+    """Return the gift before the player's first placement, from the lower half of word 0."""
     gift = first_of_few_safe_gifts(position.lanes, position.occupied, position.available, rules)
     if gift != NONE:
         return gift
@@ -150,7 +159,7 @@ def opening_gift(position: Position, seed: int, rules: Any, agent: Any) -> int:
 
 @inline_function
 def farthest_cell(empty: int, origin: int) -> int:
-    """The cell of a non-empty 16-bit mask with the largest Manhattan distance to ``origin``, first on ties."""
+    """Return the cell of a non-empty 16-bit mask with the largest Manhattan distance to ``origin``, first on ties."""
     best, best_distance = int64(NONE), int64(-1)
     for cell in range(CELLS):
         distance = abs(cell // SIDE - origin // SIDE) + abs(cell % SIDE - origin % SIDE)
@@ -161,9 +170,10 @@ def farthest_cell(empty: int, origin: int) -> int:
 
 @inline_function
 def mirror_or_random_cell(position: Position, word: int) -> int:
-    """The point reflection of the opponent's last cell or, if it is taken, the empty cell farthest from that last cell.
+    """Return the point reflection of the opponent's last cell.
 
-    On an empty board a random cell.
+    If that is taken, return the empty cell farthest from the opponent's last cell. On an empty board, return a random
+    cell.
     """
     empty, mirror = ~position.occupied & ALL_CELLS, CELLS - 1 - position.last_cell
     if position.last_cell == NONE:

@@ -16,7 +16,7 @@ from quarto.threats import safe_pieces, winning_cells
 
 @inline_function
 def winning_piece(position: Position, rules: Any) -> int:
-    """The lowest available piece that finishes a line somewhere, or NONE."""
+    """Return the lowest available piece that finishes a line somewhere, or NONE."""
     for piece in range(PIECES):
         if (position.available >> piece) & 1 and winning_cells(position.lanes, position.occupied, piece, rules) != 0:
             return piece
@@ -25,7 +25,7 @@ def winning_piece(position: Position, rules: Any) -> int:
 
 @inline_function
 def gift_turn(position: Position, word: int, rules: Any) -> int:
-    """The turn if the opponent chooses: place the piece in hand, then give a safe piece if any is left."""
+    """Return the turn if the opponent chooses: place the piece in hand, then give a safe piece if any is left."""
     cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
     if position.hand != NONE:
         wins = winning_cells(lanes, occupied, position.hand, rules)
@@ -38,7 +38,7 @@ def gift_turn(position: Position, word: int, rules: Any) -> int:
 
 @inline_function
 def mover_turn(position: Position, word: int, rules: Any) -> int:
-    """The turn if the mover chooses: a piece and cell that win, else any."""
+    """Return the turn if the mover chooses: a piece and cell that win, else any."""
     piece = winning_piece(position, rules)
     if piece == NONE:
         return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))

@@ -86,7 +86,8 @@ class Archive(OpenArchive):
 
         met = compute_head_to_head(self, self._build_filter(games, trainings=False))
         zero = anchor and self.find_label(anchor)
-        return build_ratings_result(met, fit_ratings(met.tallies, zero, anchor_elo, samples=samples, shared=met.shared))
+        fit = fit_ratings(met.tallies, zero, anchor_elo, samples=samples, shared=met.shared)
+        return build_ratings_result(met, fit, zero, anchor_elo)
 
     def compare(self, *runs: str) -> Result:
         """Return what differs between runs and the first of them: settings, code, scores, speed, regret.
@@ -107,22 +108,25 @@ class Archive(OpenArchive):
         *,
         least: int = 1,
         imposed: bool = False,
+        first_free: bool | None = None,
         sort: Literal["games", "score", "losses"] = "games",
         **games: Unpack[GameFilters],
     ) -> Result:
         """Return the decisions made in a position, up to symmetry, with their results for the player that decides.
 
         ``by`` is the kind of decision, by default the next one. Rows of fewer than ``least`` games are left out, and
-        decisions that were imposed unless ``imposed``. ``where`` is refused, because decisions are counted by run.
+        decisions that were imposed unless ``imposed``. With ``first_free`` each game counts at its first free decision,
+        in whatever position; so it does by default if nothing was free at the start of games. ``where`` is refused,
+        because decisions are counted by run.
         Columns: see ``analytics.questions.openings.explore_position``.
         """
-        from analytics.questions.openings import OpeningsQuery, add_rules_name, run_openings_query
-        from analytics.report.answers import build_openings_result
+        from analytics.questions.openings import OpeningsQuery, add_rules_name
+        from analytics.report.answers import answer_openings
 
         choice = self._build_filter(games, trainings=True)
         text = add_rules_name(position, choice.rules)
-        query = OpeningsQuery(text, by, replace(choice, rules=None), least, imposed, sort)
-        return build_openings_result(run_openings_query(self, query))
+        query = OpeningsQuery(text, by, replace(choice, rules=None), least, imposed, sort, first_free)
+        return answer_openings(self, query)
 
     def first_plies(self, decision: Literal["placement", "gift"] = "placement", **games: Unpack[GameFilters]) -> Result:
         """Return the first placements or gifts of each agent, with their share and score (0 to 1).
@@ -134,15 +138,16 @@ class Archive(OpenArchive):
         build = build_first_placements_section if decision == "placement" else build_first_gifts_section
         return self._build_section(build, f"First {decision}s", games)
 
-    def mistakes(self, **games: Unpack[GameFilters]) -> Result:
+    def mistakes(self, *, positions: int = 10, **games: Unpack[GameFilters]) -> Result:
         """Return the regret in half-points and the share of blunders of each agent, in all and by ply.
 
+        The last table has the ``positions`` in which most was given up, up to symmetry; of equal ones the easiest.
         Needs the values of ``qarena annotate``. Columns: see ``analytics.questions.mistakes.summarise_decisions``;
         ``ply`` is null in the rows of all plies together.
         """
-        from analytics.report.sections.mistakes import build_mistakes_section
+        from analytics.report.sections.mistakes import build_mistakes_result
 
-        return self._build_section(build_mistakes_section, "Mistakes", games)
+        return self._build_section(lambda data: build_mistakes_result(data, positions), "Mistakes", games)
 
     def evaluations(self, **games: Unpack[GameFilters]) -> Result:
         """Return what agents expected of their turns (-1 to 1), how wrong they were, and the seconds they took."""
@@ -242,7 +247,8 @@ class Archive(OpenArchive):
 
         choice = self._build_filter(games, trainings=True)
         chosen = select_report_data(self, self._build_condition(choice))
-        return replace(build(replace(chosen, agent=choice.agent, opponent=choice.opponent)), title=title)
+        data = replace(chosen, agent=choice.agent, opponent=choice.opponent)
+        return replace(build(data), title=title, omissions=data.omissions)
 
     def _list_view(self, name: str) -> Result:
         from analytics.report.answers import build_list_result

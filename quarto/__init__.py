@@ -28,7 +28,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """A public name, or ``quarto.objects``: ``import quarto`` alone offers them."""
+    """Return a public name, or ``quarto.objects``, because ``import quarto`` alone offers them."""
     from importlib import import_module
 
     if name == "__version__":

@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
     @staticmethod
     def empty(size: int) -> Batch:
-        """``size`` uninitialised positions."""
+        """Allocate ``size`` uninitialised positions."""
         return Batch(
             np.empty(size, np.uint64),
             np.empty(size, np.uint16),
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
 
     @staticmethod
     def from_positions(positions: list[Position]) -> Batch:
-        """The given positions, in their order."""
+        """Build a batch of these positions, in their order."""
         if not positions:
             return Batch.empty(0)
         lanes, occupied, available, hand, last_cell = zip(*positions, strict=True)
@@ -47,19 +47,19 @@ class Batch(NamedTuple):
         )
 
     def position(self, i: int) -> Position:
-        """The ``i``-th position as Python integers."""
+        """Return the ``i``-th position as Python integers."""
         return Position(*(int(field[i]) for field in self))
 
     def select_range(self, start: int, end: int) -> Batch:
-        """The positions from ``start`` to before ``end``, as views."""
+        """Return the positions from ``start`` to before ``end``, as views."""
         return Batch(*(field[start:end] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
     def select(self, mask: NDArray[np.bool_]) -> Batch:
-        """The positions for which ``mask`` [B] holds, in their order, in arrays of their own."""
+        """Return copies of the positions for which ``mask`` [B] holds, in their order."""
         return Batch(*(field[mask] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
     def copy(self) -> Batch:
-        """The same positions in arrays of their own."""
+        """Return the same positions in new arrays."""
         return Batch(*(np.array(field) for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
 
@@ -71,12 +71,12 @@ class Turns(NamedTuple):
 
     @staticmethod
     def empty(size: int) -> Turns:
-        """Room for ``size`` turns."""
+        """Allocate room for ``size`` turns."""
         return Turns(np.empty(size, np.int8), np.empty(size, np.int8))
 
 
-NO_VALUE, NO_VISITS, NO_TURN = -(1 << 31), -1, -1  # of an evaluation: nothing was reported, or no turn was asked for
-VALUE_UNITS = 1_000_000  # of an evaluation's value, in 1
+NO_VALUE, NO_VISITS, NO_TURN = -(1 << 31), -1, -1  # in an evaluation: not reported, or no turn was asked for
+VALUE_UNITS = 1_000_000  # in a value of 1: evaluations have millionths
 
 
 class Evaluations(NamedTuple):
@@ -88,21 +88,21 @@ class Evaluations(NamedTuple):
 
     @staticmethod
     def blank(*shape: int) -> Evaluations:
-        """Evaluations of which nothing is reported."""
+        """Allocate evaluations that report nothing."""
         return Evaluations(
             np.full(shape, NO_VALUE, np.int32), np.full(shape, NO_VISITS, np.int64), np.full(shape, NO_TURN, np.int64)
         )
 
     def select(self, rows: slice | NDArray[np.bool_] | NDArray[np.integer]) -> Evaluations:
-        """Those of some positions or games: of a slice as views."""
+        """Select the evaluations of some positions or games; a slice gives views."""
         return Evaluations(self.value[..., rows], self.visits[..., rows], self.microseconds[..., rows])
 
     def put(self, rows: Any, other: Evaluations) -> None:
-        """Write others into some places."""
+        """Write other evaluations into some rows."""
         self.value[rows], self.visits[rows], self.microseconds[rows] = other
 
     def share_time_among_untimed(self, seconds: float) -> None:
-        """Divide the time of a batch among the turns whose time was not measured alone."""
+        """Divide the time of a batch equally among the turns that were not timed one by one."""
         untimed = self.microseconds == NO_TURN
         self.microseconds[untimed] = round(1e6 * seconds / max(untimed.size, 1))
 
@@ -117,7 +117,7 @@ class Lockstep(NamedTuple):
 
     @staticmethod
     def empty(size: int) -> Lockstep:
-        """Room for ``size`` games."""
+        """Allocate room for ``size`` games."""
         return Lockstep(Batch.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint64), Turns.empty(size))
 
 
@@ -137,7 +137,7 @@ class Games(NamedTuple):
 
     @staticmethod
     def zeros(size: int) -> Games:
-        """Room for ``size`` games."""
+        """Allocate room for ``size`` games."""
         return Games(
             np.zeros((16, size), np.int8),
             np.zeros((16, size), np.int8),
@@ -154,10 +154,10 @@ GameColumns = TypeVar("GameColumns", Games, Evaluations)
 
 
 def concat_game_columns(parts: Sequence[GameColumns]) -> GameColumns:
-    """The games, or the evaluations, of several parts one after the other."""
+    """Concatenate the games, or the evaluations, of several parts."""
     if len(parts) == 1:
         return parts[0]
-    return type(parts[0])(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
+    return type(parts[0])(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
 
 
 class Block(NamedTuple):
@@ -173,8 +173,8 @@ class Block(NamedTuple):
     opening: int  # plies that were imposed on each game
     games: Games  # G = pairs x games_a_pair
     swapped: bool = True  # both games of each pair
-    evaluations: Evaluations | None = None  # [17, G] of the players, a row for each turn, if they were asked for
-    seconds: float = 0.0  # that one thread took to play them
+    evaluations: Evaluations | None = None  # [17, G] of the players, a row for each turn, if requested
+    seconds: float = 0.0  # that one thread took to play the games
 
     @property
     def games_per_pair(self) -> int:

@@ -1,4 +1,4 @@
-"""Bit operations for kernels, as single machine instructions where the processor has them; lanes.
+"""Bit operations for kernels, as single machine instructions where the processor has them, and lanes.
 
 Lanes are four masks of 16 cells in one uint64, one for each attribute of the pieces.
 """
@@ -25,7 +25,7 @@ SPREAD_MULTIPLIER = uint64(0x0000_2000_4000_8001)  # shifts by 0, 15, 30 and 45,
 
 @intrinsic  # type: ignore[untyped-decorator]
 def popcount(typing_context: Any, word: Any) -> Any:
-    """Number of set bits of an integer, as the same integer type."""
+    """Return the number of set bits of an integer, as the same integer type."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -35,7 +35,7 @@ def popcount(typing_context: Any, word: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def lowest_bit(typing_context: Any, word: Any) -> Any:
-    """Index of the lowest set bit of an integer, as the same integer type; undefined for 0."""
+    """Return the index of the lowest set bit of an integer, as the same integer type; undefined for 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -45,9 +45,10 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def float_bits(typing_context: Any, number: Any) -> Any:
-    """The 64 bits of a float64 as int64. Among numbers that are not negative, greater ones have greater bits.
+    """Return the 64 bits of a float64 as int64.
 
-    LLVM finds the largest of many integers with vector instructions, but of floats one by one, because of NaN.
+    Among numbers that are not negative, greater numbers have greater bits. This matters because LLVM finds the largest
+    of many integers with vector instructions, but the largest of many floats one by one, since one of them may be NaN.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -58,7 +59,7 @@ def float_bits(typing_context: Any, number: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def array_pointer(typing_context: Any, address: Any) -> Any:
-    """An integer address as ``void*``, for ``numba.carray``: how a kernel reaches an array that a record names."""
+    """Return an integer address as ``void*``, so that a kernel can reach an array that a record names."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
@@ -68,7 +69,7 @@ def array_pointer(typing_context: Any, address: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def prefetch(typing_context: Any, address: Any) -> Any:
-    """Ask for the cache line at an integer address, to be read soon: nothing waits for it."""
+    """Ask for the cache line at an integer address, which is read soon. Nothing waits for it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
@@ -88,9 +89,10 @@ BIT_POSITIONS = np.argsort(-BYTE_BITS, axis=1, kind="stable").astype(np.uint8).r
 
 @inline_function
 def nth_bit_by_table(mask: int, n: int) -> int:
-    """``nth_bit`` on any processor.
+    """Compute ``nth_bit`` on any processor.
 
-    The half of the mask that holds it is found without a branch: with a random ``n`` half would be mispredicted.
+    The half of the mask that holds the bit is found without a branch, because with a random ``n`` half of the branches
+    would be mispredicted.
     """
     low = popcount(uint64(mask) & uint64(0xFF))
     upper = uint64(uint64(n) >= low)
@@ -102,7 +104,10 @@ def nth_bit_by_table(mask: int, n: int) -> int:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def deposit_bits(typing_context: Any, word: Any, mask: Any) -> Any:
-    """The low bits of ``word`` put where ``mask`` has ones (both uint64): the instruction PDEP of x86-64 with BMI2."""
+    """Deposit the low bits of ``word`` where ``mask`` has ones (both uint64).
+
+    This is the instruction PDEP of x86-64 with BMI2.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * 2)
@@ -113,11 +118,11 @@ def deposit_bits(typing_context: Any, word: Any, mask: Any) -> Any:
 
 @inline_function
 def nth_bit_by_deposit(mask: int, n: int) -> int:
-    """``nth_bit`` in two instructions; random play is a seventh faster."""
+    """Compute ``nth_bit`` in two instructions, which makes random play a seventh faster."""
     return int64(lowest_bit(deposit_bits(uint64(1) << uint64(n), uint64(mask))))
 
 
-# Whether numba compiles for this machine's own processor, and that has PDEP.
+# Whether numba compiles for this machine's own processor, and this processor has PDEP.
 HAS_BIT_DEPOSIT = (
     not (numba.config.CPU_NAME or numba.config.CPU_FEATURES)
     and platform.machine() in ("x86_64", "AMD64")
@@ -129,5 +134,5 @@ nth_bit = nth_bit_by_deposit if HAS_BIT_DEPOSIT else nth_bit_by_table
 
 @inline_function
 def piece_to_lanes(piece: int) -> int:
-    """The four lanes of a board that has ``piece`` on cell 0 and nothing else: bit a of the piece times 2^15a."""
+    """Return the lanes of a board that has ``piece`` on cell 0 and nothing else: bit a of the piece times 2^15a."""
     return (uint64(piece) * SPREAD_MULTIPLIER) & LANE_ONES

@@ -5,14 +5,14 @@ pieces: XOR of all pieces with a constant (16) and any permutation of the four a
 same form if and only if some symmetry maps one to the other. Method: the seed study, after M. Kerner's count of 12,288
 symmetries.
 
-A turn, which is a position and a decision in it, has one form too. The board comes first. It is made canonical as
-boards without a hand are. Of all symmetries that do so, it takes the one that makes the hand, then the cell, then the
-chosen piece the least. So positions that follow one board by different gifts are neighbours. Turns that a symmetry of
+A turn, which is a position and a decision in it, has one form too. The board comes first: it is made canonical as
+boards without a hand are. Of all symmetries that do so, the form takes the one that makes the hand, then the cell, then
+the chosen piece the least. Hence positions that differ in the gift alone are neighbours, and turns that a symmetry of
 the position exchanges have one form.
 
-A key is the lanes of a canonical form in one machine word. Only the occupied cells of a lane say anything. Squeezed to
-them, the four lanes of ``n`` pieces take 4 n bits, lane 0 lowest. A key has one more part beside them. In ``board_key``
-it is the number of the canonical mask. In ``pack_board`` it is the hand, because there the mask has a column of its
+A key is the lanes of a canonical form in one machine word. Only the occupied cells of a lane carry information.
+Squeezed to these cells, the four lanes of ``n`` pieces take 4 n bits, lane 0 lowest. A key has one more part: in
+``board_key`` the number of the canonical mask, in ``pack_board`` the hand, because there the mask has a column of its
 own. A key is never a hash: different forms have different keys.
 """
 
@@ -43,7 +43,7 @@ class Transform(NamedTuple):
 
 @inline_function
 def sort_lanes(lanes: int) -> int:
-    """The least word that the four lanes make in any order: lane 3 is the least of them."""
+    """Return the least word that the four lanes make in any order. Its lane 3 is the least of them."""
     a = int64(lanes & LANE_MASK)
     b = int64((lanes >> uint64(16)) & LANE_MASK)
     c = int64((lanes >> uint64(32)) & LANE_MASK)
@@ -56,7 +56,7 @@ def sort_lanes(lanes: int) -> int:
 
 @inline_function
 def highest_cell(occupied: int) -> int:
-    """The highest occupied cell as uint64; 15 on the empty board, where it makes no difference."""
+    """Return the highest occupied cell as uint64; 15 on the empty board, where it makes no difference."""
     smeared = occupied | occupied >> 1
     smeared |= smeared >> 2
     smeared |= smeared >> 4
@@ -66,17 +66,19 @@ def highest_cell(occupied: int) -> int:
 
 @inline_function
 def least_lane_complements(lanes: int, occupied: int, cell: int) -> int:
-    """Each lane or its complement within ``occupied``, whichever is less: the bit of the highest ``cell`` decides."""
+    """Replace each lane by its complement within ``occupied`` if that is less.
+
+    ``cell`` is the highest occupied one, because its bit decides which of the two is less.
+    """
     return lanes ^ (((lanes >> cell) & LANE_ONES) * uint64(occupied))
 
 
 @inline_function
 def canonical_form(lanes: int, occupied: int, hand: int, tables: Symmetries) -> tuple[int, int]:
-    """The canonical form of a position (``hand`` 0-15, which becomes 0) or of a board (``hand`` NONE).
+    """Return the canonical form of a position (``hand`` 0-15, which becomes 0) or of a board (``hand`` NONE).
 
     Returns (lanes uint64, occupied int64): the least ``lanes`` among all images with the least ``occupied`` and, if
-    there is a hand, with hand 0. The form of a position and the form of a board cannot be compared with each other.
-    About 15 ns.
+    there is a hand, with hand 0. A position's form must not be compared with a board's. It takes about 15 ns.
     """
     minimal = int64(tables.minimal[occupied])
     if hand >= 0:
@@ -93,7 +95,10 @@ def canonical_form(lanes: int, occupied: int, hand: int, tables: Symmetries) -> 
 
 @inline_function
 def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) -> Transform:
-    """A symmetry that takes this position (or board, ``hand`` NONE) to its ``canonical_form``; the first one found."""
+    """Return the first symmetry that takes a position to its ``canonical_form``.
+
+    A board is a position whose ``hand`` is NONE.
+    """
     minimal = int64(tables.minimal[occupied])
     if hand >= 0:
         lanes ^= piece_to_lanes(hand) * uint64(occupied)
@@ -112,7 +117,7 @@ def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries
 
 @inline_function
 def _descending_order(lanes: int) -> int:
-    """``Transform.order`` that sorts these lanes, greatest first; equal lanes keep their order."""
+    """Return the ``Transform.order`` that sorts these lanes, greatest first. Equal lanes keep their order."""
     order = int64(0)
     for a in range(ATTRIBUTES):
         lane = (lanes >> uint64(CELLS * a)) & LANE_MASK
@@ -126,13 +131,13 @@ def _descending_order(lanes: int) -> int:
 
 @inline_function
 def map_cell(cell: int, transform: Transform, tables: Symmetries) -> int:
-    """Where a cell of the position lies in the canonical one."""
+    """Return the image of a cell of the position in its canonical form."""
     return int64(tables.cells[transform.permutation, cell])
 
 
 @inline_function
 def map_piece(piece: int, transform: Transform) -> int:
-    """The image of a piece of the position in the canonical one."""
+    """Return the image of a piece of the position in its canonical form."""
     mapped = int64(0)
     for attribute in range(ATTRIBUTES):
         mapped |= (((piece ^ transform.xor) >> ((transform.order >> (2 * attribute)) & 3)) & 1) << attribute
@@ -141,9 +146,9 @@ def map_piece(piece: int, transform: Transform) -> int:
 
 @inline_function
 def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
-    """The number of positions (``hand`` 0-15) or boards (``hand`` NONE) with this canonical form, this one included.
+    """Count the positions (``hand`` 0-15) or boards (``hand`` NONE) with this canonical form, this one included.
 
-    It is the order of the group divided by the number of symmetries that leave this position as it is.
+    The count is the order of the group divided by the number of symmetries that leave this position as it is.
     """
     least, minimal = canonical_form(lanes, occupied, hand, tables)
     if hand >= 0:
@@ -169,7 +174,7 @@ def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
 def canonical_forms(
     lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hand: NDArray[np.int8], tables: Symmetries
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
-    """``canonical_form`` of ``B`` positions or boards: three ``[B]`` arrays in, lanes and occupied out."""
+    """Compute ``canonical_form`` of ``B`` positions or boards: three ``[B]`` arrays in, lanes and occupied out."""
     least = np.empty(lanes.shape[0], np.uint64)
     minimal = np.empty(lanes.shape[0], np.uint16)
     for i in range(lanes.shape[0]):
@@ -178,7 +183,10 @@ def canonical_forms(
 
 
 def canonical_position(position: Position, rules: Rules) -> Position:
-    """The canonical form of a position, or of a board when its hand is NONE, as Python integers; no last cell."""
+    """Return the canonical form of a position, or of a board if its hand is NONE.
+
+    Its fields are Python integers. It has no last cell.
+    """
     lanes, occupied = canonical_forms(
         np.array([position.lanes], np.uint64),
         np.array([position.occupied], np.uint16),
@@ -187,8 +195,8 @@ def canonical_position(position: Position, rules: Rules) -> Position:
     )
     hand = NONE if position.hand == NONE else 0
     canonical_one = Position(int(lanes[0]), int(occupied[0]), ALL_PIECES, hand, NONE)
-    taken = {hand, *board(canonical_one)} - {NONE}
-    return canonical_one._replace(available=ALL_PIECES - sum(1 << piece for piece in taken))
+    used_pieces = {hand, *board(canonical_one)} - {NONE}
+    return canonical_one._replace(available=ALL_PIECES - sum(1 << piece for piece in used_pieces))
 
 
 class CanonicalTurn(NamedTuple):
@@ -205,13 +213,16 @@ CANONICAL_TURN_TYPE = types.NamedTuple((types.int64, types.uint64, types.int64, 
 
 @inline_function
 def _pack_lane_and_choice(lane: int, hand: int, piece: int, attribute: int) -> int:
-    """A lane and the same attribute of the hand and of the piece, as one number that sorts by the three."""
+    """Pack a lane and one attribute of the hand and of the piece into one number that sorts by the three."""
     return lane << 2 | ((hand >> attribute) & 1) << 1 | ((piece >> attribute) & 1)
 
 
 @inline_function
 def canonical_first_turn(hand: int, choice: tuple[int, int], tables: Symmetries) -> CanonicalTurn:
-    """``canonical_turn`` on the empty board: which piece is 0 is free, and attributes may be exchanged at will."""
+    """Compute ``canonical_turn`` on the empty board.
+
+    There any piece may become piece 0, and attributes may be exchanged freely.
+    """
     cell, piece = choice
     least = cell
     for permutation in range(tables.cells.shape[0]):
@@ -222,11 +233,14 @@ def canonical_first_turn(hand: int, choice: tuple[int, int], tables: Symmetries)
 
 @inline_function
 def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int], tables: Symmetries) -> CanonicalTurn:
-    """The canonical form of a turn: ``choice`` is (cell, piece), the piece or the hand may be NONE. About 40 ns."""
+    """Return the canonical form of a turn, in about 40 ns.
+
+    ``choice`` is (cell, piece). The piece or the hand may be NONE.
+    """
     cell, piece = choice
     minimal = int64(tables.minimal[occupied])
     top = highest_cell(minimal)
-    least, decided = ~uint64(0), int64(1) << 12
+    least, least_decision = ~uint64(0), int64(1) << 12
     for i in range(tables.first[occupied], tables.first[occupied + 1]):
         permutation = int64(tables.attaining[i])
         moved = move_lanes(lanes, permutation, tables)
@@ -241,16 +255,16 @@ def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int]
         a, b, c, d = max(a, b), min(a, b), max(c, d), min(c, d)
         a, b, c, d = max(a, c), max(b, d), min(a, c), min(b, d)
         b, c = max(b, c), min(b, c)
-        ordered = (
+        sorted_lanes = (
             uint64(a >> 2) | uint64(b >> 2) << uint64(16) | uint64(c >> 2) << uint64(32) | uint64(d >> 2) << uint64(48)
         )
         in_hand = ((a >> 1) & 1) | (b & 2) | ((c >> 1) & 1) << 2 | ((d >> 1) & 1) << 3
         chosen = (a & 1) | (b & 1) << 1 | (c & 1) << 2 | (d & 1) << 3
         decision = in_hand << 8 | int64(tables.cells[permutation, cell]) << 4 | chosen
-        if ordered < least or (ordered == least and decision < decided):
-            least, decided = ordered, decision
-    word = pack_board(least, minimal, decided >> 8, tables)
-    return CanonicalTurn(minimal, word, (decided >> 4) & 15, decided & 15 if piece >= 0 else int64(NONE))
+        if sorted_lanes < least or (sorted_lanes == least and decision < least_decision):
+            least, least_decision = sorted_lanes, decision
+    word = pack_board(least, minimal, least_decision >> 8, tables)
+    return CanonicalTurn(minimal, word, (least_decision >> 4) & 15, least_decision & 15 if piece >= 0 else int64(NONE))
 
 
 LARGEST_KEY_BOARD = 12  # pieces of the largest board whose key fits one word: 14 + 4 x 12 = 62 bits
@@ -260,7 +274,7 @@ HAND_BITS = 4  # of a board word: the lowest
 
 @inline_function
 def squeeze_lanes(lanes: int, occupied: int, tables: Symmetries) -> int:
-    """The four lanes squeezed to the ``n`` occupied cells, lane 0 lowest: 4 n bits (uint64)."""
+    """Squeeze the four lanes to the ``n`` occupied cells, lane 0 lowest: 4 n bits (uint64)."""
     low, high = occupied & 255, occupied >> 8
     low_count, count = popcount(low), popcount(occupied)
     word = uint64(0)
@@ -273,7 +287,7 @@ def squeeze_lanes(lanes: int, occupied: int, tables: Symmetries) -> int:
 
 @inline_function
 def unsqueeze_lanes(word: int, occupied: int) -> int:
-    """The lanes (uint64) from which ``squeeze_lanes`` made this word. Bits above the lowest 4 n are not read."""
+    """Return the lanes (uint64) that ``squeeze_lanes`` packed into this word; bits above the lowest 4 n are ignored."""
     lanes = uint64(0)
     for attribute in range(ATTRIBUTES):
         rest = occupied
@@ -286,26 +300,26 @@ def unsqueeze_lanes(word: int, occupied: int) -> int:
 
 @inline_function
 def board_key(lanes: int, occupied: int, tables: Symmetries) -> int:
-    """One uint64 for a canonical form of up to ``LARGEST_KEY_BOARD`` pieces: exact, no two forms share one.
+    """Return the exact key (uint64) of a canonical form of up to ``LARGEST_KEY_BOARD`` pieces.
 
-    The lowest 14 bits number the canonical mask; above them come the squeezed lanes: ``14 + 4 n`` bits for ``n``
-    pieces. The form must be canonical already.
+    No two forms share a key. The lowest 14 bits number the canonical mask. Above them come the squeezed lanes, so a key
+    has ``14 + 4 n`` bits for ``n`` pieces. The form must be canonical already.
     """
     return squeeze_lanes(lanes, occupied, tables) << uint64(NUMBER_BITS) | uint64(tables.number[occupied])
 
 
 @inline_function
 def decode_board_key(key: int, tables: Symmetries) -> tuple[int, int]:
-    """The canonical form (lanes uint64, occupied int64) that has this ``board_key``."""
+    """Return the canonical form (lanes uint64, occupied int64) that has this ``board_key``."""
     occupied = int64(tables.masks[int64(key & uint64((1 << NUMBER_BITS) - 1))])
     return unsqueeze_lanes(key >> uint64(NUMBER_BITS), occupied), occupied
 
 
 @inline_function
 def pack_board(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
-    """The pieces of a canonical board and the hand (0 if there is none) as a uint64: exact beside ``occupied``.
+    """Pack the pieces of a canonical board and the hand (0 if there is none) into a uint64, exact beside ``occupied``.
 
-    The hand is in the lowest four bits, the squeezed lanes above it: 4 n + 4 bits. The top one is 0, since the highest
-    piece of a canonical board is 0: a signed word holds it.
+    The hand is in the lowest four bits, the squeezed lanes are above it: 4 n + 4 bits. A signed word holds it too,
+    because the highest piece of a canonical board is 0 and so the top bit is 0.
     """
     return squeeze_lanes(lanes, occupied, tables) << uint64(HAND_BITS) | uint64(hand)

@@ -21,7 +21,7 @@ PROJECT_FOLDERS = tuple(f"{Path(__file__).parents[1]}/{name}/" for name in ("qua
 
 
 class ArenaError(Exception):
-    """An error with one line for the user: the value, the likely cause, the remedy."""
+    """An error with one line for the user: the value, the likely cause, and what to do."""
 
     exit_code = 1
 
@@ -37,13 +37,13 @@ class NotFoundError(RequestError):
 
 
 class FailureError(ArenaError):
-    """The request was right, but something failed (exit 1). Everything committed before is kept."""
+    """The request was right, but carrying it out failed (exit 1). Everything committed before is kept."""
 
     exit_code = 1
 
 
 class AnswerError(TypeError):
-    """An agent cannot be asked, or its answer has another form than it should; ``call`` is its method, or its name."""
+    """An agent's method cannot be called, or its answer has the wrong form; ``call`` is the method, or its name."""
 
     def __init__(self, call: Callable[..., Any] | str, text: str) -> None:
         super().__init__(f"{getattr(call, '__name__', call)} {text}")
@@ -52,34 +52,43 @@ class AnswerError(TypeError):
 
     @classmethod
     def from_answer(cls, call: Callable[..., Any], answer: object, expected: str) -> AnswerError:
-        """The error for an answer that has not the expected form."""
+        """Build the error for an answer that does not have the expected form."""
         return cls(call, f"returned {repr(answer)[:100]}, not {expected}")
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether an exception is the user's Ctrl-C, which reaches the main thread only; any other is its raiser's own."""
+    """Return whether an exception is the user's Ctrl-C.
+
+    Ctrl-C reaches the main thread only, so a ``KeyboardInterrupt`` in any other thread was raised by its own code.
+    """
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def describe_valid_names(name: str, valid: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` with the closest valid name and the list of all, for the end of a message."""
+    """Return ``"; did you mean 'x'?"`` with the closest valid name and a list of all, to end a message."""
     names = sorted(set(valid))
     return f"; {describe_nearest_name(name, names)}valid: {', '.join(names) or 'none'}"
 
 
 def describe_nearest_name(name: str, valid: Iterable[str], likeness: float = 0.5) -> str:
-    """``"did you mean 'x'? "`` with the closest valid name, or nothing if none has this ``likeness`` (0 to 1)."""
+    """Return ``"did you mean 'x'? "`` with the closest valid name.
+
+    The text is empty if no name has this ``likeness`` (0 to 1).
+    """
     close = difflib.get_close_matches(name, sorted(set(valid)), n=1, cutoff=likeness)
     return f"did you mean {close[0]!r}? " if close else ""
 
 
 class MissingExtraError(RequestError, ImportError):
-    """A library is not installed that one of the project's extras brings."""
+    """A library that belongs to one of the project's extras is not installed."""
 
 
 @contextmanager
 def require_extra(extra: str, needed_by: str) -> Iterator[None]:
-    """Inside the context a library is imported that an extra brings. Raises ``MissingExtraError`` if it is missing."""
+    """Import a library of an extra inside this context.
+
+    Raises ``MissingExtraError`` if it is not installed.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
@@ -88,7 +97,7 @@ def require_extra(extra: str, needed_by: str) -> Iterator[None]:
 
 
 def describe_extra_installation(extra: str) -> str:
-    """The command that installs one of the project's extras."""
+    """Return the command that installs one of the project's extras."""
     return f"install its extra: in a clone, .venv/bin/pip install -e '.[{extra}]'"
 
 
@@ -97,7 +106,7 @@ def describe_extra_installation(extra: str) -> str:
 
 @dataclass
 class ErrorDetails:
-    """An exception as it crosses to another process."""
+    """A description of an exception, which can cross to another process."""
 
     kind: str
     text: str
@@ -109,58 +118,61 @@ class ErrorDetails:
 class RemoteError(Exception):
     """An exception in another process."""
 
-    def __init__(self, failed: ErrorDetails) -> None:
-        super().__init__(f"{failed.kind}: {failed.text}")
-        self.details = failed
-        self.raised_at = failed.raised_at
-        self.add_note(failed.traceback)
+    def __init__(self, details: ErrorDetails) -> None:
+        super().__init__(f"{details.kind}: {details.text}")
+        self.details = details
+        self.raised_at = details.raised_at
+        self.add_note(details.traceback)
 
-    def to_arena_error(self, what: str) -> ArenaError:
-        """The error there if it is one for the user, else one that says that ``what`` cannot be made."""
+    def to_arena_error(self, subject: str) -> ArenaError:
+        """Return the error itself if its text is for the user, else one that says that ``subject`` cannot be made."""
         if self.details.exit_code is None:
-            return RequestError(f"{what} cannot be made: {self}")
+            return RequestError(f"{subject} cannot be made: {self}")
         kind = RequestError if self.details.exit_code == RequestError.exit_code else FailureError
         return kind(self.details.text)
 
 
 def to_error_details(error: BaseException) -> ErrorDetails:
-    """An exception as it crosses to another process."""
+    """Describe an exception so that it can cross to another process."""
     trace = _escape_surrogates("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     code = error.exit_code if isinstance(error, ArenaError) else None
     return ErrorDetails(type(error).__name__, _escape_surrogates(str(error)), find_error_location(error), trace, code)
 
 
 def _escape_surrogates(text: str) -> str:
-    """A text as UTF-8 can have it."""
+    """Return the text with the code points escaped that UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def find_error_location(error: BaseException) -> str:
-    """File and line where an agent's exception comes from: the innermost of its author's, else of this project's."""
-    found: str | None = getattr(error, "raised_at", None)  # of an answer, or of an exception in another process
-    if found is None and isinstance(error, SyntaxError):
-        found = f"{error.filename}:{error.lineno}"
-    if found is None:
+    """Find the file and line of an agent's exception: the innermost one of its author, else of this project."""
+    location: str | None = getattr(error, "raised_at", None)  # of an answer, or of an exception in another process
+    if location is None and isinstance(error, SyntaxError):
+        location = f"{error.filename}:{error.lineno}"
+    if location is None:
         lines = [(f.filename, f"{f.filename}:{f.lineno}") for f in traceback.extract_tb(error.__traceback__)]
         lines = [(file, line) for file, line in lines if not _is_library_file(file)]
-        theirs = [line for file, line in lines if not file.startswith(PROJECT_FOLDERS)]
-        found = theirs[-1] if theirs else lines[-1][1] if lines else "an unknown line"
-    here = f"{Path.cwd()}{os.sep}"
-    return found[len(here) :] if found.startswith(here) else found
+        author_lines = [line for file, line in lines if not file.startswith(PROJECT_FOLDERS)]
+        location = author_lines[-1] if author_lines else lines[-1][1] if lines else "an unknown line"
+    current_folder = f"{Path.cwd()}{os.sep}"
+    return location[len(current_folder) :] if location.startswith(current_folder) else location
 
 
 def _is_library_file(file: str) -> bool:
-    """Whether a file is Python's or an installed library's, or no Python file: C extensions name their sources."""
+    """Return whether a file is Python's or an installed library's, or no Python file.
+
+    Files that are no Python files count because C extensions name their sources.
+    """
     return not file.endswith(".py") or file.startswith(_list_library_folders()) or "-packages" in file
 
 
 @functools.lru_cache(maxsize=1)
 def _list_library_folders() -> tuple[str, ...]:
-    """The folders of Python and of what is installed. Finding them takes 10 ms."""
+    """List the folders of Python and of installed packages. Finding them takes 10 ms."""
     return tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 def format_error(error: BaseException) -> str:
-    """An exception in one line, with file and line of its source."""
+    """Format an exception in one line, with the file and line of its source."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return f"{text:.500} ({find_error_location(error)})"

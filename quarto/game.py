@@ -28,9 +28,24 @@ class NextDecision(StrEnum):
 
 @dataclass(frozen=True)
 class Game:
-    """A game so far. ``give``, ``place``, ``play`` and ``with_forfeit`` return the game that follows.
+    """A game so far, as an immutable value.
 
-    They raise ``RequestError`` for what the rules forbid, with the value, the reason and the legal values.
+    ``give``, ``place``, ``play`` and ``with_forfeit`` return the game that follows. They raise ``RequestError`` for
+    what the rules forbid, with the value, the reason and the legal values.
+
+    Args:
+        rules: The rules that it is played by.
+        plies: The plies so far, each a piece and its cell.
+        hand: The piece in hand, or NONE (-1).
+        forfeit: How the seat to act forfeited, an index into ``quarto.batch.ENDINGS``. None: it did not.
+        setup_plies: The number of plies at the beginning that only make a position, because nobody knows their order.
+
+    Examples:
+        >>> from quarto import CLASSIC, Game
+        >>> game = Game(CLASSIC).give(15).place(0)
+        >>> game.plies, game.seat, game.winner
+        (((15, 0),), 1, -1)
+
     """
 
     rules: Rules
@@ -97,7 +112,7 @@ class Game:
         return len(self.plies) + (not giving)
 
     def position_before(self, turn: int) -> Position:
-        """The position in which an earlier ``turn`` of this game was taken."""
+        """Return the position in which an earlier ``turn`` of this game was taken."""
         if turn == 0 or self.rules.mover_chooses:
             return position_from_plies(self.plies[: max(turn - 1, 0)])
         return position_from_plies(self.plies[: turn - 1], self.plies[turn - 1][0])
@@ -115,26 +130,35 @@ class Game:
         return len(self.plies) & 1 if self.lines else NONE  # ply k was placed by seat (k + 1) mod 2
 
     def give(self, piece: int) -> Game:
-        """The game after ``piece`` was given."""
+        """Return the game after ``piece`` is given.
+
+        Raises ``RequestError`` unless that is legal.
+        """
         self._check_next_decision(NextDecision.GIFT)
         self._check_piece(piece)
         return replace(self, hand=piece)
 
     def place(self, cell: int) -> Game:
-        """The game after the piece in hand was placed on ``cell``."""
+        """Return the game after the piece in hand is placed on ``cell``.
+
+        Raises ``RequestError`` unless that is legal.
+        """
         self._check_next_decision(NextDecision.PLACEMENT)
         self._check_cell(cell)
         return replace(self, plies=(*self.plies, (self.hand, cell)), hand=NONE)
 
     def play(self, piece: int, cell: int) -> Game:
-        """The game after ``piece`` was chosen and placed on ``cell``, where the mover chooses the piece."""
+        """Return the game after ``piece`` is placed on ``cell``, where the mover chooses the piece.
+
+        Raises ``RequestError`` unless that is legal.
+        """
         self._check_next_decision(NextDecision.PLY)
         self._check_piece(piece)
         self._check_cell(cell)
         return replace(self, plies=(*self.plies, (piece, cell)))
 
     def with_forfeit(self, ending: int) -> Game:
-        """The game after the seat to act forfeited, by one of the ENDINGS that are forfeits."""
+        """Return the game after the seat to act forfeits; ``ending`` is one of the ENDINGS that are forfeits."""
         return replace(self, forfeit=ending)
 
     def _check_next_decision(self, decision: NextDecision) -> None:
@@ -159,18 +183,18 @@ class Game:
 
 
 def game_from_position(position: Position, rules: Rules) -> Game:
-    """The game that begins with a position."""
+    """Build the game that begins with a position."""
     plies = tuple((piece, cell) for cell, piece in enumerate(board(position)) if piece != NONE)
     return Game(rules, plies, position.hand, setup_plies=len(plies))
 
 
 def format_pieces(pieces: Iterable[int]) -> str:
-    """Pieces as they are typed, separated by spaces."""
+    """Format pieces as people type them, separated by spaces."""
     return " ".join(format_piece(piece) for piece in pieces)
 
 
 def format_cells(cells: Iterable[int]) -> str:
-    """Cells as they are typed, separated by spaces."""
+    """Format cells as people type them, separated by spaces."""
     return " ".join(format_cell(cell) for cell in cells)
 
 
@@ -182,25 +206,25 @@ class Participants(NamedTuple):
 
 
 def list_attribute_words(piece: int) -> list[str]:
-    """Words for a piece's attributes, such as ``high, coloured, solid, square``."""
+    """List the words for a piece's attributes, such as ``high, coloured, solid, square``."""
     bits = (piece >> attribute & 1 for attribute in reversed(range(ATTRIBUTES)))
     return [words[0] if bit else words[1] for words, bit in zip(ATTRIBUTE_WORDS, bits, strict=True)]
 
 
 def describe_turn(before: Game, after: Game, players: Participants) -> str:
-    """A sentence about what the seat to act in ``before`` did until ``after``; empty if it did nothing."""
+    """Describe what the seat to act in ``before`` did until ``after``, in a sentence; empty if it did nothing."""
     you = before.seat == players.seat
     subject, places, gives = ("you", "place", "give") if you else (players.agent, "places", "gives you")
-    done = [
+    actions = [
         f"{places} {format_piece(piece)} on {format_cell(cell)}" for piece, cell in after.plies[len(before.plies) :]
     ]
     if after.hand not in (NONE, before.hand):
-        done.append(f"{gives} {format_piece(after.hand)}")
-    return _format_sentence(f"{subject} {' and '.join(done)}") if done else ""
+        actions.append(f"{gives} {format_piece(after.hand)}")
+    return _format_sentence(f"{subject} {' and '.join(actions)}") if actions else ""
 
 
 def describe_ending(game: Game, players: Participants, forfeit_reason: str = "") -> str:
-    """A sentence about the end of a game; ``forfeit_reason`` says why the agent forfeited, if it did."""
+    """Describe the end of a game in a sentence; ``forfeit_reason`` says why the agent forfeited, if it did."""
     you_won = game.winner == players.seat
     wins = "you win" if you_won else f"{players.agent} wins"
     if game.ending == LINE:
@@ -213,20 +237,21 @@ def describe_ending(game: Game, players: Participants, forfeit_reason: str = "")
 
 
 def describe_line(game: Game, line: Line) -> str:
-    """A finished line and the attributes that its pieces share."""
-    of_pieces = [set(list_attribute_words(game.board[cell])) for cell in line]
-    shared = [word for words in ATTRIBUTE_WORDS for word in words if all(word in each for each in of_pieces)]
-    return f"{format_cells(line)}, all {' and '.join(shared)}"
+    """Describe a finished line and the attributes that its pieces share."""
+    words_of_pieces = [set(list_attribute_words(game.board[cell])) for cell in line]
+    shared_words = set.intersection(*words_of_pieces)
+    ordered_words = [word for words in ATTRIBUTE_WORDS for word in words if word in shared_words]
+    return f"{format_cells(line)}, all {' and '.join(ordered_words)}"
 
 
 def format_prompt(game: Game) -> str:
-    """The prompt for the next decision."""
+    """Return the prompt for the next decision."""
     if game.next_decision is NextDecision.PLACEMENT:
         return f"place {format_piece(game.hand)}"
     return "give a piece" if game.next_decision is NextDecision.GIFT else "place piece@cell"
 
 
 def _format_sentence(text: str) -> str:
-    """``text`` with a full stop and, unless it begins with a label, a capital letter."""
+    """Return ``text`` with a full stop and, unless it begins with a label, a capital letter."""
     first = text[0].upper() if text.startswith("you") else text[0]
     return f"{first}{text[1:]}{'' if text.endswith('.') else '.'}"

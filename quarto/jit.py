@@ -60,26 +60,26 @@ float64 = cast("Callable[[Any], float]", np.float64)
 
 @functools.cache
 def cache_directory(outside_fingerprint: str = "") -> Path:
-    """Return the directory of compiled kernels: in ``$QARENA_CACHE``, or in the user's cache folder.
+    """Return the directory of compiled kernels, in ``$QARENA_CACHE`` or in the user's cache folder.
 
-    It is a temporary one, with a line in the log, if others could write there or the user cannot.
+    If others could write there, or the user cannot, it is a temporary directory, and the log says why.
 
     The last part of its path is a hash of the sources and of the versions of Python, NumPy and numba.
-    ``outside_fingerprint`` is the fingerprint of the sources of an agent that is not the project's. All environments
-    of a user share it.
+    ``outside_fingerprint`` is the fingerprint of the sources of an agent from outside this project. All environments of
+    a user share the directory.
     """
     versions = f"{sys.version} {np.__version__} {numba.__version__} {numba.config.USING_SVML}"  # a library of vectors
     stamp = hashlib.sha256(
         f"{files_fingerprint(list_kernel_sources())} {outside_fingerprint} {versions}".encode()
     ).hexdigest()[:16]
-    chosen = cache_root() / "kernels" / stamp
-    reason = _prepare_or_describe_obstacle(chosen)
-    return _create_temporary_root(reason) / stamp if reason else chosen
+    directory = cache_root() / "kernels" / stamp
+    obstacle = _prepare_or_describe_obstacle(directory)
+    return _create_temporary_root(obstacle) / stamp if obstacle else directory
 
 
 @functools.cache
 def _create_temporary_root(reason: str) -> Path:
-    """Make a folder for this process instead of the cache, and say why."""
+    """Create a folder that replaces the cache for this process, and log why."""
     logger.warning(
         "the kernel cache is not used, because %s: kernels are compiled again in each process; "
         "make that folder your own (chmod go-w), or set QARENA_CACHE to a folder of your own",
@@ -91,9 +91,10 @@ def _create_temporary_root(reason: str) -> Path:
 
 
 def _prepare_or_describe_obstacle(folder: Path) -> str:
-    """Make a folder of the cache, for this user alone; say what is against using it, if anything is.
+    """Create a folder of the cache that only this user can enter; say why it cannot be used, if it cannot.
 
-    numba unpickles what it finds there, so whoever can write there can run any code as this user.
+    The folder must be private because numba unpickles what it finds there: whoever can write to it can run any code as
+    this user.
     """
     try:
         create_private_folder(folder)
@@ -106,21 +107,25 @@ def _prepare_or_describe_obstacle(folder: Path) -> str:
 
 
 class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
-    """Where numba keeps a kernel: the same place for each copy of the project. numba itself asks for the whole path."""
+    """Where numba keeps a kernel: the same place for each copy of the project, while numba would use the whole path."""
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        """The folder of a module: below the project, or a name, as ``cache_directory`` tells other sources apart."""
+        """Return the folder of a module, relative to the project.
+
+        For sources outside the project it is the folder's name, because ``cache_directory`` tells those apart already.
+        """
         folder = Path(py_file).resolve().parent
         inside = folder.is_relative_to(project_root())
         return folder.relative_to(project_root()).as_posix() if inside else folder.name
 
 
-# ``forceinline`` is named although it is off: a kernel that an inlined function calls is compiled while that function
-# is, and numba lets it inherit what it does not name. The result was ten times the machine code and minutes of LLVM.
+# ``forceinline`` is named although it is off: a kernel that an inlined function calls is compiled together with that
+# function, and numba lets it inherit the options that it does not name. The result was ten times the machine code and
+# minutes of LLVM.
 KERNEL_OPTIONS = {"nogil": True, "error_model": "numpy", "forceinline": False}
 
-_dispatcher_lock = threading.RLock()  # one thread makes a dispatcher. Taken before numba's own lock, never inside it
+_dispatcher_lock = threading.RLock()  # one thread builds a dispatcher. Taken before numba's own lock, never inside it
 _configuration_lock = threading.Lock()  # one thread lends numba our cache; nothing is compiled meanwhile
 
 
@@ -135,7 +140,7 @@ _compilations = _Compilations()
 
 
 def _build_dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any:
-    """Build numba's dispatcher of a function, which keeps machine code in our directory; other code keeps its own.
+    """Build numba's dispatcher of a function, which keeps its machine code in our directory.
 
     A function without a source file, as in ``python -c``, is compiled in each process.
     """
@@ -143,20 +148,20 @@ def _build_dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any
     if not source.is_file():
         return numba.njit(**options)(function)
     with _configuration_lock:
-        before = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
+        usual_settings = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
         numba.config.CACHE_DIR = str(cache_directory(third_party_fingerprint(function.__module__, source)))
         numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
         try:
             return numba.njit(cache=True, **options)(function)
         finally:
-            numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES = before
+            numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES = usual_settings
 
 
 class Kernel:
-    """A compiled function: its machine code is read from the cache, or made, when it is needed first.
+    """A compiled function, whose machine code is compiled or read from the cache when it is first needed.
 
-    With a ``declared`` signature there is machine code for those argument types only, and numba converts arguments to
-    them. Without one there is machine code for each combination of types that it is called with.
+    With a ``declared`` signature there is machine code for its argument types only, and numba converts arguments to
+    them. Without one there is machine code for each combination of types that the function is called with.
 
     numba's dispatcher is shown to callers only when it is complete. In a call numba first decides whether arguments
     must match exactly, as they must while it may compile, then finds their types, and then looks for a match. If
@@ -171,9 +176,9 @@ class Kernel:
         self._dispatcher: Any = None
 
     def load(self) -> Any:
-        """Return numba's dispatcher, which kernels are given as a function value.
+        """Return numba's dispatcher, which kernels receive as a function value.
 
-        Raises what numba raises in compiling the declared signature.
+        Raises what numba raises when it compiles the declared signature.
         """
         if self._dispatcher is None:
             with _dispatcher_lock:
@@ -181,11 +186,14 @@ class Kernel:
         return self._dispatcher
 
     def load_while_compiling(self) -> Any:
-        """``load`` for a thread that may be compiling a caller: it has numba's lock, and must not wait for ours."""
+        """Load the kernel in a thread that may be compiling a caller.
+
+        Such a thread holds numba's lock, so it must not wait for ours, as ``load`` does.
+        """
         if self._dispatcher is None:
             dispatcher = _build_dispatcher(self.py_func, self._options)
-            for each in _find_external_kernels(self.py_func):
-                each.load_while_compiling()
+            for external_kernel in _find_external_kernels(self.py_func):
+                external_kernel.load_while_compiling()
             if self.declared is not None:
                 self._compile(dispatcher)
             self._dispatcher = dispatcher
@@ -200,33 +208,34 @@ class Kernel:
         dispatcher.disable_compile()
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call the kernel from Python."""
         dispatcher = self._dispatcher
         return (self.load() if dispatcher is None else dispatcher)(*arguments)
 
     def __reduce__(self) -> str:
-        """Copy and pickle a kernel as what it is: a name in its module."""
+        """Copy and pickle a kernel as its name in its module."""
         return self.__qualname__
 
     __qualname__: str
 
 
 @typeof_impl.register(Kernel)  # type: ignore[untyped-decorator]
-def _resolve_kernel_type(called: Kernel, context: Any) -> Any:
-    """Tell numba the type of a kernel that a kernel calls."""
+def _resolve_kernel_type(callee: Kernel, context: Any) -> Any:
+    """Tell numba the type of a kernel that another kernel calls."""
     if context.purpose.name == "argument":
-        raise TypeError(f"{called.__qualname__} is a kernel: give another kernel load({called.__qualname__})")
-    dispatcher = _compilations.dispatchers.get(called)
-    return numba.typeof(called.load_while_compiling() if dispatcher is None else dispatcher)
+        raise TypeError(f"{callee.__qualname__} is a kernel: give another kernel load({callee.__qualname__})")
+    dispatcher = _compilations.dispatchers.get(callee)
+    return numba.typeof(callee.load_while_compiling() if dispatcher is None else dispatcher)
 
 
-_kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all those of imported modules
+_kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all kernels of imported modules
 
 
 def kernel(signature: Any = None) -> Callable[[F], F]:
-    """Compile a function that Python calls: cached on disk, without the interpreter lock, divisions as in NumPy.
+    """Compile a function that Python calls: cached on disk, without the interpreter lock, dividing as NumPy does.
 
-    With ``signature`` it is compiled for those argument types only.
+    Args:
+        signature: numba's signature. With it, the function is compiled for those argument types only.
+
     """
 
     def decorate(function: F) -> F:
@@ -238,21 +247,21 @@ def kernel(signature: Any = None) -> Callable[[F], F]:
 
 
 class FunctionValue(Kernel):
-    """A kernel that other kernels are given, as they are given numbers: there is nothing by which Python calls it."""
+    """A kernel that other kernels receive as an argument. Python cannot call it."""
 
     def __init__(self, function: Callable[..., Any], declared: Any) -> None:
         super().__init__(function, declared, from_python=False)
 
     def __call__(self, *_arguments: Any) -> Any:
-        """Raises ``TypeError``."""
+        """Raise ``TypeError``, because only kernels call function values."""
         name = self.__qualname__
         raise TypeError(f"{name} is called by kernels alone: give one of them load({name}) (docs/agents.md)")
 
 
 def function_value(signature: Any) -> Callable[[F], F]:
-    """Compile a function that kernels are given as a value, for one signature: cached and so on as with ``kernel``.
+    """Compile a function that kernels receive as a value, for one signature; it is cached as with ``kernel``.
 
-    Kernels are given what ``load`` returns.
+    Kernels receive what ``load`` returns.
     """
 
     def decorate(function: F) -> F:
@@ -270,55 +279,57 @@ class ExternalKernel(types.ExternalFunction):  # type: ignore[misc]
     ask the solver, whose compilation takes a second and a half. A call by address costs two nanoseconds.
     """
 
-    def __init__(self, called: Kernel) -> None:
-        super().__init__(f"{called.__module__}.{called.__qualname__}", called.declared)
-        self.called = called
+    def __init__(self, callee: Kernel) -> None:
+        super().__init__(f"{callee.__module__}.{callee.__qualname__}", callee.declared)
+        self.callee = callee
         self._has_address = False
 
     def load(self) -> None:
-        """Have the machine code, and let LLVM know its address: it ends the process if a caller's code comes first."""
+        """Compile the machine code and tell LLVM its address, before a caller's code needs it and ends the process."""
         with _dispatcher_lock:
             self.load_while_compiling()
 
     def load_while_compiling(self) -> None:
-        """``load`` for a thread that may be compiling a caller, see ``Kernel.build``."""
+        """Load the kernel in a thread that may be compiling a caller: see ``Kernel.load_while_compiling``."""
         if not self._has_address:
             compiled = types.CompileResultWAP(
-                self.called.load_while_compiling().get_compile_result(self.called.declared)
+                self.callee.load_while_compiling().get_compile_result(self.callee.declared)
             )
             binding.add_symbol(self.symbol, compiled.address)
             self._has_address = True
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call the kernel from Python."""
-        return self.called(*arguments)
+        return self.callee(*arguments)
 
 
 register_model(ExternalKernel)(models.OpaqueModel)  # as of every external function: it has no value of its own
 
 
 def to_external_kernel(function: F) -> F:
-    """The kernel ``function``, called by other kernels without becoming a part of each: see ``ExternalKernel``."""
+    """Let other kernels call a kernel by its address.
+
+    Without this it would become a part of each caller: see ``ExternalKernel``.
+    """
     return cast("F", ExternalKernel(cast("Kernel", function)))
 
 
 @functools.cache
 def _find_external_kernels(function: FunctionType) -> frozenset[ExternalKernel]:
-    """Every entry that a function calls, or that a function calls which becomes a part of it."""
-    found, seen, waiting = set[ExternalKernel](), {function}, [function]
-    while waiting:
-        current = waiting.pop()
+    """Find every external kernel that a function calls, directly or through functions that become a part of it."""
+    external_kernels, seen, queue = set[ExternalKernel](), {function}, [function]
+    while queue:
+        current = queue.pop()
         for value in map(current.__globals__.get, _list_code_names(current.__code__)):
             if isinstance(value, ExternalKernel):
-                found.add(value)
+                external_kernels.add(value)
             elif isinstance(value, Kernel | InlineFunction) and value.py_func not in seen:
                 seen.add(value.py_func)
-                waiting.append(value.py_func)
-    return frozenset(found)
+                queue.append(value.py_func)
+    return frozenset(external_kernels)
 
 
 def _list_code_names(code: CodeType) -> Iterator[str]:
-    """The names of globals and attributes in a function's code, and in the code of functions inside it."""
+    """Yield the names of globals and attributes in a function's code, and in the code of functions inside it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -326,19 +337,19 @@ def _list_code_names(code: CodeType) -> Iterator[str]:
 
 
 def load_kernel(function: Callable[..., Any]) -> Any:
-    """Compile a kernel with a declared signature now, or read it from the cache, so that its first call is no slower.
+    """Compile a kernel with a declared signature, or read it from the cache, so that its first call is no slower.
 
-    Returns what other kernels are given as a function value. Raises what numba raises for a function that it cannot
+    Returns what other kernels receive as a function value. Raises what numba raises for a function that it cannot
     compile.
     """
     return function.load() if isinstance(function, Kernel | ExternalKernel) else function
 
 
 def load_kernels(packages: tuple[str, ...] = ("",)) -> None:
-    """``load`` every kernel of the modules that have been imported, or of those in some packages."""
-    for each in list(_kernels):
-        if each.declared is not None and each.__module__.startswith(packages):
-            each.load()
+    """Load every kernel of the imported modules, or of the imported modules in some packages."""
+    for imported_kernel in list(_kernels):
+        if imported_kernel.declared is not None and imported_kernel.__module__.startswith(packages):
+            imported_kernel.load()
 
 
 # Wrappers are how Python and function values call machine code; LLVM takes as long for them as for a small function.
@@ -367,7 +378,7 @@ class InlineFunction:
 
 
 def inline_function(function: F) -> F:
-    """Compile a small function that only kernels call; LLVM is told to inline it, so it costs no call."""
+    """Compile a small function that only kernels call. LLVM inlines it, so it costs no call."""
     return cast("F", InlineFunction(function))
 
 

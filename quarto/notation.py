@@ -21,12 +21,12 @@ ROW_DIGITS = "1234"
 ATTRIBUTE_WORDS = (("high", "low"), ("coloured", "uncoloured"), ("solid", "hollow"), ("square", "round"))
 CLASSIC_NAME = "classic"
 RULES_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-MAX_QUOTED_CHARACTERS = 60  # characters of a wrong text that a message repeats
+MAX_QUOTED_CHARACTERS = 60  # of a wrong text, in a message
 POSITION_FORM = "write four rows and a hand, such as ...F/.3../..../.... 7"
 
 
 def parse_piece(text: str, hint: str = "write 0 to 9 or A to F") -> int:
-    """The piece of a hex digit, in either case; ``hint`` ends the message about a wrong one."""
+    """Parse a piece from a hex digit in either case; ``hint`` ends the message about a wrong one."""
     digit = text.upper()
     if len(digit) != 1 or digit not in PIECE_DIGITS:
         raise RequestError(f"piece {_quote_shortened(text)} is not a hex digit 0-F ({hint})")
@@ -34,14 +34,14 @@ def parse_piece(text: str, hint: str = "write 0 to 9 or A to F") -> int:
 
 
 def format_piece(piece: int) -> str:
-    """One hex digit. Raises ``ValueError`` for a number that is not a piece."""
+    """Format a piece as one hex digit. Raises ``ValueError`` for a number that is not a piece."""
     if not 0 <= piece < PIECES:
         raise ValueError(f"piece {piece} is not in 0..15")
     return PIECE_DIGITS[piece]
 
 
 def parse_cell(text: str, hint: str = "letter = column, digit = row") -> int:
-    """The cell of a text such as ``b3``, in either case; ``hint`` ends the message about a wrong one."""
+    """Parse a cell from a text such as ``b3``, in either case; ``hint`` ends the message about a wrong one."""
     name = text.lower()
     if len(name) != 2 or name[0] not in COLUMN_LETTERS or name[1] not in ROW_DIGITS:
         raise RequestError(f"cell {_quote_shortened(text)} is not one of a1 to d4 ({hint})")
@@ -49,16 +49,17 @@ def parse_cell(text: str, hint: str = "letter = column, digit = row") -> int:
 
 
 def format_cell(cell: int) -> str:
-    """Column letter and row digit. Raises ``ValueError`` for a number that is not a cell."""
+    """Format a cell as column letter and row digit. Raises ``ValueError`` for a number that is not a cell."""
     if not 0 <= cell < CELLS:
         raise ValueError(f"cell {cell} is not in 0..15")
     return COLUMN_LETTERS[cell % SIDE] + ROW_DIGITS[cell // SIDE]
 
 
 def parse_position(text: str) -> tuple[Position, str]:
-    """The position and the name of its rules; ``last_cell`` is NONE. A finished line on the board is accepted.
+    """Parse a position and the name of its rules; ``last_cell`` is NONE.
 
-    Fields are separated by spaces: 1 the rows, 2 the hand, 3 the name of the rules (not looked up here).
+    Fields are separated by spaces: 1 the rows, 2 the hand, 3 the name of the rules, which is not looked up here. A
+    finished line on the board is accepted.
     """
     fields = text.split()
     if len(fields) not in (2, 3):
@@ -80,7 +81,7 @@ def parse_position(text: str) -> tuple[Position, str]:
 
 
 def format_position(position: Position, rules_name: str = CLASSIC_NAME) -> str:
-    """The text of a position; ``last_cell`` is not part of it.
+    """Format a position as text, which leaves ``last_cell`` out.
 
     Raises ``ValueError`` for a name of rules that is not a word of letters, digits, ``_``, ``.`` and ``-``.
     """
@@ -93,7 +94,7 @@ def format_position(position: Position, rules_name: str = CLASSIC_NAME) -> str:
 
 
 def parse_game(text: str) -> list[tuple[int, int]]:
-    """The plies of a game as (piece, cell). The empty text is a game without plies. Plies count from 0.
+    """Parse the plies of a game as (piece, cell). The empty text is a game without plies. Plies count from 0.
 
     Whether an earlier ply finished a line depends on the rules and is not checked.
     """
@@ -104,17 +105,17 @@ def parse_game(text: str) -> list[tuple[int, int]]:
         if not at:
             raise RequestError(f"{_quote_shortened(word)} is not piece@cell, such as F@b1 ({where})")
         piece, cell = parse_piece(piece_text, where), parse_cell(cell_text, where)
-        for before, (other_piece, other_cell) in enumerate(plies):
+        for earlier_ply, (other_piece, other_cell) in enumerate(plies):
             if piece == other_piece:
-                raise RequestError(f"piece {piece_text!r} was already placed at ply {before} ({where})")
+                raise RequestError(f"piece {piece_text!r} was already placed at ply {earlier_ply} ({where})")
             if cell == other_cell:
-                raise RequestError(f"cell {cell_text!r} was already taken at ply {before} ({where})")
+                raise RequestError(f"cell {cell_text!r} was already taken at ply {earlier_ply} ({where})")
         plies.append((piece, cell))
     return plies
 
 
 def format_game(plies: Iterable[tuple[int, int]]) -> str:
-    """The text of a game's (piece, cell) plies."""
+    """Format a game's (piece, cell) plies as text."""
     return " ".join(f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in plies)
 
 
@@ -131,12 +132,12 @@ def _parse_rows(text: str, where: str) -> list[tuple[int, int]]:
         for column, digit in enumerate(row):
             if digit != ".":
                 plies.append((parse_piece(digit, where), cell_at(number, column)))
-    seen: dict[int, int] = {}
+    cell_of_piece: dict[int, int] = {}
     for piece, cell in plies:
-        if piece in seen:
-            first, second = format_cell(seen[piece]), format_cell(cell)
+        if piece in cell_of_piece:
+            first, second = format_cell(cell_of_piece[piece]), format_cell(cell)
             raise RequestError(f"piece {format_piece(piece)!r} is on {first} and on {second} ({where})")
-        seen[piece] = cell
+        cell_of_piece[piece] = cell
     return plies
 
 

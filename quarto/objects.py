@@ -3,8 +3,8 @@
 ``from quarto import Quarto, Player, Piece`` gives these classes. They are our own implementation of the members that
 players of that package use, private names included. Names and conventions are those of that package: x is the column
 and y the row. A piece's number is 8 HIGH + 4 COLOURED + 2 SOLID + SQUARE. Players that are part of a run see them in a
-process of their own (``runners/hosting/polito/``). The standard library of Python 3.7 only: such an interpreter may
-import it. Boards are arrays of NumPy where it is installed, and ``ListBoard`` elsewhere.
+process of their own (``runners/hosting/polito/``). This module uses the standard library of Python 3.7 only, because
+such an interpreter may import it. Boards are arrays of NumPy where it is installed, and ``ListBoard`` elsewhere.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 try:
     import numpy as np
-except ImportError:  # players that need it say so themselves
+except ImportError:  # players that need NumPy say so themselves
     np = None  # type: ignore[assignment]
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# That package's star import gives the last three as well, and there are players that use them without an import.
+# The star import of that package gives the last three as well, and some players use them without an import.
 __all__ = ["Piece", "Player", "Quarto", "abstractmethod", "copy", "np"]
 
 NO_PIECE = -1
@@ -34,11 +34,11 @@ class Player:
         self.__quarto = quarto
 
     def choose_piece(self) -> int:
-        """The number of the piece that the opponent is to place."""
+        """Return the number of the piece that the opponent places next."""
         raise NotImplementedError(f"{type(self).__name__} has no choose_piece()")
 
     def place_piece(self) -> tuple[int, int]:
-        """Column and row, each 0 to 3, of the cell for the piece in hand."""
+        """Return column and row, each 0 to 3, of the cell for the piece in hand."""
         raise NotImplementedError(f"{type(self).__name__} has no place_piece()")
 
     def get_game(self) -> Quarto:
@@ -56,10 +56,10 @@ class Piece:
         self.binary = [int(high), int(coloured), int(solid), int(square)]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Piece:
-        """Another piece with the same attributes, quickly: players copy games at every node of their searches."""
-        copied = copy.copy(self)
-        copied.binary = self.binary.copy()
-        return copied
+        """Copy the piece quickly, because players copy games at every node of their searches."""
+        piece = copy.copy(self)
+        piece.binary = self.binary.copy()
+        return piece
 
 
 class ListBoard(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subclassed before Python 3.9
@@ -78,15 +78,15 @@ class ListBoard(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subc
         return list.__contains__(self.ravel(), number)
 
     def copy(self) -> ListBoard:
-        """Another board with the same cells."""
+        """Return another board with the same cells."""
         return copy.deepcopy(self)
 
     def ravel(self) -> ListBoard:
-        """All numbers in one row."""
+        """Return all numbers in one row."""
         return ListBoard(cell for row in self for cell in row).ravel() if isinstance(self[0], list) else self
 
     def tolist(self) -> list[Any]:
-        """The rows as a plain list."""
+        """Return the rows as a plain list."""
         return [*self]
 
 
@@ -113,21 +113,21 @@ class Quarto:
         self.__selected_piece_index = NO_PIECE
 
     def set_players(self, players: tuple[Player, Player]) -> None:
-        """Players 0 and 1: the first one chooses the first piece, the second one places it."""
+        """Set players 0 and 1: player 0 chooses the first piece, player 1 places it."""
         self.__players = players
 
     def get_current_player(self) -> int:
         return self._current_player
 
     def select(self, pieceIndex: int) -> bool:  # noqa: N803  (that package's name)
-        """Choose a piece for the next placement. False, and nothing is changed, if it is on the board."""
+        """Choose a piece for the next placement. Return False, and change nothing, if it is on the board."""
         if pieceIndex in self._board.ravel().tolist():
             return False
         self.__selected_piece_index = pieceIndex
         return True
 
     def place(self, x: int, y: int) -> bool:
-        """Put the selected piece on column ``x`` and row ``y``. False if that is outside the board or taken.
+        """Put the selected piece on column ``x`` and row ``y``. Return False if the cell is outside the board or taken.
 
         The piece stays selected. Raises ``IndexError`` for the number of a piece that does not exist.
         """
@@ -139,39 +139,38 @@ class Quarto:
         return True
 
     def __placeable(self, x: int, y: int) -> bool:
-        """Whether a cell is on the board and empty."""
         return 0 <= x < self.BOARD_SIDE and 0 <= y < self.BOARD_SIDE and bool(self._board[y, x] < 0)
 
     def get_board_status(self) -> NDArray[np.int64]:
-        """A copy of the board: [4, 4] int64, rows first, -1 where it is empty."""
+        """Return a copy of the board: [4, 4] int64, rows first, -1 where it is empty."""
         return self._board.copy()
 
     def get_selected_piece(self) -> int:
-        """The number of the selected piece; -1 before the first."""
+        """Return the number of the selected piece; -1 before the first."""
         return self.__selected_piece_index  # as it was given: a NumPy integer stays one
 
     def get_piece_charachteristics(self, index: int) -> Piece:
-        """A copy of the piece of a number. The name is spelt as in that package."""
+        """Return a copy of the piece with this number. The name is spelt as in that package."""
         return copy.deepcopy(self.__pieces[index])
 
     def check_winner(self) -> int:
-        """The number of the current player if any line has four pieces that share an attribute, else -1."""
+        """Return the number of the current player if any line has four pieces that share an attribute, else -1."""
         return self.__winner_of(MATCHES)
 
     def __check_horizontal(self) -> int:
-        """``check_winner`` for the rows."""
+        """Check the rows as ``check_winner`` does all lines."""
         return self.__winner_of(MATCHES[0:16])
 
     def __check_vertical(self) -> int:
-        """``check_winner`` for the columns."""
+        """Check the columns as ``check_winner`` does all lines."""
         return self.__winner_of(MATCHES[16:32])
 
     def __check_diagonal(self) -> int:
-        """``check_winner`` for the two diagonals."""
+        """Check the two diagonals as ``check_winner`` does all lines."""
         return self.__winner_of(MATCHES[32:40])
 
     def __winner_of(self, matches: list[list[int]]) -> int:
-        """The number of the current player if one of ``matches`` has four equal numbers, else -1."""
+        """Return the number of the current player if one of ``matches`` has four equal numbers, else -1."""
         has = self._binary_board.ravel().tolist()  # NaN where a cell is empty
         for a, b, c, d in matches:
             if has[a] + has[b] + has[c] + has[d] in (0, 4):
@@ -179,7 +178,7 @@ class Quarto:
         return NO_PLAYER
 
     def check_finished(self) -> bool:
-        """Whether the board is full. A line does not count here."""
+        """Return whether the board is full, whatever lines it has."""
         return NO_PIECE not in self._board.ravel().tolist()
 
     def print(self) -> None:
@@ -190,7 +189,10 @@ class Quarto:
         print(f"selected piece: {selected}, current player: {self._current_player}")  # noqa: T201
 
     def run(self) -> int:
-        """Play to the end: the number of the winner, or -1 for a draw. An illegal answer is asked for again."""
+        """Play to the end and return the number of the winner, or -1 for a draw.
+
+        An illegal answer is asked for again.
+        """
         winner = NO_PLAYER
         while winner == NO_PLAYER and not self.check_finished():
             while not self.select(self.__players[self._current_player].choose_piece()):

@@ -39,7 +39,7 @@ MAX_DECISIONS = PIECES + CELLS  # of a game
 
 @functools.cache
 def _list_line_masks_by_cell(rules: Rules) -> tuple[tuple[int, ...], ...]:
-    """By cell: the lines through it, each as a mask of 16 cells."""
+    """List the lines through each cell, each as a mask of 16 cells."""
     masks = [(line, sum(1 << cell for cell in line)) for line in rules.lines]
     return tuple(tuple(mask for line, mask in masks if cell in line) for cell in range(CELLS))
 
@@ -47,7 +47,7 @@ def _list_line_masks_by_cell(rules: Rules) -> tuple[tuple[int, ...], ...]:
 class StepwiseGame:
     """A game from the empty board.
 
-    Seat 0 gives the first piece and seat 1 places first. Where the mover chooses the piece, seat 1 begins: each turn
+    Seat 0 gives the first piece and seat 1 places it. Where the mover chooses the piece, seat 1 begins, and each turn
     takes a piece in hand and then places it.
     """
 
@@ -86,7 +86,7 @@ class StepwiseGame:
         return len(self.plies) + (self.pieces[HAND] != NONE or self.rules.mover_chooses)
 
     def copy(self) -> StepwiseGame:
-        """The same game, to be continued apart from this one."""
+        """Return the same game, to be continued independently."""
         other = StepwiseGame.__new__(StepwiseGame)
         for name in StepwiseGame.__slots__:
             setattr(other, name, getattr(self, name))
@@ -97,9 +97,9 @@ class StepwiseGame:
         return self.copy()
 
     def act(self, action: int) -> None:
-        """Take a decision of the seat to decide. Raises ``ValueError`` for an action that is not legal."""
+        """Take a decision of the seat to act. Raises ``ValueError`` for an action that is not legal."""
         if not (0 <= action < ACTIONS and self.legal_action_mask >> action & 1):
-            legal = [each for each in range(ACTIONS) if self.legal_action_mask >> each & 1]
+            legal = [candidate for candidate in range(ACTIONS) if self.legal_action_mask >> candidate & 1]
             phase = (
                 "the game is over" if self.over else "a piece is chosen" if self.hand == NONE else "a cell is chosen"
             )
@@ -161,24 +161,27 @@ BYTE_BIT_WORDS = BYTE_BITS.view(np.uint64)[:, 0]  # [256]
 
 
 def encode_pieces(pieces: Sequence[int]) -> NDArray[np.int8]:
-    """The observation of the pieces on cells 0 to 15 and in the hand, ``NONE`` where there is none: [17, 8] int8."""
-    found: NDArray[np.int8] = PIECE_FEATURES[pieces]
-    return found
+    """Encode pieces as an observation: [17, 8] int8.
+
+    ``pieces`` has those on cells 0 to 15 and the one in hand, ``NONE`` where there is none.
+    """
+    observation: NDArray[np.int8] = PIECE_FEATURES[pieces]
+    return observation
 
 
 def encode_observation(position: Position) -> NDArray[np.int8]:
-    """The observation of a position: [17, 8] int8."""
+    """Encode a position as an observation: [17, 8] int8."""
     return encode_pieces([*board(position), position.hand])
 
 
 def unpack_mask(bits: int) -> NDArray[np.int8]:
-    """16 bits, the lowest first: [16] int8."""
+    """Unpack 16 bits, the lowest first: [16] int8."""
     return BYTE_BITS[[bits & 255, bits >> 8]].reshape(ACTIONS)
 
 
 # Fields of a batch; they may lie apart in memory, as those of records do.
 LANES_TYPE, MASKS_TYPE, INT8_ARRAY_TYPE = (
-    types.Array(each, 1, "A") for each in (types.uint64, types.uint16, types.int8)
+    types.Array(number_type, 1, "A") for number_type in (types.uint64, types.uint16, types.int8)
 )
 ROWS_TYPE = types.uint64[:, ::1]
 RULES_TYPE = numba.from_dtype(RULE_TABLES)
@@ -198,7 +201,7 @@ def _fill_observations(lanes: Any, occupied: Any, available: Any, hand: Any, obs
 
 
 def encode_observations_and_masks(batch: Batch) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-    """Observations [B, 17, 8] int8 and action masks [B, 16] int8 of a batch of positions."""
+    """Encode a batch of positions: observations [B, 17, 8] int8 and action masks [B, 16] int8."""
     size = len(batch.lanes)
     observations, masks = np.empty((size, ROWS_OF_PIECES), np.uint64), np.empty((size, 2), np.uint64)
     _fill_observations(batch.lanes, batch.occupied, batch.available, batch.hand, observations, masks)
@@ -207,7 +210,7 @@ def encode_observations_and_masks(batch: Batch) -> tuple[NDArray[np.int8], NDArr
 
 @inline_function
 def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: int, rules: Any) -> bool:
-    """Whether a turn is legal in a position."""
+    """Return whether a turn is legal in a position."""
     cell, gift = turn // GIFT_CODES, turn % GIFT_CODES
     gives = gift < PIECES and (available >> (gift & 15)) & 1 == 1
     if turn < 0 or turn >= TURN_CODES or (cell < CELLS and (occupied >> cell) & 1):
@@ -222,7 +225,7 @@ def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: in
 def mark_legal_turns(
     lanes: int, occupied: int, available: int, hand: int, rules: Any, legal: NDArray[np.bool_]
 ) -> None:
-    """Mark the legal turns of a position in ``legal`` [289], which is false."""
+    """Mark the legal turns of a position in ``legal`` [289], which must be false before."""
     wins = winning_cells(lanes, occupied, hand, rules) if hand >= 0 else int64(0)
     gives_only = hand < 0 and rules.mover_chooses == 0
     for cell in range(CELLS + 1):
@@ -244,15 +247,15 @@ def _fill_pieces_and_legal_turns(
     lanes: Any, occupied: Any, available: Any, hand: Any, rules: Any, pieces: Any, legal: Any
 ) -> None:
     for i in range(lanes.shape[0]):
-        cells, left, piece = int64(occupied[i]), int64(available[i]), int64(hand[i])
+        cells, pieces_left, piece = int64(occupied[i]), int64(available[i]), int64(hand[i])
         for cell in range(CELLS):
             pieces[i, cell] = piece_at(lanes[i], cell) if (cells >> cell) & 1 else int64(NONE)
         pieces[i, HAND] = piece
-        mark_legal_turns(lanes[i], cells, left, piece, rules, legal[i])
+        mark_legal_turns(lanes[i], cells, pieces_left, piece, rules, legal[i])
 
 
 def encode_pieces_and_legal_turns(batch: Batch, rules: Rules) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """The pieces and the legal turns of a batch of positions, in which nobody has finished a line.
+    """Encode the pieces and the legal turns of a batch of positions, in which nobody has finished a line.
 
     Pieces [B, 17] int8: those on cells 0 to 15 and the one in hand, -1 for none. Legal turns [B, 289] bool.
     """
@@ -266,8 +269,11 @@ RULES_MODULE = "runners.config.yaml_options"
 
 
 def resolve_rules(rules: Rules | str) -> Rules:
-    """``rules``, or those of ``conf/rules/NAME.yaml``. Raises ``RequestError`` for a name that does not exist."""
+    """Return ``rules``, or those of ``conf/rules/NAME.yaml`` if it is a name.
+
+    Raises ``RequestError`` for a name that does not exist.
+    """
     if isinstance(rules, Rules):
         return rules
-    found: Rules = import_module(RULES_MODULE).load_rules(rules)
-    return found
+    loaded_rules: Rules = import_module(RULES_MODULE).load_rules(rules)
+    return loaded_rules

@@ -60,7 +60,7 @@ class QuartoGame(pyspiel.Game):
         return QuartoState(self)
 
     def make_py_observer(self, iig_obs_type: Any = None, params: Any = None) -> Any:
-        """The position as text, which both players see."""
+        """Return the observer of a position, which both players see whole."""
         if iig_obs_type is None or (iig_obs_type.public_info and not iig_obs_type.perfect_recall):
             return PositionObserver(params)
         return IIGObserverForPublicInfoGame(iig_obs_type, params)
@@ -85,7 +85,7 @@ class QuartoState(pyspiel.State):
         self.quarto.act(action)
 
     def _action_to_string(self, _player: int, action: int) -> str:
-        """A piece ``F`` or, where there is one in hand, a cell ``b1``."""
+        """Format a piece as ``F`` or, if there is one in hand, a cell as ``b1``."""
         return format_piece(action) if self.quarto.hand == NONE else format_cell(action)
 
     def is_terminal(self) -> bool:

@@ -1,4 +1,4 @@
-"""Exact counts of games and boards, ply by ply, and what they say of random play.
+"""Exact counts of games and boards, ply by ply, and what they say about random play.
 
 Method: forward expansion of canonical live boards, each with the number of game prefixes that lead to its orbit. The
 mask of a child follows from its parent's mask and the cell alone, so the children are made one canonical mask at a
@@ -7,8 +7,8 @@ generation by node counts and call the test perft.)
 
 In random play the piece and the cell of every ply are uniform over those that are left, whichever player chooses them.
 So all sequences of plies are equally likely, and a share of games is a share of sequences, which ``perft`` counts. The
-counts for the ten lines of the classic rules come from inclusion and exclusion over sets of lines. Tests count the
-plies that ``perft`` can reach again and check the others against each other.
+counts for the ten lines of the classic rules come from inclusion and exclusion over sets of lines. Tests count again
+the plies that ``perft`` can reach, and check the other counts against each other.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ class CanonicalBoards(NamedTuple):
 
 
 def perft(rules: Rules, plies: int) -> list[PerftLayer]:
-    """The layers 0 to ``plies``. On one thread, and under classic rules, 6 plies take two seconds and 7 half a minute.
+    """Count the games and boards of the layers 0 to ``plies``.
 
-    Raises ``RequestError`` for a negative number or for more than ``MAX_PLIES``.
+    On one thread, under classic rules, 6 plies take two seconds and 7 take half a minute. Raises ``RequestError`` for a
+    negative number and for more than ``MAX_PLIES``.
     """
     if plies < 0:
         raise RequestError(f"plies={plies} is negative: ask for 0 to {MAX_PLIES} plies")
@@ -72,14 +73,17 @@ def perft(rules: Rules, plies: int) -> list[PerftLayer]:
 
 
 def build_empty_layer() -> CanonicalBoards:
-    """The layer of no plies."""
+    """Build the layer of no plies."""
     return CanonicalBoards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)})
 
 
 def count_next_layer(
     rules: Rules, parents: CanonicalBoards, ply: int, is_last: bool
 ) -> tuple[PerftLayer, CanonicalBoards]:
-    """Count the layer ``ply`` and make its boards (none if it is the ``is_last``, for which there may be no room)."""
+    """Count the layer ``ply`` and build its boards.
+
+    No boards are built for a layer that ``is_last``, because memory might not hold them.
+    """
     lanes, ways, slices = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)], {}
     live_prefixes = games_won = won_boards = live_boards = 0
     tables = build_symmetries(rules)
@@ -100,20 +104,23 @@ def count_next_layer(
 
 
 def _group_parents(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
-    """The parents of each canonical mask of a child: rows of (first parent, end, parent mask, cell)."""
-    found: dict[int, list[tuple[int, int, int, int]]] = {}
+    """Group the parents by the canonical mask of their children: rows of (first parent, end, parent mask, cell)."""
+    sources: dict[int, list[tuple[int, int, int, int]]] = {}
     for mask, (first, end) in parents.slices.items():
         for cell in range(CELLS):
             if not mask >> cell & 1:
-                found.setdefault(int(tables.minimal[mask | 1 << cell]), []).append((first, end, mask, cell))
-    return {mask: np.array(rows, np.int64) for mask, rows in sorted(found.items())}
+                sources.setdefault(int(tables.minimal[mask | 1 << cell]), []).append((first, end, mask, cell))
+    return {mask: np.array(rows, np.int64) for mask, rows in sorted(sources.items())}
 
 
 @kernel()
 def _generate_children(
     lanes: NDArray[np.uint64], ways: NDArray[np.uint64], sources: NDArray[np.int64], rules: Any, tables: Symmetries
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], int, int]:
-    """All children of ``sources``, merged: lanes and ways of the live ones, number and ways of the won ones."""
+    """Generate all children of ``sources``, merged.
+
+    Returns lanes and ways of the live ones, then the number and the ways of the won ones.
+    """
     live = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
     won = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
     live_count = won_count = 0
@@ -139,7 +146,10 @@ def _generate_children(
 
 @inline_function
 def _add_ways(table: tuple[NDArray[np.uint64], NDArray[np.uint64]], lanes: int, ways: int) -> int:
-    """Add ``ways`` to the entry of ``lanes`` in an open-addressed table (no ways: free); 1 if it is a new entry."""
+    """Add ``ways`` to the entry of ``lanes`` in an open-addressed table; return 1 if the entry is new.
+
+    A slot without ways is free.
+    """
     last = uint64(table[0].shape[0] - 1)
     word = (lanes ^ (lanes >> uint64(32))) * HASH_MULTIPLIER
     slot = (word ^ (word >> uint64(32))) & last
@@ -155,7 +165,7 @@ def _add_ways(table: tuple[NDArray[np.uint64], NDArray[np.uint64]], lanes: int, 
 def _ensure_room(
     table: tuple[NDArray[np.uint64], NDArray[np.uint64]], count: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The table, or one of twice the size with the same entries if ``count`` entries fill more than half of it."""
+    """Return the table, or one twice as large with the same entries if ``count`` of them fill more than half of it."""
     size = table[0].shape[0]
     if 2 * count <= size:
         return table
@@ -167,9 +177,10 @@ def _ensure_room(
 
 
 def generate_key_layers(rules: Rules, pieces: int) -> Iterator[NDArray[np.uint64]]:
-    """For 0 to ``pieces`` pieces the keys (``board_key``) of all canonical boards without a line: [N] each, ascending.
+    """Yield the keys (``board_key``) of all canonical boards without a line, for 0 to ``pieces`` pieces.
 
-    Method: forward expansion (``perft``). Under classic rules 6 pieces take some seconds and 150 MB.
+    Each layer is [N] uint64, ascending. Method: forward expansion (``perft``). Under classic rules 6 pieces take some
+    seconds and 150 MB.
     """
     boards = build_empty_layer()
     yield _compute_keys(rules, boards)
@@ -193,7 +204,7 @@ def _fill_keys(lanes: NDArray[np.uint64], occupied: int, keys: NDArray[np.uint64
 
 
 def decode_board_keys(keys: NDArray[np.uint64], rules: Rules) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
-    """The boards that have these keys: lanes and occupied cells, [N] each."""
+    """Return the boards that have these keys: lanes and occupied cells, [N] each."""
     return _decode_boards(keys, build_symmetries(rules))
 
 
@@ -228,9 +239,9 @@ CLASSIC_LIVE_PREFIXES = (
 
 
 def undecided_probabilities(rules: Rules) -> tuple[Fraction, ...] | None:
-    """[17] the probability that nobody has won after 0 to 16 plies; None for rules with other lines than classic.
+    """Return the probability that nobody has won after 0 to 16 plies: [17].
 
-    The last one is the probability of a draw.
+    The last one is the probability of a draw. Returns None for rules whose lines are not the classic ones.
     """
     if set(rules.lines) != set(CLASSIC.lines):
         return None
@@ -242,7 +253,11 @@ def undecided_probabilities(rules: Rules) -> tuple[Fraction, ...] | None:
 
 
 def length_probabilities(rules: Rules) -> tuple[Fraction, ...] | None:
-    """[17] the probability that a game ends after 0 to 16 plies: won or, after the last one, drawn; None as above."""
+    """Return the probability that a game ends after 0 to 16 plies: [17].
+
+    A game ends when it is won or, after the last ply, drawn. Returns None for rules whose lines are not the classic
+    ones.
+    """
     live = undecided_probabilities(rules)
     if live is None:
         return None

@@ -35,13 +35,13 @@ EMPTY = Position(0, 0, ALL_PIECES, NONE, NONE)
 
 @inline_function
 def piece_at(lanes: int, cell: int) -> int:
-    """The piece on an occupied ``cell``; 0 for an empty one."""
+    """Return the piece on an occupied ``cell``; 0 for an empty one."""
     column = int64(lanes >> uint64(cell))  # bit 16 a: attribute a of the piece
     return (column & 1) | ((column >> 15) & 2) | ((column >> 30) & 4) | ((column >> 45) & 8)
 
 
 def position_from_plies(plies: Iterable[tuple[int, int]], hand: int = NONE) -> Position:
-    """The position after ``(piece, cell)`` plies, with ``hand`` given next. Plain Python, for text and tests.
+    """Build the position after ``(piece, cell)`` plies, with ``hand`` given next, in plain Python for text and tests.
 
     Raises ``ValueError`` for a piece or cell that is out of range or used twice.
     """
@@ -64,7 +64,7 @@ def position_from_plies(plies: Iterable[tuple[int, int]], hand: int = NONE) -> P
 
 
 def board(position: Position) -> list[int]:
-    """The piece on each of the 16 cells, ``NONE`` where empty."""
+    """Return the piece on each of the 16 cells, ``NONE`` where empty."""
     return [
         sum((position.lanes >> (CELLS * attribute + cell) & 1) << attribute for attribute in range(ATTRIBUTES))
         if position.occupied >> cell & 1
@@ -75,7 +75,7 @@ def board(position: Position) -> list[int]:
 
 @inline_function
 def board_piece_mask(lanes: int, occupied: int) -> int:
-    """The pieces on a board, as 16 bits (int64)."""
+    """Return the pieces on a board as 16 bits (int64)."""
     pieces = int64(0)
     while occupied:
         pieces |= int64(1) << piece_at(lanes, lowest_bit(occupied))
@@ -85,19 +85,19 @@ def board_piece_mask(lanes: int, occupied: int) -> int:
 
 @inline_function
 def place_piece(lanes: int, piece: int, cell: int) -> int:
-    """The board with ``piece`` on an empty ``cell``."""
+    """Return the board after ``piece`` is placed on an empty ``cell``."""
     return lanes | (piece_to_lanes(piece) << uint64(cell))
 
 
 @inline_function
 def place_hand(position: Position, cell: int) -> Position:
-    """The position once the hand is on ``cell``."""
+    """Return the position after the piece in hand is placed on ``cell``."""
     lanes, occupied = place_piece(position.lanes, position.hand, cell), position.occupied | (int64(1) << cell)
     return Position(lanes, occupied, position.available, int64(NONE), int64(cell))
 
 
 @inline_function
 def give_piece(position: Position, piece: int) -> Position:
-    """The position once ``piece`` is in the hand."""
+    """Return the position after ``piece`` is given."""
     available = position.available & ~(int64(1) << piece)
     return Position(position.lanes, position.occupied, available, int64(piece), position.last_cell)

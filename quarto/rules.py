@@ -45,13 +45,30 @@ RULE_TABLES = np.dtype(
 
 
 def cell_at(row: int, column: int) -> int:
-    """The cell in a row and column, both taken modulo 4."""
+    """Return the cell in a row and column, both taken modulo 4."""
     return SIDE * (row % SIDE) + column % SIDE
 
 
 @dataclass(frozen=True)
 class Rules:
-    """A variant of the game. Raises ``ValueError`` for a value that ``DIAGONALS``, ``SQUARES``, ``CHOOSERS`` lack."""
+    """A variant of the game.
+
+    Args:
+        name: What people call it.
+        rows_and_columns: Whether the four rows and the four columns are lines.
+        diagonals: Which diagonals are lines: ``none``, ``main`` (two) or ``broken`` (all eight).
+        squares: Which 2x2 squares are lines: ``none``, ``plain`` (nine) or ``wrapped`` (sixteen).
+        chooser: Who chooses the piece that is placed: ``opponent`` or ``mover``.
+
+    Raises:
+        ValueError: A value does not exist, or nothing is a line.
+
+    Examples:
+        >>> from quarto import CLASSIC, Rules
+        >>> len(CLASSIC.lines), len(Rules("squares", squares="plain").lines)
+        (10, 19)
+
+    """
 
     name: str = "classic"
     rows_and_columns: bool = True
@@ -103,11 +120,11 @@ def _build_rule_tables(lines: tuple[Line, ...], mover_chooses: bool) -> np.void:
     completes = np.zeros(1 << CELLS, np.uint16)
     through: list[list[int]] = [[] for _ in range(CELLS)]
     for line in lines:
-        whole = sum(1 << cell for cell in line)
+        line_mask = sum(1 << cell for cell in line)
         for cell in line:
-            rest = whole & ~(1 << cell)
-            completes[(masks & whole) == rest] |= np.uint16(1 << cell)
-            through[cell].append(whole * 0x0001_0001_0001_0001)
+            rest = line_mask & ~(1 << cell)
+            completes[(masks & line_mask) == rest] |= np.uint16(1 << cell)
+            through[cell].append(line_mask * 0x0001_0001_0001_0001)
     for cell, through_cell in enumerate(through):
         # Padded to a fixed number: a loop whose length varied from cell to cell would be mispredicted.
         padding = [NO_LINE] * MAX_LINES_THROUGH_A_CELL
@@ -123,7 +140,10 @@ CLASSIC = Rules()
 
 
 def find_finished_lines(pieces: Sequence[int], rules: Rules) -> list[Line]:
-    """The lines whose four pieces share a value; ``pieces`` has the piece on each cell, NONE where it is empty."""
+    """Find the lines whose four pieces share an attribute value.
+
+    ``pieces`` has the piece on each cell, NONE where it is empty.
+    """
 
     def is_finished(on_line: list[int]) -> bool:
         return NONE not in on_line and any(len({piece >> a & 1 for piece in on_line}) == 1 for a in range(ATTRIBUTES))
@@ -136,10 +156,10 @@ HALF_LINES_THROUGH_A_CELL = MAX_LINES_THROUGH_A_CELL // 2  # a fixed count is un
 
 @inline_function
 def finishes_line(lanes: int, occupied: int, piece: int, cell: int, rules: Any) -> bool:
-    """Whether ``piece``, already on ``cell`` of this board, stands in a line that shares one of its values.
+    """Return whether ``piece``, already on ``cell`` of this board, stands in a line that shares one of its values.
 
     All four attributes are compared at once. A lane of ``shared`` holds the cells whose piece agrees with ``piece`` in
-    that attribute. A line is finished when some lane has all of its cells.
+    that attribute. A line is finished if some lane has all of its cells.
     """
     shared = ~(lanes ^ (piece_to_lanes(piece) * LANE_MASK)) & (uint64(occupied) * LANE_ONES)
     finished = uint64(0)

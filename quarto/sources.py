@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 
-KERNEL_PACKAGES = ("quarto", "agents")  # every file of these may hold a kernel, or a constant that one reads
+KERNEL_PACKAGES = ("quarto", "agents")  # any of their files may hold a kernel, or a constant that one reads
 OTHER_PACKAGES = ("runners", "analytics")  # of these only the files that import from ``quarto.jit``
 INSTALLATION_FOLDERS = ("site-packages", "dist-packages")  # folders whose packages have versions of their own
 SOURCE_SUFFIXES = (".py", ".pyw")
@@ -33,36 +33,36 @@ IMPORT_FUNCTIONS = ("import_module", "__import__")
 PRIVATE_MODE = 0o700  # the mode of a folder that nobody else may enter
 PERMISSION_BITS = 0o777  # the bits of a mode that say who may do what
 ROOT_USER = 0  # its user id and its group id
-STAR_SUFFIX = ".*"  # after the name of a module of which everything is imported
+STAR_SUFFIX = ".*"  # follows the name of a module from which everything is imported
 
 
 def cache_root() -> Path:
-    """``$QARENA_CACHE``, else a folder in the user's cache folder; it may not exist yet.
+    """Return ``$QARENA_CACHE``, else a folder in the user's cache folder. It may not exist yet.
 
     It holds files that the project can make again.
     """
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    named = os.path.expanduser(os.environ.get("QARENA_CACHE", ""))  # noqa: PTH111  (no error if there is no such user)
-    return Path(named or user_cache / "quarto-arena")
+    setting = os.path.expanduser(os.environ.get("QARENA_CACHE", ""))  # noqa: PTH111  (no error if there is no such user)
+    return Path(setting or user_cache / "quarto-arena")
 
 
 def create_private_folder(folder: Path) -> None:
-    """Make a folder, and those around it that are missing, that no other user can enter. Raises ``OSError``."""
+    """Create a folder, and those around it that are missing, that no other user can enter. Raises ``OSError``."""
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(PRIVATE_MODE, exist_ok=True)
 
 
 def describe_foreign_access(folder: Path) -> str:
-    """Say who else could change what is in ``folder``, a user's own; empty if only the user and root can.
+    """Describe who else could change what is in ``folder``; empty if only the user and root can.
 
-    Whoever may write to a folder can replace what is in it. So all folders and links on the way count. In a folder with
-    the sticky bit, such as ``/tmp``, others cannot rename or remove what is not theirs. Raises ``OSError``.
+    Whoever may write to a folder can replace what is in it, so all folders and links on the way count. In a folder with
+    the sticky bit, such as ``/tmp``, other users cannot rename or remove files that are not theirs. Raises ``OSError``.
     """
-    own, leaf = os.geteuid(), folder.stat()
-    if leaf.st_uid != own:
+    user_id, leaf = os.geteuid(), folder.stat()
+    if leaf.st_uid != user_id:
         return f"{folder} belongs to user id {leaf.st_uid}"
     for path, status in _list_path_steps(folder):
-        if status.st_uid not in (own, ROOT_USER):
+        if status.st_uid not in (user_id, ROOT_USER):
             kind = "the link " if stat.S_ISLNK(status.st_mode) else ""
             return f"{kind}{path} belongs to user id {status.st_uid}"
         sticky = status.st_mode & stat.S_ISVTX and not os.path.samestat(status, leaf)
@@ -72,7 +72,10 @@ def describe_foreign_access(folder: Path) -> str:
 
 
 def _list_path_steps(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield each folder and link that leads to a path that exists, from the root on, and what a link leads over."""
+    """Yield each folder and link on the way to a path that exists, from the root on.
+
+    The folders and links that a link leads over are among them.
+    """
     path = path.absolute()
     for step in (*reversed(path.parents), path):
         status = step.lstat()
@@ -82,7 +85,10 @@ def _list_path_steps(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _is_writable_by_others(status: os.stat_result) -> bool:
-    """Whether others may write; a group is not others if it is root's, or the user's own, which has the user's name."""
+    """Return whether other users may write.
+
+    A group does not count if it is root's, or if it is the user's own group, which has the user's name.
+    """
     if status.st_mode & stat.S_IWOTH or not status.st_mode & stat.S_IWGRP:
         return bool(status.st_mode & stat.S_IWOTH)
     if status.st_gid == ROOT_USER:
@@ -111,36 +117,36 @@ compilation_progress = CompilationProgress()
 
 @functools.cache
 def project_root() -> Path:
-    """The folder that holds the project's packages."""
+    """Return the folder that holds the project's packages."""
     return Path(__file__).resolve().parent.parent
 
 
 @functools.cache
 def source_fingerprint(packages: tuple[str, ...]) -> str:
-    """Hex SHA-256 over the paths and bytes of every Python file in ``packages`` (folders beside this one)."""
+    """Hash the paths and bytes of every Python file in ``packages`` (folders beside this one): SHA-256 in hex."""
     return files_fingerprint(_list_sources(packages))
 
 
 @functools.cache
 def read_package_files(package: str) -> Mapping[str, bytes]:
-    """The content of each Python file in a folder beside this one, by the name of its module."""
-    found = {}
+    """Read each Python file in a folder beside this one: its content by the name of its module."""
+    contents = {}
     for path in _list_sources((package,)):
         name = path.relative_to(project_root()).with_suffix("").as_posix().replace("/", ".")
-        found[name.removesuffix(".__init__")] = path.read_bytes()
-    return found
+        contents[name.removesuffix(".__init__")] = path.read_bytes()
+    return contents
 
 
 @functools.cache
 def read_module_files(modules: tuple[str, ...]) -> Mapping[str, bytes]:
-    """The content of the file of each of these modules of ours, and of the packages around them, by name."""
+    """Read the file of each of these modules of ours, and of the packages around them: content by name."""
     specs = ((name, find_module_spec(name)) for name in _add_parent_packages(modules))
     contents = {name: _read_content(spec) for name, spec in specs if spec is not None}
     return {name: content for name, content in contents.items() if content is not None}
 
 
 def list_kernel_sources() -> list[Path]:
-    """The project's files that decide what its kernels do: an edit to any other one compiles nothing anew."""
+    """List the files that decide what the project's kernels do. An edit to any other file compiles nothing anew."""
     importing = (path for path in _list_sources(OTHER_PACKAGES) if b"from quarto.jit import" in path.read_bytes())
     return [*_list_sources(KERNEL_PACKAGES), *importing]
 
@@ -150,15 +156,15 @@ def _list_sources(packages: tuple[str, ...]) -> list[Path]:
 
 
 def is_project_module(module: str, packages: tuple[str, ...] = (*KERNEL_PACKAGES, *OTHER_PACKAGES)) -> bool:
-    """Whether a module is in one of the project's own packages."""
+    """Return whether a module is in one of the project's own packages."""
     return module.partition(".")[0] in packages
 
 
 def third_party_fingerprint(module: str, source: Path) -> str:
-    """Hex SHA-256 over a user's own module and all that it imports; empty for one of ours.
+    """Hash a user's own module and all that it imports: SHA-256 in hex; empty for a module of ours.
 
-    ``read_imported_modules`` says what it imports. Modules of ``quarto`` and ``agents`` are left out: they are among
-    ``list_kernel_sources``.
+    ``read_imported_modules`` says what it imports. Modules of ``quarto`` and ``agents`` are left out, because they are
+    among ``list_kernel_sources``.
     """
     if is_project_module(module):
         return ""
@@ -170,7 +176,7 @@ def third_party_fingerprint(module: str, source: Path) -> str:
 
 
 def modules_fingerprint(modules: Mapping[str, bytes]) -> str:
-    """Hex SHA-256 over names and contents of modules, in any order."""
+    """Hash the names and contents of modules, in any order: SHA-256 in hex."""
     digest = hashlib.sha256()
     for name in sorted(modules):
         digest.update(f"{name} {len(modules[name])}\n".encode())
@@ -179,7 +185,7 @@ def modules_fingerprint(modules: Mapping[str, bytes]) -> str:
 
 
 def files_fingerprint(paths: Iterable[Path]) -> str:
-    """Hex SHA-256 over the paths and the bytes of these files of the project."""
+    """Hash the paths and the bytes of these files of the project: SHA-256 in hex."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(path.relative_to(project_root()).as_posix().encode())
@@ -192,7 +198,7 @@ def read_imported_modules(
     follow: Callable[[str, str], bool] = lambda _importing, _imported: True,
     source: Path | None = None,
 ) -> dict[str, bytes]:
-    """The content of the file of ``module`` and of each module that it imports, by name, in no fixed order.
+    """Read the files of ``module`` and of each module that it imports: content by name, in no fixed order.
 
     Modules of the standard library and of installed packages are left out, but not those of the package that ``module``
     is in. ``follow(importing, imported)`` says whether an import is followed. ``source`` is the file of a module that
@@ -207,40 +213,40 @@ def read_imported_modules(
 
 @functools.lru_cache(maxsize=256)  # a training asks the same of its players in each generation
 def _read_project_imports(module: str, follow: Callable[[str, str], bool]) -> Mapping[str, bytes]:
-    """The same of a module of ours, whose files stay what they are while a process runs."""
+    """Read the imports of a module of ours once, because our files stay the same while a process runs."""
     return _read_imports(module, follow, None)
 
 
 def _read_imports(module: str, follow: Callable[[str, str], bool], source: Path | None) -> dict[str, bytes]:
-    own, found, known = module.partition(".")[0], dict[str, bytes](), dict[str, ModuleSpec | None]()
-    waiting = list(_add_parent_packages([module]))
-    seen = set(waiting)
-    while waiting:
-        name = waiting.pop()
-        if (outermost := name.partition(".")[0]) != own and not _is_local(find_module_spec(outermost, known)):
-            continue  # nor is what is in it: most imported names are of numba and NumPy
-        spec = find_module_spec(name, known)
+    own_package, contents, specs = module.partition(".")[0], dict[str, bytes](), dict[str, ModuleSpec | None]()
+    queue = list(_add_parent_packages([module]))
+    seen = set(queue)
+    while queue:
+        name = queue.pop()
+        if (outermost := name.partition(".")[0]) != own_package and not _is_local(find_module_spec(outermost, specs)):
+            continue  # its submodules are not local either: most imported names are numba's and NumPy's
+        spec = find_module_spec(name, specs)
         if spec is None and name == module and source is not None and source.is_file():
             spec = ModuleSpec(name, SourceFileLoader(name, str(source)), origin=str(source))
-        if spec is None or not (outermost == own or _is_local(spec)):
+        if spec is None or not (outermost == own_package or _is_local(spec)):
             continue
         content = _read_content(spec)
         if content is None:  # a package without a file: only its modules have content
             continue
-        found[name] = content
+        contents[name] = content
         if Path(str(spec.origin)).suffix in SOURCE_SUFFIXES:
             package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
             for other in _add_parent_packages(_list_imported_names(content, package)):
                 if other not in seen and follow(name, other):
                     seen.add(other)
-                    waiting.append(other)
-    return found
+                    queue.append(other)
+    return contents
 
 
 def find_module_spec(module: str, cache: dict[str, ModuleSpec | None] | None = None) -> ModuleSpec | None:
-    """Where a module would be imported from, or None. Its packages are not imported, as ``find_spec`` would.
+    """Find where a module would be imported from, or None.
 
-    ``cache`` has what was found before, and gets what is found now.
+    Unlike ``find_spec``, this imports no packages. ``cache`` has the earlier answers and receives the new ones.
     """
     cache = {} if cache is None else cache
     if module not in cache:
@@ -252,20 +258,23 @@ def find_module_spec(module: str, cache: dict[str, ModuleSpec | None] | None = N
 
 
 def _find_spec_by_finders(name: str, paths: Sequence[str] | None) -> ModuleSpec | None:
-    """The first answer of Python's finders; ``paths`` are the folders of the package, None: the import path."""
-    found: ModuleSpec | None = None
+    """Return the first answer of Python's finders.
+
+    ``paths`` are the folders of the package; None stands for the import path.
+    """
+    first_spec: ModuleSpec | None = None
     with suppress(KeyError):  # of a package without a file in one that is not imported
         finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
         specs = (find_spec(name, paths, None) for find_spec in finders if find_spec)
-        found = next((spec for spec in specs if spec is not None), None)
-    if found is not None and (found.origin is not None or found.submodule_search_locations is None):
-        return found
+        first_spec = next((spec for spec in specs if spec is not None), None)
+    if first_spec is not None and (first_spec.origin is not None or first_spec.submodule_search_locations is None):
+        return first_spec
     # A package without a file. Python's own list of its folders can be read only if the one around it is imported.
     tail = name.rpartition(".")[2]
     folders = [Path(path or ".") / tail for path in (sys.path if paths is None else paths)]
     package = ModuleSpec(name, None, is_package=True)
     package.submodule_search_locations = [str(folder) for folder in folders if _is_folder(folder)]
-    return package if package.submodule_search_locations else found
+    return package if package.submodule_search_locations else first_spec
 
 
 def _is_folder(path: Path) -> bool:
@@ -276,7 +285,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _is_local(spec: ModuleSpec | None) -> bool:
-    """Whether a module is somebody's own: neither built in, nor the standard library's, nor installed."""
+    """Return whether a module is a user's own: neither built in, nor the standard library's, nor installed."""
     if spec is None:
         return False
     if spec.origin is None:
@@ -296,7 +305,7 @@ def _list_standard_library_folders() -> tuple[Path, ...]:
 
 
 def _read_content(spec: ModuleSpec) -> bytes | None:
-    """The bytes of a module's file, which may be in an archive of modules."""
+    """Read the bytes of a module's file, which may be in an archive of modules."""
     get_data = getattr(spec.loader, "get_data", None)
     if spec.origin is None or get_data is None:
         return None
@@ -305,27 +314,32 @@ def _read_content(spec: ModuleSpec) -> bytes | None:
 
 
 def _add_parent_packages(names: Iterable[str]) -> Iterator[str]:
-    """Each name after those of the packages around it, whose ``__init__`` is executed first."""
+    """Yield each name after those of the packages around it, whose ``__init__`` is executed first."""
     for name in names:
         base = name.removesuffix(STAR_SUFFIX)
         parts = base.split(".")
         yield from (".".join(parts[: depth + 1]) for depth in range(len(parts)))
         spec = find_module_spec(base) if base != name else None
         if spec is not None and spec.submodule_search_locations is not None:  # its ``__all__`` may name any of them
-            yield from (f"{base}.{each.name}" for each in pkgutil.iter_modules(spec.submodule_search_locations))
+            yield from (
+                f"{base}.{submodule.name}" for submodule in pkgutil.iter_modules(spec.submodule_search_locations)
+            )
 
 
 @functools.lru_cache(maxsize=1024)  # agents share modules, and parsing takes a millisecond or two
 def _list_imported_names(content: bytes, package: str) -> tuple[str, ...]:
-    """The names of ``_list_possible_imports``, each once."""
+    """List the names of ``_list_possible_imports`` without duplicates."""
     return tuple(dict.fromkeys(_list_possible_imports(content, package)))
 
 
 def _list_possible_imports(content: bytes, package: str) -> Iterator[str]:
-    """The names that a text may import: of modules and, since the text cannot tell, of what else is in these."""
+    """Yield the names that a text may import.
+
+    They are names of modules and, since the text cannot tell them apart, of whatever else is in these modules.
+    """
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError):  # who imports it will be told
+    except (SyntaxError, ValueError):  # whoever imports it gets the error
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -336,14 +350,17 @@ def _list_possible_imports(content: bytes, package: str) -> Iterator[str]:
                 yield base
                 yield from (f"{base}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            name = _resolve_name(node.args[0].value, package) if called in IMPORT_FUNCTIONS else ""
+            function_name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            name = _resolve_name(node.args[0].value, package) if function_name in IMPORT_FUNCTIONS else ""
             if name:
                 yield name
 
 
 def _resolve_name(name: object, package: str) -> str:
-    """A name that may be relative to ``package`` as an absolute one; empty if it leads out of it, or is no name."""
+    """Turn a name that may be relative to ``package`` into an absolute one.
+
+    The result is empty if the name leads out of the package, or is no name.
+    """
     try:
         return importlib.util.resolve_name(name, package or None) if isinstance(name, str) else ""
     except ImportError:

@@ -26,7 +26,7 @@ MAX_SYMMETRIES = 2048
 
 
 class Symmetries(NamedTuple):
-    """The cell symmetries of some rules as tables for kernels: ``S`` permutations, ``PUCT_C`` canonical masks.
+    """The cell symmetries of some rules as tables for kernels: ``S`` permutations, ``C`` canonical masks.
 
     Read-only by convention. Permutations are in lexicographic order: number 0 is the identity.
     """
@@ -51,15 +51,18 @@ SYMMETRIES_TYPE = types.NamedTuple(
 
 
 def build_symmetries(rules: Rules) -> Symmetries:
-    """The tables of these rules; built once per set of lines, in some tens of milliseconds."""
+    """Build the tables of these rules, once per set of lines, in some tens of milliseconds."""
     return _build_tables(rules.lines)
 
 
 def _find_line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
-    """Every permutation that maps lines to lines, by backtracking: cells get their images in order."""
-    known = set(lines)
-    closing = [[line for line in known if line[-1] == cell] for cell in range(CELLS)]  # lines whose last cell it is
-    common = [[sum(a in line and b in line for line in known) for b in range(CELLS)] for a in range(CELLS)]
+    """Yield every permutation that maps lines to lines.
+
+    Method: backtracking, in which cells get their images in order.
+    """
+    line_set = set(lines)
+    closing = [[line for line in line_set if line[-1] == cell] for cell in range(CELLS)]  # lines whose last cell it is
+    common = [[sum(a in line and b in line for line in line_set) for b in range(CELLS)] for a in range(CELLS)]
     images: list[int] = []
 
     def is_line_preserving(image: int) -> bool:
@@ -69,7 +72,7 @@ def _find_line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
         if any(common[before][cell] != common[images[before]][image] for before in range(cell)):
             return False
         moved = [*images, image]
-        return all(tuple(sorted(moved[on_line] for on_line in line)) in known for line in closing[cell])
+        return all(tuple(sorted(moved[on_line] for on_line in line)) in line_set for line in closing[cell])
 
     def generate_images() -> Iterator[tuple[int, ...]]:
         if len(images) == CELLS:
@@ -85,8 +88,8 @@ def _find_line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _find_torus_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
-    """The shifts, turns and reflections of the 4 x 4 torus that map lines to lines."""
-    known = set(lines)
+    """Yield the shifts, turns and reflections of the 4 x 4 torus that map lines to lines."""
+    line_set = set(lines)
     for turn in range(8):
         row_sign, column_sign, exchange = 1 - 2 * (turn & 1), 1 - (turn & 2), turn & 4
         for shift in range(CELLS):
@@ -94,20 +97,22 @@ def _find_torus_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]
             for cell in range(CELLS):
                 row, column = row_sign * (cell // SIDE) + shift // SIDE, column_sign * (cell % SIDE) + shift % SIDE
                 images.append(cell_at(column, row) if exchange else cell_at(row, column))
-            if all(tuple(sorted(images[cell] for cell in line)) in known for line in known):
+            if all(tuple(sorted(images[cell] for cell in line)) in line_set for line in line_set):
                 yield tuple(images)
 
 
 @functools.cache
 def _build_tables(lines: tuple[Line, ...]) -> Symmetries:
-    found = list(islice(_find_line_symmetries(lines), MAX_SYMMETRIES + 1))
-    cells = np.array(found if len(found) <= MAX_SYMMETRIES else sorted(_find_torus_symmetries(lines)), np.int8)
+    permutations = list(islice(_find_line_symmetries(lines), MAX_SYMMETRIES + 1))
+    cells = np.array(
+        permutations if len(permutations) <= MAX_SYMMETRIES else sorted(_find_torus_symmetries(lines)), np.int8
+    )
     bits = (np.arange(256)[:, None] >> np.arange(8)) & 1  # [256, 8]
     images = np.stack([(1 << cells[:, half].astype(np.int64)) @ bits.T for half in (slice(8), slice(8, CELLS))], axis=1)
     images = np.ascontiguousarray(images, np.uint16)
     minimal, first, attaining = _compute_least_images(images)
-    every = np.arange(MASKS)
-    masks = every[minimal == every]
+    all_masks = np.arange(MASKS)
+    masks = all_masks[minimal == all_masks]
     masks = masks[np.lexsort((masks, np.bitwise_count(masks)))].astype(np.uint16)
     number = np.zeros(MASKS, np.int16)
     number[masks] = np.arange(len(masks))
@@ -120,7 +125,7 @@ def _build_tables(lines: tuple[Line, ...]) -> Symmetries:
 def _compute_least_images(
     images: NDArray[np.uint16],
 ) -> tuple[NDArray[np.uint16], NDArray[np.int32], NDArray[np.int16]]:
-    """``minimal``, ``first`` and ``attaining`` of ``Symmetries``, from its ``images``."""
+    """Compute ``minimal``, ``first`` and ``attaining`` of ``Symmetries`` from its ``images``."""
     order = images.shape[0]
     minimal = np.empty(MASKS, np.uint16)
     first = np.zeros(MASKS + 1, np.int32)
@@ -146,14 +151,14 @@ def _compute_least_images(
 
 @inline_function
 def move_mask(mask: int, permutation: int, tables: Symmetries) -> int:
-    """The image (int64) of a 16-bit ``mask`` under a cell permutation."""
+    """Return the image (int64) of a 16-bit ``mask`` under a cell permutation."""
     low = int64(tables.images[permutation, 0, mask & 255])
     return low | int64(tables.images[permutation, 1, (mask >> 8) & 255])
 
 
 @inline_function
 def move_lanes(lanes: int, permutation: int, tables: Symmetries) -> int:
-    """The image (uint64) of all four lanes under a cell permutation."""
+    """Return the image (uint64) of all four lanes under a cell permutation."""
     moved = uint64(0)
     for shift in range(0, ATTRIBUTES * CELLS, CELLS):
         mask = int64((lanes >> uint64(shift)) & LANE_MASK)

@@ -22,14 +22,14 @@ SAFE_PIECES = (_PIECE_VALUE_BITS & np.arange(1 << VALUES)[:, None] == 0) @ (1 <<
 
 @inline_function
 def cells_with_value(lanes: int, occupied: int, value: int) -> int:
-    """Occupied cells (16 bits) whose piece has an attribute value 0-7."""
+    """Return the occupied cells (16 bits) whose piece has an attribute value 0-7."""
     lane = int64((lanes >> uint64(16 * (value & 3))) & uint64(0xFFFF))
     return lane if value < ATTRIBUTES else occupied & ~lane
 
 
 @inline_function
 def winning_cells(lanes: int, occupied: int, piece: int, rules: Any) -> int:
-    """Empty cells (16 bits) on which ``piece`` finishes a line."""
+    """Return the empty cells (16 bits) on which ``piece`` finishes a line."""
     cells = int64(0)
     for attribute in range(ATTRIBUTES):
         value = attribute if (piece >> attribute) & 1 else attribute + ATTRIBUTES
@@ -39,7 +39,7 @@ def winning_cells(lanes: int, occupied: int, piece: int, rules: Any) -> int:
 
 @inline_function
 def danger_byte(lanes: int, occupied: int, rules: Any) -> int:
-    """The danger byte of a board: bit ``v`` is set when a piece with attribute value ``v`` could finish a line."""
+    """Return the danger byte of a board: bit ``v`` is set if a piece with attribute value ``v`` could finish a line."""
     byte = int64(0)
     for value in range(VALUES):
         cells = int64(rules.completes[cells_with_value(lanes, occupied, value)]) & ~occupied
@@ -49,5 +49,5 @@ def danger_byte(lanes: int, occupied: int, rules: Any) -> int:
 
 @inline_function
 def safe_pieces(lanes: int, occupied: int, rules: Any) -> int:
-    """Pieces (16 bits, wherever they are) with which nobody could finish a line on this board."""
+    """Return the pieces (16 bits, wherever they are) with which nobody could finish a line on this board."""
     return int64(SAFE_PIECES[danger_byte(lanes, occupied, rules)])

@@ -26,7 +26,7 @@ MAX_PRINTED_POSITIONS = 3  # positions of a batch that its text draws
 
 @lru_cache(1 << CELLS)
 def list_set_bits(mask: int) -> tuple[int, ...]:
-    """The set bits of a 16-bit mask, ascending."""
+    """List the set bits of a 16-bit mask, ascending."""
     return tuple(bit for bit in range(CELLS) if mask >> bit & 1)
 
 
@@ -35,6 +35,13 @@ class PositionView:
 
     Cells are 0 to 15, ``4 * row + column``; pieces are 0 to 15, ``8 * high + 4 * coloured + 2 * solid + square``; NONE
     is -1. ``packed`` is the position as five machine words. ``str`` draws it.
+
+    Examples:
+        >>> from quarto import PositionView
+        >>> view = PositionView.parse("0.6F/.3A./..5./C..9 7")
+        >>> view.board[0], view.hand, view.winning_cells()
+        (0, 7, ())
+
     """
 
     def __init__(self, packed: Position, rules: Rules = CLASSIC) -> None:
@@ -45,9 +52,20 @@ class PositionView:
 
     @classmethod
     def parse(cls, text: str, rules: Rules = CLASSIC) -> PositionView:
-        """The position of a text such as ``...F/.3../..../.... 7``, for tests and notebooks.
+        """Parse a position from a text such as ``...F/.3../..../.... 7``.
 
-        Raises ``RequestError`` for a text that is no position, or one of rules with another name.
+        Args:
+            text: Four rows of pieces or dots, the piece in hand (``-`` for none), and the rules' name unless classic.
+            rules: The rules that the position is played by.
+
+        Raises:
+            RequestError: The text is no position, or names other rules.
+
+        Examples:
+            >>> from quarto import PositionView
+            >>> PositionView.parse("0123/..../..../.... 8").winning_cells()
+            ()
+
         """
         packed, name = parse_position(text)
         if name != rules.name:
@@ -74,41 +92,56 @@ class PositionView:
         return list_set_bits(self.packed.available)
 
     def winning_cells(self, piece: int | None = None) -> tuple[int, ...]:
-        """The empty cells on which a piece finishes a line, ascending; without ``piece``, those of the piece in hand.
+        """Return the empty cells on which a piece finishes a line, ascending.
 
-        Raises ``ValueError`` for a number that is no piece.
+        Args:
+            piece: The piece, 0 to 15. None stands for the piece in hand.
+
+        Raises:
+            ValueError: ``piece`` is no piece.
+
         """
-        wanted = self.hand if piece is None else _check_number("piece", piece, PIECES)
-        if wanted == NONE:
+        placed_piece = self.hand if piece is None else _check_number("piece", piece, PIECES)
+        if placed_piece == NONE:
             return ()
         lanes, occupied = uint64(self.packed.lanes), self.packed.occupied
-        return list_set_bits(int(_call_winning_cells(lanes, occupied, wanted, self.rules.tables)))
+        return list_set_bits(int(_call_winning_cells(lanes, occupied, placed_piece, self.rules.tables)))
 
     def safe_gifts(self, cell: int | None = None) -> tuple[int, ...]:
-        """The available pieces with which nobody could finish a line in the next ply, ascending.
+        """Return the available pieces with which nobody could finish a line in the next ply, ascending.
 
-        With ``cell``, after the piece in hand is placed there. Raises ``ValueError`` for a cell that is not empty.
+        Args:
+            cell: Where the piece in hand is placed first. None: it is not placed.
+
+        Raises:
+            ValueError: ``cell`` is not empty.
+
         """
         lanes, occupied, _ = self._place_piece(cell, self.hand)
         return list_set_bits(int(_call_safe_pieces(uint64(lanes), occupied, self.rules.tables)) & self.packed.available)
 
     def with_turn(self, cell: int, gift: int = NONE) -> PositionView:
-        """The position after a turn: the piece in hand is on ``cell`` and ``gift``, unless it is NONE, is given.
+        """Return the position after a turn.
 
-        Where the mover chooses, ``gift`` is the piece that is placed. Raises ``ValueError`` for a cell that is not
-        empty, and for a piece that is not available.
+        Args:
+            cell: Where the piece in hand is placed.
+            gift: The piece that is given, or NONE. Where the mover chooses, the piece that is placed.
+
+        Raises:
+            ValueError: ``cell`` is not empty, or ``gift`` is not available.
+
         """
-        left = self.packed.available
+        available = self.packed.available
         if gift != NONE:
-            if not left >> _check_number("gift", gift, PIECES) & 1:
+            if not available >> _check_number("gift", gift, PIECES) & 1:
                 raise ValueError(f"piece {gift} is not among those left in {format_position(self.packed)}")
-            left &= ~(1 << int(gift))
+            available &= ~(1 << int(gift))
         mover = self.rules.mover_chooses
         lanes, occupied, last_cell = self._place_piece(cell, int(gift) if mover else self.hand)
-        return PositionView(Position(lanes, occupied, left, NONE if mover else int(gift), last_cell), self.rules)
+        return PositionView(Position(lanes, occupied, available, NONE if mover else int(gift), last_cell), self.rules)
 
     def _place_piece(self, cell: int | None, piece: int) -> tuple[int, int, int]:
-        """Lanes, occupied and last cell after a piece, unless it is NONE, is placed on ``cell``."""
+        """Return lanes, occupied and last cell after a piece, unless it is NONE, is placed on ``cell``."""
         lanes, occupied = self.packed.lanes, self.packed.occupied
         if cell is None or piece == NONE:
             return lanes, occupied, self.last_cell
@@ -122,22 +155,22 @@ class PositionView:
         cells = ["." if piece == NONE else PIECE_DIGITS[piece] for piece in self.board]
         rows = [f"{row + 1}  {' '.join(cells[SIDE * row : SIDE * (row + 1)])}" for row in range(SIDE)]
         hand = "none" if self.hand == NONE else PIECE_DIGITS[self.hand]
-        left = " ".join(PIECE_DIGITS[piece] for piece in self.available) or "none"
-        return "\n".join(["   a b c d", *rows, f"hand {hand}  left {left}"])
+        pieces_left = " ".join(PIECE_DIGITS[piece] for piece in self.available) or "none"
+        return "\n".join(["   a b c d", *rows, f"hand {hand}  left {pieces_left}"])
 
     def __repr__(self) -> str:
         return f"<{format_position(self.packed, self.rules.name)}>"
 
 
-def _check_number(what: str, number: int, count: int) -> int:
-    """``number`` as an int. Raises ``ValueError`` unless it is in [0, count)."""
+def _check_number(noun: str, number: int, count: int) -> int:
+    """Return ``number`` as an int. Raises ``ValueError`` unless it is in [0, count)."""
     if not 0 <= number < count:
-        raise ValueError(f"{what} {number} is not in 0..{count - 1}")
+        raise ValueError(f"{noun} {number} is not in 0..{count - 1}")
     return int(number)
 
 
 class BatchView:
-    """``B`` positions of one ply under the same rules: what ``PositionView`` tells, as arrays.
+    """``B`` positions of one ply under the same rules: what ``PositionView`` offers, as arrays.
 
     ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is one position, ``len(batch)`` is ``B``;
     ``str`` draws the first ones.
@@ -167,49 +200,62 @@ class BatchView:
         return _unpack_bits(self.packed.available)
 
     def winning_cells(self, pieces: NDArray[np.integer] | int | None = None) -> NDArray[np.bool_]:
-        """Whether a piece finishes a line on each cell: [B, 16].
+        """Return whether a piece finishes a line on each cell: [B, 16] bool.
 
-        ``pieces`` is one piece, or [B] of them; None: those in hand. False for NONE, and for what is no piece at all.
+        Args:
+            pieces: One piece, or [B] of them. None stands for the pieces in hand. NONE, and numbers that are no piece,
+                finish no line.
+
         """
-        wanted = self._broadcast_numbers(self.hand if pieces is None else pieces)
-        return _unpack_bits(_all_winning_cells(self.packed.lanes, self.packed.occupied, wanted, self.rules.tables))
+        numbers = self._broadcast_numbers(self.hand if pieces is None else pieces)
+        return _unpack_bits(_all_winning_cells(self.packed.lanes, self.packed.occupied, numbers, self.rules.tables))
 
     def safe_gifts(self, cells: NDArray[np.integer] | int | None = None) -> NDArray[np.bool_]:
-        """Whether each piece is available, and nobody could finish a line with it in the next ply: [B, 16].
+        """Return whether each piece is available and nobody could finish a line with it in the next ply: [B, 16] bool.
 
-        With ``cells``, one or [B], after the piece in hand is placed there, if there is one. NONE places nothing.
-        Raises ``ValueError`` for a cell that is not empty.
+        Args:
+            cells: Where the pieces in hand, if any, are placed first: one cell or [B]. NONE places nothing.
+
+        Raises:
+            ValueError: A cell is not empty.
+
         """
         lanes, occupied = self._place_pieces(cells, self.hand)
         return _unpack_bits(_all_safe_pieces(lanes, occupied, self.rules.tables) & self.packed.available)
 
     def with_turns(self, cells: NDArray[np.integer] | int, gifts: NDArray[np.integer] | int = NONE) -> BatchView:
-        """The positions after a turn: the pieces in hand are on ``cells`` and ``gifts`` are given.
+        """Return the positions after a turn.
 
-        Both are one number or [B]; NONE places or gives nothing. Where the mover chooses, ``gifts`` are the pieces that
-        are placed. Raises ``ValueError`` for a cell that is not empty, and for a piece that is not available.
+        Args:
+            cells: Where the pieces in hand are placed: one cell or [B]. NONE places nothing.
+            gifts: The pieces that are given: one piece or [B]. NONE gives nothing. Where the mover chooses, the pieces
+                that are placed.
+
+        Raises:
+            ValueError: A cell is not empty, or a piece is not available.
+
         """
-        given, mover = self._broadcast_numbers(gifts), self.rules.mover_chooses
-        masks = np.where(given == NONE, 0, 1 << np.clip(given, 0, PIECES - 1)).astype(np.uint16)
-        wrong = (given != NONE) & ((given < 0) | (given >= PIECES) | (self.packed.available & masks == 0))
-        self._check_none_wrong(wrong, "piece", given, "is not among those left")
-        lanes, occupied = self._place_pieces(cells, given if mover else self.hand)
+        numbers, mover = self._broadcast_numbers(gifts), self.rules.mover_chooses
+        masks = np.where(numbers == NONE, 0, 1 << np.clip(numbers, 0, PIECES - 1)).astype(np.uint16)
+        wrong = (numbers != NONE) & ((numbers < 0) | (numbers >= PIECES) | (self.packed.available & masks == 0))
+        self._check_none_wrong(wrong, "piece", numbers, "is not among those left")
+        lanes, occupied = self._place_pieces(cells, numbers if mover else self.hand)
         last_cell = np.where(occupied != self.packed.occupied, self._broadcast_numbers(cells), self.last_cell).astype(
             np.int8
         )
-        hand = (np.full(len(self), NONE) if mover else given).astype(np.int8)
+        hand = (np.full(len(self), NONE) if mover else numbers).astype(np.int8)
         return BatchView(Batch(lanes, occupied, self.packed.available & ~masks, hand, last_cell), self.rules)
 
     def _place_pieces(
         self, cells: NDArray[np.integer] | int | None, pieces: NDArray[np.integer]
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
-        """Lanes and occupied after pieces [B] are placed on ``cells``; NONE is not placed."""
+        """Return lanes and occupied after pieces [B] are placed on ``cells``; NONE is not placed."""
         if cells is None:
             return self.packed.lanes, self.packed.occupied
-        chosen = np.where(pieces == NONE, NONE, self._broadcast_numbers(cells))
-        masks = np.where(chosen == NONE, 0, 1 << np.clip(chosen, 0, CELLS - 1)).astype(np.uint16)
-        wrong = (chosen != NONE) & ((chosen < 0) | (chosen >= CELLS) | (self.packed.occupied & masks != 0))
-        self._check_none_wrong(wrong, "cell", chosen, "is not empty")
+        numbers = np.where(pieces == NONE, NONE, self._broadcast_numbers(cells))
+        masks = np.where(numbers == NONE, 0, 1 << np.clip(numbers, 0, CELLS - 1)).astype(np.uint16)
+        wrong = (numbers != NONE) & ((numbers < 0) | (numbers >= CELLS) | (self.packed.occupied & masks != 0))
+        self._check_none_wrong(wrong, "cell", numbers, "is not empty")
         lanes = self.packed.lanes.copy()
         for attribute in range(ATTRIBUTES):
             has = (pieces.astype(np.uint64) >> np.uint64(attribute) & np.uint64(1)) * masks.astype(np.uint64)
@@ -217,16 +263,16 @@ class BatchView:
         return lanes, self.packed.occupied | masks
 
     def _broadcast_numbers(self, numbers: NDArray[np.integer] | int) -> NDArray[np.int64]:
-        """One number, or one for each position, as [B] int64. Raises ``ValueError`` for another shape."""
+        """Convert one number, or one for each position, to [B] int64. Raises ``ValueError`` for another shape."""
         array = np.asarray(numbers)
         if array.shape not in ((), (len(self),)):
             raise ValueError(f"an array of shape {array.shape} is neither one number nor one for each of {len(self)}")
         return np.ascontiguousarray(np.broadcast_to(array, len(self)), np.int64)
 
-    def _check_none_wrong(self, wrong: NDArray[np.bool_], what: str, numbers: NDArray[np.int64], why: str) -> None:
+    def _check_none_wrong(self, wrong: NDArray[np.bool_], noun: str, numbers: NDArray[np.int64], fault: str) -> None:
         if wrong.any():
             i = int(np.argmax(wrong))
-            raise ValueError(f"{what} {numbers[i]} {why} in position {i}, {format_position(self.packed.position(i))}")
+            raise ValueError(f"{noun} {numbers[i]} {fault} in position {i}, {format_position(self.packed.position(i))}")
 
     def __len__(self) -> int:
         return len(self.packed.lanes)
@@ -240,16 +286,18 @@ class BatchView:
         return PositionView(self.packed.position(i), self.rules)
 
     def __str__(self) -> str:
-        drawn = [str(self[i]) for i in range(min(MAX_PRINTED_POSITIONS, len(self)))]
-        more = len(self) - len(drawn)
-        return "\n\n".join([*drawn, *([f"and {more:,} more positions"] if more else [])]) or "no positions"
+        drawings = [str(self[i]) for i in range(min(MAX_PRINTED_POSITIONS, len(self)))]
+        rest_count = len(self) - len(drawings)
+        if rest_count:
+            drawings.append(f"and {rest_count:,} more positions")
+        return "\n\n".join(drawings) or "no positions"
 
     def __repr__(self) -> str:
         return f"<{len(self):,} positions, rules {self.rules.name}>"
 
 
 def _unpack_bits(words: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
-    """The bits of words, the lowest first: [B, 16] for masks of 16 bits, [B, 64] for lanes."""
+    """Unpack the bits of words, the lowest first: [B, 16] for masks of 16 bits, [B, 64] for lanes."""
     octets = np.ascontiguousarray(words, words.dtype.newbyteorder("<")).view(np.uint8)
     return np.unpackbits(octets.reshape(len(words), -1), axis=1, bitorder="little").view(np.bool_)
 
@@ -268,16 +316,16 @@ def _call_safe_pieces(lanes: int, occupied: int, rules: Any) -> int:
 def _all_winning_cells(
     lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], pieces: NDArray[np.int64], rules: Any
 ) -> NDArray[np.uint16]:
-    found = np.zeros(lanes.shape[0], np.uint16)
+    masks = np.zeros(lanes.shape[0], np.uint16)
     for i in range(lanes.shape[0]):
         if 0 <= pieces[i] < PIECES:
-            found[i] = winning_cells(lanes[i], int64(occupied[i]), pieces[i], rules)
-    return found
+            masks[i] = winning_cells(lanes[i], int64(occupied[i]), pieces[i], rules)
+    return masks
 
 
 @kernel()
 def _all_safe_pieces(lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], rules: Any) -> NDArray[np.uint16]:
-    found = np.zeros(lanes.shape[0], np.uint16)
+    masks = np.zeros(lanes.shape[0], np.uint16)
     for i in range(lanes.shape[0]):
-        found[i] = safe_pieces(lanes[i], int64(occupied[i]), rules)
-    return found
+        masks[i] = safe_pieces(lanes[i], int64(occupied[i]), rules)
+    return masks

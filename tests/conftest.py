@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.paths import SAMPLE
+
 if TYPE_CHECKING:
     from analytics.store.files.backend import ObjectUrl
     from tests.object_storage import Proxy
@@ -54,6 +56,17 @@ LONGEST_FIRST = (
     "test_derive.py",
     "test_terminal.py",
 )
+
+
+@pytest.fixture(autouse=True)
+def unchanged_sample() -> Iterator[None]:
+    """Fail if a test writes into the sample, which is part of the repository: index a copy of it."""
+    yield
+    changed = {path: path.stat().st_mtime_ns for path in SAMPLE.rglob("*")}.items() ^ SAMPLE_FILES.items()
+    assert not changed
+
+
+SAMPLE_FILES = {path: path.stat().st_mtime_ns for path in SAMPLE.rglob("*")}
 
 # What is compared under every variant of the rules is compared under three of them by ``make test``.
 SELDOM = {"square", "torus_square"}

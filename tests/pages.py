@@ -123,8 +123,11 @@ NOT_RUN = {
     ("docs/players_of_others.md", ""): "DIR is a folder of the reader's own: tests/runners/hosting/polito has some",
     ("docs/training.md", "@turn"): "the outline of a learner, not a program",
     ("CONTRIBUTING.md", "@turn"): "the outline of an agent, not a program",
+    (
+        "docs/archive.md",
+        "import analytics\nimport polars as pl\nfrom deltalake",
+    ): "needs deltalake, which the project does not install",
     ("docs/exchange.md", "import d3rlpy"): "needs d3rlpy, which the project does not install",
-    ("docs/exchange.md", "import polars as pl, tensorflow"): "needs TensorFlow, which the project does not install",
     ("docs/agents.md", "def play(self"): "a method alone: tests/runners/authoring plays the template that has it",
     ("docs/policies.md", "qarena policy build --config-dir my_agents"): OWN_KIND,
     ("docs/policies.md", "qarena run --config-dir my_agents"): OWN_KIND,
@@ -148,8 +151,6 @@ EXTRAS = (
     ("docs/sweeps.md", "qarena sweep hydra/launcher=submitit_local"),
     ("docs/sweeps.md", "qarena sweep hydra/launcher=ray"),
     ("docs/sweeps.md", "qarena sweep hydra/sweeper=optuna"),
-    ("docs/archive.md", "qarena archive to-delta"),
-    ("docs/archive.md", "import polars as pl\n\npl.scan_delta"),
     ("docs/exchange.md", "qarena archive export --format dataset"),
     ("docs/exchange.md", "from datasets import load_dataset"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import pkgutil
 import re
 import shlex
 from collections.abc import Iterator
@@ -223,7 +224,9 @@ OURS = ("quarto", "agents", "analytics", "runners")
 
 
 def locate(name: str) -> object:
-    """The module, or the member of a module, of a dotted name."""
+    """Import the module, or find the member of a module or class, that a dotted name stands for."""
     module, _, member = name.rpartition(".")
-    found = importlib.import_module(module)
-    return getattr(found, member) if hasattr(found, member) else importlib.import_module(name)
+    with suppress(ModuleNotFoundError):  # ``pkgutil`` would hide why a module cannot be imported
+        found = importlib.import_module(module)
+        return getattr(found, member) if hasattr(found, member) else importlib.import_module(name)
+    return pkgutil.resolve_name(name)  # a member of a class

@@ -15,6 +15,7 @@ from tests.test_house import PACKAGES
 IMPORTS = {"import_module", "__import__", "instantiate", "find_spec", "run_path", "run_module", "exec_module"}
 ATTRIBUTES = {"getattr", "setattr", "attrgetter", "methodcaller"}
 PROCESSES = {"Popen", "Process", "system", "popen", "execv", "execve", "execvp", "posix_spawn", "check_call"}
+PROCESSES |= {"LimitedProcess", "Subprocess", "PolitoSubprocess", "start_command", "read_command_output"}  # ours
 
 # Why data cannot choose the name.
 GATE = "the gate: an identity of data is in the table of ``runners.arena.identities``, or it is refused"
@@ -38,6 +39,7 @@ PROVEN = {
             "runners/learning/environments/stable_baselines.py::get_attr",
             *("runners/arena/executors/base.py::to_dict", "runners/arena/executors/ray_cluster.py::__init__"),
             *("runners/arena/executors/processes.py::__init__", "runners/hosting/subprocess_client.py::__init__"),
+            *("runners/hosting/subprocesses.py::__init__", "runners/hosting/limited_agents.py::_start_with_facts"),
             *(
                 "runners/config/arguments.py::check_group_choices",
                 "runners/exact/verdict_tables.py::build_verdict_frame",
@@ -51,7 +53,9 @@ PROVEN = {
     ),
     **dict.fromkeys(
         (
-            *("runners/authoring/watchdog.py::__getattr__", "runners/hosting/engines/launcher.py::_main"),
+            *("runners/authoring/watchdog.py::__getattr__", "runners/hosting/subprocesses.py::_launch"),
+            *("runners/hosting/subprocesses.py::start_command", "runners/hosting/subprocesses.py::read_command_output"),
+            *("runners/hosting/polito/player.py::__init__", "runners/hosting/polito/player.py::take_subprocess"),
             *("runners/hosting/engines/process.py::_start", "runners/config/callbacks.py::__init__"),
             *("runners/config/callbacks.py::notify", "runners/hosting/polito/live_game.py::_apply_opponent_placements"),
             *(
@@ -76,8 +80,8 @@ PROVEN = {
     ),
     **dict.fromkeys(
         (
-            "runners/arena/executors/processes.py::_load_task",
-            "runners/hosting/subprocess_program.py::_import_factory_and_limit_memory",
+            "runners/arena/executors/processes.py::_load_worker",
+            "runners/hosting/subprocess_program.py::_import_factory_and_apply_limits",
         ),
         SENT,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from runners.authoring.agent_check import find_faults
 from runners.authoring.new_agent import create_agent_files
@@ -21,7 +21,7 @@ def test_the_player_of_the_page_on_agents_is_sound(tmp_path: Path) -> None:
 
 
 def test_the_sample_archive_is_whole_and_small() -> None:
-    found = verify_archive(Archive.open(SAMPLE))
+    found = verify_archive(ArchiveStore.open(SAMPLE))
     assert not found.problems
     assert found.games >= 10_000
     assert sum(path.stat().st_size for path in SAMPLE.rglob("*") if path.is_file()) < 2_000_000

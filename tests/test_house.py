@@ -26,7 +26,6 @@ EXTRAS = {
     "slurm",
     "optuna",
     "s3",
-    "delta",
     "web",
     "docs",
     "notebooks",

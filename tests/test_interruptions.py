@@ -29,7 +29,7 @@ import pytest
 
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
 from analytics.tables.derived.definitions import TABLE_FOLDERS, NotIndexedError
@@ -52,7 +52,7 @@ ANNOTATE = "annotate", *HERE, "--from-pieces", "10", "--choices", "--threads", "
 INDEX = "archive", "index", *HERE, "--threads", "3"
 COMPACT = "archive", "compact", *HERE
 MERGE = "archive", "merge", "source", NAME
-COLLECT = "archive", "gc", "--remove", "--age", "0", *HERE
+COLLECT = "archive", "compact", "--age", "0", *HERE
 DEADLINE = 120.0  # seconds that no command takes here
 
 NUMBERS = (
@@ -69,7 +69,7 @@ ROWS = (
 State = tuple[Mapping[Any, Any], Mapping[str, Sequence[Any]]]  # see ``state``
 
 # What commands import and prepare when they are carried out. A process that starts a command has it all, but no thread.
-MODULES = ("config.application", "config.execution", "terminal.results", "cli.queries", "exact.annotation")
+MODULES = ("config.application", "config.execution", "terminal.tables", "cli.queries", "exact.annotation")
 READY = ("tests.commands_ready", *(f"runners.{name}" for name in MODULES), "analytics.tables.upkeep.archive_merge")
 PROCESSES = get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, *READY])
@@ -129,10 +129,10 @@ class Archives:
             self._known[name] = Undisturbed(folder, seconds, state(folder / NAME))
         return self._known[name]
 
-    def copy(self, name: str, place: Path) -> Archive:
+    def copy(self, name: str, place: Path) -> ArchiveStore:
         """The same archive in another place."""
         shutil.copytree(self.after(name).folder / NAME, place, dirs_exist_ok=True)
-        return Archive.open(place)
+        return ArchiveStore.open(place)
 
 
 def nothing(folder: Path, archives: Archives) -> None:
@@ -191,7 +191,7 @@ COMMANDS = {
     "roll up": Command(INDEX, sums_of_small_files),
     "compact": Command(COMPACT, all_tables),
     "merge": Command(MERGE, two_archives),
-    "gc": Command(COLLECT, garbage),
+    "remove": Command(COLLECT, garbage),
 }
 LARGER_FILES = Command((*RUN[:-1], "archive.shard_games=16"), nothing)
 
@@ -216,7 +216,7 @@ def answers(root: Path, questions: Sequence[str]) -> Mapping[str, pl.DataFrame]:
 
 def state(root: Path) -> State:
     """The rows of an archive, and the fingerprint of the games that each table holds."""
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     every = [
         (run_id, table, archive.list_effective_ranges(run_id, table))
         for run_id in archive.list_run_ids()
@@ -228,7 +228,7 @@ def state(root: Path) -> State:
 
 def counts(root: Path) -> dict[str, int]:
     """What a reader counts, in SQL and by the names of files."""
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     units = {
         f"{run_id} {table}": archive.list_effective_ranges(run_id, table).units
         for run_id in archive.list_run_ids()
@@ -302,7 +302,7 @@ def is_killed(folder: Path, command: Command, moment: float) -> bool:
 
 
 def assert_as_if_nobody_had_killed_it(folder: Path, command: Command, expected: State) -> None:
-    archive = Archive.open(folder / NAME)
+    archive = ArchiveStore.open(folder / NAME)
     assert verify_archive(archive).problems == []
     before = snapshot(folder / NAME)
     typed(folder, command.arguments)
@@ -424,6 +424,6 @@ def test_a_disk_that_refuses_costs_one_line_and_nothing_that_was_there(
         after = snapshot(tmp_path / NAME)
         assert before.items() <= after.items() | {each for each in before.items() if each[0].parent.name == "runs"}
         if (tmp_path / NAME / "archive.json").exists():
-            assert verify_archive(Archive.open(tmp_path / NAME)).problems == []
+            assert verify_archive(ArchiveStore.open(tmp_path / NAME)).problems == []
         typed(tmp_path, command.arguments)
         assert_as_if_nobody_had_killed_it(tmp_path, command, expected.state)

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from tests.pages import BEFORE, ELSEWHERE, EXITS, EXTRAS, NOT_RUN, SMALLER, STEPS, Step, bare, listed, smaller
 from tests.paths import ROOT, SAMPLE
 from tests.runners.conftest import Qarena, handlers_that_others_made, prepared_once, qarena
@@ -52,7 +52,7 @@ class Reader:
     def _type(self, printed: str) -> None:
         line = smaller(printed)
         if re.search(r"\bRUN\b", line):
-            last = max(Archive.open(self._folder / "data/archive").load_runs(), key=lambda record: record.number)
+            last = max(ArchiveStore.open(self._folder / "data/archive").load_runs(), key=lambda record: record.number)
             line = re.sub(r"\bRUN\b", last.run_id, line)
         if SHELL.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line)):
             self._shell(line)
@@ -63,7 +63,6 @@ class Reader:
     def _shell(self, line: str) -> None:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = os.environ | {"PATH": path, "ROOT": str(ROOT)}
-        environment.pop("QARENA_COMMAND", None)
         ended = subprocess.run(
             ["bash", "-c", line], cwd=self._folder, env=environment, capture_output=True, text=True, check=False
         )

@@ -20,7 +20,7 @@ also have
 Beside its turn an agent in Python may return an ``Evaluation``, a jitted one may call ``report_evaluation``. It is
 stored with ``archive.evaluations=true``.
 
-An object with ``build_player(rules, label) -> BatchPlayer`` (see ``agents.base.player``) stands for an agent and makes
+An object with ``build_player(rules, label) -> BatchPlayer`` (see ``agents.base.player``) stands for an agent and builds
 its player.
 """
 
@@ -46,8 +46,8 @@ from quarto.rules import CELLS, RULE_TABLES, Rules
 from quarto.symmetry import MASKS, Symmetries, build_symmetries
 from quarto.views import BatchView, PositionView
 
-# Instead of a cell:
-ERROR_CELL = -2  # the agent raised, and its game ends as 'forfeit_error'
+# Stand for a cell:
+ERROR_CELL = -2  # the agent raised an exception, and its game ends as 'forfeit_error'
 LATE_CELL = -3  # its turn took longer than it may, and its game ends as 'forfeit_time'
 
 # What a jitted agent carries, as one record of addresses: it travels as a single pointer. Passing the arrays themselves
@@ -67,7 +67,7 @@ AGENT = np.dtype(
         ("memories_address", np.uint64),  # where the memory of the game in slot 0 is, or would be
         ("memories_stride", np.uint64),  # bytes from one slot to the next
         ("symmetries_address", np.uint64),
-        ("evaluates", np.int64),  # whether its evaluations are asked for
+        ("evaluates", np.int64),  # whether its evaluations are wanted
         ("value", np.float64),  # of its evaluation, see ``report_evaluation``
         ("visits", np.int64),
     ],
@@ -96,7 +96,7 @@ class TurnTimeoutError(Exception):
 
 
 class SomeTurnsFailedError(Exception):
-    """In some games of a batch no turn was taken. In the others the turns count, and the player has gone on."""
+    """A player took no turn in some games of a batch. Its turns in the other games count."""
 
     def __init__(self, turns: Turns, failures: Mapping[int, BaseException]) -> None:
         """``failures``: what was raised by index in the batch, a ``TurnTimeoutError`` for a turn that took too long."""
@@ -111,46 +111,62 @@ TurnKernel = Callable[[Position, int, Any, Any], int]
 def turn(function: TurnKernel) -> TurnKernel:
     """Compile a scalar turn with the one signature that every jitted agent has, so that a new pairing compiles nothing.
 
-    ``function(position, seed, rules, agent) -> encode_turn(cell, gift)``: ``seed`` (uint64) feeds ``quarto.rng.draw``,
-    ``rules`` is a ``RULE_TABLES`` record, ``agent`` is read by ``params``, ``table``, ``keys``, ``scratch``,
-    ``memory`` and ``symmetry_tables``.
+    Args:
+        function: ``function(position, seed, rules, agent) -> encode_turn(cell, gift)``. ``seed`` (uint64) feeds
+            ``quarto.rng.draw``. ``rules`` is a ``RULE_TABLES`` record. ``agent`` is read by ``params``, ``table``,
+            ``keys``, ``scratch``, ``memory`` and ``symmetry_tables``.
+
+    Returns:
+        The compiled turn: the ``kernel`` of a ``KernelAgent``.
+
+    Examples:
+        >>> from agents import KernelAgent, turn
+        >>> from agents.base.agent import encode_turn
+        >>> from quarto.bits import lowest_bit
+        >>> from quarto.position import ALL_CELLS
+        >>> @turn
+        ... def first_turn(position, seed, rules, agent):
+        ...     return encode_turn(lowest_bit(~position.occupied & ALL_CELLS), lowest_bit(position.available))
+        >>> class First(KernelAgent):
+        ...     kernel = first_turn
+
     """
     return function_value(TURN_SIGNATURE)(function)
 
 
 @inline_function
 def encode_turn(cell: int, gift: int) -> int:
-    """A turn as one integer. Either part may be NONE. A number that is no cell or piece does not become one."""
+    """Encode a turn as one integer. Either part may be NONE. A number that is no cell or piece never becomes one."""
     return (min(max(int64(cell), -1), 16) & 0xFF) | ((min(max(int64(gift), -1), 16) & 0xFF) << 8)
 
 
 @inline_function
 def params(agent: Any) -> Any:
-    """The agent's parameters: [P] float64."""
+    """Return the agent's parameters: [P] float64."""
     return numba.carray(array_pointer(agent.params_address), agent.params_size, np.float64)
 
 
 @inline_function
 def table(agent: Any) -> Any:
-    """The agent's learned values: [T] float64."""
+    """Return the agent's learned values: [T] float64."""
     return numba.carray(array_pointer(agent.table_address), agent.table_size, np.float64)
 
 
 @inline_function
 def keys(agent: Any) -> Any:
-    """The keys of its learned values: [K] uint64."""
+    """Return the keys of its learned values: [K] uint64."""
     return numba.carray(array_pointer(agent.keys_address), agent.keys_size, np.uint64)
 
 
 @inline_function
 def scratch(agent: Any) -> Any:
-    """Memory of one thread, kept from turn to turn and zero at first: [S] uint64."""
+    """Return the memory of this thread, kept from turn to turn and zero at first: [S] uint64."""
     return numba.carray(array_pointer(agent.scratch_address), agent.scratch_size, np.uint64)
 
 
 @inline_function
 def memory(agent: Any) -> Any:
-    """Memory of the game that is being played, kept from turn to turn and zero when it begins: [M] uint64."""
+    """Return the memory of the game, kept from turn to turn and zero when the game begins: [M] uint64."""
     return numba.carray(array_pointer(agent.memory_address), agent.memory_size, np.uint64)
 
 
@@ -158,27 +174,27 @@ def memory(agent: Any) -> Any:
 def report_evaluation(agent: Any, value: float, visits: int) -> None:
     """Report the agent's evaluation of the turn that it makes.
 
-    ``value``: the result that it expects, from 1, won, to -1, lost; NaN: it has none. ``visits``: how often its search
-    met the turn; NO_VISITS: it does not count. A turn that has no evaluation need not call this.
+    ``value`` is the result that it expects, from 1, won, to -1, lost; NaN stands for none. ``visits`` says how often
+    its search met the turn; NO_VISITS means that it does not count. A turn without an evaluation need not call this.
     """
     agent.value, agent.visits = value, visits
 
 
 @functools.cache
 def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
-    """Addresses of the symmetries of the rules, for ``symmetry_tables``: [11] uint64, valid as long as the process.
+    """List the addresses of the symmetries of the rules for ``symmetry_tables``: [11] uint64, never freed.
 
     Eight addresses in the order of ``Symmetries``, then how many permutations, canonical masks and entries of
     ``attaining`` there are.
     """
     tables = build_symmetries(rules)  # never freed: they are cached there
     sizes = [len(tables.cells), len(tables.masks), len(tables.attaining)]
-    return np.array([*(each.ctypes.data for each in tables), *sizes], np.uint64)
+    return np.array([*(array.ctypes.data for array in tables), *sizes], np.uint64)
 
 
 @inline_function
 def symmetry_tables(agent: Any) -> Symmetries:
-    """The symmetries of the rules, for an agent whose knowledge is ``symmetric``."""
+    """Return the symmetries of the rules, for an agent whose knowledge is ``symmetric``."""
     words = numba.carray(array_pointer(agent.symmetries_address), 11, np.uint64)
     permutations, masks = int64(words[8]), int64(words[9])
     return Symmetries(
@@ -195,7 +211,16 @@ def symmetry_tables(agent: Any) -> Symmetries:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Everything a jitted agent's turn may read besides the position. Shared by threads, but for scratch and memory."""
+    """Everything that a jitted agent's turn may read besides the position.
+
+    Threads share it, except scratch and memory.
+
+    Examples:
+        >>> import numpy as np
+        >>> Knowledge(params=np.array([0.5])).scratch_size
+        0
+
+    """
 
     params: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [P]
     table: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [T]
@@ -206,48 +231,100 @@ class Knowledge:
 
 
 class KernelAgent:
-    """An agent whose turn is jitted. A subclass names its ``kernel`` and, if it has parameters, its ``knowledge``."""
+    """An agent whose turn is jitted.
+
+    A subclass names its ``kernel`` and, if it has parameters, overrides ``knowledge``. ``turn`` has an example.
+    """
 
     kernel: ClassVar[TurnKernel]
     choosers: ClassVar[tuple[str, ...]] = ("opponent",)
     evaluates: bool = False  # its evaluations will be asked for; set before ``knowledge``, which may hold more for them
 
     def turn_kernel(self) -> TurnKernel:
-        """The kernel that plays with its parameters: ``kernel``, unless a subclass has another for some of them."""
+        """Return the kernel that plays with the agent's parameters.
+
+        It is ``kernel``, unless a subclass has another one for some parameters.
+        """
         return type(self).kernel
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        """The value of the kernel's ``agent`` under these rules."""
+        """Return what the kernel reads as ``agent`` under these rules."""
         return Knowledge()
 
     def early(self, rules: Rules) -> tuple[int, Agent] | None:
-        """(n, agent): the agent that plays in its place until n pieces are on the board; None: it always plays."""
+        """Return (n, agent) for an agent that plays until n pieces are on the board.
+
+        None: there is no such agent.
+        """
         return None
 
 
 @runtime_checkable
 class BatchAgent(Protocol):
-    """An agent over batches. Results must not depend on how games are batched together."""
+    """An agent over batches.
+
+    Its turns must not depend on how games are batched together.
+
+    Examples:
+        >>> import numpy as np
+        >>> class First:
+        ...     def play(self, batch, rng):
+        ...         return batch.free.argmax(axis=1), batch.available.argmax(axis=1)
+        >>> isinstance(First(), BatchAgent)
+        True
+
+    """
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Cells and gifts, both [B] integers, for ``B`` positions of the same ply."""
+        """Return a turn for each of ``B`` positions of the same ply.
+
+        Args:
+            batch: The positions.
+            rng: The random words of this turn in each game.
+
+        Returns:
+            Cells and gifts, both [B] integers; NONE (-1) where there is none. An ``Evaluation`` of arrays [B] may
+            follow.
+
+        """
         ...
 
 
 @runtime_checkable
 class GameAgent(Protocol):
-    """An agent over single positions."""
+    """An agent over single positions.
+
+    Examples:
+        >>> class First:
+        ...     def choose(self, position, rng):
+        ...         return position.free[0], position.available[0]
+        >>> isinstance(First(), GameAgent)
+        True
+
+    """
 
     def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
-        """Cell and gift."""
+        """Return a turn.
+
+        Args:
+            position: The position.
+            rng: The random numbers of this turn.
+
+        Returns:
+            Cell and gift; NONE (-1) for none. An ``Evaluation`` may follow.
+
+        """
         ...
 
 
 class PlayerBuilder(Protocol):
-    """Stands for an agent, and makes its player by itself."""
+    """Stands for an agent, and builds its player."""
 
     def build_player(self, rules: Rules, label: str) -> Any:
-        """An ``agents.base.player.BatchPlayer``. Raises ``RequestError`` if it does not play these rules."""
+        """Build an ``agents.base.player.BatchPlayer``.
+
+        Raises ``RequestError`` if the agent does not play these rules.
+        """
         ...
 
 
@@ -259,7 +336,7 @@ ISOLATIONS = ("thread", "process")
 
 @dataclass(frozen=True)
 class AgentLimits:
-    """The time and memory that an agent in Python may take: keys of every agent, as its name is.
+    """The time and memory that an agent in Python may take, which are keys of every agent.
 
     Raises ``RequestError`` for a value that is not possible.
     """
@@ -284,15 +361,21 @@ class AgentLimits:
         return self != AgentLimits()
 
     @classmethod
-    def from_mapping(cls, what: str, settings: Mapping[str, Any]) -> AgentLimits:
-        """The limits among the keys of an agent; null is none. ``what`` names the agent in messages."""
+    def from_mapping(cls, agent_name: str, settings: Mapping[str, Any]) -> AgentLimits:
+        """Select the limits among the keys of an agent; null is none.
+
+        ``agent_name`` names the agent in messages.
+        """
         try:
-            keys = [each.name for each in fields(cls)]
+            keys = [limit.name for limit in fields(cls)]
             return cls(**{key: settings[key] for key in keys if settings.get(key) is not None})
         except RequestError as error:
-            raise RequestError(f"{what}: {error}") from error
+            raise RequestError(f"{agent_name}: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Those that affect games, as JSON values. Isolation does not: it decides only whether a run survives."""
+        """Return the limits that affect games, as JSON values.
+
+        Isolation does not affect games: it decides only whether a run survives.
+        """
         limits = {"turn_seconds": self.turn_seconds, "megabytes": self.megabytes}
         return {key: value for key, value in limits.items() if value is not None}

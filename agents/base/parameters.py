@@ -1,4 +1,4 @@
-"""Parameters as they are typed, and checks of them.
+"""Parameters as people type them, and checks of them.
 
 Each check returns the value, or raises an error that says what is wrong in one line.
 """
@@ -16,52 +16,52 @@ Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
 def format_parameter(value: Any) -> str:
-    """A value as it is typed on the command line: ``null``, ``true``, ``[1,2]``."""
+    """Format a value as people type it on the command line: ``null``, ``true``, ``[1,2]``."""
     if value is None or isinstance(value, bool | list | dict):
         return json.dumps(value, separators=(",", ":"))
     return str(value)
 
 
 def check_flag(name: str, value: bool) -> bool:
-    """``value``. Raises ``ValueError`` if it is neither true nor false."""
+    """Return ``value``. Raises ``ValueError`` if it is neither true nor false."""
     if not isinstance(value, bool):
         raise ValueError(f"{name}={value!r} is neither true nor false")
     return value
 
 
 def check_number(name: str, value: float) -> float:
-    """``value`` as a float. Raises ``ValueError`` if it is not a finite number."""
+    """Return ``value`` as a float. Raises ``ValueError`` if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
         raise ValueError(f"{name}={value!r} is not a finite number")
     return float(value)
 
 
 def check_probability(name: str, value: float) -> float:
-    """``value`` as a float. Raises ``ValueError`` if it is not a number from 0 to 1."""
+    """Return ``value`` as a float. Raises ``ValueError`` if it is not a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise ValueError(f"{name}={value!r} is not a probability from 0 to 1")
     return float(value)
 
 
 def check_integer(name: str, value: int, least: int, most: int) -> int:
-    """``value``. Raises ``ValueError`` if it is not a whole number from ``least`` to ``most``."""
+    """Return ``value``. Raises ``ValueError`` if it is not a whole number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ValueError(f"{name}={value!r} is not a whole number from {least} to {most}")
     return value
 
 
 def check_one_of(name: str, value: str, valid: Sequence[str]) -> str:
-    """``value``. Raises ``ValueError`` if it is not one of ``valid``."""
+    """Return ``value``. Raises ``ValueError`` if it is not one of ``valid``."""
     if value not in valid:
         raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
     return value
 
 
 def check_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
-    """``version`` of a study's program; ``valid[0]`` is its last one.
+    """Return the ``version`` of a study's program; ``valid[0]`` is its last one.
 
-    Raises ``ValueError`` for a version that is not in ``valid``. Without ``faithful`` only the last is valid, because
-    only a player that follows the program has versions.
+    Raises ``ValueError`` for a version that is not in ``valid``. Without ``faithful`` only the last one is valid,
+    because only a player that follows the program has versions.
     """
     if version != valid[0] and version in valid and not faithful:
         raise ValueError(f"version={version!r} is a version of the study's code: it needs faithful=true")

@@ -1,4 +1,4 @@
-"""Players: every kind of agent behind one interface, turns for a whole batch of positions."""
+"""Players: every kind of agent behind one interface, which takes turns in a whole batch of positions."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def decide_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offs
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
 def decide_all_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
-    """``decide_turns`` for all positions of ``state``, called from Python."""
+    """Call ``decide_turns`` for all positions of ``state``, from Python."""
     decide_turns(turn, agent, rules, state, uint64(0), state.streams.shape[0])
 
 
 @inline_function
 def select_position(state: Lockstep, i: int) -> Lockstep:
-    """The lockstep of position ``i`` alone, as views."""
+    """Return the lockstep of position ``i`` alone, as views."""
     batch, end = state.batch, i + 1
     position = Batch(
         batch.lanes[i:end], batch.occupied[i:end], batch.available[i:end], batch.hand[i:end], batch.last_cell[i:end]
@@ -86,7 +86,7 @@ CLOCK = time.CLOCK_MONOTONIC
 
 @inline_function
 def read_clock(clock: int, time_buffer: NDArray[np.int64]) -> float:
-    """The time by a clock of the system; ``time_buffer`` [2] is memory for its seconds and nanoseconds."""
+    """Read a clock of the system, in microseconds; ``time_buffer`` [2] receives seconds and nanoseconds."""
     clock_gettime(clock, array_pointer(time_buffer.ctypes.data))
     return 1e6 * float64(time_buffer[0]) + 1e-3 * float64(time_buffer[1])
 
@@ -95,14 +95,14 @@ def read_clock(clock: int, time_buffer: NDArray[np.int64]) -> float:
 def decide_with_evaluations(
     turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, evaluations: Evaluations, clock: int
 ) -> None:
-    """``decide_all_turns``, with the evaluation of each turn and the time that it takes."""
+    """Do what ``decide_all_turns`` does, and record the evaluation of each turn and the time that it takes."""
     moment = np.zeros(2, np.int64)
     agent.evaluates = 1
     for i in range(state.streams.shape[0]):
         report_evaluation(agent, np.nan, NO_VISITS)
-        started = read_clock(clock, moment)
+        start_time = read_clock(clock, moment)
         decide_turns(turn, agent, rules, select_position(state, i), uint64(0), int64(1))
-        evaluations.microseconds[i] = int64(read_clock(clock, moment) - started + 0.5)
+        evaluations.microseconds[i] = int64(read_clock(clock, moment) - start_time + 0.5)
         value = agent.value
         evaluations.value[i] = NO_VALUE if np.isnan(value) else np.int32(np.rint(value * VALUE_UNITS))
         evaluations.visits[i] = agent.visits
@@ -112,22 +112,22 @@ def decide_with_evaluations(
 class BatchPlayer(ABC):
     """Turns for a whole batch of positions. By default it remembers no game, and threads share it.
 
-    A copy, or a pickled one, goes on like the original, unless there is a reason why it cannot.
+    A copy, or a pickled one, goes on like the original, unless ``copy_obstacle`` says why it cannot.
     """
 
     game_words: int = 0  # words of uint64 that it remembers of each game
-    one_position_at_a_time: bool = False  # whether it is to be asked for one position at a time
-    copy_obstacle: str = ""  # why it cannot be copied; empty if it can
+    one_position_at_a_time: bool = False  # whether the engine must ask for one position at a time
+    copy_obstacle: str = ""  # why it cannot be copied; empty: it can
 
     def fork(self) -> BatchPlayer:
-        """The same player for another thread."""
+        """Return the same player for another thread."""
         return self
 
     def start(self, slots: range) -> None:  # noqa: B027  (there may be nothing to do)
-        """Begin games in these slots, which lie 1 or 2 apart: nothing is remembered of those played there before."""
+        """Begin games in these slots, which lie 1 or 2 apart, and forget those played there before."""
 
     def restart(self, slots: NDArray[np.integer]) -> None:  # noqa: B027
-        """Begin new games in ``slots`` [B], some of those that were started; the other games go on."""
+        """Begin new games in ``slots`` [B], which are among those that were started. The other games go on."""
 
     @abstractmethod
     def play(
@@ -137,12 +137,13 @@ class BatchPlayer(ABC):
         slots: NDArray[np.uint32] | None = None,
         evaluations: Evaluations | None = None,
     ) -> Turns:
-        """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
+        """Take a turn in each position of a batch.
 
-        ``evaluations`` [B] is room for the evaluation of each turn: it is filled as far as the player reports them.
+        ``slots`` [B] says whose games they are, of those that were started. ``evaluations`` [B] is room for the
+        evaluation of each turn, which is filled as far as the player reports evaluations.
 
-        Raises what the agent raises, ``TurnTimeoutError``, and ``SomeTurnsFailedError``: then the other turns of the
-        batch count.
+        Raises what the agent raises, ``TurnTimeoutError``, and ``SomeTurnsFailedError``, after which the other turns of
+        the batch count.
         """
 
 
@@ -150,7 +151,7 @@ class KernelPlayer(BatchPlayer):
     """A jitted agent over batches. Each thread needs one of its own: scratch and memory are written without locks."""
 
     def __init__(self, turn: TurnKernel, knowledge: Knowledge, rules: Rules) -> None:
-        self.turn = load_kernel(turn)  # now, so that a faulty one is refused before it plays
+        self.turn = load_kernel(turn)  # compiled now, so that a faulty kernel is refused before it plays
         self._turn_kernel = turn
         self.rules = rules
         self.game_words = knowledge.game_words
@@ -184,7 +185,7 @@ class KernelPlayer(BatchPlayer):
         slots: range,
         scratch: NDArray[np.uint64],
     ) -> KernelPlayer:
-        """Build the player that goes on with games in ``slots``; ``memories`` [games, game_words] become its own."""
+        """Build a player that goes on with the games in ``slots``; ``memories`` [games, game_words] become its own."""
         player = cls(*player_arguments)
         player._arrays["scratch"][:] = scratch
         if player.game_words:
@@ -193,15 +194,15 @@ class KernelPlayer(BatchPlayer):
         return player
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> KernelPlayer:
-        """Copy what it remembers; what it knows is shared, as among threads."""
-        build, (fresh, memories, slots, scratch) = self.__reduce__()
-        copied: KernelPlayer = build(fresh, memories.copy(), slots, scratch)
-        return copied
+        """Copy the player's memories, and share its knowledge, as threads do."""
+        build, (player_arguments, memories, slots, scratch) = self.__reduce__()
+        player: KernelPlayer = build(player_arguments, memories.copy(), slots, scratch)
+        return player
 
     def __reduce__(self) -> tuple[Callable[..., KernelPlayer], tuple[Any, ...]]:
-        """Pickle what it is made of: its record holds addresses of this process."""
-        fresh = self._turn_kernel, self._knowledge, self.rules
-        return type(self).resume, (fresh, self._memories, self._slots, self._arrays["scratch"])
+        """Pickle the parts of the player, because its record holds addresses of this process."""
+        player_arguments = self._turn_kernel, self._knowledge, self.rules
+        return type(self).resume, (player_arguments, self._memories, self._slots, self._arrays["scratch"])
 
     def start(self, slots: range) -> None:
         if self.game_words == 0:
@@ -214,7 +215,7 @@ class KernelPlayer(BatchPlayer):
         self._point_record_at(slots)
 
     def _point_record_at(self, slots: range) -> None:
-        """Have the record say where the memories of the games in ``slots`` are."""
+        """Write into the record where the memories of the games in ``slots`` are."""
         self._slots = slots
         first, stride = self._memories.ctypes.data, self._memories.itemsize * self.game_words // slots.step
         self.agent["memory_address"] = first
@@ -226,7 +227,6 @@ class KernelPlayer(BatchPlayer):
             self._memories[self._memory_rows(slots)] = 0
 
     def _memory_rows(self, slots: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The rows of the memories of games."""
         return (slots.astype(np.int64) - self._slots.start) // self._slots.step
 
     def play(
@@ -236,9 +236,10 @@ class KernelPlayer(BatchPlayer):
         slots: NDArray[np.uint32] | None = None,
         evaluations: Evaluations | None = None,
     ) -> Turns:
-        """As of every player. Without ``slots`` each position is a game of its own that has just begun.
+        """Take a turn in each position, as ``BatchPlayer.play`` does.
 
-        What the kernel raises is raised here, and nothing is then remembered of this turn.
+        Without ``slots`` each position is a game of its own that has just begun. An error of the kernel is raised here,
+        and nothing is then remembered of this turn.
         """
         if slots is None:
             slots = np.arange(len(batch.lanes), dtype=np.uint32)
@@ -280,36 +281,36 @@ class PythonAgent:
     def choose_turns(
         self, batch: Batch, rng: Streams, evaluations: Evaluations | None = None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Its answer to a batch: cells and gifts, [B] each; its evaluations into ``evaluations`` [B].
+        """Ask the agent for its turns in a batch: cells and gifts, [B] each.
 
-        Raises whatever the agent raises, and ``AnswerError``.
+        Its evaluations are written into ``evaluations`` [B]. Raises whatever the agent raises, and ``AnswerError``.
         """
         batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
         if isinstance(self.agent, BatchAgent):
-            ask: Callable[..., Any] = self.agent.play
-            answer = _call_checking_signature(ask, BatchView(batch, self.rules), rng)
-            cells, gifts, evaluation = _split_answer(ask, answer, "(cells, gifts)")
-            _fill_evaluation_rows(ask, evaluation, evaluations, slice(None), len(batch.lanes))
+            method: Callable[..., Any] = self.agent.play
+            answer = _call_checking_signature(method, BatchView(batch, self.rules), rng)
+            cells, gifts, evaluation = _split_answer(method, answer, "(cells, gifts)")
+            _fill_evaluation_rows(method, evaluation, evaluations, slice(None), len(batch.lanes))
         else:
-            ask, cells, gifts = self.agent.choose, [], []
+            method, cells, gifts = self.agent.choose, [], []
             for i in range(len(batch.lanes)):
-                started = time.perf_counter()
-                answer = _call_checking_signature(ask, PositionView(batch.position(i), self.rules), rng.generator(i))
-                cell, gift, evaluation = _split_answer(ask, answer, "(cell, gift)")
-                _fill_evaluation_rows(ask, evaluation, evaluations, slice(i, i + 1), 1)
+                start_time = time.perf_counter()
+                answer = _call_checking_signature(method, PositionView(batch.position(i), self.rules), rng.generator(i))
+                cell, gift, evaluation = _split_answer(method, answer, "(cell, gift)")
+                _fill_evaluation_rows(method, evaluation, evaluations, slice(i, i + 1), 1)
                 if evaluations is not None:
-                    evaluations.microseconds[i] = round(1e6 * (time.perf_counter() - started))
+                    evaluations.microseconds[i] = round(1e6 * (time.perf_counter() - start_time))
                 try:
                     cells.append(index(cell))
                     gifts.append(index(gift))
                 except TypeError:
-                    raise AnswerError.from_answer(ask, answer, "(cell, gift)") from None
+                    raise AnswerError.from_answer(method, answer, "(cell, gift)") from None
         size = len(batch.lanes)
-        return _check_integers(ask, "cells", cells, size), _check_integers(ask, "gifts", gifts, size)
+        return _check_integers(method, "cells", cells, size), _check_integers(method, "gifts", gifts, size)
 
 
 def _call_checking_signature(method: Callable[..., Any], *arguments: object) -> Any:
-    """The answer of an agent's method. Raises ``AnswerError`` if it does not take these arguments."""
+    """Call an agent's method. Raises ``AnswerError`` if it does not take these arguments."""
     try:
         return method(*arguments)
     except TypeError as error:
@@ -319,20 +320,23 @@ def _call_checking_signature(method: Callable[..., Any], *arguments: object) -> 
 
 
 def _split_answer(method: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any, Evaluation | None]:
-    """The two parts of an answer, and the evaluation beside them if there is one."""
+    """Split an answer into its two parts and the evaluation beside them, if there is one."""
     try:
-        one, other, *evaluation = answer
+        first, second, *evaluation = answer
     except (TypeError, ValueError):
         raise AnswerError.from_answer(method, answer, expected) from None
     if evaluation and not (len(evaluation) == 1 and isinstance(evaluation[0], Evaluation)):
         raise AnswerError.from_answer(method, answer, expected)
-    return one, other, evaluation[0] if evaluation else None
+    return first, second, evaluation[0] if evaluation else None
 
 
 def _fill_evaluation_rows(
     method: Callable[..., Any], evaluation: Evaluation | None, evaluations: Evaluations | None, rows: slice, size: int
 ) -> None:
-    """Write the evaluation of ``size`` turns into some rows. It is checked in any case, so games do not differ."""
+    """Write the evaluation of ``size`` turns into some rows.
+
+    It is checked even if nothing is written, so that games do not depend on whether evaluations are stored.
+    """
     if evaluation is None:
         return
     try:
@@ -342,7 +346,7 @@ def _fill_evaluation_rows(
         )
     except (TypeError, ValueError) as error:
         raise AnswerError(
-            method, f"returned {repr(evaluation)[:100]}, which is not of {size} numbers: {error}"
+            method, f"returned {repr(evaluation)[:100]}, which does not hold {size} numbers: {error}"
         ) from None
     if (np.abs(value) > 1).any() or (visits < NO_VISITS).any():
         raise AnswerError(
@@ -378,7 +382,7 @@ class PythonPlayer(BatchPlayer):
             self.copy_obstacle = "it plays in a process of its own"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the lock. Raises ``TypeError`` if it cannot be copied."""
+        """Leave the lock out. Raises ``TypeError`` if the player cannot be copied."""
         if self.copy_obstacle:
             raise TypeError(f"{type(self).__name__} cannot be copied: {self.copy_obstacle}")
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
@@ -398,7 +402,7 @@ class PythonPlayer(BatchPlayer):
     def _choose_turns(
         self, batch: Batch, rng: Streams, evaluations: Evaluations | None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Cells and gifts as the agent gives them; its evaluations into ``evaluations`` [B].
+        """Return cells and gifts as the agent gives them, and write its evaluations into ``evaluations`` [B].
 
         Raises what it raises, ``AnswerError`` and ``TurnTimeoutError``.
         """
@@ -414,9 +418,15 @@ MAX_UNUSUAL_TURNS = 1000  # answers that are kept to be shown; an agent that giv
 def to_turns(
     cells: NDArray[np.integer], gifts: NDArray[np.integer], rng: Streams, out_of_range_turns: dict[int, tuple[int, int]]
 ) -> Turns:
-    """Answers of an agent in Python as turns; those that are no cell or no piece are kept in ``out_of_range_turns``."""
+    """Convert answers of an agent in Python to turns.
+
+    Answers that are no cell or no piece are kept in ``out_of_range_turns``.
+    """
     turns = Turns(
-        *(np.where((each >= -1) & (each < 16), each, OUT_OF_RANGE).astype(np.int8) for each in (cells, gifts))
+        *(
+            np.where((numbers >= -1) & (numbers < 16), numbers, OUT_OF_RANGE).astype(np.int8)
+            for numbers in (cells, gifts)
+        )
     )
     for i in np.flatnonzero((turns.cells == OUT_OF_RANGE) | (turns.gifts == OUT_OF_RANGE)):
         if len(out_of_range_turns) < MAX_UNUSUAL_TURNS:
@@ -424,11 +434,11 @@ def to_turns(
     return turns
 
 
-OUT_OF_RANGE = -128  # stands for all numbers that are no cell, no piece and not NONE
+OUT_OF_RANGE = -128  # stands for all numbers that are neither a cell, a piece nor NONE
 
 
 class StagedPlayer(BatchPlayer):
-    """One player until ``pieces`` pieces are on the board, then another one."""
+    """A player that hands over to another one once ``pieces`` pieces are on the board."""
 
     def __init__(self, early: BatchPlayer, late: BatchPlayer, pieces: int) -> None:
         self._early, self._late, self._pieces = early, late, pieces
@@ -453,26 +463,28 @@ class StagedPlayer(BatchPlayer):
         slots: NDArray[np.uint32] | None = None,
         evaluations: Evaluations | None = None,
     ) -> Turns:
-        turns, few = Turns.empty(len(batch.lanes)), np.bitwise_count(batch.occupied) < self._pieces
-        for player, chosen in ((self._early, few), (self._late, ~few)):
-            if chosen.any():
-                own_slots = None if slots is None else slots[chosen]
-                reported = None if evaluations is None else Evaluations.blank(int(chosen.sum()))
-                found = player.play(batch.select(chosen), Streams(rng.seeds[chosen]), own_slots, reported)
-                if evaluations is not None and reported is not None:
-                    evaluations.put(chosen, reported)
-                turns.cells[chosen], turns.gifts[chosen] = found
+        turns, early_mask = Turns.empty(len(batch.lanes)), np.bitwise_count(batch.occupied) < self._pieces
+        for player, mask in ((self._early, early_mask), (self._late, ~early_mask)):
+            if mask.any():
+                player_slots = None if slots is None else slots[mask]
+                player_evaluations = None if evaluations is None else Evaluations.blank(int(mask.sum()))
+                player_turns = player.play(
+                    batch.select(mask), Streams(rng.seeds[mask]), player_slots, player_evaluations
+                )
+                if evaluations is not None and player_evaluations is not None:
+                    evaluations.put(mask, player_evaluations)
+                turns.cells[mask], turns.gifts[mask] = player_turns
         return turns
 
 
 def list_choosers(agent: Agent) -> tuple[str, ...]:
-    """The values of ``Rules.chooser`` that an agent plays; both, if it does not name any."""
+    """List the values of ``Rules.chooser`` that an agent plays: both, if it does not name any."""
     choosers: tuple[str, ...] = getattr(agent, "choosers", ("opponent", "mover"))
     return choosers
 
 
 def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
-    """A player of the agent under the rules.
+    """Build a player of the agent under the rules.
 
     Raises ``RequestError`` if the agent has none of the three interfaces or does not play these rules.
     """
@@ -488,7 +500,7 @@ def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
 
 
 def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
-    """Raises ``RequestError`` unless the piece is chosen by one of ``choosers`` under the rules."""
+    """Raise ``RequestError`` unless the piece is chosen by one of ``choosers`` under the rules."""
     if rules.chooser not in choosers:
         raise RequestError(
             f"agent '{label}' does not play rules '{rules.name}': there the {rules.chooser} chooses the piece, and it "
@@ -497,7 +509,10 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
 
 
 def prepare_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
-    """An agent in Python after its set-up for the rules. Raises ``RequestError`` for one without an interface."""
+    """Set an agent in Python up for the rules.
+
+    Raises ``RequestError`` for an agent without an interface.
+    """
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(
             f"agent '{label}' ({type(agent).__module__}.{type(agent).__qualname__}) is not a KernelAgent, "

@@ -41,16 +41,16 @@ class Population(NamedTuple):
         return len(self.number)
 
     def select(self, rows: slice | NDArray[np.integer]) -> Population:
-        """Some of the individuals, in the order given."""
+        """Select some of the individuals, in the order given."""
         return Population(*(field[rows] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
-    def concat(self, others: Population) -> Population:
-        """These and then the others."""
-        return Population(*map(np.concatenate, zip(self, others, strict=True)))  # type: ignore[arg-type]
+    def concat(self, other: Population) -> Population:
+        """Concatenate these individuals and other ones."""
+        return Population(*map(np.concatenate, zip(self, other, strict=True)))  # type: ignore[arg-type]
 
 
 def build_initial_population(genes: NDArray[np.float64], opponents: int) -> Population:
-    """Individuals without parents, numbered from 0, with these genes [N, G]."""
+    """Build individuals without parents, numbered from 0, with these genes [N, G]."""
     numbers = np.arange(len(genes))
     return Population(
         numbers,
@@ -63,12 +63,12 @@ def build_initial_population(genes: NDArray[np.float64], opponents: int) -> Popu
 
 
 def individual_streams(seed: int, numbers: NDArray[np.int64]) -> Streams:
-    """The randomness that makes each individual: its own stream, by its number."""
+    """Return the stream that makes each individual, by its number."""
     return Streams(np.array([stream(uint64(seed), int(number), BREEDING) for number in numbers], np.uint64))
 
 
 def normal_numbers(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """A standard normal number for each word, of the same shape, by inversion.
+    """Return a standard normal number for each word, by inversion, in the same shape.
 
     The inverse is that of Wichura ("The percentage points of the normal distribution", Applied Statistics 37, 1988), as
     the standard library has it. The middles of 2^52 intervals are inverted, so the result is always finite. It has
@@ -80,21 +80,21 @@ def normal_numbers(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def sort_by_fitness(population: Population) -> Population:
-    """The same individuals, best first; those of equal fitness keep their order."""
+    """Sort the individuals, best first. Those of equal fitness keep their order."""
     return population.select(np.lexsort([-column for column in population.fitness.T[::-1]]))
 
 
 def rank_by_fitness(population: Population) -> NDArray[np.int64]:
-    """[N] the number of different fitnesses above each individual's, in a population sorted by fitness."""
+    """Count, for each individual of a population sorted by fitness, the different fitnesses above its own: [N]."""
     worse = (population.fitness[1:] != population.fitness[:-1]).any(axis=1)
     return np.concatenate([[0], np.cumsum(worse)])
 
 
 def hold_tournaments(population: Population, size: int, words: Streams, first_word: int) -> NDArray[np.int64]:
-    """[n] one index into a sorted population for each stream: the best of ``size`` picked with replacement.
+    """Run a tournament for each stream: return an index into a sorted population, [n].
 
-    Of equally good ones, the first that was picked. Reads the words from ``first_word`` to before ``first_word +
-    size``.
+    It is the best of ``size`` individuals picked with replacement, and the first that was picked among equally good
+    ones. Reads the words from ``first_word`` to before ``first_word + size``.
     """
     picks = np.stack([words.integers(first_word + i, population.size) for i in range(size)], axis=1)
     best = rank_by_fitness(population)[picks].argmin(axis=1)
@@ -106,9 +106,9 @@ GENOME_CHOICES = ("best", "mean")
 
 
 def compute_run_seed(seed: int, generation: int, games: int) -> int:
-    """The seed of the run that judges a generation by so many games, from 0 to 2^63 - 1.
+    """Compute the seed of the run that judges a generation by so many games, from 0 to 2^63 - 1.
 
-    The number of games is part of it, since asking for more of them would extend the run of a smaller number.
+    The seed depends on the number of games, because otherwise asking for more games would extend the run of fewer.
     """
     return int(stream(uint64(stream(uint64(seed), generation, JUDGING)), games, JUDGING)) >> 1
 
@@ -140,36 +140,36 @@ class Evolution:
         genes = breeder.sample_initial_genes(individual_streams(seed, np.arange(size)))
         if start is not None:
             genes[: len(start)] = start[:size]
-        self._made = build_initial_population(genes, opponents)
-        self.population = self._made.select(slice(0))  # who goes on, best first
+        self._newcomers = build_initial_population(genes, opponents)
+        self.population = self._newcomers.select(slice(0))  # who goes on, best first
         self._fitnesses: dict[tuple[float, ...], list[NDArray[np.float64]]] = {}
 
     def begin_generation(self) -> Population:
-        """Begin the next generation (the first is 0): the individuals to judge, with their genes."""
+        """Begin the next generation (the first is 0); return the individuals to judge, with their genes."""
         self.generation += 1
         if self.generation:
-            self._made = self._build_offspring()
-        made = self._made
+            self._newcomers = self._build_offspring()
+        newcomers = self._newcomers
         if self._breeder.writes_into_parents:
             self._write_into_parents()
-        return self.population.concat(made) if self._again else made
+        return self.population.concat(newcomers) if self._again else newcomers
 
     def end_generation(self, fitness: NDArray[np.float64]) -> Population:
-        """All individuals of this generation, best first: the first ``size`` go on.
+        """End a generation: return all of its individuals, best first. The first ``size`` go on.
 
         ``fitness`` [n, F] is that of the individuals which ``begin_generation`` returned, in their order.
         """
-        everybody = self.population.concat(self._made)
-        everybody.fitness[-len(fitness) :] = fitness
-        everybody = sort_by_fitness(everybody)
-        self.population = everybody.select(slice(self._size))
+        individuals = self.population.concat(self._newcomers)
+        individuals.fitness[-len(fitness) :] = fitness
+        individuals = sort_by_fitness(individuals)
+        self.population = individuals.select(slice(self._size))
         if self.generation:
-            for genes, found in zip(self.population.genes.tolist(), self.population.fitness, strict=True):
-                self._fitnesses.setdefault(tuple(genes), []).append(found)
-        return everybody
+            for genes, genome_fitness in zip(self.population.genes.tolist(), self.population.fitness, strict=True):
+                self._fitnesses.setdefault(tuple(genes), []).append(genome_fitness)
+        return individuals
 
     def choose_genome(self, criterion: str) -> tuple[float, ...]:
-        """The genome found so far, after at least one generation.
+        """Return the best genome so far, after at least one generation.
 
         ``best``: the fittest that goes on from the last generation. ``mean``: the genome of the best mean fitness, the
         first on ties. This mean is over all individuals with these genes, and over all generations from which each went
@@ -178,28 +178,28 @@ class Evolution:
         if criterion == "best":
             return tuple(self.population.genes[0].tolist())
         means = {
-            genes: tuple(mean(column.tolist()) for column in np.transpose(found))
-            for genes, found in self._fitnesses.items()
+            genes: tuple(mean(column.tolist()) for column in np.transpose(fitnesses))
+            for genes, fitnesses in self._fitnesses.items()
         }
         return max(means, key=lambda genes: means[genes])
 
     def _write_into_parents(self) -> None:
-        """Each new individual changes the genes of all of its line, whatever genes they were judged by."""
-        everybody, parents = self.population.concat(self._made), self.population.size
-        for ancestor, genes in zip(self._made.ancestor, self._made.genes, strict=True):
-            everybody.genes[everybody.ancestor == ancestor] = genes
-        self.population, self._made = everybody.select(slice(parents)), everybody.select(slice(parents, None))
+        """Write the genes of each new individual into its whole line, whatever genes the others were judged by."""
+        individuals, parents = self.population.concat(self._newcomers), self.population.size
+        for ancestor, genes in zip(self._newcomers.ancestor, self._newcomers.genes, strict=True):
+            individuals.genes[individuals.ancestor == ancestor] = genes
+        self.population, self._newcomers = individuals.select(slice(parents)), individuals.select(slice(parents, None))
 
     def _build_offspring(self) -> Population:
         parents = self.population
         numbers = self._size + self._offspring * (self.generation - 1) + np.arange(self._offspring)
-        bred = self._breeder.build_offspring(parents, self.generation, individual_streams(self._seed, numbers))
+        offspring = self._breeder.build_offspring(parents, self.generation, individual_streams(self._seed, numbers))
         return Population(
             numbers,
-            parents.ancestor[bred.parents[:, 0]],
-            bred.operator,
-            np.where(bred.parents == NONE, NONE, parents.number[bred.parents]),
-            bred.genes,
+            parents.ancestor[offspring.parents[:, 0]],
+            offspring.operator,
+            np.where(offspring.parents == NONE, NONE, parents.number[offspring.parents]),
+            offspring.genes,
             np.full((len(numbers), parents.fitness.shape[1]), np.nan),
         )
 
@@ -230,11 +230,11 @@ class Breeder(Protocol):
         ...
 
     def sample_initial_genes(self, words: Streams) -> NDArray[np.float64]:
-        """The first genes: [n, G]."""
+        """Sample the first genes: [n, G]."""
         ...
 
     def build_offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
-        """The offspring of a population sorted by fitness in a ``generation``; the first one is 1."""
+        """Build the offspring of a population sorted by fitness in a ``generation``; the first one is 1."""
         ...
 
 
@@ -275,11 +275,14 @@ class FiveGeneBreeder:
 def _mutate_one_by_one(
     population: Population, chosen: NDArray[np.int64], change: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """[n, G] the genes of each of the offspring when it is made, where a mutation changes all of its parent's line."""
-    held, genes = population.genes.copy(), np.empty_like(change)
+    """Return the genes of each of the offspring when it is made: [n, G].
+
+    A mutation changes all of its parent's line.
+    """
+    parent_genes, genes = population.genes.copy(), np.empty_like(change)
     for i, parent in enumerate(chosen):
-        genes[i] = held[parent] + change[i]
-        held[population.ancestor == population.ancestor[parent]] = genes[i]
+        genes[i] = parent_genes[parent] + change[i]
+        parent_genes[population.ancestor == population.ancestor[parent]] = genes[i]
     return genes
 
 
@@ -318,7 +321,7 @@ class TwoGeneBreeder:
         return np.round(genes, self.decimals)
 
     def operator_probabilities(self, population: Population, generation: int) -> tuple[float, ...]:
-        """Those of mutation, crossover and crossover2 in a generation."""
+        """Return the probabilities of mutation, crossover and crossover2 in a generation."""
         if 2 * (generation - 1) < self.generations:
             return self.early
         fitness = population.fitness[:, 0]
@@ -339,7 +342,7 @@ class TwoGeneBreeder:
         return Offspring(which.astype(np.int8), parents, np.round(genes.clip(0.0, 1.0), self.decimals))
 
     def _sample_gene_changes(self, which: NDArray[np.int64], words: Streams) -> NDArray[np.float64]:
-        """[n, 2] what is added to the genes."""
+        """Sample what is added to the genes: [n, 2]."""
         up = unit_floats(words.draw(2)) >= 0.5
         change = np.zeros((len(which), 2))
         mutated, shifted = which == MUTATION, which == CROSSOVER2

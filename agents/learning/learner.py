@@ -1,6 +1,6 @@
 """The interface of players that learn: a jitted agent, and a pure function that updates its table after each game.
 
-A learner is updated by its games, one after the other. The code is the same in play and in a replay.
+A learner is updated by its games, one after the other, by the same code in play and in a replay.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def update(function: UpdateKernel) -> UpdateKernel:
     """Compile an update with the signature that all learners share.
 
     ``function(game, rules, agent) -> bool`` changes the arrays behind ``agent`` (params, table, keys). It returns
-    whether they have room for another game. It reads nothing else. So replaying a run's games in the order of their
+    whether they have room for another game. It reads nothing else, so replaying a run's games in the order of their
     ids, from fresh knowledge, gives the same bytes as learning during play.
     """
     return kernel(UPDATE_SIGNATURE)(function)
@@ -61,15 +61,18 @@ class Learner(KernelAgent):
     update: ClassVar[UpdateKernel]
 
     def load_update(self) -> UpdateKernel:
-        """Return the update as kernels take it, compiled."""
+        """Return the compiled update, as kernels take it."""
         return cast("UpdateKernel", load_kernel(type(self).update))
 
     def enlarge(self, knowledge: Knowledge) -> Knowledge:
-        """The same knowledge with room for at least twice as much. Learners of a fixed size do without this method."""
+        """Return the same knowledge with room for at least twice as much.
+
+        Learners of a fixed size need not override this.
+        """
         raise NotImplementedError
 
     def policy(self, knowledge: Knowledge) -> Policy:
-        """The learned policy, for a player to read."""
+        """Return the learned policy, for a player to read."""
         raise NotImplementedError
 
 
@@ -106,9 +109,9 @@ def update_from_game(
     for ply in range(CELLS):
         pieces[ply], cells[ply] = games.pieces[ply, column], games.cells[ply, column]
     game = column % training_games.games_per_pair
-    source = stream(training_games.run, training_games.first_pair + column // training_games.games_per_pair, game)
+    game_stream = stream(training_games.run, training_games.first_pair + column // training_games.games_per_pair, game)
     plies, winner = int64(games.plies[column]), int64(games.winner[column])
-    return update(FinishedGame(pieces, cells, plies, winner, training_games.seat ^ game, source), rules, agent)
+    return update(FinishedGame(pieces, cells, plies, winner, training_games.seat ^ game, game_stream), rules, agent)
 
 
 @kernel(UPDATE_RESULT_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, GAMES_TYPE))
@@ -117,7 +120,7 @@ def update_until_full(
 ) -> tuple[int, bool]:
     """Learn from columns ``span[0]`` to ``span[1] - 1``, or until the learner's arrays have no room for another game.
 
-    Returns the column after the last one learned from, and whether there is room.
+    Returns the column after the last one that was learned from, and whether there is room.
     """
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
     for column in range(span[0], span[1]):

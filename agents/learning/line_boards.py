@@ -16,20 +16,20 @@ from quarto.position import ALL_CELLS
 from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES
 from quarto.threats import SAFE_PIECES
 
-MAX_LINES = 32  # of a line's number there is one more: that of no line
+MAX_LINES = 32  # also the number that stands for no line
 
-# Where a number or a table is in the words that describe the features of some rules
+# Where each number or table is in the words that describe the features of some rules
 LINES, STAGE_SIZE = range(2)
 OFFSETS = 2  # of each group of features (``line_features.py``) within a stage, that of lines first
 MASKS = OFFSETS + 24  # [32] the cells of each line
 CLASS_OF_LINE = MASKS + MAX_LINES
-THROUGH = CLASS_OF_LINE + MAX_LINES  # [16, 8] the lines through each cell, then MOST_LINES
+THROUGH = CLASS_OF_LINE + MAX_LINES  # [16, 8] the lines through each cell, then MAX_LINES
 CLASS_OF_CELL = THROUGH + CELLS * MAX_LINES_THROUGH_A_CELL
 WORDS = CLASS_OF_CELL + CELLS
 
 COUNTS = 16  # of pieces left or of cells
 STATES = 25  # of a line: the number of matching and of opposing values
-# Where the state of a board is in the numbers that a thread works with
+# Where each part of a board's state is in the numbers that a thread works with
 BYTES = 0  # [33] the values that the pieces on each line share, as a byte (``quarto/threats.py``); 0: dead or full
 ON_LINE = BYTES + MAX_LINES + 1  # [33] the number of its pieces
 OPEN_VALUES = ON_LINE + MAX_LINES + 1  # [32] of the lines that are not full, the first ``OPEN``: their values
@@ -48,13 +48,13 @@ BYTE_OF_BITS = np.array([sum((byte >> bit & 1) << (8 * bit) for bit in range(8))
 
 @inline_function
 def piece_byte(piece: int) -> int:
-    """The eight values of attributes that a piece has or lacks, as a byte."""
+    """Return the eight values of attributes that a piece has or lacks, as a byte."""
     return piece | (~piece & 15) << ATTRIBUTES
 
 
 @inline_function
 def compute_lines(lanes: int, occupied: int, words: Any, board: Any) -> None:
-    """The state of every line of a board."""
+    """Compute the state of every line of a board, into ``board``."""
     for line in range(int64(words[LINES])):
         mask = int64(words[MASKS + line])
         on_line = occupied & mask
@@ -68,7 +68,7 @@ def compute_lines(lanes: int, occupied: int, words: Any, board: Any) -> None:
 
 @inline_function
 def place_on_lines(before: Any, piece: int, cell: int, words: Any, after: Any) -> None:
-    """The state of every line after ``piece`` was placed on ``cell``."""
+    """Write the state of every line after ``piece`` is placed on ``cell`` into ``after``."""
     for line in range(int64(words[LINES])):
         after[BYTES + line], after[ON_LINE + line] = before[BYTES + line], before[ON_LINE + line]
     update_lines(after, piece, cell, words)
@@ -76,14 +76,14 @@ def place_on_lines(before: Any, piece: int, cell: int, words: Any, after: Any) -
 
 @inline_function
 def clear_lines(words: Any, board: Any) -> None:
-    """The state of every line of the empty board."""
+    """Set every line to its state on the empty board."""
     for line in range(int64(words[LINES])):
         board[BYTES + line], board[ON_LINE + line] = ALL_VALUES, 0
 
 
 @inline_function
 def update_lines(board: Any, piece: int, cell: int, words: Any) -> None:
-    """Change the state of the lines through a cell on which ``piece`` was placed."""
+    """Update the lines through a cell on which ``piece`` was placed."""
     byte = piece_byte(piece)
     for i in range(MAX_LINES_THROUGH_A_CELL):
         line = int64(words[THROUGH + cell * MAX_LINES_THROUGH_A_CELL + i])
@@ -95,7 +95,7 @@ def update_lines(board: Any, piece: int, cell: int, words: Any) -> None:
 
 @inline_function
 def fill_cell_dangers(occupied: int, words: Any, board: Any) -> None:
-    """The dangers of a board, now and after a piece was placed on each cell, from its lines."""
+    """Write the dangers of a board, now and after a piece is placed on each cell, from its lines."""
     cells = ~occupied & ALL_CELLS
     while cells != 0:
         cell = lowest_bit(cells)
@@ -134,7 +134,7 @@ def fill_cell_dangers(occupied: int, words: Any, board: Any) -> None:
 
 @inline_function
 def survey_board(occupied: int, words: Any, board: Any) -> None:
-    """Everything that the lines of a board say and that no gift changes."""
+    """Write everything into ``board`` that its lines say and that no gift changes."""
     fill_cell_dangers(occupied, words, board)
     twos, offset, number = int64(0), int64(words[OFFSETS]), int64(0)
     for line in range(int64(words[LINES])):
@@ -150,18 +150,21 @@ def survey_board(occupied: int, words: Any, board: Any) -> None:
 
 @inline_function
 def dangers_after(cell: int, byte: int, board: Any) -> int:
-    """The danger byte (``quarto/threats.py``) after a piece with this byte was placed on an empty cell."""
+    """Return the danger byte (``quarto/threats.py``) after a piece with this byte is placed on an empty cell."""
     return int64(board[OTHERS_AT + cell] | (board[TWO_AT + cell] & byte))
 
 
 @inline_function
 def safe_gifts_after(cell: int, byte: int, rest: int, board: Any) -> int:
-    """The pieces of ``rest`` that are safe after a piece with this byte was placed on an empty cell."""
+    """Return the pieces of ``rest`` that are safe after a piece with this byte is placed on an empty cell."""
     return int64(rest & SAFE_PIECES[dangers_after(cell, byte, board)])
 
 
 @inline_function
 def place_and_survey(before: Any, piece: int, cell: int, filled: int, words: Any, after: Any) -> None:
-    """The lines and dangers after ``piece`` was placed on ``cell``; ``filled`` are the cells with pieces then."""
+    """Write the lines and dangers after ``piece`` is placed on ``cell`` into ``after``.
+
+    ``filled`` are the cells with pieces then.
+    """
     place_on_lines(before, piece, cell, words, after)
     fill_cell_dangers(filled, words, after)

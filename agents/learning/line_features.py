@@ -1,4 +1,4 @@
-"""Sparse features of an afterstate from its lines, so that weights value boards that were never met.
+"""Sparse features of an afterstate from its lines, so that weights can value boards that no game has reached.
 
 An afterstate is the board after a placement with the gift in the opponent's hand. All pieces are compared with the
 gift, which is the same as XORing every piece with it. A value of an attribute *matches* the gift or *opposes* it.
@@ -85,14 +85,17 @@ BINOMIALS = np.array(
 
 
 def _number_classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The class of each thing, numbered by its first member; ``images`` [S, N] under each of the symmetries."""
+    """Return the class of each thing, numbered by its first member.
+
+    ``images`` [S, N] are the things under each of the symmetries.
+    """
     least = images.min(axis=0)
     classes: NDArray[np.int64] = np.searchsorted(np.unique(least), least).astype(np.int64)
     return classes
 
 
 def _count_group_features(line_classes: int, cell_classes: int) -> list[int]:
-    """The number of features of each group."""
+    """Count the features of each group."""
     return [
         *(line_classes * 4 * STATES * COUNTS, 5 * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
         9 * 4 * 4 * 4 * 2 * COUNTS,
@@ -109,7 +112,10 @@ def _count_group_features(line_classes: int, cell_classes: int) -> list[int]:
 
 @cache
 def build_feature_words(rules: Rules) -> NDArray[np.uint64]:
-    """The description of the features under these rules, for kernels: [WORDS] uint64, read-only by convention."""
+    """Build the description of the features under these rules for kernels: [WORDS] uint64.
+
+    It is read-only by convention.
+    """
     lines, cells = rules.lines, build_symmetries(rules).cells.astype(np.int64)
     masks = np.array([sum(1 << cell for cell in line) for line in lines])
     moved = np.array([[sum(1 << int(image[cell]) for cell in line) for line in lines] for image in cells])
@@ -122,29 +128,32 @@ def build_feature_words(rules: Rules) -> NDArray[np.uint64]:
     words[CLASS_OF_LINE : CLASS_OF_LINE + len(lines)] = of_lines
     through = np.full((CELLS, MAX_LINES_THROUGH_A_CELL), MAX_LINES)
     for cell in range(CELLS):
-        own = [number for number, line in enumerate(lines) if cell in line]
-        through[cell, : len(own)] = own
+        line_numbers = [number for number, line in enumerate(lines) if cell in line]
+        through[cell, : len(line_numbers)] = line_numbers
     words[THROUGH:CLASS_OF_CELL] = through.reshape(-1)
     words[CLASS_OF_CELL:] = of_cells
     return words
 
 
 def compute_feature_hash(rules: Rules) -> float:
-    """A number that tells sets of lines and of features apart: 48 bits of a hash, which a float64 holds exactly."""
-    described = repr((rules.lines, FEATURES))
-    return float(int(hashlib.sha256(described.encode()).hexdigest()[:12], 16))
+    """Compute a number that tells sets of lines and of features apart.
+
+    It is 48 bits of a hash, which a float64 holds exactly.
+    """
+    description = repr((rules.lines, FEATURES))
+    return float(int(hashlib.sha256(description.encode()).hexdigest()[:12], 16))
 
 
 @inline_function
 def sum_nibbles(word: int) -> int:
-    """The sum of the sixteen numbers of four bits in a word."""
+    """Sum the sixteen numbers of four bits in a word."""
     pairs = (uint64(word) & NIBBLES) + ((uint64(word) >> uint64(4)) & NIBBLES)
     return int64((pairs * BYTES_OF_ONE) >> uint64(56))
 
 
 @inline_function
 def multiset_number(a: int, b: int, c: int, d: int) -> int:
-    """The number of a multiset of four numbers below 18, from 0."""
+    """Return the number of a multiset of four numbers below 18, from 0."""
     a, b, c, d = min(a, b), max(a, b), min(c, d), max(c, d)
     a, c, b, d = min(a, c), max(a, c), min(b, d), max(b, d)
     b, c = min(b, c), max(b, c)
@@ -152,12 +161,12 @@ def multiset_number(a: int, b: int, c: int, d: int) -> int:
 
 
 @inline_function
-def add_line_features(board: Any, byte: int, left: int, safe: int, words: Any, features: Any, count: int) -> int:
-    """Features of lines and of dangers: see ``compute_features``."""
+def add_line_features(board: Any, byte: int, pieces_left: int, safe: int, words: Any, features: Any, count: int) -> int:
+    """Add the features of lines and of dangers: see ``compute_features``."""
     for i in range(board[OPEN]):
         values = board[OPEN_VALUES + i]
         state = int64(popcount(values & byte)) * 5 + int64(popcount(values & ~byte))
-        features[count] = board[OPEN_BASE + i] + state * COUNTS + int64(popcount(left & board[OPEN_HAVING + i]))
+        features[count] = board[OPEN_BASE + i] + state * COUNTS + int64(popcount(pieces_left & board[OPEN_HAVING + i]))
         count += 1
     features[count] = int64(words[OFFSETS + DANGER]) + int64(popcount(board[DANGERS])) * COUNTS + safe
     threes, twos = min(board[THREES_ALIVE], 9), min(board[TWOS_ALIVE], 10)
@@ -168,28 +177,33 @@ def add_line_features(board: Any, byte: int, left: int, safe: int, words: Any, f
 
 @inline_function
 def add_attribute_feature(
-    attribute: int, board: Any, gift: int, left: int, common: int, features: Any, count: int
+    attribute: int, board: Any, gift: int, pieces_left: int, common: int, features: Any, count: int
 ) -> int:
-    """The feature of one attribute; returns whether its other value is a danger, and how many pieces left have it."""
+    """Add the feature of one attribute.
+
+    Returns whether its other value is a danger, and how many pieces left have it.
+    """
     value = (gift >> attribute) & 1
     match, oppose = attribute + ATTRIBUTES * (1 - value), attribute + ATTRIBUTES * value
     matching = min((board[TWOS_BY_VALUE] >> (8 * match)) & 255, 3)
     opposing = min((board[TWOS_BY_VALUE] >> (8 * oppose)) & 255, 3)
     cells = min((board[HOT_BY_VALUE] >> (8 * oppose)) & 255, 3)
-    having = int64(popcount(left & VALUE_PIECES[attribute, 1 - value]))
+    having = int64(popcount(pieces_left & VALUE_PIECES[attribute, 1 - value]))
     features[count] = common + (((having * 4 + matching) * 4 + opposing) * 4 + cells) * (2 * COUNTS)
     return int64(((board[DANGERS] >> oppose) & 1) * 9 + having)
 
 
 @inline_function
-def add_attribute_features(board: Any, gift: int, left: int, safe: int, words: Any, features: Any, count: int) -> int:
-    """Features of the attributes: see ``compute_features``."""
+def add_attribute_features(
+    board: Any, gift: int, pieces_left: int, safe: int, words: Any, features: Any, count: int
+) -> int:
+    """Add the features of the attributes: see ``compute_features``."""
     common = int64(words[OFFSETS + ATTRIBUTE]) + int64(popcount(board[HOT_CELLS]) > 2) * COUNTS + safe
     states = (
-        add_attribute_feature(0, board, gift, left, common, features, count),
-        add_attribute_feature(1, board, gift, left, common, features, count + 1),
-        add_attribute_feature(2, board, gift, left, common, features, count + 2),
-        add_attribute_feature(3, board, gift, left, common, features, count + 3),
+        add_attribute_feature(0, board, gift, pieces_left, common, features, count),
+        add_attribute_feature(1, board, gift, pieces_left, common, features, count + 1),
+        add_attribute_feature(2, board, gift, pieces_left, common, features, count + 2),
+        add_attribute_feature(3, board, gift, pieces_left, common, features, count + 3),
     )
     features[count + 4] = int64(words[OFFSETS + SUPPLY]) + multiset_number(states[0], states[1], states[2], states[3])
     return count + 5
@@ -197,21 +211,17 @@ def add_attribute_features(board: Any, gift: int, left: int, safe: int, words: A
 
 @inline_function
 def add_mobility_features(
-    board: Any, byte: int, left: int, safe: int, occupied: int, words: Any, features: Any, count: int
+    board: Any, byte: int, pieces_left: int, safe: int, occupied: int, words: Any, features: Any, count: int
 ) -> int:
-    """Features of the safe gifts that the opponent has after each placement: see ``compute_features``."""
+    """Add the features of the safe gifts that the opponent has after each placement: see ``compute_features``."""
     empty = ~occupied & ALL_CELLS
-    numbers, total, union = (
-        int64(0),
-        int64(0),
-        int64(0),
-    )  # cells by number of gifts, four bits each, 15 lowest
-    offset = int64(words[OFFSETS + CELL])
+    numbers = int64(0)  # cells by number of gifts, four bits each, 15 lowest
+    total, union, offset = int64(0), int64(0), int64(words[OFFSETS + CELL])
     while empty != 0:
         cell = lowest_bit(empty)
         empty &= empty - 1
         dangers = dangers_after(cell, byte, board)
-        gifts = left & SAFE_PIECES[dangers]
+        gifts = pieces_left & SAFE_PIECES[dangers]
         number = int64(popcount(gifts))
         group = int64(words[CLASS_OF_CELL + cell]) * COUNTS + number
         features[count] = offset + group * 9 + int64(popcount(dangers))
@@ -240,7 +250,7 @@ def add_mobility_features(
 
 @inline_function
 def add_reply_feature(reply: int, rest: int, cells: int, after: Any, features: Any, count: int) -> int:
-    """The feature of a reply, from ``reply`` on, whose gift goes to one of ``cells``: see ``compute_features``.
+    """Add the feature of a reply, from ``reply`` on, whose gift goes to one of ``cells``: see ``compute_features``.
 
     Returns the number of turns that the giver has then: a placement and a safe gift from ``rest``.
     """
@@ -258,10 +268,12 @@ def add_reply_feature(reply: int, rest: int, cells: int, after: Any, features: A
 
 
 @inline_function
-def add_reply_features(board: Any, gift: int, left: int, occupied: int, words: Any, after: Any, features: Any) -> int:
-    """Features of the turns that the giver has after each reply, or how the game ends: see ``compute_features``.
+def add_reply_features(
+    board: Any, gift: int, pieces_left: int, occupied: int, words: Any, after: Any, features: Any
+) -> int:
+    """Add the features of the turns that the giver has after each reply, or return how the game ends.
 
-    ``after`` [3, BOARD] is overwritten.
+    ``compute_features`` explains both. ``after`` [3, BOARD] is overwritten.
     """
     for piece in range(PIECES):
         board[MIN_OF + piece], board[CELLS_OF + piece] = MAX_TURNS, 0
@@ -270,7 +282,7 @@ def add_reply_features(board: Any, gift: int, left: int, occupied: int, words: A
     while empty != 0:
         cell = lowest_bit(empty)
         empty &= empty - 1
-        gifts = safe_gifts_after(cell, byte, left, board)
+        gifts = safe_gifts_after(cell, byte, pieces_left, board)
         if gifts == 0:
             continue
         filled, least_here, number = occupied | int64(1) << cell, int64(MAX_TURNS), int64(popcount(gifts))
@@ -278,7 +290,7 @@ def add_reply_features(board: Any, gift: int, left: int, occupied: int, words: A
         while gifts != 0:
             piece = lowest_bit(gifts)
             gifts &= gifts - 1
-            rest = left & ~(int64(1) << piece)
+            rest = pieces_left & ~(int64(1) << piece)
             turns = add_reply_feature(
                 piece * 2 + ((safe >> piece) & 1), rest, ~filled & ALL_CELLS, after[0], features, count
             )
@@ -302,13 +314,13 @@ def add_reply_features(board: Any, gift: int, left: int, occupied: int, words: A
         least = min(least, least_here)
         features[count] = int64(words[OFFSETS + CELL_REPLIES]) + least_here * COUNTS + number
         count += 1
-    if left != 0 and replies == refuted:
+    if pieces_left != 0 and replies == refuted:
         return int64(WON_AFTER)
-    if int64(popcount(left)) <= DECIDED_PIECES:
+    if int64(popcount(pieces_left)) <= DECIDED_PIECES:
         return int64(DRAWN_AFTER)
-    while left != 0:
-        piece = lowest_bit(left)
-        left &= left - 1
+    while pieces_left != 0:
+        piece = lowest_bit(pieces_left)
+        pieces_left &= pieces_left - 1
         if board[CELLS_OF + piece] != 0:
             key = board[MIN_OF + piece] * COUNTS + board[CELLS_OF + piece]
             features[count] = int64(words[OFFSETS + PIECE_REPLIES]) + key
@@ -320,20 +332,23 @@ def add_reply_features(board: Any, gift: int, left: int, occupied: int, words: A
 
 @inline_function
 def match_line_values(line: int, byte: int, board: Any) -> int:
-    """The attributes whose value on a line matches the gift's, four bits, and those where it opposes it, four more."""
+    """Return the attributes whose value on a line matches the gift's, four bits.
+
+    Four more bits are the attributes whose value opposes it.
+    """
     match, oppose = board[BYTES + line] & byte, board[BYTES + line] & ~byte
     return int64(((match | match >> 4) & 15) | ((oppose | oppose >> 4) & 15) << 4)
 
 
 @inline_function
 def attribute_state(attribute: int, values: int) -> int:
-    """Whether ``match_line_values`` has the matching value of an attribute, and the opposing one: two bits."""
+    """Return whether ``match_line_values`` has the matching value of an attribute, and the opposing one: two bits."""
     return ((values >> attribute) & 1) | ((values >> (attribute + 3)) & 2)
 
 
 @inline_function
 def pair_number(one: int, other: int) -> int:
-    """The number of the multiset of the states of four attributes on two lines."""
+    """Return the number of the multiset of the states of four attributes on two lines."""
     return multiset_number(
         attribute_state(0, one) * 4 + attribute_state(0, other),
         attribute_state(1, one) * 4 + attribute_state(1, other),
@@ -344,7 +359,7 @@ def pair_number(one: int, other: int) -> int:
 
 @inline_function
 def add_crossing_features(board: Any, byte: int, occupied: int, words: Any, features: Any, count: int) -> int:
-    """Features of each pair of lines that cross in an empty cell: see ``compute_features``."""
+    """Add the features of each pair of lines that cross in an empty cell: see ``compute_features``."""
     empty, offset = ~occupied & ALL_CELLS, int64(words[OFFSETS + CROSSING])
     while empty != 0:
         through = THROUGH + lowest_bit(empty) * MAX_LINES_THROUGH_A_CELL
@@ -356,12 +371,12 @@ def add_crossing_features(board: Any, byte: int, occupied: int, words: Any, feat
             values, on_line = match_line_values(line, byte, board), board[ON_LINE + line]
             for k in range(i):
                 other = int64(words[through + k])
-                others, on_other = match_line_values(other, byte, board), board[ON_LINE + other]
+                other_values, on_other = match_line_values(other, byte, board), board[ON_LINE + other]
                 number = int64(PAIR_MULTISETS)
                 if on_line <= on_other:
-                    number = pair_number(values, others)
+                    number = pair_number(values, other_values)
                 if on_other <= on_line:
-                    number = min(number, pair_number(others, values))
+                    number = min(number, pair_number(other_values, values))
                 pieces = min(on_line, on_other) * 4 + max(on_line, on_other)
                 features[count] = offset + pieces * PAIR_MULTISETS + number
                 count += 1
@@ -373,7 +388,9 @@ def add_crossing_features(board: Any, byte: int, occupied: int, words: Any, feat
         types.int64, types.int64, types.int64, types.uint64[::1], NUMBERS_TYPE, types.int64[:, ::1], NUMBERS_TYPE
     )
 )
-def compute_features(occupied: int, gift: int, left: int, words: Any, board: Any, after: Any, features: Any) -> int:
+def compute_features(
+    occupied: int, gift: int, pieces_left: int, words: Any, board: Any, after: Any, features: Any
+) -> int:
     """Write the numbers of an afterstate's features within its stage into ``features``; returns how many.
 
     Or it returns one of ``WON_AFTER``, ``DRAWN_AFTER``, ``LOST_AFTER``, if the replies show how the game ends.
@@ -409,13 +426,13 @@ def compute_features(occupied: int, gift: int, left: int, words: Any, board: Any
     """
     byte, pieces, count = piece_byte(gift), int64(popcount(occupied)), int64(0)
     if pieces >= REPLIES_FROM:
-        count = add_reply_features(board, gift, left, occupied, words, after, features)
+        count = add_reply_features(board, gift, pieces_left, occupied, words, after, features)
         if count < 0:
             return count
         count = add_crossing_features(board, byte, occupied, words, features, count)
-    safe = int64(popcount(left & SAFE_PIECES[board[DANGERS]]))
-    count = add_line_features(board, byte, left, safe, words, features, count)
-    count = add_attribute_features(board, gift, left, safe, words, features, count)
+    safe = int64(popcount(pieces_left & SAFE_PIECES[board[DANGERS]]))
+    count = add_line_features(board, byte, pieces_left, safe, words, features, count)
+    count = add_attribute_features(board, gift, pieces_left, safe, words, features, count)
     if pieces >= MOBILE_PIECES:
-        count = add_mobility_features(board, byte, left, safe, occupied, words, features, count)
+        count = add_mobility_features(board, byte, pieces_left, safe, occupied, words, features, count)
     return count

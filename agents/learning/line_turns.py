@@ -18,7 +18,7 @@ SHARP_TURNS = 6  # of the giver after a reply, at most, for which what follows e
 
 @inline_function
 def count_safe_turns(piece: int, rest: int, cells: int, board: Any) -> int:
-    """The number of turns: placements of ``piece`` on ``cells``, and gifts from ``rest`` that are safe then."""
+    """Count the turns: placements of ``piece`` on ``cells``, and gifts from ``rest`` that are safe then."""
     byte, turns = piece_byte(piece), int64(0)
     while cells != 0:
         turns += int64(popcount(safe_gifts_after(lowest_bit(cells), byte, rest, board)))
@@ -28,7 +28,7 @@ def count_safe_turns(piece: int, rest: int, cells: int, board: Any) -> int:
 
 @inline_function
 def has_safe_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
-    """Whether ``count_turns`` these is more than 0."""
+    """Return whether ``count_safe_turns`` is more than 0."""
     byte = piece_byte(piece)
     while cells != 0:
         if safe_gifts_after(lowest_bit(cells), byte, rest, board) != 0:
@@ -39,9 +39,10 @@ def has_safe_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
 
 @inline_function
 def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool:
-    """Whether each turn with ``piece`` and a gift from ``rest``, at least two pieces, leaves a turn to the opponent.
+    """Return whether each turn with ``piece`` leaves the opponent a turn.
 
-    ``after[0]`` is the board before that turn, with pieces on ``filled``. ``after[1]`` is overwritten.
+    The gifts are from ``rest``, at least two pieces. ``after[0]`` is the board before that turn, with pieces on
+    ``filled``. ``after[1]`` is overwritten.
     """
     byte, empty = piece_byte(piece), ~filled & ALL_CELLS
     cells = empty
@@ -51,12 +52,12 @@ def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: A
         gifts = safe_gifts_after(cell, byte, rest, after[0])
         if gifts == 0:
             continue
-        others = empty & ~(int64(1) << cell)
+        other_cells = empty & ~(int64(1) << cell)
         place_and_survey(after[0], piece, cell, filled | int64(1) << cell, words, after[1])
         while gifts != 0:
             gift = lowest_bit(gifts)
             gifts &= gifts - 1
-            if not has_safe_turn(gift, rest & ~(int64(1) << gift), others, after[1]):
+            if not has_safe_turn(gift, rest & ~(int64(1) << gift), other_cells, after[1]):
                 return False
     return True
 
@@ -77,13 +78,13 @@ def count_surviving_turns(piece: int, rest: int, filled: int, words: Any, after:
         gifts = safe_gifts_after(cell, byte, rest, after[0])
         if gifts == 0:
             continue
-        others, then = empty & ~(int64(1) << cell), filled | int64(1) << cell
-        place_and_survey(after[0], piece, cell, then, words, after[1])
+        other_cells, filled_after = empty & ~(int64(1) << cell), filled | int64(1) << cell
+        place_and_survey(after[0], piece, cell, filled_after, words, after[1])
         while gifts != 0:
             gift = lowest_bit(gifts)
             gifts &= gifts - 1
             last = rest & ~(int64(1) << gift)
-            if last & (last - 1) == 0 or all_safe_turns_leave_safe_reply(gift, last, then, words, after[1:]):
+            if last & (last - 1) == 0 or all_safe_turns_leave_safe_reply(gift, last, filled_after, words, after[1:]):
                 survivors += 1
-                fewest = min(fewest, count_safe_turns(gift, last, others, after[1]))
+                fewest = min(fewest, count_safe_turns(gift, last, other_cells, after[1]))
     return survivors, fewest

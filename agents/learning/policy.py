@@ -19,7 +19,7 @@ from quarto.position import ALL_CELLS, board_piece_mask
 from quarto.rules import NONE, Rules
 from quarto.symmetry import build_symmetries
 
-GENOME = "genome"  # the kind without a table: its parameters are those of a player
+GENOME = "genome"  # the kind without a table: its parameters are a player's
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Policy:
 
 
 def load_checked_columns(policy: Policy, kind: str, player: str, names: Mapping[str, type[Any]]) -> list[NDArray[Any]]:
-    """The named columns of a policy of this kind, each as int64 or float64 as ``names`` says, in their order.
+    """Load the named columns of a policy of this kind, each as int64 or float64 as ``names`` says, in their order.
 
-    Raises ``ValueError`` if the policy is of another kind. It also does if a column is missing, has another type or
-    length than it should have, or is not finite.
+    Raises ``ValueError`` if the policy is of another kind, or if a column is missing, has another type or length than
+    it should have, or is not finite.
     """
     if not isinstance(policy, Policy):
         raise ValueError(f"policy={policy!r} is not a policy; {player} reads one of kind '{kind}'")
@@ -49,7 +49,7 @@ def load_checked_columns(policy: Policy, kind: str, player: str, names: Mapping[
 
 
 def _load_checked_column(policy: Policy, name: str, type_: type[Any], first: str) -> NDArray[Any]:
-    """One column, as long as the first, as [rows] int64 or float64."""
+    """Load one column, as long as the ``first`` one: [rows] int64 or float64."""
     if name not in policy.table:
         columns = ", ".join(policy.table) or "none"
         raise ValueError(f"policy of kind '{policy.kind}' has no column '{name}'; its columns: {columns}")
@@ -66,7 +66,7 @@ def _load_checked_column(policy: Policy, name: str, type_: type[Any], first: str
 
 
 def compute_checked_board_pieces(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The pieces on each board, as 16 bits: [rows] int64. Raises ``ValueError`` for words that are no board."""
+    """Compute the pieces on each board, as 16 bits: [rows] int64. Raises ``ValueError`` for words that are no board."""
     check_range("occupied", occupied, 0, ALL_CELLS)
     words = lanes.view(np.uint64)
     outside = words & ~(occupied.astype(np.uint64) * np.uint64(LANE_ONES))
@@ -85,12 +85,12 @@ def _compute_board_pieces(lanes: NDArray[np.uint64], occupied: NDArray[np.int64]
 
 
 def check_range(name: str, column: NDArray[np.int64], least: int, most: int) -> None:
-    """Raises ``ValueError`` with the first value of a column that is not from ``least`` to ``most``."""
+    """Raise ``ValueError`` with the first value of a column that is not from ``least`` to ``most``."""
     check_no_wrong_row(name, column, (column < least) | (column > most), f"is not from {least} to {most}")
 
 
 def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
-    """Raises ``ValueError`` unless each row is greater than the one before, compared column by column."""
+    """Raise ``ValueError`` unless each row is greater than the one before, compared column by column."""
     (first, lanes), *_ = columns.items()
     greater, equal = np.zeros(max(len(lanes) - 1, 0), np.bool_), np.ones(max(len(lanes) - 1, 0), np.bool_)
     for column in columns.values():
@@ -102,17 +102,17 @@ def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
 
 
 def check_canonical(lanes: NDArray[np.int64], occupied: NDArray[np.int64], hand: int, rules: Rules) -> None:
-    """Raises ``ValueError`` for a board that is no canonical form, with this piece in hand or NONE, of these rules."""
+    """Raise ``ValueError`` for a board that is not a canonical form of these rules, with this piece in hand or NONE."""
     board = lanes.view(np.uint64), occupied.astype(np.uint16)
     least, minimal = canonical_forms(*board, np.full(len(lanes), hand, np.int8), build_symmetries(rules))
-    others = f"is no {'board' if hand == NONE else 'afterstate'}'s canonical form under rules '{rules.name}'"
+    fault = f"is no {'board' if hand == NONE else 'afterstate'}'s canonical form under rules '{rules.name}'"
     check_no_wrong_row(
-        "lanes", lanes, (least != board[0]) | (minimal != board[1]), f"{others}: it was learned under other rules"
+        "lanes", lanes, (least != board[0]) | (minimal != board[1]), f"{fault}: it was learned under other rules"
     )
 
 
 def mark_group_starts(*columns: NDArray[np.signedinteger]) -> NDArray[np.bool_]:
-    """[rows] whether a row differs from the one before in any column; the first one does."""
+    """Mark the rows that differ from the row before in any column, and the first row: [rows]."""
     begins = np.ones(len(columns[0]), np.bool_)
     begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return begins
@@ -121,7 +121,7 @@ def mark_group_starts(*columns: NDArray[np.signedinteger]) -> NDArray[np.bool_]:
 def check_no_wrong_row(
     name: str, column: NDArray[np.int64], wrong: NDArray[np.bool_], reason: str, first_row: int = 0
 ) -> None:
-    """Raises ``ValueError`` with the reason and the first value of a column where ``wrong`` [rows] is true, if any."""
+    """Raise ``ValueError`` with the reason and the first value of a column where ``wrong`` [rows] is true, if any."""
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(f"{name} {column[row]} in row {first_row + row} of a policy {reason}")

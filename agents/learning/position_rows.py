@@ -36,13 +36,16 @@ MAX_POSITIONS, MAX_VALUES = 32, 1 << 10  # that one game can add: 17 boards of a
 
 @inline_function
 def position_key(occupied: int, hand: int) -> int:
-    """The part of a position's key that is not its lanes; ``hand`` is a piece or NONE."""
+    """Return the part of a position's key that is not its lanes; ``hand`` is a piece or NONE."""
     return uint64(occupied) | (uint64(hand + 1) << uint64(OCCUPIED_BITS))
 
 
 @inline_function
 def find_slot(lanes: int, key: int, words: Any) -> int:
-    """Index of the second word of this position's slot or, if it has none, of the empty slot that it would take."""
+    """Find the slot of this position: return the index of its second word.
+
+    If the position has no slot, it is that of the empty slot that the position would take.
+    """
     last = uint64(words.shape[0] - HEADER) // uint64(2) - uint64(1)  # slots are a power of two
     slot = mix(lanes + key * GAMMA) & last
     while True:
@@ -55,15 +58,15 @@ def find_slot(lanes: int, key: int, words: Any) -> int:
 
 @inline_function
 def find_row(lanes: int, occupied: int, hand: int, words: Any) -> int:
-    """Index in the table where the position's row begins, or NONE if the position is not known."""
+    """Find the index in the table where the position's row begins, or NONE if the position is not known."""
     return int64(words[find_slot(lanes, position_key(occupied, hand), words)] >> uint64(KEY_BITS)) - 1
 
 
 @inline_function
 def find_or_add_row(position: Any, width: int, words: Any, values: Any) -> int:
-    """Index where the row of a position (lanes, occupied, hand) begins; a new row has ``width`` unknown values.
+    """Find the index where the row of a position (lanes, occupied, hand) begins, and add the row if it is new.
 
-    The caller has checked ``has_room``.
+    A new row has ``width`` unknown values. The caller has checked ``has_room``.
     """
     lanes, key = position[0], position_key(position[1], position[2])
     index = find_slot(lanes, key, words)
@@ -79,7 +82,7 @@ def find_or_add_row(position: Any, width: int, words: Any, values: Any) -> int:
 
 @inline_function
 def has_room(words: Any, values: Any) -> bool:
-    """Whether all positions of one more game can be added with half of the slots left empty."""
+    """Return whether all positions of one more game can be added with half of the slots left empty."""
     positions, used = int64(words[0]) + MAX_POSITIONS, int64(words[1]) + MAX_VALUES
     enough: bool = 2 * positions <= (words.shape[0] - HEADER) // 2 and used <= values.shape[0]
     return enough
@@ -87,25 +90,28 @@ def has_room(words: Any, values: Any) -> bool:
 
 @inline_function
 def bit_rank(bit: int, mask: int) -> int:
-    """The number of set bits of a mask below ``bit``: the index of its value in a row over the set bits."""
+    """Count the set bits of a mask below ``bit``: this is the index of its value in a row over the set bits."""
     return int64(popcount(mask & ((int64(1) << bit) - 1)))
 
 
 @inline_function
 def row_width(occupied: int) -> int:
-    """The number of empty cells of a board, which is also the number of pieces that are not on it."""
+    """Count the empty cells of a board, which are as many as the pieces that are not on it."""
     return int64(popcount(~occupied & ALL_CELLS))
 
 
 def build_empty_row_knowledge(params: NDArray[np.float64]) -> Knowledge:
-    """Knowledge of no position, with room for those of one game."""
+    """Build the knowledge of no position, with room for those of one game."""
     return Knowledge(params=params, table=np.zeros(FIRST_VALUES), keys=np.zeros(HEADER + 2 * FIRST_SLOTS, np.uint64))
 
 
 def build_row_knowledge(
     params: NDArray[np.float64], position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64]
 ) -> tuple[Knowledge, NDArray[np.int64]]:
-    """Knowledge of distinct positions (lanes, occupied, hand) with unknown values, and where each row begins."""
+    """Build the knowledge of distinct positions (lanes, occupied, hand) with unknown values.
+
+    Returns also where each row begins.
+    """
     slots = 1 << (2 * len(widths)).bit_length()
     knowledge = Knowledge(params, np.zeros(int(widths.sum())), np.zeros(HEADER + 2 * slots, np.uint64))
     return knowledge, _add_rows(position, widths, knowledge.keys, knowledge.table)
@@ -115,7 +121,7 @@ def build_row_knowledge(
 def _add_rows(
     position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64], words: Any, values: Any
 ) -> NDArray[np.int64]:
-    """Add rows of these widths: ``[positions]`` int64, where each begins."""
+    """Add rows of these widths; return where each begins: [positions] int64."""
     firsts, (lanes, occupied, hand) = np.empty(len(widths), np.int64), position
     for i in range(len(widths)):
         firsts[i] = find_or_add_row((uint64(lanes[i]), occupied[i], hand[i]), widths[i], words, values)
@@ -123,7 +129,7 @@ def _add_rows(
 
 
 def enlarge_rows(knowledge: Knowledge) -> Knowledge:
-    """The same rows with twice the room."""
+    """Return the same rows with twice the room."""
     table = np.zeros(2 * len(knowledge.table))
     table[: len(knowledge.table)] = knowledge.table
     keys = np.zeros(HEADER + 2 * (len(knowledge.keys) - HEADER), np.uint64)
@@ -140,7 +146,7 @@ class RowLearner(Learner):
 
 @kernel()
 def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
-    """Enter every position of one map into an empty map; the rows stay where they are."""
+    """Enter every position of one map into an empty map. The rows stay where they are."""
     larger[0], larger[1] = words[0], words[1]
     for index in range(HEADER + 1, words.shape[0], 2):
         if words[index] != uint64(0):
@@ -149,7 +155,7 @@ def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
 
 
 def list_positions(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:
-    """All positions, in ascending order: lanes, occupied, hand and where the row begins, each ``[positions]`` int64."""
+    """List all positions in ascending order: lanes, occupied, hand and where the row begins, each [positions] int64."""
     slots = knowledge.keys[HEADER:].reshape(-1, 2)
     lanes, words = slots[slots[:, 1] != 0].T.copy()
     occupied = (words & np.uint64(ALL_CELLS)).astype(np.int64)
@@ -160,9 +166,9 @@ def list_positions(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:
 
 
 def list_row_bits(row_starts: NDArray[np.int64], masks: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-    """The set bits of each row's mask, in ascending order: the row, the bit, and where its value is in the table.
+    """List the set bits of each row's mask, ascending: the row, the bit, and where its value is in the table.
 
-    Values of a row begin at ``row_starts`` ([rows] int64), one for each set bit.
+    The values of a row begin at ``row_starts`` ([rows] int64), one for each set bit.
     """
     rows, bits = np.nonzero((masks[:, None] >> np.arange(CELLS)) & 1)
     widths = np.bitwise_count(masks).astype(np.int64)
@@ -171,6 +177,6 @@ def list_row_bits(row_starts: NDArray[np.int64], masks: NDArray[np.int64]) -> tu
 
 
 def bit_ranks(bits: NDArray[np.int64], masks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``bit_rank`` of many: ``[rows]`` int64."""
+    """Compute ``bit_rank`` of many bits: [rows] int64."""
     ranks: NDArray[np.int64] = np.bitwise_count(masks & ((1 << bits) - 1)).astype(np.int64)
     return ranks

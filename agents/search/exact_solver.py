@@ -23,31 +23,40 @@ SOLVER_WORDS = RECORD_WORDS + (CELLS + 1) * CELLS * CHILD_FIELDS  # of scratch
 
 @inline_function
 def search_record(agent: Any) -> Any:
-    """This thread's search record, in its scratch: copied from the shared one at first, with room for children."""
+    """Return this thread's search record, which lies in its scratch.
+
+    At first it is copied from the shared record, and gets room for children.
+    """
     search = numba.carray(array_pointer(agent.scratch_address), 1, SEARCH)[0]
     if search.images == uint64(0):
-        shared, mine = keys(agent), numba.carray(array_pointer(agent.scratch_address), RECORD_WORDS, np.uint64)
+        shared_words, record_words = (
+            keys(agent),
+            numba.carray(array_pointer(agent.scratch_address), RECORD_WORDS, np.uint64),
+        )
         for i in range(RECORD_WORDS):
-            mine[i] = shared[i]
+            record_words[i] = shared_words[i]
         search.children = agent.scratch_address + uint64(8 * RECORD_WORDS)
     return search
 
 
 @functools.lru_cache(maxsize=4)
 def _allocate_proof_tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
-    """The proofs under these rules, shared by all players of this process: they depend on nothing else."""
+    """Allocate the tables of proofs under these rules.
+
+    All players of this process share them, because proofs depend on nothing else.
+    """
     return {"table": allocate_table(MEGABYTES), "distances": allocate_table(MEGABYTES / 4)}
 
 
 @dataclass(frozen=True)
 class SolverKnowledge(Knowledge):
-    """``keys`` begins with a ``SEARCH`` record. This object keeps alive the arrays at its addresses."""
+    """Knowledge whose ``keys`` begin with a ``SEARCH`` record; it keeps the arrays at the record's addresses alive."""
 
     owned_arrays: tuple[Any, ...] = ()
 
 
 def build_solver_record(rules: Rules, base: TablebaseIndex | None = None) -> tuple[NDArray[np.uint64], tuple[Any, ...]]:
-    """The solver's record under these rules, [RECORD_WORDS] uint64, and the arrays that it points to."""
+    """Build the solver's record under these rules, [RECORD_WORDS] uint64; return also the arrays that it points to."""
     arrays: dict[str, Any] = {
         **_allocate_proof_tables(rules),
         "stop": np.zeros(1, np.int64),

@@ -20,30 +20,30 @@ from quarto.threats import safe_pieces
 NO_MOVE = 0
 LONGEST_GAME = 17  # moves from the empty board: the first gift and sixteen placements
 
-NOT_OVER, LINE, FULL_BOARD = 0, 1, 2  # what a move came to
+NOT_OVER, LINE, FULL_BOARD = 0, 1, 2  # outcomes of a move
 
 
 @inline_function
 def encode_move(cell: int, gift: int) -> int:
-    """A move as one integer; either part may be NONE."""
+    """Encode a move as one integer. Either part may be NONE."""
     return ((int64(cell) + 1) << 5) | (int64(gift) + 1)
 
 
 @inline_function
 def move_cell(move: int) -> int:
-    """The cell of a move, or NONE."""
+    """Return the cell of a move, or NONE."""
     return (int64(move) >> 5) - 1
 
 
 @inline_function
 def move_gift(move: int) -> int:
-    """The gift of a move (where the mover chooses: the piece placed), or NONE."""
+    """Return the gift of a move (where the mover chooses: the piece placed), or NONE."""
     return (int64(move) & 31) - 1
 
 
 @inline_function
 def play_move(position: Position, move: int, rules: Any) -> tuple[Position, int]:
-    """The position after a legal move, and its state: NOT_OVER, LINE or FULL_BOARD."""
+    """Return the position after a legal move, and its state: NOT_OVER, LINE or FULL_BOARD."""
     cell, gift = move_cell(move), move_gift(move)
     available = position.available & ~(int64(1) << gift) if gift != NONE else position.available
     if cell == NONE:
@@ -52,23 +52,23 @@ def play_move(position: Position, move: int, rules: Any) -> tuple[Position, int]
     piece = gift if mover_chooses else position.hand
     lanes = position.lanes | (piece_to_lanes(piece) << uint64(cell))
     occupied = position.occupied | (int64(1) << cell)
-    came_to = int64(NOT_OVER)
+    outcome = int64(NOT_OVER)
     if finishes_line(lanes, occupied, piece, cell, rules):
-        came_to = int64(LINE)
+        outcome = int64(LINE)
     elif occupied == ALL_CELLS:
-        came_to = int64(FULL_BOARD)
-    return Position(lanes, occupied, available, int64(NONE) if mover_chooses else gift, cell), came_to
+        outcome = int64(FULL_BOARD)
+    return Position(lanes, occupied, available, int64(NONE) if mover_chooses else gift, cell), outcome
 
 
 @inline_function
 def is_gift_only(position: Position, rules: Any) -> bool:
-    """Whether the player to move only gives a piece."""
+    """Return whether the player to move only gives a piece."""
     return position.hand == NONE and rules.mover_chooses == 0
 
 
 @inline_function
 def random_move(position: Position, word: int, rules: Any) -> int:
-    """A uniform move from one random word: the cell from its upper half, the gift from its lower."""
+    """Return a uniform move from one random word: the cell from its upper half, the gift from its lower."""
     cell = int64(NONE)
     if not is_gift_only(position, rules):
         cell = random_cell(word, ~position.occupied & ALL_CELLS)
@@ -77,23 +77,23 @@ def random_move(position: Position, word: int, rules: Any) -> int:
 
 @inline_function
 def playout(position: Position, seed: int, index: int, rules: Any) -> tuple[int, int]:
-    """Random play to the end, one word a move from the ``index``-th on.
+    """Play at random to the end, one word a move from the ``index``-th on.
 
     Returns 1 if the player to move wins, -1 if the other does, 0 for a draw; and the index of the next unused word.
     """
-    winner, came_to = int64(-1), int64(NOT_OVER)
-    while came_to == NOT_OVER:
+    winner, outcome = int64(-1), int64(NOT_OVER)
+    while outcome == NOT_OVER:
         winner = -winner
-        position, came_to = play_move(position, random_move(position, draw(seed, index), rules), rules)
+        position, outcome = play_move(position, random_move(position, draw(seed, index), rules), rules)
         index += 1
-    return (winner if came_to == LINE else int64(0)), index
+    return (winner if outcome == LINE else int64(0)), index
 
 
 @inline_function
 def allowed_gifts(position: Position, cell: int, safe_gifts: bool, rules: Any) -> int:
-    """The pieces (16 bits) that may be given when the hand goes to ``cell`` (or alone, if that is NONE).
+    """Return the pieces (16 bits) that may be given when the hand goes to ``cell`` (or alone, if that is NONE).
 
-    With ``safe_gifts`` only those with which the opponent cannot finish a line, if there are any.
+    With ``safe_gifts``, only those with which the opponent cannot finish a line are allowed, if there are any.
     """
     if not safe_gifts:
         return position.available
@@ -108,17 +108,17 @@ def allowed_gifts(position: Position, cell: int, safe_gifts: bool, rules: Any) -
 
 
 @inline_function
-def sample_unmade_move(node: Any, position: Position, seed: int, index: int, safe_gifts: bool, rules: Any) -> int:
-    """Draw the next ``unmade`` move of a node; returns the index of the next unused word.
+def sample_untried_move(node: Any, position: Position, seed: int, index: int, safe_gifts: bool, rules: Any) -> int:
+    """Draw the next ``untried`` move of a node; return the index of the next unused word.
 
     A random gift comes first, with all cells in random order, then another gift. So no turn comes before another
     because of its number, and few draws see every cell. A move that ``safe_gifts`` forbids is drawn again.
     """
-    alone, first = is_gift_only(position, rules), node.made == 0
-    gift, cells, gifts = move_gift(node.unmade), int64(node.cells), int64(node.gifts)
+    alone, first = is_gift_only(position, rules), node.child_count == 0
+    gift, cells, gifts = move_gift(node.untried), int64(node.cells), int64(node.gifts)
     if first:
         cells, gifts = int64(0), position.available
-    node.unmade = NO_MOVE
+    node.untried = NO_MOVE
     while first or cells != 0 or gifts != 0:
         word = draw(seed, index)
         index += 1
@@ -131,7 +131,7 @@ def sample_unmade_move(node: Any, position: Position, seed: int, index: int, saf
         cell = int64(NONE) if alone else bit
         first = False
         if gift == NONE or (allowed_gifts(position, cell, safe_gifts, rules) >> gift) & 1 != 0:
-            node.unmade = encode_move(cell, gift)
+            node.untried = encode_move(cell, gift)
             break
     node.cells, node.gifts = cells, gifts
     return index
@@ -139,7 +139,10 @@ def sample_unmade_move(node: Any, position: Position, seed: int, index: int, saf
 
 @inline_function
 def next_move(position: Position, move: int, safe_gifts: bool, rules: Any) -> int:
-    """The move after ``move``, after NO_MOVE the first: cells ascending, gifts within each; NO_MOVE at the end."""
+    """Return the move after ``move``, or the first one after NO_MOVE: cells ascending, gifts within each.
+
+    NO_MOVE stands for the end.
+    """
     cell, cells = int64(NONE), int64(0)
     if not is_gift_only(position, rules):
         cells = ~position.occupied & ALL_CELLS

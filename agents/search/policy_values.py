@@ -39,7 +39,7 @@ EXACT = 0  # index of the first parameter; those of the search follow
 
 @inline_function
 def find_best_turns(position: Position, max_turns: int, agent: Any) -> WorkMemory:
-    """The best ``max_turns`` safe turns of a position whose hand finishes no line; see ``rank_turns``."""
+    """Find the best ``max_turns`` safe turns of a position whose hand finishes no line; see ``rank_turns``."""
     words, work = keys(agent)[RECORD_WORDS:], allocate_work_memory(np.full(1, 0.5), max_turns)
     weights, state = unpack_weights(words, table(agent)), (position.lanes, position.occupied, position.available)
     rank_turns(*state, position.hand, words, weights, work, all_cells_and_pieces())
@@ -48,7 +48,6 @@ def find_best_turns(position: Position, max_turns: int, agent: Any) -> WorkMemor
 
 @inline_function
 def count_turns(turns: WorkMemory) -> int:
-    """The number of turns that were found."""
     count = int64(0)
     while count < turns.gifts.shape[1] and turns.gifts[0, count] != NONE:
         count += 1
@@ -57,26 +56,26 @@ def count_turns(turns: WorkMemory) -> int:
 
 @inline_function
 def turn_value(turns: WorkMemory, rank: int) -> float:
-    """The learned value of a turn: P(won) + P(not lost) - 1."""
+    """Return the learned value of a turn: P(won) + P(not lost) - 1."""
     return float64(2.0 * turns.top[0, rank] - 1.0)
 
 
 @inline_function
 def position_after_turn(position: Position, cell: int, gift: int) -> Position:
-    """The opponent's position after a turn, or after a gift alone."""
+    """Return the opponent's position after a turn, or after a gift alone."""
     placed = position if cell == NONE else place_hand(position, cell)
     return give_piece(placed, gift)
 
 
 @inline_function
 def is_exact(position: Position, agent: Any) -> bool:
-    """Whether the solver values this position."""
+    """Return whether the solver values this position."""
     return int64(popcount(position.occupied)) >= int64(params(agent)[EXACT])
 
 
 @inline_function
 def exact_value(position: Position, rules: Any, agent: Any) -> int:
-    """The exact value for the player to act."""
+    """Return the exact value for the player to act."""
     return int64(
         solve_value(position.lanes, position.occupied, position.available, position.hand, rules, search_record(agent))
     )
@@ -84,7 +83,7 @@ def exact_value(position: Position, rules: Any, agent: Any) -> int:
 
 @inline_function
 def exact_turn_and_value(position: Position, turns: WorkMemory, rules: Any, agent: Any) -> tuple[int, int]:
-    """The turn of the greatest learned value among those that keep the exact value, and this value."""
+    """Return the turn of the greatest learned value among those that keep the exact value, and the exact value."""
     value, chosen, last = exact_value(position, rules, agent), int64(0), count_turns(turns) - 1
     while value >= 0 and chosen < last:
         if (
@@ -100,10 +99,10 @@ def exact_turn_and_value(position: Position, turns: WorkMemory, rules: Any, agen
 def choose_turn_or_candidates(
     position: Position, max_turns: int, seed: int, rules: Any, agent: Any
 ) -> tuple[int, WorkMemory]:
-    """The turn of a position that needs no search, or UNDECIDED; and the best ``max_turns`` turns to search.
+    """Return the turn of a position that needs no search, or UNDECIDED; and the best ``max_turns`` turns to search.
 
-    It is that of ``semi_random`` if the hand finishes a line, no piece is left, or all turns give a win away. Positions
-    with an exact value have ``exact_turn_and_value``.
+    It is that of ``semi_random`` if the hand finishes a line, no piece is left, or all turns give a win away. In
+    positions with an exact value it is that of ``exact_turn_and_value``.
     """
     hand, exact = position.hand, is_exact(position, agent)
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
@@ -115,26 +114,27 @@ def choose_turn_or_candidates(
         report_evaluation(agent, -1.0, NO_VISITS)
         return gift_turn(position, draw(seed, 0), rules), turns
     if exact:
-        found, value = exact_turn_and_value(position, turns, rules, agent)
+        exact_turn, value = exact_turn_and_value(position, turns, rules, agent)
         report_evaluation(agent, float64(value), NO_VISITS)
-        return found, turns
+        return exact_turn, turns
     return int64(UNDECIDED), turns
 
 
 def build_search_knowledge(
     policy: Policy, rules: Rules, exact_from: int, settings: list[float], scratch: int
 ) -> SolverKnowledge:
-    """The knowledge of a search by a policy: ``settings`` follow ``exact_from``, ``scratch`` words the solver's.
+    """Build the knowledge of a search by a policy.
 
-    Raises ``ValueError`` for rules under which the mover chooses, and for a policy of other lines.
+    ``settings`` follow ``exact_from``, and ``scratch`` words follow the solver's. Raises ``ValueError`` for rules under
+    which the mover chooses, and for a policy of other lines.
     """
     if rules.mover_chooses:
         raise ValueError("value=POLICY has no meaning where the mover chooses the piece: nothing is given")
-    reading, (record, kept) = pack_weights(policy, rules), build_solver_record(rules)
+    weights, (record, owned_arrays) = pack_weights(policy, rules), build_solver_record(rules)
     return SolverKnowledge(
         params=np.array([exact_from, *settings], np.float64),
-        table=reading.table,
-        keys=np.concatenate([record, reading.keys]),
+        table=weights.table,
+        keys=np.concatenate([record, weights.keys]),
         scratch_size=SOLVER_WORDS + scratch,
-        owned_arrays=kept,
+        owned_arrays=owned_arrays,
     )

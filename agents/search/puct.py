@@ -43,7 +43,7 @@ NODE = np.dtype(
         ("prior", np.float64),
         ("visits", np.int32),
         ("child", np.int32),  # the first of its children, which lie side by side
-        ("made", np.int16),  # how many there are
+        ("child_count", np.int16),
         ("cell", np.int8),
         ("gift", np.int8),
     ],
@@ -53,45 +53,45 @@ NODE_WORDS = NODE.itemsize // 8
 
 
 def puct_tree_words(iterations: int) -> int:
-    """Words of scratch for the tree of a search."""
+    """Return the words of scratch for the tree of a search."""
     return NODE_WORDS * (1 + BREADTH * iterations)
 
 
 @inline_function
 def scratch_nodes(agent: Any) -> Any:
-    """The nodes in this thread's scratch, [S] NODE. The root is node 0."""
+    """Return the nodes in this thread's scratch, [S] NODE. The root is node 0."""
     room = (agent.scratch_size - SOLVER_WORDS) // NODE_WORDS
     return numba.carray(array_pointer(agent.scratch_address + uint64(8 * SOLVER_WORDS)), room, NODE)
 
 
 @inline_function
 def add_children(nodes: Any, parent: int, size: int, turns: WorkMemory) -> int:
-    """Give a node its children; returns the new size of the tree."""
+    """Add the children of a node; return the new size of the tree."""
     count, total = count_turns(turns), float64(0.0)
     for k in range(count):
         node = nodes[size + k]
-        node.total, node.value, node.visits, node.made = 0.0, turn_value(turns, k), 0, 0
+        node.total, node.value, node.visits, node.child_count = 0.0, turn_value(turns, k), 0, 0
         node.cell, node.gift = turns.cells[0, k], turns.gifts[0, k]
         node.prior = np.rint(STEPS * math.exp((turn_value(turns, k) - turn_value(turns, 0)) / TEMPERATURE)) / STEPS
         total += node.prior
     for k in range(count):
         nodes[size + k].prior /= total
-    nodes[parent].child, nodes[parent].made = size, count
+    nodes[parent].child, nodes[parent].child_count = size, count
     return size + count
 
 
 @inline_function
 def mean_value(node: Any) -> float:
-    """The mean value of a turn's visits and, before the first one, of the policy."""
+    """Return the mean value of a turn's visits and, as one visit more, of the policy."""
     return float64((node.total + node.value) / (1 + node.visits))
 
 
 @inline_function
 def best_child(nodes: Any, parent: int, c: float) -> int:
-    """The child with the greatest bound, the first on ties."""
+    """Return the child with the greatest bound, the first on ties."""
     first, root = int64(nodes[parent].child), math.sqrt(nodes[parent].visits)
     best, highest = first, -math.inf
-    for child in range(first, first + nodes[parent].made):
+    for child in range(first, first + nodes[parent].child_count):
         node = nodes[child]
         bound = mean_value(node) + c * node.prior * root / (1 + node.visits)
         if bound > highest:
@@ -101,7 +101,10 @@ def best_child(nodes: Any, parent: int, c: float) -> int:
 
 @inline_function
 def visit_node(position: Position, node: int, size: int, nodes: Any, rules: Any, agent: Any) -> Any:
-    """The value of a node for the player who moved there, and the new size of the tree: it may get children."""
+    """Return the value of a node for the player who moved there, and the new size of the tree.
+
+    The node may get children.
+    """
     if position.available == 0:
         return float64(0.0), size
     if is_exact(position, agent):
@@ -114,10 +117,10 @@ def visit_node(position: Position, node: int, size: int, nodes: Any, rules: Any,
 
 @inline_function
 def most_visited_child(nodes: Any) -> int:
-    """The root's child with the most visits; on ties by the mean value, then the first."""
+    """Return the root's child with the most visits; on ties by the mean value, then the first."""
     first = int64(nodes[0].child)
     best = first
-    for child in range(first + 1, first + nodes[0].made):
+    for child in range(first + 1, first + nodes[0].child_count):
         more = nodes[child].visits - nodes[best].visits
         if more > 0 or (more == 0 and mean_value(nodes[child]) > mean_value(nodes[best])):
             best = child
@@ -126,15 +129,15 @@ def most_visited_child(nodes: Any) -> int:
 
 @turn
 def puct_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    decided, turns = choose_turn_or_candidates(position, BREADTH, seed, rules, agent)
-    if decided != UNDECIDED:
-        return decided
+    immediate_turn, turns = choose_turn_or_candidates(position, BREADTH, seed, rules, agent)
+    if immediate_turn != UNDECIDED:
+        return immediate_turn
     nodes, path = scratch_nodes(agent), np.zeros(CELLS + 2, np.int64)
     nodes[0].total, nodes[0].visits = 0.0, 1
     size, c = add_children(nodes, 0, 1, turns), params(agent)[PUCT_C]
     for _ in range(int64(params(agent)[ITERATIONS]) - 1):
         here, depth, state = int64(0), int64(0), position
-        while nodes[here].made != 0:
+        while nodes[here].child_count != 0:
             here = best_child(nodes, here, c)
             state = position_after_turn(state, int64(nodes[here].cell), int64(nodes[here].gift))
             depth += 1

@@ -20,7 +20,7 @@ import numba
 import numpy as np
 
 from agents.base.agent import memory, scratch
-from agents.search.playout import LONGEST_GAME, NO_MOVE, encode_move, next_move, play_move, sample_unmade_move
+from agents.search.playout import LONGEST_GAME, NO_MOVE, encode_move, next_move, play_move, sample_untried_move
 from quarto.bits import LANE_ONES, array_pointer, float_bits
 from quarto.jit import inline_function, int64, uint64
 from quarto.position import Position, piece_at
@@ -28,16 +28,16 @@ from quarto.rules import NONE
 
 NODE = np.dtype(
     [
-        ("total", np.float64),  # rewards of its visits, to the player who moved here (faithful: to the root's)
+        ("total", np.float64),  # rewards of its visits, for the player who moved here (faithful: for the root's player)
         ("visits", np.int32),
-        ("child", np.int32),  # the first of the row, or the child made last, or NOBODY
-        ("older", np.int32),  # in a list: the child made before, or NOBODY
+        ("child", np.int32),  # the first of the row, or the child made last in a list, or NO_NODE
+        ("older", np.int32),  # in a list: the child made before, or NO_NODE
         ("move", np.int16),  # that leads here
-        ("unmade", np.int16),  # the next move to get a child, or NO_MOVE; valid once there is a child
-        ("cells", np.uint16),  # not drawn yet with the gift of ``unmade``
+        ("untried", np.int16),  # the next move to get a child, or NO_MOVE; valid once there is a child
+        ("cells", np.uint16),  # not drawn yet with the gift of ``untried``
         ("gifts", np.uint16),  # not drawn yet
-        ("made", np.int16),  # how many children there are; they are a row if none is unmade
-        ("came_to", np.int8),  # NOT_OVER, LINE or FULL_BOARD
+        ("child_count", np.int16),  # the children are a row if no move is untried
+        ("outcome", np.int8),  # NOT_OVER, LINE or FULL_BOARD
         ("proven", np.int8),  # OPEN, WON or LOST
     ],
     align=True,
@@ -64,13 +64,15 @@ class Tree(NamedTuple):
 
 
 def tree_words(nodes: int) -> int:
-    """Words of scratch for a tree of this many nodes: each node is in a list at first, and later in a row."""
+    """Return the words of scratch for a tree of this many nodes.
+
+    Each node needs room twice, because it is in a list at first and later in a row.
+    """
     return PATH_WORDS + (NODE_WORDS + 2) * 2 * nodes
 
 
 @inline_function
 def scratch_tree(agent: Any) -> Tree:
-    """The tree in an agent's scratch."""
     words = scratch(agent)
     room = (words.shape[0] - PATH_WORDS) // (NODE_WORDS + 2)
     address = agent.scratch_address + uint64(8 * PATH_WORDS)
@@ -82,18 +84,18 @@ def scratch_tree(agent: Any) -> Tree:
 
 @inline_function
 def add_node(nodes: Any, number: int, move: int, state: int) -> None:
-    """Make a node without visits or children."""
+    """Add a node without visits or children."""
     node = nodes[number]
     node.total, node.visits = 0.0, 0
-    node.child, node.older, node.made = NO_NODE, NO_NODE, 0
-    node.move, node.unmade, node.came_to, node.proven = move, NO_MOVE, state, OPEN
+    node.child, node.older, node.child_count = NO_NODE, NO_NODE, 0
+    node.move, node.untried, node.outcome, node.proven = move, NO_MOVE, state, OPEN
 
 
 @inline_function
 def expand_node(
     tree: Tree, parent: int, size: int, position: Position, draw_state: Any, safe_gifts: bool, rules: Any
 ) -> Any:
-    """Make the parent's next child; returns its number, the position there, the new ``size`` and the next index.
+    """Add the parent's next child; return its number, the position there, the new ``size`` and the next index.
 
     ``draw_state`` has the turn's seed, the index of its next unused word, and whether moves come by number instead.
     """
@@ -103,21 +105,21 @@ def expand_node(
     elder = int64(node.child)
     if elder == NO_NODE:
         if in_order:
-            node.unmade = next_move(position, NO_MOVE, safe_gifts, rules)
+            node.untried = next_move(position, NO_MOVE, safe_gifts, rules)
         else:
-            index = sample_unmade_move(node, position, seed, index, safe_gifts, rules)
-    move = int64(node.unmade)
-    after, came_to = play_move(position, move, rules)
-    add_node(nodes, child, move, came_to)
+            index = sample_untried_move(node, position, seed, index, safe_gifts, rules)
+    move = int64(node.untried)
+    after, outcome = play_move(position, move, rules)
+    add_node(nodes, child, move, outcome)
     nodes[child].older = elder
     node.child = child
-    node.made += 1
+    node.child_count += 1
     if in_order:
-        node.unmade = next_move(position, move, safe_gifts, rules)
+        node.untried = next_move(position, move, safe_gifts, rules)
     else:
-        index = sample_unmade_move(node, position, seed, index, safe_gifts, rules)
+        index = sample_untried_move(node, position, seed, index, safe_gifts, rules)
     size += 1
-    if node.unmade == NO_MOVE:
+    if node.untried == NO_MOVE:
         size = line_up_children(tree, parent, size)
         child = size - 1
     return child, after, size, index
@@ -125,24 +127,24 @@ def expand_node(
 
 @inline_function
 def line_up_children(tree: Tree, parent: int, size: int) -> int:
-    """Move the children from a list into a row, in the order of their making; returns the new size of the tree."""
+    """Move the children from a list into a row, in the order of their making; return the new size of the tree."""
     nodes, values, spreads = tree.nodes, tree.values, tree.spreads
-    made = int64(nodes[parent].made)
+    child_count = int64(nodes[parent].child_count)
     child = int64(nodes[parent].child)
-    for index in range(size + made - 1, size - 1, -1):
+    for index in range(size + child_count - 1, size - 1, -1):
         nodes[index] = nodes[child]
         values[index], spreads[index] = values[child], spreads[child]
         child = int64(nodes[child].older)
     nodes[parent].child = size
-    return size + made
+    return size + child_count
 
 
 @inline_function
 def best_child(tree: Tree, parent: int, root_of_log: float) -> int:
-    """The child in the parent's row with the highest bound, on ties the one that was made first."""
+    """Return the child in the parent's row with the highest bound; on ties, the one that was made first."""
     values, spreads = tree.values, tree.spreads
     first = uint64(tree.nodes[parent].child)
-    end = first + uint64(tree.nodes[parent].made)
+    end = first + uint64(tree.nodes[parent].child_count)
     highest = int64(MIN_BOUND)
     for child in range(first, end):
         highest = max(highest, float_bits(values[child] + root_of_log * spreads[child]))
@@ -157,13 +159,16 @@ COUNT, LANES, OCCUPIED, HEADER_WORDS = 0, 1, 2, 3
 
 
 def kept_tree_words(nodes: int) -> int:
-    """Words of a game's memory that so many nodes need."""
+    """Return the words of a game's memory that so many nodes need."""
     return HEADER_WORDS + NODE_WORDS * nodes
 
 
 @inline_function
 def kept_nodes(agent: Any) -> Any:
-    """The nodes in memory, [K] NODE, breadth first: every family side by side, in the order in which it was made."""
+    """Return the nodes in memory, [K] NODE, breadth first.
+
+    The children of a node lie side by side, in the order in which they were made.
+    """
     room = (agent.memory_size - HEADER_WORDS) // NODE_WORDS
     return numba.carray(array_pointer(agent.memory_address + uint64(8 * HEADER_WORDS)), room, NODE)
 
@@ -171,31 +176,34 @@ def kept_nodes(agent: Any) -> Any:
 @inline_function
 def keep_tree(agent: Any, tree: Tree, chosen_node: int, after: Position) -> None:
     """Store the part of the tree below ``chosen_node``, which leads to the position ``after``."""
-    words, kept, nodes = memory(agent), kept_nodes(agent), tree.nodes
-    kept[0] = nodes[chosen_node]
+    words, stored_nodes, nodes = memory(agent), kept_nodes(agent), tree.nodes
+    stored_nodes[0] = nodes[chosen_node]
     count, parent = int64(1), int64(0)
     while parent < count:
-        node = kept[parent]
-        made, child = int64(node.made), int64(node.child)
-        if count + made > kept.shape[0]:
-            node.child, node.made, node.unmade = NO_NODE, 0, NO_MOVE
-        elif made > 0:
-            for index in range(count + made - 1, count - 1, -1):  # the last one first: so a list runs
-                if node.unmade == NO_MOVE:
-                    kept[index] = nodes[child + index - count]
+        node = stored_nodes[parent]
+        child_count, child = int64(node.child_count), int64(node.child)
+        if count + child_count > stored_nodes.shape[0]:
+            node.child, node.child_count, node.untried = NO_NODE, 0, NO_MOVE
+        elif child_count > 0:
+            for index in range(count + child_count - 1, count - 1, -1):  # the last one first: so a list runs
+                if node.untried == NO_MOVE:
+                    stored_nodes[index] = nodes[child + index - count]
                 else:
-                    kept[index] = nodes[child]
+                    stored_nodes[index] = nodes[child]
                     child = int64(nodes[child].older)
             node.child = count
-            count += made
+            count += child_count
         parent += 1
     words[COUNT], words[LANES], words[OCCUPIED] = count, after.lanes, after.occupied
 
 
 @inline_function
 def find_kept_reply(agent: Any, position: Position, rules: Any) -> int:
-    """The kept node of this position, or NOBODY: the tree is of another game, or the reply was not expanded."""
-    words, kept = memory(agent), kept_nodes(agent)
+    """Find the kept node of this position, or NO_NODE.
+
+    There is none if the tree is of another game, or the reply was not expanded.
+    """
+    words, stored_nodes = memory(agent), kept_nodes(agent)
     last = position.last_cell
     if words[COUNT] == 0 or last == NONE:
         return int64(NO_NODE)
@@ -203,31 +211,31 @@ def find_kept_reply(agent: Any, position: Position, rules: Any) -> int:
     if words[LANES] != board or words[OCCUPIED] != uint64(position.occupied & ~(int64(1) << last)):
         return int64(NO_NODE)
     gift = piece_at(position.lanes, last) if rules.mover_chooses != 0 else position.hand
-    reply, first = encode_move(last, gift), int64(kept[0].child)
-    for node in range(first, first + kept[0].made):
-        if kept[node].move == reply:
+    reply, first = encode_move(last, gift), int64(stored_nodes[0].child)
+    for node in range(first, first + stored_nodes[0].child_count):
+        if stored_nodes[node].move == reply:
             return int64(node)
     return int64(NO_NODE)
 
 
 @inline_function
 def recall_tree(agent: Any, tree: Tree, reply: int, c: float, solver: bool) -> int:
-    """Make the kept part of the tree below ``reply`` the tree; returns its size."""
-    kept, nodes = kept_nodes(agent), tree.nodes
-    nodes[0] = kept[reply]
+    """Make the kept part of the tree below ``reply`` the tree of this search; return its size."""
+    stored_nodes, nodes = kept_nodes(agent), tree.nodes
+    nodes[0] = stored_nodes[reply]
     size, parent = int64(1), int64(0)
     while parent < size:
         node = nodes[parent]
-        made, child = int64(node.made), int64(node.child)
+        child_count, child = int64(node.child_count), int64(node.child)
         tree.values[parent] = node.total / node.visits
         tree.spreads[parent] = c / math.sqrt(node.visits)
         if solver and node.proven == LOST:
             tree.values[parent] = -math.inf
-        for i in range(made):
-            nodes[size + i] = kept[child + i]
+        for i in range(child_count):
+            nodes[size + i] = stored_nodes[child + i]
             nodes[size + i].older = size + i - 1 if i > 0 else NO_NODE
-        if made > 0:
-            node.child = size if node.unmade == NO_MOVE else size + made - 1
-        size += made
+        if child_count > 0:
+            node.child = size if node.untried == NO_MOVE else size + child_count - 1
+        size += child_count
         parent += 1
     return size

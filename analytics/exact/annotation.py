@@ -1,4 +1,4 @@
-"""Annotates runs: evaluates the decisions of their games on all cores, part by part, and stores them."""
+"""Annotation of runs: the decisions of their games are evaluated on all cores, chunk by chunk, and stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.exact.tablebase import load_tablebase_index
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.game_tables import RangeGames
 from analytics.store.range_files import read_games
 from analytics.store.ranges import FileSlice, Range, StoredRange
@@ -54,7 +54,7 @@ class AnnotationOptions:
 
 
 class GameSolver:
-    """Evaluates games by one set of rules on several threads, which share and keep what they solve."""
+    """A solver of games under one set of rules, on several threads that share and keep what they solve."""
 
     def __init__(self, rules: Rules, options: AnnotationOptions) -> None:
         self._settings = options
@@ -69,7 +69,7 @@ class GameSolver:
         progress: Callable[[int], None],
         on_wait: Callable[[], None] = lambda: None,
     ) -> ExactValues:
-        """The values of all decisions from ``first_plies`` [G] on; with ``count_choices`` how many choices keep them.
+        """Return the values of all decisions from ``first_plies`` [G] on; ``count_choices``: also how many keep them.
 
         ``progress`` is called with the number of games of each task that is done, ``on_wait`` several times a second.
         All searches end when one of them raises, also those of other calls: they raise ``StoppedError``.
@@ -83,7 +83,7 @@ class GameSolver:
     def _solve_span(
         self, span: Range, count_choices: bool, games: Games, first_plies: NDArray[np.int8], values: ExactValues
     ) -> int:
-        """Fill in the values of the games from one to before another; returns how many they are."""
+        """Fill in the values of the games from one to before another; return how many they are."""
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
         solver = self._local.solver
@@ -102,18 +102,18 @@ class AnnotationSummary(NamedTuple):
     decisions: int = 0
 
     def add(self, other: AnnotationSummary) -> AnnotationSummary:
-        """The totals of both."""
+        """Return the totals of two summaries."""
         return AnnotationSummary(*map(sum, zip(self, other, strict=True)))
 
 
 def list_annotation_chunks(
-    archive: Archive,
+    archive: ArchiveStore,
     run_ids: Sequence[str],
     options: AnnotationOptions,
     workers: int = 1,
     is_included: Callable[[str, StoredRange], bool] = lambda _run_id, _games: True,
 ) -> Iterator[Chunk[AnnotationExtent]]:
-    """The games that lack requested annotations, in parts of some thousand games, or fewer for so many workers.
+    """Yield the games that lack requested annotations, in chunks of some thousand games, or fewer with many workers.
 
     ``is_included`` takes a run's id and a range of its games, and says whether this range is to be annotated. The
     extent of a chunk includes what is stored of its games.
@@ -122,24 +122,24 @@ def list_annotation_chunks(
     """
     for run_id in run_ids:
         record = check_record_format(archive.load_run(run_id))
-        asked = build_extent(record.rules, options.choices, options.from_pieces)
+        requested = build_extent(record.rules, options.choices, options.from_pieces)
         lacks = [
-            each
-            for each in list_missing_ranges(archive, run_id, DECISIONS_TABLE, asked.is_included_in)
-            if is_included(run_id, each)
+            stored
+            for stored in list_missing_ranges(archive, run_id, DECISIONS_TABLE, requested.is_included_in)
+            if is_included(run_id, stored)
         ]
-        known = archive.list_effective_ranges(run_id, DECISIONS_TABLE.name)
+        annotated = archive.list_effective_ranges(run_id, DECISIONS_TABLE.name)
         share = sum(games.units for games in lacks) // (CHUNKS_PER_WORKER * workers)
         most = min(CHUNK_GAMES, max(TASK_GAMES, share * record.unit_line.games_a_pair)) // record.unit_line.games_a_pair
-        for games, made in zip(lacks, group_partial_files(archive, run_id, DECISIONS_TABLE, lacks), strict=True):
-            extent = asked.union(each.extent for each in known.select_overlapping(games.first, games.end))
-            enough = (each for each in made if extent.is_included_in(each.extent))
+        for games, partials in zip(lacks, group_partial_files(archive, run_id, DECISIONS_TABLE, lacks), strict=True):
+            extent = requested.union(stored.extent for stored in annotated.select_overlapping(games.first, games.end))
+            enough = (stored for stored in partials if extent.is_included_in(stored.extent))
             for part in list_missing_slices(games, enough, most):
                 yield Chunk(run_id, part, extent)
 
 
 def annotate_runs(
-    archive: Archive,
+    archive: ArchiveStore,
     runs: Sequence[str],
     options: AnnotationOptions,
     on_wait: Callable[[], None] = lambda: None,
@@ -160,9 +160,9 @@ def annotate_runs(
 
 
 class Annotator:
-    """Annotates parts on any number of threads, and keeps what it solves from one to the next."""
+    """An annotator of chunks of games on any number of threads; it keeps what it solved from one to the next."""
 
-    def __init__(self, archive: Archive, options: AnnotationOptions) -> None:
+    def __init__(self, archive: ArchiveStore, options: AnnotationOptions) -> None:
         self._archive = archive
         self._settings = options
         self._evaluators: dict[Rules, GameSolver] = {}

@@ -46,7 +46,7 @@ class JudgedDecision(NamedTuple):
 
 
 class GameReview(NamedTuple):
-    """The decisions of a game that were judged, in the order in which they were taken."""
+    """The judged decisions of a game, in the order in which they were taken."""
 
     decisions: tuple[JudgedDecision, ...]
     unjudged_count: int  # earlier decisions, which the time did not suffice for
@@ -93,7 +93,7 @@ class ReviewSearch:
     """
 
     def __init__(self, rules: Rules, plies: Sequence[Choice], hand: int = NONE, opening: int = 0) -> None:
-        """Loads the kernel, which may have to be compiled."""
+        """Load the kernel, which may have to be compiled."""
         self.solver = Solver(rules, TABLE_MEGABYTES, load_tablebase_index(rules))
         self._rules, self._plies, self._hand, self._opening = rules, tuple(plies), hand, opening
         # As the kernels of annotations take games: its winner and ending mean nothing.
@@ -105,7 +105,7 @@ class ReviewSearch:
         self._solve_from(0, 0)  # loads the kernel: that is not the search's time
 
     def _solve_from(self, game_count: int, first_ply: int) -> ExactValues:
-        """The values from ply ``first_ply`` on of no game or of this one. What was searched before is looked up."""
+        """Return the values from ``first_ply`` on of this game, or of no game, which only runs the solver's kernels."""
         values = ExactValues.empty(1)
         solve_games(0, game_count, 0, self._game.games, np.array([first_ply], np.int8), values, *self.solver.state)
         return values
@@ -132,7 +132,7 @@ class ReviewSearch:
                 return
             self._first, self._values = first, values
             if find_better:
-                self._find_better_choices([each for each in self._list_decisions() if each.ply == first])
+                self._find_better_choices([decision for decision in self._list_decisions() if decision.ply == first])
             if on_review:
                 on_review(self.build_review())
 
@@ -143,12 +143,12 @@ class ReviewSearch:
                 self._better[decision] = kept
 
     def build_review(self) -> GameReview:
-        """The review so far."""
+        """Build the review of the decisions that were judged so far."""
         decisions = self._list_decisions()
         kinds = 1 if self._rules.mover_chooses else 2
         unjudged = kinds * (self._first - min(self._opening, len(self._plies)))
         unjudged += self._hand != NONE and self._given is None
-        better = {index: kept for index, each in enumerate(decisions) if (kept := self._better.get(each))}
+        better = {index: kept for index, decision in enumerate(decisions) if (kept := self._better.get(decision))}
         return GameReview(decisions, unjudged, better)
 
     def _list_decisions(self) -> tuple[JudgedDecision, ...]:
@@ -170,11 +170,11 @@ class ReviewSearch:
         return None if self.solver.stopped else JudgedDecision(ply, "gift", ply & 1, hand, NONE, before, after)
 
     def _list_best_choices(self, decision: JudgedDecision) -> tuple[Choice, ...]:
-        """The choices instead of a decision that keep the value before it."""
+        """List the choices instead of a decision that keep the value before it."""
         before = self._plies[: decision.ply]
         if decision.kind == "gift":
-            left = _list_available_pieces(position_from_plies(before))
-            values = {(piece, NONE): -self._solve_position(position_from_plies(before, piece)) for piece in left}
+            available = _list_available_pieces(position_from_plies(before))
+            values = {(piece, NONE): -self._solve_position(position_from_plies(before, piece)) for piece in available}
         else:
             pieces = (
                 _list_available_pieces(position_from_plies(before)) if self._rules.mover_chooses else [decision.piece]
@@ -184,14 +184,14 @@ class ReviewSearch:
         return tuple(sorted(choice for choice, value in values.items() if value == decision.before))
 
     def _solve_ply(self, before: tuple[Choice, ...], piece: int, cell: int) -> int:
-        """The value of a ply for who takes it. After it the same seat gives or, where the mover chooses, the other."""
+        """Return the value of a ply for the player who takes it."""
         after = position_from_plies((*before, (piece, cell)))
         if find_finished_lines(board(after), self._rules):
             return 1
         return -self._solve_position(after) if self._rules.mover_chooses else self._solve_position(after)
 
     def _solve_position(self, position: Position) -> int:
-        """The value of a live position for the player to act; anything once the search is stopped."""
+        """Return the value of a live position for the player to act, or 0 once the search is stopped."""
         return 0 if self.solver.stopped else self.solver.value(position)
 
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from analytics.exact.tablebase import find_largest_tablebase, is_equivalent_rules, load_tablebase_index
 from analytics.statistics.tally import ClusterSums, Estimate, mean_over_clusters
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import explain_errors
 from analytics.store.game_tables import merge_games
 from analytics.store.parquet import encoder
@@ -104,38 +104,38 @@ class PositionSet(NamedTuple):
 
 
 def find_shipped_set_path(rules: str) -> Path:
-    """The file of the set that ships for the rules of this name. Raises ``RequestError`` if there is none."""
+    """Return the path of the set that ships for the rules of this name. Raises ``RequestError`` if there is none."""
     path = SHIPPED_FOLDER / f"{rules}.parquet"
     if not path.is_file():
-        known = ", ".join(sorted(each.stem for each in SHIPPED_FOLDER.glob("*.parquet"))) or "none"
+        names = ", ".join(sorted(file.stem for file in SHIPPED_FOLDER.glob("*.parquet"))) or "none"
         raise RequestError(
-            f"there is no set of positions for rules {rules!r} (there is one for: {known}): "
+            f"there is no set of positions for rules {rules!r} (there is one for: {names}): "
             f"'qarena policy positions --rules {rules} --output FILE' makes one, --positions FILE judges by it"
         )
     return path
 
 
 def build_origin(rules: Rules, seed: int, max_positions: int) -> SetOrigin:
-    """The origin of a set that is being made."""
+    """Build the origin of a new set, before its turns are known."""
     return SetOrigin(FORMAT, asdict(rules), seed, max_positions)
 
 
 def encode_position_set(frame: pl.DataFrame, origin: SetOrigin) -> bytes:
-    """A set as the bytes of its file: turns by the schema ``SCHEMA``, those of one position side by side."""
+    """Encode a set as the bytes of its file: turns by the schema ``SCHEMA``, those of one position side by side."""
     stamped = msgspec.structs.replace(origin, turns=_compute_digest(frame))
     texts = {name: frame[name].unique(maintain_order=True) for name, kind in SCHEMA.items() if kind == pl.String()}
-    enums = frame.with_columns(pl.col(name).cast(pl.Enum(each)) for name, each in texts.items())
+    enums = frame.with_columns(pl.col(name).cast(pl.Enum(categories)) for name, categories in texts.items())
     described = encode_canonical(msgspec.structs.asdict(stamped)).decode()
     return bytes(encoder.encode_parquet(enums.iter_slices(ROW_GROUP_ROWS), enums.schema, {FORMAT: described}))
 
 
 def _compute_digest(frame: pl.DataFrame) -> str:
-    """64 hex digits: the SHA-256 of the rows as CSV without a header."""
+    """Return the SHA-256 of the rows as CSV without a header: 64 hex digits."""
     return hashlib.sha256(frame.write_csv(include_header=False).encode()).hexdigest()
 
 
 def read_position_set(path: Path) -> PositionSet:
-    """The set in a file.
+    """Read the set in a file.
 
     Raises ``FailureError`` if it cannot be read, ``RequestError`` if it is no such file or was changed.
     """
@@ -154,8 +154,8 @@ def read_position_set(path: Path) -> PositionSet:
 
 
 def _parse_position_set(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataFrame]:
-    """The origin and the turns in the bytes of a file."""
-    wrong = f"{path} is no set of positions, or was changed since it was made"
+    """Parse the origin and the turns in the bytes of a file."""
+    wrong = f"{path} is not a set of positions, or was changed since it was made"
     remedy = "make it again with 'qarena policy positions'"
     try:
         origin = parse_record(pl.read_parquet_metadata(io.BytesIO(content))[FORMAT].encode(), SetOrigin)
@@ -168,7 +168,7 @@ def _parse_position_set(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataF
 
 
 def select_positions(position_set: PositionSet, rows: NDArray[np.bool_]) -> PositionSet:
-    """Some of the positions of a set: those for which ``rows`` [P] holds."""
+    """Select the positions of a set for which ``rows`` [P] holds."""
     return PositionSet(
         position_set.origin, position_set.batch.select(rows), position_set.logged[rows], position_set.values[rows]
     )
@@ -181,14 +181,14 @@ SOLVE_BLOCK = 8
 
 
 class CandidatePositions(NamedTuple):
-    """``PUCT_C`` arrangements of ``n`` pieces and one in hand, in the order of drawing."""
+    """``C`` arrangements of ``n`` pieces and one in hand, in the order of drawing."""
 
     pieces: NDArray[np.int64]  # [C, n + 1] the last is in hand
     cells: NDArray[np.int64]  # [C, n] the last was filled last
 
 
-def read_logged_games(archive: Archive, rules: Rules) -> Games:
-    """The games of an archive under some rules, by run id, then by game id: whatever files they are in.
+def read_logged_games(archive: ArchiveStore, rules: Rules) -> Games:
+    """Read an archive's games under some rules, by run id, then by game id, whatever files they are in.
 
     Raises ``RequestError`` if there is none, ``FailureError`` for a file that is missing or damaged.
     """
@@ -196,7 +196,7 @@ def read_logged_games(archive: Archive, rules: Rules) -> Games:
         merge_games(
             [read_games(archive, record.run_id, stored) for stored in archive.list_effective_ranges(record.run_id)]
         ).games
-        for record in sorted(archive.load_runs(), key=lambda each: each.run_id)
+        for record in sorted(archive.load_runs(), key=lambda run: run.run_id)
         if is_equivalent_rules(record.rules, rules) and len(archive.list_effective_ranges(record.run_id))
     ]
     if not parts:
@@ -205,19 +205,19 @@ def read_logged_games(archive: Archive, rules: Rules) -> Games:
 
 
 def sample_arrangements(rules: Rules, piece_count: int, seed: int) -> Iterator[CandidatePositions]:
-    """Arrangements of some number of pieces without a line, each as likely as any other, of ``MAX_SAMPLES`` tries."""
+    """Yield random arrangements of ``piece_count`` pieces without a line, all equally likely, by rejection."""
     first = stream(seed, piece_count, 0)
     for start in range(0, MAX_SAMPLES, SAMPLE_BLOCK):
         words = Streams(np.arange(start, start + SAMPLE_BLOCK, dtype=np.uint64) + first)
         drawn_words = np.stack([words.draw(number) for number in range(2 * PIECES)]).reshape(2, PIECES, -1)
         order = np.argsort(drawn_words, axis=1, kind="stable").transpose(0, 2, 1)  # [2, B, 16] of sixteen things
-        found = CandidatePositions(order[0][:, : piece_count + 1], order[1][:, :piece_count])
-        live = ~_has_line(found, rules)
-        yield CandidatePositions(found.pieces[live], found.cells[live])
+        candidates = CandidatePositions(order[0][:, : piece_count + 1], order[1][:, :piece_count])
+        live = ~_has_line(candidates, rules)
+        yield CandidatePositions(candidates.pieces[live], candidates.cells[live])
 
 
 def sample_logged_positions(games: Games, piece_count: int, seed: int) -> Iterator[CandidatePositions]:
-    """The positions with some number of pieces in which a placement was made, in a random order of the games."""
+    """Yield the positions with ``piece_count`` pieces in which a placement was logged, in a random order of games."""
     first = stream(seed, piece_count, 1)
     words = Streams(np.arange(len(games.plies), dtype=np.uint64) + first).draw(0)
     order = np.argsort(words, kind="stable")
@@ -229,7 +229,7 @@ def sample_logged_positions(games: Games, piece_count: int, seed: int) -> Iterat
 
 
 def _has_line(candidates: CandidatePositions, rules: Rules) -> NDArray[np.bool_]:
-    """[C] whether a line is finished: four feature bytes whose AND is not 0."""
+    """Return [C] whether a line is finished: four feature bytes whose AND is not 0."""
     features = np.zeros((len(candidates.cells), CELLS), np.uint8)
     placed = candidates.pieces[:, :-1]
     np.put_along_axis(features, candidates.cells, (placed | (~placed & 15) << ATTRIBUTES).astype(np.uint8), axis=1)
@@ -239,7 +239,7 @@ def _has_line(candidates: CandidatePositions, rules: Rules) -> NDArray[np.bool_]
 
 
 def to_batch(candidates: CandidatePositions) -> Batch:
-    """Arrangements as positions."""
+    """Convert arrangements to a batch of positions."""
     one = np.uint64(1)
     placed, cells = candidates.pieces[:, :-1].astype(np.uint64), candidates.cells.astype(np.uint64)
     lanes = np.zeros(len(cells), np.uint64)
@@ -255,7 +255,7 @@ def to_batch(candidates: CandidatePositions) -> Batch:
 def sample_new_positions_by_source(
     rules: Rules, games: Games, piece_count: int, max_positions: int, seed: int
 ) -> list[tuple[str, list[Position]]]:
-    """For each source its name and at most ``max_positions`` positions.
+    """Sample at most ``max_positions`` positions from each source; return each source's name with its positions.
 
     No two of all of them are images of each other.
     """
@@ -270,10 +270,10 @@ def sample_new_positions_by_source(
 def select_new_positions(
     source: Iterator[CandidatePositions], max_positions: int, rules: Rules, seen: set[tuple[int, int]]
 ) -> list[Position]:
-    """The first ``max_positions`` positions whose canonical form is not in ``seen``, which is added to."""
+    """Select the first ``max_positions`` positions whose canonical form is not in ``seen``, and add them to it."""
     kept: list[Position] = []
-    for found in source:
-        batch = to_batch(found)
+    for candidates in source:
+        batch = to_batch(candidates)
         forms = canonical_forms(batch.lanes, batch.occupied, batch.hand, build_symmetries(rules))
         for i, form in enumerate(zip(*(column.tolist() for column in forms), strict=True)):
             if len(kept) < max_positions and form not in seen:
@@ -285,19 +285,19 @@ def select_new_positions(
 
 
 def solve_all_turns(solver: Solver, position: Position) -> list[SolvedTurn]:
-    """Every turn in a position with its value, without its distance."""
+    """Solve every turn in a position for its value, without its distance."""
     return list(solver.turns(position, distance=False))
 
 
 class TurnSolver:
-    """Solves positions on several threads, which share what they prove."""
+    """A solver of positions on several threads, which share what they prove."""
 
     def __init__(self, rules: Rules, threads: int, megabytes: float, min_pieces: int = 0) -> None:
         """``min_pieces`` pieces are on the board in all positions: a tablebase that ends there is not read."""
         self._threads = threads
-        known = find_largest_tablebase(rules)
+        tablebase = find_largest_tablebase(rules)
         self._shared = Solver(
-            rules, megabytes, load_tablebase_index(rules) if known and min_pieces < known.card.pieces else None
+            rules, megabytes, load_tablebase_index(rules) if tablebase and min_pieces < tablebase.card.pieces else None
         )
         self._local = threading.local()
 
@@ -307,28 +307,28 @@ class TurnSolver:
         progress: Callable[[int], None] = lambda _positions: None,
         search: Callable[[Solver, Position], ResultT] = solve_all_turns,  # type: ignore[assignment]  # the usual one
     ) -> list[ResultT]:
-        """The result of a search in each position, by default all turns; ``progress`` hears of positions done."""
-        found: dict[int, list[ResultT]] = {}
+        """Search each position, by default for all turns; ``progress`` gets the number of positions just done."""
+        results: dict[int, list[ResultT]] = {}
 
         def keep(done: tuple[int, list[ResultT]]) -> None:
-            found[done[0]] = done[1]
+            results[done[0]] = done[1]
             progress(len(done[1]))
 
         starts = range(0, len(positions), SOLVE_BLOCK)
         jobs = (partial(self._search_span, search, start, positions[start : start + SOLVE_BLOCK]) for start in starts)
         run_on_threads(jobs, self._threads, keep, self._shared.stop)
-        return [each for start in starts for each in found[start]]
+        return [result for start in starts for result in results[start]]
 
     def _search_span(
         self, search: Callable[[Solver, Position], ResultT], start: int, positions: Sequence[Position]
     ) -> tuple[int, list[ResultT]]:
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
-        return start, [search(self._local.solver, each) for each in positions]
+        return start, [search(self._local.solver, position) for position in positions]
 
 
 def build_turn_rows(source: str, positions: Sequence[Position], turns: Sequence[Sequence[SolvedTurn]]) -> pl.DataFrame:
-    """Positions of one source and their turns as rows by the schema ``SCHEMA``."""
+    """Build the rows, by the schema ``SCHEMA``, of one source's positions and their turns."""
     rows = [
         (text, position.occupied.bit_count(), source, position.last_cell, turn.cell, turn.gift, turn.value)
         for position, solved in zip(positions, turns, strict=True)
@@ -365,12 +365,12 @@ class Regrets(NamedTuple):
 
     @property
     def turn(self) -> NDArray[np.int8]:
-        """[P, D] of the whole turns."""
+        """The regrets of the whole turns, [P, D]."""
         return self.placement + np.maximum(self.gift, 0)
 
 
 def compute_regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
-    """The regrets of turns [P, D] each, where ``values`` [P, 16, 17] has the value of every turn."""
+    """Return the regrets of turns [P, D], where ``values`` [P, 16, 17] has the value of every turn."""
     cells, gifts = turns.cells.astype(np.intp), turns.gifts.astype(np.intp)
     rows = np.arange(len(values))[:, None]
     boards = np.column_stack([values.max(axis=2), np.full(len(values), ILLEGAL)])  # [P, 17] by cell, then no cell
@@ -380,15 +380,15 @@ def compute_regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
     after = np.where(placed, reached, LOST)
     cell = np.where(placed, cells, 0)
     gives = placed & (values[rows, cell, NO_GIFT_COLUMN] == ILLEGAL)
-    given = values[rows, cell, np.where((gifts >= 0) & (gifts < PIECES), gifts, NO_GIFT_COLUMN)]
-    legal = given != ILLEGAL
-    gift = np.where(gives, after - np.where(legal, given, LOST), NO_DECISION)
+    gift_values = values[rows, cell, np.where((gifts >= 0) & (gifts < PIECES), gifts, NO_GIFT_COLUMN)]
+    legal = gift_values != ILLEGAL
+    gift = np.where(gives, after - np.where(legal, gift_values, LOST), NO_DECISION)
     forfeits = int((~placed).sum() + (gives & ~legal).sum())
     return Regrets((before - after).astype(np.int8), gift.astype(np.int8), forfeits)
 
 
 def summarise_regrets(positions: PositionSet, regrets: Regrets) -> pl.DataFrame:
-    """The share of optimal decisions and their mean regret by the schema ``JUDGEMENT_SCHEMA``.
+    """Summarise regrets as shares of optimal decisions and mean regrets, by the schema ``JUDGEMENT_SCHEMA``.
 
     Each kind of decision has a row for all decisions, for each source, and for each number of pieces on the board. For
     a gift this number is one more than for the placement before it. Intervals are 95 % ones over positions.
@@ -405,7 +405,7 @@ def summarise_regrets(positions: PositionSet, regrets: Regrets) -> pl.DataFrame:
 def _group_decisions(
     positions: PositionSet, added_pieces: int
 ) -> Iterator[tuple[str | None, int | None, NDArray[np.bool_]]]:
-    """Source, pieces on the board and positions of each row; ``added_pieces`` pieces were there when it was decided."""
+    """Yield source, pieces on the board and positions of each row; ``added_pieces`` were placed since the position."""
     yield None, None, np.ones(len(positions.logged), np.bool_)
     for source in SOURCES:
         yield source, None, positions.logged == (source == "logged")
@@ -414,7 +414,7 @@ def _group_decisions(
 
 
 def _compute_regret_statistics(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
-    """The figures of decisions, regrets [P, D]: how many, the share of optimal ones, the mean regret."""
+    """Return the figures of decisions with regrets [P, D]: how many, the share of optimal ones, the mean regret."""
     decided = regret >= 0
     count = decided.sum(axis=1)
     optimal = estimate_ratio(((regret == 0) & decided).sum(axis=1), count, 1.0)
@@ -422,10 +422,10 @@ def _compute_regret_statistics(regret: NDArray[np.int8]) -> tuple[int | float, .
 
 
 def estimate_ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], max_value: float) -> Estimate:
-    """The mean of decisions, each 0 to ``max_value``: position i has ``counts[i]``, which add up to ``totals[i]``.
+    """Return the mean of decisions of 0 to ``max_value``: position i has ``counts[i]``, which add up to ``totals[i]``.
 
     The interval is over positions: decisions in one position are not independent.
     """
     n, y = counts.astype(np.int64), totals.astype(np.int64)
-    sums = (int(each) for each in (n.sum(), y.sum(), n @ n, n @ y, y @ y))
+    sums = (int(total) for total in (n.sum(), y.sum(), n @ n, n @ y, y @ y))
     return mean_over_clusters(ClusterSums(int((n > 0).sum()), *sums), max_value)

@@ -84,7 +84,7 @@ class OnlyTurn(NamedTuple):
 
 
 def find_only_turn(solver: Solver, position: Position) -> OnlyTurn | None:
-    """The one turn that keeps the value; None if there are more, or if the position is lost or won at once."""
+    """Find the one turn that keeps the value; None if there are more, or if the position is lost or won at once."""
     turns = solver.turns(position, distance=False)
     value = max(turn.value for turn in turns)
     kept = [turn for turn in turns if turn.value == value]
@@ -98,46 +98,46 @@ def find_only_turn(solver: Solver, position: Position) -> OnlyTurn | None:
 
 
 def select_varied(puzzles: Iterable[Puzzle], count: int) -> list[Puzzle]:
-    """At most ``count`` puzzles, the easy first: equally many of each level, then of each number of pieces and value.
+    """Select at most ``count`` puzzles, easy ones first: equally many a level, then a number of pieces and value.
 
     Of a group that has fewer, all are taken. The order of the argument makes no difference.
     """
     groups: dict[int, dict[tuple[int, int], list[Puzzle]]] = {level: {} for level in LEVELS}
-    for puzzle in sorted(puzzles, key=lambda each: hashlib.sha256(each.text.encode()).digest()):
+    for puzzle in sorted(puzzles, key=lambda item: hashlib.sha256(item.text.encode()).digest()):
         kind = puzzle.position.occupied.bit_count(), puzzle.value
         groups[puzzle.level].setdefault(kind, []).append(puzzle)
     by_level = [interleave([of_level[kind] for kind in sorted(of_level)]) for of_level in groups.values()]
-    return sorted(interleave(by_level)[:count], key=lambda each: (each.level, each.difficulty, each.text))
+    return sorted(interleave(by_level)[:count], key=lambda item: (item.level, item.difficulty, item.text))
 
 
 def interleave(lists: Sequence[Sequence[Item]]) -> list[Item]:
-    """The first of each list, then the second of each, and so on."""
-    return [each for each in chain.from_iterable(zip_longest(*lists)) if each is not None]
+    """Interleave lists: the first item of each list, then the second of each, and so on."""
+    return [item for item in chain.from_iterable(zip_longest(*lists)) if item is not None]
 
 
 def format_csv(puzzles: Iterable[Puzzle]) -> bytes:
-    """Puzzles as the bytes of their file."""
+    """Format puzzles as the bytes of their file."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for each in puzzles:
-        writer.writerow((each.text, each.turn, each.goal, each.depth, f"{each.missed:.3f}", each.level))
+    for puzzle in puzzles:
+        writer.writerow((puzzle.text, puzzle.turn, puzzle.goal, puzzle.depth, f"{puzzle.missed:.3f}", puzzle.level))
     return text.getvalue().encode()
 
 
 @cache
 def load_shipped_puzzles() -> list[Puzzle]:
-    """The set that ships."""
+    """Load the puzzles that ship with the project."""
     return parse_puzzles(
         (files("analytics.exact") / "puzzle_sets" / "puzzles.csv").read_text(encoding="utf-8"), "puzzles.csv"
     )
 
 
 def parse_puzzles(text: str, name: str) -> list[Puzzle]:
-    """The puzzles in the text of a file of this name. Raises ``RequestError`` naming the first wrong line."""
+    """Parse the puzzles in a file's text. Raises ``RequestError``, with the file's name, for the first wrong line."""
     rows = csv.DictReader(text.splitlines())
     if tuple(rows.fieldnames or ()) != COLUMNS:
-        raise RequestError(f"{name} is no set of puzzles: its first line is not {','.join(COLUMNS)}")
+        raise RequestError(f"{name} is not a set of puzzles: its first line is not {','.join(COLUMNS)}")
     return [_parse_puzzle(row, f"{name}, line {rows.line_num}") for row in rows]
 
 
@@ -146,9 +146,9 @@ def _parse_puzzle(row: dict[str, str], location: str) -> Puzzle:
         position, rules = parse_position(row["position"])
         cell, gift = row["turn"].split()
         turn, numbers = (parse_cell(cell), parse_piece(gift)), (GOAL_VALUES[row["value"]], int(row["depth"]))
-        found = Puzzle(position, rules, *turn, *numbers, float(row["missed"]))
+        puzzle = Puzzle(position, rules, *turn, *numbers, float(row["missed"]))
     except (RequestError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RequestError(f"{location} is no puzzle: {error}") from error
-    if position.hand == NONE or board(position)[found.cell] != NONE or not position.available >> found.gift & 1:
-        raise RequestError(f"{location} is no puzzle: {found.turn} is no turn in {found.text}")
-    return found
+        raise RequestError(f"{location} is not a puzzle: {error}") from error
+    if position.hand == NONE or board(position)[puzzle.cell] != NONE or not position.available >> puzzle.gift & 1:
+        raise RequestError(f"{location} is not a puzzle: {puzzle.turn} is not a turn in {puzzle.text}")
+    return puzzle

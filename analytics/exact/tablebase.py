@@ -39,7 +39,7 @@ VALUES = (1, 0, -1)
 
 
 def user_folder() -> Path:
-    """The folder of the user's own tablebases: ``$QARENA_TABLEBASE``, else one in the user's data folder."""
+    """Return the folder of the user's own tablebases: ``$QARENA_TABLEBASE``, else one in the user's data folder."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path("~/.local/share").expanduser())
     return expand_home(os.environ.get("QARENA_TABLEBASE") or data / "quarto-arena" / "tablebases")
 
@@ -69,7 +69,7 @@ class TablebaseCard(JsonRecord, frozen=True):
         for counts in (self.boards, *by_value):
             if len(counts) != self.pieces + 1:
                 raise ValueError(f"{counts!r} is not a count for each of 0 to {self.pieces} pieces")
-        if any(sum(parts) != whole for whole, *parts in zip(self.boards, *by_value, strict=True)):
+        if any(sum(parts) != boards for boards, *parts in zip(self.boards, *by_value, strict=True)):
             raise ValueError("boards is not the sum of won, drawn and lost for each number of pieces")
 
     @property
@@ -102,24 +102,24 @@ class BoardTable(NamedTuple):
     values: NDArray[np.int8]  # [N]
 
     def to_tablebase_index(self, max_pieces: int) -> TablebaseIndex:
-        """The boards of up to ``max_pieces`` pieces, as a ``Solver`` needs them."""
+        """Convert the boards of up to ``max_pieces`` pieces to the form that a ``Solver`` needs."""
         count = np.searchsorted(self.pieces, max_pieces, side="right")
         return build_tablebase_index(self.keys[:count], self.values[:count], max_pieces)
 
 
 def tablebase_name(rules: Rules, pieces: int) -> str:
-    """The name of a tablebase's files without their ending."""
+    """Return the name of a tablebase's files without their suffix."""
     plain = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in rules.name)
     return f"{plain}-{pieces}"
 
 
 def open_tablebase(path: Path) -> Tablebase:
-    """The tablebase that a Parquet file or a card belongs to. Raises ``FailureError`` if its card cannot be read."""
+    """Open the tablebase of a Parquet file or a card. Raises ``FailureError`` if its card cannot be read."""
     return Tablebase(path.with_suffix(".parquet"), load_record(path.with_suffix(".json"), TablebaseCard))
 
 
 def list_tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase]:
-    """All tablebases in ``folders``, or in the user's folder and among those that ship; by name within a folder.
+    """Yield the tablebases in ``folders``, or the user's and those that ship, by name within a folder.
 
     Raises ``FailureError`` for a damaged card.
     """
@@ -129,31 +129,31 @@ def list_tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase
 
 
 def is_equivalent_rules(a: Rules, b: Rules) -> bool:
-    """Whether two rules differ at most in their names."""
+    """Return whether two rules differ at most in their names."""
     return set(a.lines) == set(b.lines) and a.chooser == b.chooser
 
 
 def find_largest_tablebase(rules: Rules) -> Tablebase | None:
-    """The tablebase of these rules with the most pieces, the user's own before one that ships, or None."""
+    """Find the tablebase of these rules with the most pieces, the user's own before one that ships, or None."""
     return max(
-        (found for found in list_tablebases() if is_equivalent_rules(found.rules, rules)),
-        key=lambda found: (found.card.pieces, not found.is_shipped),
+        (tablebase for tablebase in list_tablebases() if is_equivalent_rules(tablebase.rules, rules)),
+        key=lambda tablebase: (tablebase.card.pieces, not tablebase.is_shipped),
         default=None,
     )
 
 
 def load_tablebase_index(rules: Rules, max_pieces: int | None = None) -> TablebaseIndex | None:
-    """The largest tablebase of these rules, or its boards of up to ``max_pieces``, as a ``Solver`` needs it, or None.
+    """Load the largest tablebase of these rules for a ``Solver``, up to ``max_pieces``; None if there is none.
 
     It takes 16 bytes a board: 4 MB for 5 pieces, 64 MB for 6. Raises ``FailureError`` for a damaged one.
     """
-    found = find_largest_tablebase(rules)
-    if found is None:
+    tablebase = find_largest_tablebase(rules)
+    if tablebase is None:
         return None
-    with explain_errors("read", found.path):
-        status = found.path.stat()
-    most = found.card.pieces if max_pieces is None else min(max_pieces, found.card.pieces)
-    return _load_cached_index(found.path, found.card.sha256, status.st_mtime_ns, status.st_size, most)
+    with explain_errors("read", tablebase.path):
+        status = tablebase.path.stat()
+    most = tablebase.card.pieces if max_pieces is None else min(max_pieces, tablebase.card.pieces)
+    return _load_cached_index(tablebase.path, tablebase.card.sha256, status.st_mtime_ns, status.st_size, most)
 
 
 @functools.lru_cache(maxsize=2)  # a tablebase is read and checked once in a process, and again when its file changes
@@ -162,7 +162,7 @@ def _load_cached_index(path: Path, _sha256: str, _changed: int, _size: int, max_
 
 
 def read_tablebase(tablebase: Tablebase) -> BoardTable:
-    """The table of a tablebase. Raises ``FailureError`` naming the file if a byte of it has changed."""
+    """Read the table of a tablebase. Raises ``FailureError`` naming the file if a byte of it has changed."""
     path, card = tablebase
     with explain_errors("read", path):
         content = path.read_bytes()

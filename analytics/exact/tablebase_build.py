@@ -78,16 +78,16 @@ class BuildProgress(NamedTuple):
 
 
 def compute_needed_megabytes(request: TablebaseBuildRequest, table_count: int = 1) -> float:
-    """The most memory that a job may need: its tables, keys and boards of the largest layer, and the base."""
+    """Return the most memory that a job may need: its tables, keys and boards of the largest layer, and the base."""
     boards = MAX_BOARDS[request.pieces]
     return table_count * request.megabytes * 1.25 + (boards * 60 + tablebase_index_bytes(boards)) / (1 << 20)
 
 
 def check_build(request: TablebaseBuildRequest, available_megabytes: float, table_count: int = 1) -> None:
-    """Check a job, for which so many processes have a table each.
+    """Check a job in which ``table_count`` processes have a table each.
 
-    Raises ``RequestError`` for a value out of range, and for a job that does not fit into memory. It also does if the
-    file is the tablebase of other rules of the same name.
+    Raises ``RequestError`` for a value out of range, for a job that does not fit into memory, and for a file that is
+    the tablebase of other rules of the same name.
     """
     if not 1 <= request.pieces <= MAX_PIECES:
         raise RequestError(
@@ -139,14 +139,14 @@ def build_tablebase(
             return None
         layers = solve_smaller_layers(request.rules, keys, chunks.values)
         seconds = round(_sum_seconds(request.chunk_folder), 1)
-        found = write_tablebase(
+        tablebase = write_tablebase(
             request.path,
             request.rules,
             layers,
             {"created": format_current_time(), "seconds": seconds, "code": dict(code)},
         )
         shutil.rmtree(request.chunk_folder)
-    return found
+    return tablebase
 
 
 @contextmanager
@@ -178,7 +178,7 @@ class ChunkStore:
         progress.start(len(keys), len(keys) - sum(len(self.chunk_keys(first)) for first in self.unsolved_chunks))
 
     def chunk_keys(self, first: int) -> NDArray[np.uint64]:
-        """The keys of a chunk's boards."""
+        """Return the keys of a chunk's boards."""
         return self._keys[self._chunk_slice(first)]
 
     def write_chunk(self, first: int, values: NDArray[np.int8], seconds: float) -> None:
@@ -200,7 +200,7 @@ class ChunkStore:
 def solve_and_time_chunk(
     solver: Solver, rules: Rules, keys: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int8], float] | None:
-    """The values of a chunk's boards and the seconds that they took; None if the solver was stopped."""
+    """Return the values of a chunk's boards and the seconds that they took; None if the solver was stopped."""
     started, values = time.monotonic(), np.zeros(len(keys), np.int8)
     lanes, occupied = decode_board_keys(keys, rules)
     for step in range(0, len(keys), STEP_BOARDS):
@@ -231,7 +231,7 @@ def _read_chunk(folder: Path, first: int, values: NDArray[np.int8]) -> bool:
 
 
 def _sum_seconds(folder: Path) -> float:
-    """The sum of the seconds that the chunks took."""
+    """Sum the seconds that the stored chunks took."""
     parts = (path.read_bytes()[DIGEST_BYTES : DIGEST_BYTES + 8] for path in folder.glob("values-*.chunk"))
     return sum(float(np.frombuffer(part, "<f8")[0]) for part in parts)
 
@@ -239,7 +239,7 @@ def _sum_seconds(folder: Path) -> float:
 def solve_smaller_layers(
     rules: Rules, keys: Sequence[NDArray[np.uint64]], largest_values: NDArray[np.int8]
 ) -> list[tuple[NDArray[np.uint64], NDArray[np.int8]]]:
-    """Keys and values of all layers, given the values of the last: each follows from the one with a piece more."""
+    """Solve all layers from the values of the last: each layer's follow from those of the layer with a piece more."""
     layers = [(keys[-1], largest_values)]
     for pieces in range(len(keys) - 2, -1, -1):
         above, values = layers[-1]
@@ -296,6 +296,6 @@ def _verify_sample(tablebase: Tablebase, table: BoardTable, sample_size: int, me
     keys, values = table.keys[part], table.values[part]
     chosen = np.sort(np.random.default_rng().choice(len(keys), min(sample_size, len(keys)), replace=False))
     solver = Solver(tablebase.rules, megabytes)
-    found = solver.values(*decode_board_keys(keys[chosen], tablebase.rules))
-    for i in np.flatnonzero(found != values[chosen]):
-        yield f"{tablebase.path}: the board with key {keys[chosen[i]]} has value {found[i]}, not {values[chosen[i]]}"
+    solved = solver.values(*decode_board_keys(keys[chosen], tablebase.rules))
+    for i in np.flatnonzero(solved != values[chosen]):
+        yield f"{tablebase.path}: the board with key {keys[chosen[i]]} has value {solved[i]}, not {values[chosen[i]]}"

@@ -56,7 +56,7 @@ class TablebaseStatistics(NamedTuple):
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int64[::1], SYMMETRIES_TYPE))
 def _fill_image_counts(lanes: Any, occupied: Any, images: Any, tables: Any) -> None:
-    """The number of boards that each of ``B`` canonical boards stands for, into ``images`` [B]."""
+    """Fill ``images`` [B] with the number of boards that each of ``B`` canonical boards stands for."""
     for i in range(len(lanes)):
         images[i] = orbit_size(lanes[i], int64(occupied[i]), int64(NONE), tables)
 
@@ -71,7 +71,7 @@ POSITIONS_SIGNATURE = types.int64(
 def _fill_positions_after_gifts(
     lanes: Any, occupied: Any, keys: Any, values: Any, sources: Any, rules: Any, search: Any, tables: Any
 ) -> int:
-    """The positions after each gift on ``B`` boards, into [16 B] arrays: canonical key, value, board; their number."""
+    """Fill arrays [16 B] with key, value and board of each position after a gift on ``B`` boards; return the count."""
     count = int64(0)
     for i in range(len(lanes)):
         filled = int64(occupied[i])
@@ -88,7 +88,7 @@ def _fill_positions_after_gifts(
 
 
 def compute_statistics(tablebase: Tablebase, max_pieces: int | None = None) -> TablebaseStatistics:
-    """The counts and examples of a tablebase, or of its boards of up to ``max_pieces`` pieces.
+    """Compute the counts and examples of a tablebase, or of its boards of up to ``max_pieces`` pieces.
 
     Raises ``FailureError`` if it is damaged.
     """
@@ -120,7 +120,7 @@ def _count_values(values: NDArray[np.int8], images: NDArray[np.int64]) -> ValueC
 def solve_positions_after_gifts(
     solver: Solver, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int8], NDArray[np.int64]]:
-    """The positions after each gift on ``B`` boards: canonical key, value, board index; [P] each, with repeats."""
+    """Return canonical keys, values, board indices [P] of positions after each gift on ``B`` boards, with repeats."""
     keys = np.empty(PIECES * len(lanes), np.uint64)
     values, sources = np.empty(len(keys), np.int8), np.empty(len(keys), np.int64)
     count = _fill_positions_after_gifts(
@@ -134,9 +134,9 @@ def _add_examples(
 ) -> None:
     """Add the first board or position of each value that has no example yet."""
     for value, word in VALUE_WORDS.items():
-        found = np.flatnonzero(values == value)[:1]
-        if len(found) and f"{kind} {word}" not in examples:
-            lanes, occupied = decode_board_keys(keys[found], rules)
+        rows = np.flatnonzero(values == value)[:1]
+        if len(rows) and f"{kind} {word}" not in examples:
+            lanes, occupied = decode_board_keys(keys[rows], rules)
             hand = NONE if kind == "board" else 0
             position = EMPTY._replace(
                 lanes=int(lanes[0]), occupied=int(occupied[0]), hand=hand
@@ -145,34 +145,34 @@ def _add_examples(
 
 
 def list_first_turns(solver: Solver) -> list[tuple[str, int, int]]:
-    """The turns after the first gift, piece 0 (where the mover chooses: on the empty board), up to symmetry.
+    """List the turns after the first gift, piece 0 (where the mover chooses: on the empty board), up to symmetry.
 
     Each row: an example in notation, how many turns lead to an image of it, their value for the mover; best first.
     """
     rules = solver.rules
     start = EMPTY if rules.mover_chooses else position_from_plies([], 0)
-    found: dict[Position, tuple[str, int, int]] = {}
+    by_form: dict[Position, tuple[str, int, int]] = {}
     for turn in solver.turns(start, distance=False):
         piece, hand = (turn.gift, NONE) if rules.mover_chooses else (0, turn.gift)
         after = position_from_plies([(piece, turn.cell)], hand)
         form = canonical_position(after, rules)
-        example, times, value = found.get(form, (format_position(after, rules.name), 0, turn.value))
-        found[form] = example, times + 1, value
-    return sorted(found.values(), key=lambda row: -row[2])
+        example, times, value = by_form.get(form, (format_position(after, rules.name), 0, turn.value))
+        by_form[form] = example, times + 1, value
+    return sorted(by_form.values(), key=lambda row: -row[2])
 
 
 def render_theory_page(tablebases: Sequence[Tablebase]) -> str:
-    """The Markdown text about these tablebases, one for each variant."""
+    """Render the Markdown text about these tablebases, one for each variant."""
     page = (files("analytics.exact") / "theory_page.md").read_text(encoding="utf-8")
     games, sections = (
         map(_render_proof, read_proofs()),
-        ("\n".join(_render_section(compute_statistics(each))) for each in tablebases),
+        ("\n".join(_render_section(compute_statistics(tablebase))) for tablebase in tablebases),
     )
     return page.format(games="\n".join(games), sections="\n".join(sections))
 
 
 def read_proofs() -> list[GameProof]:
-    """The values of whole games that were proven, by name."""
+    """Read the proven values of whole games, by name."""
     text = (files("analytics.exact") / "proofs.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return [GameProof(row.pop("rules"), **{name: int(value) for name, value in row.items()}) for row in rows]
@@ -202,8 +202,8 @@ def _render_counts(title: str, counts: Sequence[ValueCounts]) -> Iterator[str]:
     yield f"| {title} with pieces | canonical | won | drawn | lost | all | won % | drawn % | lost % |"
     yield "|---|" + "---:|" * 8
     for pieces, count in enumerate(counts):
-        canonical_ones = " | ".join(f"{each:,}" for each in (sum(count.canonical), *count.canonical))
-        shares = " | ".join(f"{100 * each / sum(count.every):.3f}" for each in count.every)
+        canonical_ones = " | ".join(f"{number:,}" for number in (sum(count.canonical), *count.canonical))
+        shares = " | ".join(f"{100 * number / sum(count.every):.3f}" for number in count.every)
         yield f"| {pieces} | {canonical_ones} | {sum(count.every):,} | {shares} |"
     yield ""
 

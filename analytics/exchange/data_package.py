@@ -79,23 +79,23 @@ def _build_writer(path: Path) -> Callable[[pl.LazyFrame, Callable[[], None]], No
 
 
 def _describe_origin(runs: pl.DataFrame) -> str:
-    """The commands that played the games, and fingerprints of the code and of the games, as lines of JSON."""
+    """Describe the commands that played the games, and fingerprints of the code and of the games, as lines of JSON."""
     names = ("run_id", "command", "agents", "games", "seed", "code_version", "code_fingerprint", "fingerprint")
     lines = [
         json.dumps({name: _truncate_texts(row[name]) for name in names})
         for row in runs.head(MAX_RUNS).iter_rows(named=True)
     ]
     more = f"\n\nThe table `runs` has {len(runs) - MAX_RUNS:,} more." if len(runs) > MAX_RUNS else ""
-    said = (
+    introduction = (
         "Agents played each run by its command. Its games follow from the command and the code: the same `fingerprint` "
         "means the same games. `games` counts those of the whole run."
     )
-    return "\n".join([said, "", "```json", *lines, "```"]) + more
+    return "\n".join([introduction, "", "```json", *lines, "```"]) + more
 
 
 def _truncate_texts(value: Any) -> Any:
     if isinstance(value, list):
-        return [_truncate_texts(each) for each in value[:MAX_TEXT]]
+        return [_truncate_texts(item) for item in value[:MAX_TEXT]]
     return value[:MAX_TEXT] if isinstance(value, str) else value
 
 
@@ -106,12 +106,12 @@ def write_card_and_package(folder: Path, card: DatasetCard) -> None:
 
 
 def build_card_and_package(folder: Path, card: DatasetCard) -> dict[str, str]:
-    """The texts of the card and of the data package of the tables in a folder. Raises ``OSError``."""
-    resources = [each for path in _list_table_paths(folder) for each in _build_resource_entries(path)]
-    tables = [each for each in resources if "schema" in each]
+    """Build the texts of the card and of the data package of the tables in a folder. Raises ``OSError``."""
+    resources = [resource for path in _list_table_paths(folder) for resource in _build_resource_entries(path)]
+    tables = [resource for resource in resources if "schema" in resource]
     configs = [
-        {"config_name": each["name"], "data_files": each["path"]} | ({} if number else {"default": True})
-        for number, each in enumerate(tables)
+        {"config_name": resource["name"], "data_files": resource["path"]} | ({} if number else {"default": True})
+        for number, resource in enumerate(tables)
     ]
     package: dict[str, Any] = {"$schema": PACKAGE_SCHEMA, "name": "quarto-arena", "title": card.title}
     if card.licence != "unknown":
@@ -133,10 +133,16 @@ def build_card_and_package(folder: Path, card: DatasetCard) -> dict[str, str]:
 
 
 def _list_table_paths(folder: Path) -> list[Path]:
-    """The tables of a folder, those of an export in its order, then by name."""
-    known = [*TABLE_CONDITIONS]
+    """List the tables of a folder, those of an export in its order, then by name."""
+    exported_tables = [*TABLE_CONDITIONS]
     paths = (path for path in folder.iterdir() if path.suffix in (".parquet", ".csv"))
-    return sorted(paths, key=lambda path: (known.index(path.stem) if path.stem in known else len(known), path.name))
+    return sorted(
+        paths,
+        key=lambda path: (
+            exported_tables.index(path.stem) if path.stem in exported_tables else len(exported_tables),
+            path.name,
+        ),
+    )
 
 
 def _scan_table(path: Path) -> pl.LazyFrame:
@@ -144,7 +150,7 @@ def _scan_table(path: Path) -> pl.LazyFrame:
 
 
 def _build_resource_entries(path: Path) -> Iterator[dict[str, Any]]:
-    """A table as the data package describes it: its columns, then its bytes: frictionless checks those of files."""
+    """Yield a table as the data package describes it: its columns, then its bytes, as frictionless checks files."""
     yield {
         "name": path.stem,
         "path": path.name,
@@ -163,12 +169,12 @@ def _build_field_entries(path: Path) -> Iterator[dict[str, str]]:
     declared = find_column_meanings_and_units(path.stem) or {name: (text, "") for name, text in shipped_table.items()}
     for name, kind in _scan_table(path).collect_schema().items():
         meaning, unit = declared.get(name, ("", ""))
-        found = {"name": name, "type": _field_type(kind, "NULL" in meaning), "description": meaning, "unit": unit}
-        yield {key: value for key, value in found.items() if value}
+        field = {"name": name, "type": _field_type(kind, "NULL" in meaning), "description": meaning, "unit": unit}
+        yield {key: value for key, value in field.items() if value}
 
 
 def _field_type(kind: pl.DataType, may_be_null: bool) -> str:
-    """The name of a type in a data package.
+    """Return the name of a type in a data package.
 
     frictionless reads Parquet by pandas, which has no whole number that is NULL, and whose lists are arrays of NumPy.
     """
@@ -179,12 +185,18 @@ def _field_type(kind: pl.DataType, may_be_null: bool) -> str:
 
 
 def _render_overview(folder: Path, tables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """The tables with their columns, as Markdown. Names of columns are those of this project."""
-    for each in tables:
-        count = _scan_table(folder / each["path"]).select(pl.len()).collect().item()
-        yield from (f"## {each['name']}", "", f"{count:,} rows in `{each['path']}`.", "", "| column | type | meaning |")
+    """Render the tables with their columns, as Markdown. Names of columns are those of this project."""
+    for table in tables:
+        count = _scan_table(folder / table["path"]).select(pl.len()).collect().item()
+        yield from (
+            f"## {table['name']}",
+            "",
+            f"{count:,} rows in `{table['path']}`.",
+            "",
+            "| column | type | meaning |",
+        )
         yield "|---|---|---|"
-        for field in each["schema"]["fields"]:
+        for field in table["schema"]["fields"]:
             unit = f" ({field['unit']})" if "unit" in field else ""
             meaning = field.get("description", "").replace("|", "\\|")
             yield f"| `{field['name']}` | {field['type']} | {meaning}{unit} |"
@@ -192,7 +204,7 @@ def _render_overview(folder: Path, tables: Iterable[Mapping[str, Any]]) -> Itera
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether a folder holds an exported dataset and nothing else."""
+    """Return whether a folder holds an exported dataset and nothing else."""
     names = {path.name for path in folder.iterdir()}
     return PACKAGE_FILE in names and names <= {
         CARD_FILE,

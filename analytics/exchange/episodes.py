@@ -59,7 +59,7 @@ class Episodes(NamedTuple):
 
 
 def build_episodes(opening: NDArray[np.int8], games: Games, options: EpisodeOptions, rules_tables: Any) -> Episodes:
-    """Games as episodes. ``opening`` [G]: how many plies were imposed; ``rules_tables``: those of the rules."""
+    """Build episodes from games. ``opening`` [G]: how many plies were imposed; ``rules_tables``: those of the rules."""
     options = EpisodeOptions(*map(int, options))  # kernels would be compiled again for a bool
     counts = _count_steps(opening, games, options)
     kept = np.flatnonzero(counts)
@@ -82,19 +82,19 @@ def build_episodes(opening: NDArray[np.int8], games: Games, options: EpisodeOpti
 
 @inline_function
 def _first_turn(opening: int, options: Any) -> int:
-    """The first turn that can be a step: that of the first gift that was chosen, or of the first one at all."""
+    """Return the first turn that can be a step: that of the first gift that was chosen, or of the first one at all."""
     return (int64(0) if options.imposed else int64(opening)) + int64(options.mover_chooses)
 
 
 @inline_function
 def _first_turn_of_seat(first: int, options: Any) -> int:
-    """The first turn from ``first`` on that the seat takes."""
+    """Return the first turn from ``first`` on that the seat takes."""
     return first if options.seat < 0 else first + ((first ^ options.seat) & 1)
 
 
 @kernel()
 def _count_steps(opening: NDArray[np.int8], games: Games, options: EpisodeOptions) -> NDArray[np.int64]:
-    """[G] the number of steps of each game.
+    """Count the steps of each game, [G].
 
     The last gift of a forfeited game is not logged, so the turn that gave it is known in part only. Its episode ends
     with the last position that is known in full, and the turn taken there is no step.

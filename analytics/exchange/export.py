@@ -47,9 +47,9 @@ class ExportRequest:
             ("rows", self.rows, ROWS),
             ("perspective", self.perspective, NAMED_PERSPECTIVES),
         )
-        for name, value, known in named:
-            if value is not None and value not in known:
-                raise RequestError(f"--{name} {value} is not known{describe_valid_names(value, known)}")
+        for name, value, valid_names in named:
+            if value is not None and value not in valid_names:
+                raise RequestError(f"--{name} {value} is not known{describe_valid_names(value, valid_names)}")
         if self.sample is not None and self.sample < 1:
             raise RequestError(f"--sample {self.sample} is not a number of games: ask for at least 1, or leave it out")
         self._check_form()
@@ -75,7 +75,8 @@ class ExportRequest:
         if self.form == DATASET:
             if not data_package.LICENCE_NAME.fullmatch(self.licence):
                 raise RequestError(
-                    f"--license {self.licence!r} is no name of a licence as the Hub has it: cc0-1.0, cc-by-4.0, mit"
+                    f"--license {self.licence!r} is not the name of a licence on the Hub: write one such as cc0-1.0, "
+                    "cc-by-4.0 or mit"
                 )
             unused |= {
                 "--perspective": self.perspective is not None,
@@ -83,8 +84,8 @@ class ExportRequest:
                 "--imposed": self.imposed,
                 "--masks": self.masks,
             }
-        for name, given in unused.items():
-            if given:
+        for name, is_given in unused.items():
+            if is_given:
                 raise RequestError(f"{name} has no effect on format {form}: leave it out")
 
 
@@ -163,7 +164,7 @@ def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
 def _count_and_read_blocks(
     opened: OpenArchive, request: ExportRequest, on_written: OnWritten | None
 ) -> tuple[int, Iterator[ExportBlock]]:
-    """The number of selected games, and the games. Errors in the request are raised here, not by the iterator."""
+    """Return the number of selected games, and the games. Errors in the request are raised here, not while reading."""
     selection = select_games(opened, request.where)
     if request.sample is not None and request.sample > selection.games:
         raise RequestError(f"--sample {request.sample:,} of {selection.games:,} games: ask for fewer, or leave it out")
@@ -196,7 +197,7 @@ def _build_episodes(blocks: Iterable[ExportBlock], request: ExportRequest) -> It
 
 
 def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, target: ExportTarget) -> tuple[int, int]:
-    """Write games as episodes; returns how many, and how many steps they have."""
+    """Write games as episodes; return how many, and how many steps they have."""
     count, steps = 0, 0
 
     def yield_blocks() -> Iterator[tuple[ExportBlock, Episodes]]:
@@ -212,7 +213,7 @@ def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, targe
 
 
 def describe_dataset(request: ExportRequest) -> str:
-    """The description that is stored in a dataset."""
+    """Describe a dataset in the text that is stored in it."""
     chosen = f"games where {request.where}" if request.where else "all games"
     drawn = f", {request.sample} of them drawn by seed {request.seed}" if request.sample is not None else ""
     return (
@@ -223,7 +224,7 @@ def describe_dataset(request: ExportRequest) -> str:
 
 @contextmanager
 def _write_atomically(output: Path, force: bool) -> Iterator[tuple[Path, Path]]:
-    """A path to write to, which is renamed to ``output`` at the end, and a folder for intermediate files."""
+    """Yield a path, which is renamed to ``output`` at the end, and a folder for intermediate files."""
     room = temporary_beside(output)
     try:
         (room / "parts").mkdir(parents=True)

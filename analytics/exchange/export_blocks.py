@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from analytics.exchange.episodes import PERSPECTIVES
 from analytics.exchange.text import Heading
 from analytics.questions.selection import Selection, read_pair_ranges, read_selected_games, select_pair_ranges
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
@@ -36,7 +36,7 @@ class ExportBlock(NamedTuple):
     whole_run_number: int  # 1, 2, … for runs that are exported as they are, as they began; 0 for games of others
 
     def perspective_seat(self, perspective: str) -> int:
-        """The seat that one of ``NAMED_PERSPECTIVES`` means in these games, or ``BOTH_SEATS``."""
+        """Return the seat that one of ``NAMED_PERSPECTIVES`` means in these games, or ``BOTH_SEATS``."""
         return int(self.range_games.game_id[0] & 1) if perspective == FIRST_AGENT else PERSPECTIVES[perspective]
 
 
@@ -53,30 +53,33 @@ class _Seating(NamedTuple):
 def read_export_blocks(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[ExportBlock]:
     """Yield the selected games, or ``sample`` of them drawn by ``seed``. Raises ``FailureError`` for a damaged file."""
     archive = selection.opened.archive
-    wanted: Sequence[NDArray[np.int64] | None]  # the ids of each run's games, ascending; None: all of them
+    chosen_ids: Sequence[NDArray[np.int64] | None]  # the ids of each run's games, ascending; None: all of them
     if sample is None:
-        wanted = [
-            None if selection.has_whole_run(each) else selection.read_game_ids(each.run_id) for each in selection.runs
+        chosen_ids = [
+            None if selection.has_whole_run(record) else selection.read_game_ids(record.run_id)
+            for record in selection.runs
         ]
     else:
-        wanted = sample_game_ids(selection, sample, seed)
-    whole = [ids is None and _is_whole_run(archive, record) for ids, record in zip(wanted, selection.runs, strict=True)]
-    rank = np.where(whole, np.cumsum(whole), 0).tolist()
+        chosen_ids = sample_game_ids(selection, sample, seed)
+    is_whole = [
+        ids is None and _is_whole_run(archive, record) for ids, record in zip(chosen_ids, selection.runs, strict=True)
+    ]
+    rank = np.where(is_whole, np.cumsum(is_whole), 0).tolist()
 
     def read_file(file: tuple[int, StoredRange]) -> RangeGames:
         run, stored = file
-        return read_selected_games(archive, selection.runs[run].run_id, stored, wanted[run])
+        return read_selected_games(archive, selection.runs[run].run_id, stored, chosen_ids[run])
 
     parts = [
         (seating, stored, part)
         for run, record in enumerate(selection.runs)
         for stored in archive.list_effective_ranges(record.run_id)
-        for part in select_pair_ranges(archive, record, stored, wanted[run])
-        for seating in _list_seatings(run, record, not whole[run], part.pairing)
+        for part in select_pair_ranges(archive, record, stored, chosen_ids[run])
+        for seating in _list_seatings(run, record, not is_whole[run], part.pairing)
     ]
-    parts.sort(key=lambda each: (each[0], each[2]))
-    found = read_pair_ranges([((seating.run, stored), part) for seating, stored, part in parts], read_file)
-    for (seating, _, _), games in zip(parts, found, strict=True):
+    parts.sort(key=lambda part: (part[0], part[2]))
+    games_of_parts = read_pair_ranges([((seating.run, stored), part) for seating, stored, part in parts], read_file)
+    for (seating, _, _), games in zip(parts, games_of_parts, strict=True):
         rows = np.flatnonzero(games.game_id & 1 == seating.game)
         for start in range(0, len(rows), BLOCK_GAMES):
             chosen = games.select_rows(rows[start : start + BLOCK_GAMES])
@@ -91,9 +94,9 @@ def sample_game_ids(selection: Selection, sample: int, seed: int) -> list[NDArra
     """
     words, ids, runs = np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64)
     for run, record in enumerate(selection.runs):
-        found = selection.read_game_ids(record.run_id)
-        words = np.concatenate([words, _compute_sample_words(seed, record.run_id, found)])
-        ids, runs = np.concatenate([ids, found]), np.concatenate([runs, np.full(len(found), run)])
+        run_ids = selection.read_game_ids(record.run_id)
+        words = np.concatenate([words, _compute_sample_words(seed, record.run_id, run_ids)])
+        ids, runs = np.concatenate([ids, run_ids]), np.concatenate([runs, np.full(len(run_ids), run)])
         if len(words) > sample:
             least = np.argpartition(words, sample - 1)[:sample]
             words, ids, runs = words[least], ids[least], runs[least]
@@ -101,23 +104,28 @@ def sample_game_ids(selection: Selection, sample: int, seed: int) -> list[NDArra
 
 
 def _compute_sample_words(seed: int, run_id: str, game_id: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A random word for each game: SplitMix64 at its id, on a stream of the run's own (see ``quarto.rng``)."""
+    """Compute a random word for each game: SplitMix64 at its id, on a stream of the run's own (see ``quarto.rng``)."""
     words = np.uint64(stream(seed, int(run_id, 16), 0)) + game_id.astype(np.uint64) * np.uint64(GAMMA)
     return Streams(words).draw(0)
 
 
-def _is_whole_run(archive: Archive, record: RunRecord) -> bool:
-    """Whether a run has all units from the first to its last; imported games are a run by themselves."""
+def _is_whole_run(archive: ArchiveStore, record: RunRecord) -> bool:
+    """Return whether a run has all units from the first to its last; imported games are a run by themselves."""
     covered = archive.list_effective_ranges(record.run_id).covered_ranges
     return IMPORTED_KEY not in record.spec and len(covered) == 1 and covered[0][0] == 0
 
 
 def _list_seatings(run_index: int, record: RunRecord, is_partial_run: bool, pairing: int) -> Iterator[_Seating]:
-    """The seatings of a pairing."""
+    """Yield the seatings of a pairing."""
     source = record.spec.get(IMPORTED_KEY, {})
-    known = record.rules.name, source.get("event", ""), source.get("date", ""), int(record.spec["opening_plies"])
+    heading_values = (
+        record.rules.name,
+        source.get("event", ""),
+        source.get("date", ""),
+        int(record.spec["opening_plies"]),
+    )
     labels = record.pairings[pairing]
     for game in (0, 1) if record.swapped else (0,):
         yield _Seating(
-            Heading(*known, *(labels if game == 0 else labels[::-1])), is_partial_run, run_index, pairing, game
+            Heading(*heading_values, *(labels if game == 0 else labels[::-1])), is_partial_run, run_index, pairing, game
         )

@@ -8,8 +8,6 @@ Sources of the layouts:
 - d3rlpy's documentation, "Create your dataset": the flat arrays of its ``MDPDataset`` in one ``.npz`` file, which NumPy
   alone can read. The last step of an episode is marked in ``terminals`` or, if the episode was cut off, in
   ``timeouts``, never in both.
-- google-research/rlds, README, "Dataset Format". RLDS files are TensorFlow records, which only TensorFlow reads. A
-  nested Parquet file has the same structure, and four lines turn it into a ``tf.data.Dataset``.
 - A Minari dataset is written by Minari itself: a folder that ``minari.load_dataset`` and ``MinariDataset`` read.
 """
 
@@ -46,9 +44,6 @@ COPY_BYTES = 1 << 20  # bytes copied at a time
 COMPRESSION_LEVEL = 1  # of deflate: a board is mostly -1
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file, so that the same games are the same bytes
 
-ROW_GROUP_ROWS = 65536  # of RLDS
-NO_ACTION = -1  # of a step without a decision; no valid action
-
 DATASET_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*-v[0-9]+")
 MINARI_DATA_FOLDER = "data"  # the folder inside a dataset's folder
 MINARI_MAIN_FILE, MINARI_METADATA_FILE = "main_data.hdf5", "metadata.json"
@@ -84,7 +79,7 @@ def format_text_lines(blocks: Iterable[ExportBlock], _by_game: bool, _perspectiv
 
 
 def format_record_line(record: RunRecord, number: int) -> bytes:
-    """The record of a run as a line; ``number`` says in what order runs began. What an archive notes is left out."""
+    """Format a run's record as a line, without what an archive notes; ``number`` says in what order runs began."""
     plain = structs.replace(record, number=number, units=0, annotated=0, verdicts=(), derived=UNSET)
     return json.dumps(json.loads(encode_record(plain)), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
@@ -102,7 +97,7 @@ def format_csv_lines(
 
 
 def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
-    """[G] the columns of each game without its plies."""
+    """Build the columns [G] of each game without its plies."""
     heading, record, chosen, *_ = block
     games = chosen.games
     return pl.DataFrame(
@@ -121,14 +116,14 @@ def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
 
 
 def _build_game_rows(block: ExportBlock) -> pl.DataFrame:
-    """[G] a row a game, with its plies as text."""
+    """Build a row [G] for each game, with its plies as text."""
     return _build_game_columns(block).with_columns(
         game=pl.Series(format_plies(block.range_games.games), dtype=pl.String)
     )
 
 
 def _build_ply_rows(block: ExportBlock, perspective: str) -> pl.DataFrame:
-    """[R] a row a ply, game by game, with the outcome from a perspective."""
+    """Build a row [R] for each ply, game by game, with the outcome from a perspective."""
     games = block.range_games.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2
@@ -149,7 +144,7 @@ def _build_ply_rows(block: ExportBlock, perspective: str) -> pl.DataFrame:
 
 
 def _build_d3rlpy_arrays(episodes: Episodes) -> dict[str, NDArray[np.generic]]:
-    """The arrays of some episodes, ``S`` rows each. This format has no final observations."""
+    """Build the arrays of some episodes, ``S`` rows each. This format has no final observations."""
     decided = np.ones(len(episodes.observations), np.bool_)
     decided[episodes.final_observation] = False
     terminals, timeouts = np.zeros((2, len(episodes.actions)), np.float32)
@@ -186,62 +181,6 @@ def write_d3rlpy(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportT
                 shutil.copyfileobj(rows, out, COPY_BYTES)
 
 
-def _build_episode_rows(block: ExportBlock, episodes: Episodes) -> pl.DataFrame:
-    """[E] a row an episode: the columns of its game, and its steps."""
-    steps = _build_step_rows(episodes)
-    number = np.repeat(np.arange(len(episodes.game)), episodes.steps + 1)
-    fields = pl.struct(steps.columns).alias("steps")
-    nested = steps.with_columns(episode=number).group_by("episode", maintain_order=True).agg(fields)
-    return _build_game_columns(block)[episodes.game].with_columns(nested["steps"])
-
-
-def _build_step_rows(episodes: Episodes) -> pl.DataFrame:
-    """[S + E] all steps. The last one of each episode has the final observation and no action."""
-    options, final = episodes.options, episodes.final_observation
-    rows = len(episodes.observations)
-    is_last = np.zeros(rows, np.bool_)
-    is_last[final] = True
-    is_terminal = np.zeros(rows, np.bool_)
-    is_terminal[final] = episodes.terminated
-    action, reward = np.full(rows, NO_ACTION, np.int64), np.zeros(rows, np.float32)
-    action[~is_last], reward[~is_last] = episodes.actions, episodes.rewards
-    # If the steps are those of both seats, the next step is the opponent's and its value counts with the opposite sign.
-    discount = np.where(is_last, 0.0, -1.0 if options.seat < 0 else 1.0).astype(np.float32)
-    discount[final[episodes.terminated] - 1] = 0
-    columns = {
-        "is_first": np.roll(is_last, 1),
-        "is_last": is_last,
-        "is_terminal": is_terminal,
-        "observation": pl.Series(episodes.observations, dtype=pl.Array(pl.Int8, OBSERVATION_SIZE)),
-        "action": action,
-        "reward": reward,
-        "discount": discount,
-    }
-    if options.imposed:
-        flags = np.zeros(rows, np.bool_)
-        flags[~is_last] = episodes.imposed
-        columns["imposed"] = flags
-    if options.masks:
-        columns["action_mask"] = pl.Series(episodes.masks, dtype=pl.Array(pl.Boolean, TURN_CODES))
-    return pl.DataFrame(columns)
-
-
-def write_rlds(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
-    """Write episodes to one Parquet file, a row an episode with its steps nested in it. Raises ``OSError``.
-
-    Row groups have a fixed size that does not depend on the parts, so that the same games are the same bytes. Without
-    parts no file is written.
-    """
-    stored = []
-    for number, (block, episodes) in enumerate(blocks):
-        stored.append(target.scratch / f"{number:06d}.arrow")
-        _build_episode_rows(block, episodes).write_ipc(stored[-1])
-    if stored:
-        pl.scan_ipc(stored).sink_parquet(
-            target.path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS
-        )
-
-
 def check_minari_name(name: str) -> None:
     """Raise ``RequestError`` unless Minari accepts a folder of this name as a dataset, and is installed."""
     if not DATASET_ID.fullmatch(name):
@@ -257,7 +196,7 @@ def check_minari_library() -> None:
 
 
 def is_minari_dataset(folder: Path) -> bool:
-    """Whether a folder holds a Minari dataset and nothing else."""
+    """Return whether a folder holds a Minari dataset and nothing else."""
     inside = {path.name for path in folder.iterdir()}
     return inside == {MINARI_DATA_FOLDER} and {path.name for path in (folder / MINARI_DATA_FOLDER).iterdir()} <= {
         MINARI_MAIN_FILE,
@@ -276,16 +215,16 @@ def write_minari(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportT
     observations, actions = Box(NONE, PIECES - 1, (OBSERVATION_SIZE,), np.int8), Discrete(TURN_CODES)
     data = target.path.resolve() / MINARI_DATA_FOLDER  # Minari does not know the size of a dataset in a relative folder
     storage = MinariStorage.new(data, observations, actions, data_format="hdf5")
-    known = list[tuple[np.bytes_, NDArray[np.int64]]]()
-    storage.update_episodes(_yield_with_disk_checks(_build_minari_buffers(blocks, known), data))
-    episodes = ({"run_id": run, "game_id": game} for run, games in known for game in games)
+    run_game_ids = list[tuple[np.bytes_, NDArray[np.int64]]]()
+    storage.update_episodes(_yield_with_disk_checks(_build_minari_buffers(blocks, run_game_ids), data))
+    episodes = ({"run_id": run, "game_id": game} for run, games in run_game_ids for game in games)
     storage.update_episode_metadata(_yield_with_disk_checks(episodes, data))
     sets = {name: set(target.metadata[name]) for name in MINARI_SET_KEYS if name in target.metadata}
     storage.update_metadata({"minari_version": minari.__version__, **target.metadata, **sets})
 
 
 def _yield_with_disk_checks(items: Iterable[Item], folder: Path) -> Iterator[Item]:
-    """The same items, one an episode. Raises ``OSError`` before the disk is full: the library would crash."""
+    """Yield the items, one an episode. Raises ``OSError`` before the disk is full, because the library would crash."""
     for number, item in enumerate(items):
         if number % MINARI_BATCH == 0:
             with TemporaryFile(dir=folder, buffering=0) as file:
@@ -298,7 +237,7 @@ def _yield_with_disk_checks(items: Iterable[Item], folder: Path) -> Iterator[Ite
 def _build_minari_buffers(
     blocks: Iterable[tuple[ExportBlock, Episodes]], run_game_ids: list[tuple[np.bytes_, NDArray[np.int64]]]
 ) -> Iterator[Any]:
-    """Minari's buffer of each episode; ``run_game_ids`` grows by the runs and the ids of their games."""
+    """Yield Minari's buffer of each episode; add the runs and the ids of their games to ``run_game_ids``."""
     from minari.data_collector import EpisodeBuffer
 
     for block, episodes in blocks:
@@ -308,7 +247,7 @@ def _build_minari_buffers(
 
 
 def _build_buffer_arrays(episodes: Episodes, episode: int, last_step: int) -> dict[str, Any]:
-    """The arrays of one episode, whose last step is ``last_step``. Infos have one entry more than there are steps."""
+    """Build the arrays of the episode that ends with ``last_step``. Infos have one entry more than there are steps."""
     steps, over = int(episodes.steps[episode]), bool(episodes.terminated[episode])
     taken = slice(last_step + 1 - steps, last_step + 1)
     seen = slice(taken.start + episode, taken.stop + episode + 1)
@@ -336,5 +275,4 @@ TABLE_FORMATS: Mapping[str, Callable[[Iterable[ExportBlock], bool, str], Iterato
 EPISODE_FORMATS: Mapping[str, Callable[[Iterable[tuple[ExportBlock, Episodes]], ExportTarget], None]] = {
     "minari": write_minari,
     "d3rlpy": write_d3rlpy,
-    "rlds": write_rlds,
 }

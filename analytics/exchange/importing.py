@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from analytics.exchange.export_blocks import IMPORTED_KEY
 from analytics.exchange.text import Heading, ParsedText, Tags, format_games
 from analytics.store import ranges
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames, merge_games, select_games
 from analytics.store.range_files import read_games, write_range
 from analytics.store.ranges import first_game_id
@@ -41,7 +41,7 @@ class ImportedPlayer:
     """The target of players of imported games in an archive. It cannot be instantiated: how it plays is not known."""
 
     def __init__(self) -> NoReturn:
-        """Raises ``RequestError``."""
+        """Raise ``RequestError``, always."""
         raise RequestError("a player of imported games cannot play here: only its games are known")
 
 
@@ -58,7 +58,7 @@ class ImportedRun(NamedTuple):
 
 
 def import_games(
-    archive: Archive, parsed_text: ParsedText, rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
+    archive: ArchiveStore, parsed_text: ParsedText, rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
 ) -> list[ImportedRun]:
     """Add the games of a text. Runs that are whole in it stay what they are.
 
@@ -86,12 +86,12 @@ class ImportBlock(NamedTuple):
     numbers: NDArray[np.int64]  # [G] of the games in the text, ascending
 
     def without_first(self, count: int) -> ImportBlock:
-        """These without the first ones."""
+        """Return the block without its first ``count`` games."""
         return ImportBlock(self.heading, select_games(self.games, slice(count, None)), self.numbers[count:])
 
 
 def _group_blocks_by_run(parsed_text: ParsedText) -> Iterator[list[ImportBlock]]:
-    """The games of each run by heading, in the order in which they are exported."""
+    """Yield the games of each run by heading, in the order in which they are exported."""
     headings = [_build_heading(tags) for tags in parsed_text.distinct_tags]
     of_heading: dict[Heading, list[int]] = {}
     for at in np.unique(parsed_text.tags).tolist():
@@ -106,20 +106,20 @@ def _build_heading(tags: Tags) -> Heading:
 
 
 def _build_run_spec(blocks: list[ImportBlock], rules: Rules) -> dict[str, Any]:
-    """The spec of a run, which holds a hash of its games and, if pairings take turns in the text, of their order."""
+    """Build the spec of a run, with a hash of its games and, if pairings take turns in the text, of their order."""
     heading = blocks[0].heading
-    labels = sorted({label for each in blocks for label in (each.heading.agent_0, each.heading.agent_1)})
+    labels = sorted({label for block in blocks for label in (block.heading.agent_0, block.heading.agent_1)})
     digest = hashlib.sha256()
-    for each in blocks:
-        digest.update(format_games(each.heading, each.games))
-    pairing = np.repeat(np.arange(len(blocks)), [len(each.numbers) for each in blocks])[_compute_text_order(blocks)]
+    for block in blocks:
+        digest.update(format_games(block.heading, block.games))
+    pairing = np.repeat(np.arange(len(blocks)), [len(block.numbers) for block in blocks])[_compute_text_order(blocks)]
     turns = (
         {} if (np.diff(pairing) >= 0).all() else {"order": hashlib.sha256(pairing.astype("<i4").tobytes()).hexdigest()}
     )
     return {
         "rules": asdict(rules),
         "agents": [{"label": label, "target": IMPORTED_PLAYER_TARGET, "params": {}} for label in labels],
-        "pairings": [[labels.index(each.heading.agent_0), labels.index(each.heading.agent_1)] for each in blocks],
+        "pairings": [[labels.index(block.heading.agent_0), labels.index(block.heading.agent_1)] for block in blocks],
         "seed": 0,
         "opening_plies": heading.opening,
         "seats": "fixed",
@@ -128,8 +128,8 @@ def _build_run_spec(blocks: list[ImportBlock], rules: Rules) -> dict[str, Any]:
 
 
 def _compute_text_order(blocks: Sequence[ImportBlock]) -> NDArray[np.int64]:
-    """[G] the games of all parts, one part after the other, in the order of the text."""
-    return np.argsort(np.concatenate([each.numbers for each in blocks]))
+    """Return the indices [G] that put the games of all blocks, one block after the other, in the order of the text."""
+    return np.argsort(np.concatenate([block.numbers for block in blocks]))
 
 
 class _StoredPairing(NamedTuple):
@@ -141,31 +141,33 @@ class _StoredPairing(NamedTuple):
 
 
 def _add_or_extend_runs(
-    archive: Archive, blocks: list[ImportBlock], rules: Rules, code: Mapping[str, Any], command: str
+    archive: ArchiveStore, blocks: list[ImportBlock], rules: Rules, code: Mapping[str, Any], command: str
 ) -> Iterator[ImportedRun]:
-    """Add the games of parts that have one event, date and opening, each to the run that has its first games."""
+    """Add the games of blocks of one event, date and opening, each to the run that has its first games."""
     spec = _build_run_spec(blocks, rules)
     if (
         archive.find_run(compute_run_id(spec)) is not None
     ):  # also if its import was interrupted before all players had games
         yield _add_run(archive, blocks, spec, code, command)
         return
-    known = [_find_stored_pairing(archive, part, rules) for part in blocks]
-    for record in {found.record.run_id: found.record for found in known if found}.values():
+    stored_pairings = [_find_stored_pairing(archive, part, rules) for part in blocks]
+    for record in {stored.record.run_id: stored.record for stored in stored_pairings if stored}.values():
         of_run = [
-            part for part, found in zip(blocks, known, strict=True) if found and found.record.run_id == record.run_id
+            part
+            for part, stored in zip(blocks, stored_pairings, strict=True)
+            if stored and stored.record.run_id == record.run_id
         ]
         yield _extend_run(archive, record, of_run, rules)
-    new = [part for part, found in zip(blocks, known, strict=True) if not found]
+    new = [part for part, stored in zip(blocks, stored_pairings, strict=True) if not stored]
     if new:
         yield _add_run(archive, new, _build_run_spec(new, rules), code, command)
 
 
-def _find_stored_pairing(archive: Archive, block: ImportBlock, rules: Rules) -> _StoredPairing | None:
-    """The pairing with the most games of which the games of a part are a continuation or a beginning."""
+def _find_stored_pairing(archive: ArchiveStore, block: ImportBlock, rules: Rules) -> _StoredPairing | None:
+    """Find the pairing with the most games of which a block's games are a continuation or a beginning."""
     heading = block.heading
     text = format_games(heading, block.games)
-    found = []
+    candidates = []
     for record in archive.load_runs():
         source = record.spec.get(IMPORTED_KEY)
         if source is None or record.rules != rules or record.spec["opening_plies"] != heading.opening:
@@ -176,30 +178,32 @@ def _find_stored_pairing(archive: Archive, block: ImportBlock, rules: Rules) -> 
             if labels == (heading.agent_0, heading.agent_1):
                 stored, count = _read_pairing_text_and_count(archive, record.run_id, pairing, heading)
                 if count and (text.startswith(stored) or stored.startswith(text)):
-                    found.append(_StoredPairing(record, pairing, count))
-    return max(found, key=lambda each: each.games, default=None)
+                    candidates.append(_StoredPairing(record, pairing, count))
+    return max(candidates, key=lambda candidate: candidate.games, default=None)
 
 
-def _read_pairing_text_and_count(archive: Archive, run_id: str, pairing: int, heading: Heading) -> tuple[bytes, int]:
-    """The text of a pairing's games in the order in which they were imported, and their number."""
-    found = [read_games(archive, run_id, stored) for stored in archive.list_effective_ranges(run_id)]
-    found = [games.select_rows(games.pairing == pairing) for games in found]
-    texts = [format_games(heading, games.games) for games in found if len(games.game_id)]
-    return b"".join(texts), sum(len(games.game_id) for games in found)
+def _read_pairing_text_and_count(
+    archive: ArchiveStore, run_id: str, pairing: int, heading: Heading
+) -> tuple[bytes, int]:
+    """Read a pairing's games in the order in which they were imported, and return their text and number."""
+    blocks = [read_games(archive, run_id, stored) for stored in archive.list_effective_ranges(run_id)]
+    blocks = [games.select_rows(games.pairing == pairing) for games in blocks]
+    texts = [format_games(heading, games.games) for games in blocks if len(games.game_id)]
+    return b"".join(texts), sum(len(games.game_id) for games in blocks)
 
 
-def _extend_run(archive: Archive, record: RunRecord, blocks: list[ImportBlock], rules: Rules) -> ImportedRun:
+def _extend_run(archive: ArchiveStore, record: RunRecord, blocks: list[ImportBlock], rules: Rules) -> ImportedRun:
     """Add to a run the games of parts that it lacks."""
     with archive.lock_run(record.run_id, LOCK_SECONDS):
         lacking = []
         for part in blocks:
-            found = _find_stored_pairing(archive, part, rules)
-            if found is None:
+            stored = _find_stored_pairing(archive, part, rules)
+            if stored is None:
                 raise FailureError(
                     f"run {record.run_id} was extended with other games meanwhile: run the same command again"
                 )
-            if found.games < len(part.numbers):
-                lacking.append((found.pairing, part.without_first(found.games)))
+            if stored.games < len(part.numbers):
+                lacking.append((stored.pairing, part.without_first(stored.games)))
         held = archive.list_effective_ranges(record.run_id)
         added = _write_missing_games(archive, record, lacking, int(held.ends[-1]))
     sizes = [len(part.numbers) for part in blocks]
@@ -208,23 +212,25 @@ def _extend_run(archive: Archive, record: RunRecord, blocks: list[ImportBlock], 
 
 
 def _add_run(
-    archive: Archive, blocks: list[ImportBlock], spec: dict[str, Any], code: Mapping[str, Any], command: str
+    archive: ArchiveStore, blocks: list[ImportBlock], spec: dict[str, Any], code: Mapping[str, Any], command: str
 ) -> ImportedRun:
     run_id = compute_run_id(spec)
     sizes = [len(part.numbers) for part in blocks]
-    known = archive.find_run(run_id)
-    number = known.number if known else archive.compute_next_run_number()
-    record = known or RunRecord(run_id, spec, code, max(sizes), format_current_time(), command=command, number=number)
-    if known is None:
+    existing = archive.find_run(run_id)
+    number = existing.number if existing else archive.compute_next_run_number()
+    record = existing or RunRecord(
+        run_id, spec, code, max(sizes), format_current_time(), command=command, number=number
+    )
+    if existing is None:
         archive.write_run(record)
     with archive.lock_run(run_id, LOCK_SECONDS):
         added = _write_missing_games(archive, record, [*enumerate(blocks)])
-    archive.update_run(run_id, lambda known: known and structs.replace(known, status="complete"))
+    archive.update_run(run_id, lambda stored: stored and structs.replace(stored, status="complete"))
     return ImportedRun(run_id, blocks[0].heading, sum(sizes), added)
 
 
 def _write_missing_games(
-    archive: Archive, record: RunRecord, blocks_by_pairing: Sequence[tuple[int, ImportBlock]], first_unit: int = 0
+    archive: ArchiveStore, record: RunRecord, blocks_by_pairing: Sequence[tuple[int, ImportBlock]], first_unit: int = 0
 ) -> int:
     """Write what the archive lacks of games by pairing; how many it were.
 
@@ -258,7 +264,7 @@ FILE_UNITS = 1 << 17  # of a file, at most
 
 
 class WholeRun(NamedTuple):
-    """A run that a text holds whole."""
+    """A run whose record and games are all in a text."""
 
     record: RunRecord
     games: RangeGames  # all of them, ascending by id
@@ -271,7 +277,7 @@ class WholeRun(NamedTuple):
 
 
 def list_whole_runs(parsed_text: ParsedText, rules: Mapping[str, Rules]) -> Iterator[WholeRun]:
-    """The runs whose records and games are all in a text, in the order in which they began.
+    """Yield the runs whose records and games are all in a text, in the order in which they began.
 
     Raises ``RequestError`` for a record under a wrong id, and if the tags of a game contradict the record of its run.
     """
@@ -290,7 +296,7 @@ def list_whole_runs(parsed_text: ParsedText, rules: Mapping[str, Rules]) -> Iter
 
 
 def _has_all_games(record: RunRecord, game_id: NDArray[np.int64]) -> bool:
-    """Whether ids, which ascend, are those of all games of a run from its first unit on."""
+    """Return whether ids, which ascend, are those of all games of a run from its first unit on."""
     line = record.unit_line
     if not game_id.size or (np.diff(game_id) <= 0).any() or game_id[-1] >> GAME_BITS >= len(record.pairings):
         return False
@@ -304,24 +310,24 @@ def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunReco
     seatings = np.column_stack(
         [parsed_text.tags[rows], parsed_text.game_id[rows] >> GAME_BITS, parsed_text.game_id[rows] & 1]
     )
-    found, first = np.unique(seatings, axis=0, return_index=True)
-    for (at, pairing, game), row in zip(found.tolist(), first.tolist(), strict=True):
+    distinct, first = np.unique(seatings, axis=0, return_index=True)
+    for (at, pairing, game), row in zip(distinct.tolist(), first.tolist(), strict=True):
         tags, labels = parsed_text.distinct_tags[at], record.pairings[pairing]
-        said = tags.agent_0, tags.agent_1, tags.opening, rules[tags.rules]
-        if said != (*(labels[::-1] if game else labels), record.spec["opening_plies"], record.rules):
+        tagged = tags.agent_0, tags.agent_1, tags.opening, rules[tags.rules]
+        if tagged != (*(labels[::-1] if game else labels), record.spec["opening_plies"], record.rules):
             raise RequestError(
                 f"game {record.run_id} {parsed_text.game_id[rows[row]]}: its agents, opening or rules are not those of "
                 "the record of its run: export the run again, or remove the line of the record to import single games"
             )
 
 
-def add_missing_games(archive: Archive, run: WholeRun) -> int:
-    """Add to an archive what it lacks of a run; returns how many games that were.
+def add_missing_games(archive: ArchiveStore, run: WholeRun) -> int:
+    """Add to an archive what it lacks of a run; return how many games that were.
 
     Raises ``RequestError`` if the archive holds other games of the run, or some that other code played.
     """
     record, line, run_id = run.record, run.record.unit_line, run.record.run_id
-    known, held = archive.find_run(run_id), archive.list_effective_ranges(run_id)
+    existing, held = archive.find_run(run_id), archive.list_effective_ranges(run_id)
     for stored in held:
         span = stored.first, min(stored.end, run.units)
         if span[0] < span[1]:
@@ -332,15 +338,15 @@ def add_missing_games(archive: Archive, run: WholeRun) -> int:
                     f"{archive.format_command(f'archive replay {run_id}')} says which are those of the record"
                 )
     lacking = held.list_gaps(run.units)
-    if lacking and known is not None and known.code.get("fingerprint") != record.code.get("fingerprint"):
+    if lacking and existing is not None and existing.code.get("fingerprint") != record.code.get("fingerprint"):
         raise RequestError(
-            f"run {run_id} was played by other code ({known.code.get('fingerprint')}) than the games of the text "
+            f"run {run_id} was played by other code ({existing.code.get('fingerprint')}) than the games of the text "
             f"({record.code.get('fingerprint')}): import it into another archive"
         )
-    new = structs.replace(record, status="running", number=0 if known else archive.compute_next_run_number())
+    new = structs.replace(record, status="running", number=0 if existing else archive.compute_next_run_number())
     archive.update_run(run_id, lambda there: there or new)
     total = max([run.units, *held.ends.tolist()])
-    status = record.status if known is None or run.units == total else known.status
+    status = record.status if existing is None or run.units == total else existing.status
     for span in (span for gap in lacking for span in ranges.split_into_files(*gap, total, FILE_UNITS)):
         write_range(archive, record, span, run.games.select_units(line, *span))
     archive.update_run(

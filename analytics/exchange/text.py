@@ -68,36 +68,36 @@ class Heading(NamedTuple):
 
 
 def format_games(heading: Heading, games: Games, run_id: str = "", game_id: NDArray[np.int64] | None = None) -> bytes:
-    """A line for each game of one heading: tags and plies. With a run, the line names it and ``game_id`` [G] too."""
+    """Format the games of one heading, a line each: tags and plies; with a run also its id and ``game_id`` [G]."""
     common, named = format_heading_tags(heading._asdict()), f" [{GAME_TAG}={run_id} " if run_id else ""
     tags = [format_ending_tags(winner, ending) for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
-    prefixes = np.array([f"{common} {each}{named}".encode() for each in tags], "S")
+    prefixes = np.array([f"{common} {ending_tags}{named}".encode() for ending_tags in tags], "S")
     outcome = len(ENDINGS) * (games.winner.astype(np.intp) + 1) + games.ending
     ids = [] if game_id is None else [game_id.astype("S20"), np.full(len(game_id), b"]")]
     return _concat_text_columns([prefixes[outcome], *ids, *_format_ply_columns(games), np.full(len(outcome), b"\n")])
 
 
 def format_plies(games: Games) -> list[str]:
-    """[G] the plies of each game, separated by spaces."""
+    """Format the plies of each game [G], separated by spaces."""
     lines = _concat_text_columns([*_format_ply_columns(games), np.full(len(games.plies), b"\n")]).decode()
     return [line[1:] for line in lines.split("\n")[:-1]]
 
 
 def _format_ply_columns(games: Games) -> list[NDArray[np.bytes_]]:
-    """Each ply of all games [G], a space before it; empty for games that have ended."""
+    """Format each ply of all games [G], a space before it; empty for games that have ended."""
     numbers = (CELLS * games.pieces.astype(np.intp) + games.cells) % len(_PLY_TEXTS)
     most = int(games.plies.max(initial=0))
     return [np.where(ply < games.plies, _PLY_TEXTS[numbers[ply]], b"") for ply in range(most)]
 
 
 def _concat_text_columns(columns: list[NDArray[np.bytes_]]) -> bytes:
-    """Columns of texts [G] row by row. NumPy fills texts up with zero bytes, which no label has."""
-    found = []
+    """Concatenate columns of texts [G] row by row. NumPy fills texts up with zero bytes, which no label has."""
+    chunks = []
     for start in range(0, len(columns[0]), ROWS_AT_ONCE):
         some = (np.ascontiguousarray(column[start : start + ROWS_AT_ONCE]) for column in columns)
         texts = np.hstack([column.view(np.uint8).reshape(len(column), -1) for column in some])
-        found.append(texts[texts != 0].tobytes())
-    return b"".join(found)
+        chunks.append(texts[texts != 0].tobytes())
+    return b"".join(chunks)
 
 
 def parse_tags(text: str, defaults: Tags) -> Tags:
@@ -105,7 +105,7 @@ def parse_tags(text: str, defaults: Tags) -> Tags:
 
     Raises ``RequestError`` naming the tag.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     at = 0
     while text[at:].strip():
         match = _TAG_PATTERN.match(text, at)
@@ -120,15 +120,15 @@ def parse_tags(text: str, defaults: Tags) -> Tags:
             )
         if name not in TAG_NAMES:
             raise RequestError(f"tag {name!r} is not known{describe_valid_names(name, TAG_NAMES)}")
-        if name in found:
+        if name in values:
             raise RequestError(f"tag {name!r} is given twice")
-        found[name] = check_label(f"tag {name!r}", value)
+        values[name] = check_label(f"tag {name!r}", value)
         at = match.end()
-    return _build_tags(found, defaults)
+    return _build_tags(values, defaults)
 
 
 def check_label(subject: str, value: str) -> str:
-    """``value``, if it can be a label or the name of an event; else raises ``RequestError``."""
+    """Return ``value`` if it can be a label or the name of an event. Raises ``RequestError`` otherwise."""
     if not value.strip() or len(value) > MAX_CHARACTERS or not _VALUE_PATTERN.fullmatch(value):
         raise RequestError(
             f"{subject}: {_quote_shortened(value)} is not a printable text of 1 to {MAX_CHARACTERS} characters"
@@ -136,29 +136,29 @@ def check_label(subject: str, value: str) -> str:
     return value
 
 
-def _build_tags(found: Mapping[str, str], defaults: Tags) -> Tags:
-    values: dict[str, Any] = {name: found[name] for name in found if name not in ("result", "ending", "opening")}
-    if "result" in found:
-        if found["result"] not in WINNERS_BY_RESULT:
+def _build_tags(texts: Mapping[str, str], defaults: Tags) -> Tags:
+    values: dict[str, Any] = {name: texts[name] for name in texts if name not in ("result", "ending", "opening")}
+    if "result" in texts:
+        if texts["result"] not in WINNERS_BY_RESULT:
             raise RequestError(
-                f"tag 'result': {_quote_shortened(found['result'])} is not one of {', '.join(WINNERS_BY_RESULT)}"
+                f"tag 'result': {_quote_shortened(texts['result'])} is not one of {', '.join(WINNERS_BY_RESULT)}"
             )
-        values["winner"] = WINNERS_BY_RESULT[found["result"]]
-    if "ending" in found:
-        ending = found["ending"]
+        values["winner"] = WINNERS_BY_RESULT[texts["result"]]
+    if "ending" in texts:
+        ending = texts["ending"]
         if ending not in ENDINGS:
             raise RequestError(
                 f"tag 'ending': {_quote_shortened(ending)} is not known{describe_valid_names(ending, ENDINGS)}"
             )
         values["ending"] = ENDINGS.index(ending)
-    if "opening" in found:
-        if not re.fullmatch("[0-9]{1,2}", found["opening"]) or int(found["opening"]) > PIECES:
+    if "opening" in texts:
+        if not re.fullmatch("[0-9]{1,2}", texts["opening"]) or int(texts["opening"]) > PIECES:
             raise RequestError(
-                f"tag 'opening': {_quote_shortened(found['opening'])} is not a number of plies, 0 to {PIECES}"
+                f"tag 'opening': {_quote_shortened(texts['opening'])} is not a number of plies, 0 to {PIECES}"
             )
-        values["opening"] = int(found["opening"])
-    if "date" in found:
-        check_date(found["date"])
+        values["opening"] = int(texts["opening"])
+    if "date" in texts:
+        check_date(texts["date"])
     return replace(defaults, **values)
 
 
@@ -173,7 +173,7 @@ def check_date(text: str) -> None:
 
 
 def format_heading_tags(values: Mapping[str, str | int]) -> str:
-    """The tags of a heading. Those with default values are left out, but for the agents."""
+    """Format the tags of a heading. Those with default values are left out, except the agents."""
     defaults = Tags()
     names = [
         name for name in TAG_NAMES if name in values and (values[name] != getattr(defaults, name) or name[0] == "a")
@@ -182,13 +182,13 @@ def format_heading_tags(values: Mapping[str, str | int]) -> str:
 
 
 def format_ending_tags(winner: int, ending: int) -> str:
-    """The tag ``result`` and, where the ending does not follow from the plies (a forfeit), the tag ``ending``."""
+    """Format the tag ``result`` and, for a forfeit, which does not follow from the plies, the tag ``ending``."""
     result = _format_tag("result", RESULTS_BY_WINNER[winner])
     return f"{result} {_format_tag('ending', ENDINGS[ending])}" if ending >= FORFEIT_ILLEGAL else result
 
 
 def find_winner_and_ending(tags: Tags, ply_count: int, line_ply: int) -> tuple[int, int]:
-    """The winner and the ending of a game of ``ply_count`` plies.
+    """Find the winner and the ending of a game of ``ply_count`` plies.
 
     ``line_ply`` is its first ply to finish a line, or -1.
 
@@ -275,23 +275,23 @@ class ParsedText(NamedTuple):
     bad_lines: list[BadLine]
 
     def select(self, rows: NDArray[np.bool_]) -> ParsedText:
-        """The games of a mask [G]."""
+        """Select the games of a mask [G]."""
         return self._replace(
             games=select_games(self.games, rows), tags=self.tags[rows], run=self.run[rows], game_id=self.game_id[rows]
         )
 
 
 def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> ParsedText:
-    """The games of a text, one a line. Empty lines and lines that begin with # are skipped.
+    """Parse the games of a text, one a line. Empty lines and lines that begin with # are skipped.
 
     A line that begins with { is the record of a run. ``defaults`` has the tags that a line leaves out. ``find_rules``
     returns rules by name or raises ``RequestError``.
     """
     content = content.removeprefix(BYTE_ORDER_MARK)
-    found: dict[bytes, int] = {}
+    prefixes: dict[bytes, int] = {}
     records, bad = _parse_records(content)
-    lines = _find_game_lines(content, found)
-    parsed = [_parse_line_tags(prefix, defaults, find_rules) for prefix in found]
+    lines = _find_game_lines(content, prefixes)
+    parsed = [_parse_line_tags(prefix, defaults, find_rules) for prefix in prefixes]
     games = Games.zeros(len(lines.number))
     unreadable = parse_plies(np.frombuffer(content or b" ", np.uint8), lines.start, lines.end, games)
     reasons: dict[int, str] = {}
@@ -301,12 +301,12 @@ def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rule
     bad += [BadLine(int(lines.number[game]), reason) for game, reason in reasons.items()]
     good = np.ones(len(lines.number), np.bool_)
     good[list(reasons)] = False
-    known = [entry[0] if not isinstance(entry, str) else defaults for entry in parsed]
-    return ParsedText(games, lines.tags, known, lines.run, lines.game_id, records, sorted(bad)).select(good)
+    distinct_tags = [entry[0] if not isinstance(entry, str) else defaults for entry in parsed]
+    return ParsedText(games, lines.tags, distinct_tags, lines.run, lines.game_id, records, sorted(bad)).select(good)
 
 
 def _parse_records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
-    """The records of runs in a text, and the lines that begin like one and are not."""
+    """Parse the records of runs in a text; also return the lines that begin like a record and are none."""
     records, bad = list[RunRecord](), list[BadLine]()
     for number, line in enumerate(content.split(b"\n"), 1) if b"{" in content else ():
         if line.startswith(b"{"):
@@ -318,7 +318,7 @@ def _parse_records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
 
 
 def _find_game_lines(content: bytes, prefix_indices: dict[bytes, int]) -> GameLines:
-    """Where games are in a text.
+    """Find where games are in a text.
 
     Adds each distinct prefix (the tags of a line) to ``prefix_indices`` with its index.
     """
@@ -345,7 +345,7 @@ def _find_game_lines(content: bytes, prefix_indices: dict[bytes, int]) -> GameLi
 
 
 def _parse_line_tags(prefix: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> tuple[Tags, Rules] | str:
-    """The tags of a line and their rules, or the error in them."""
+    """Parse the tags of a line and find their rules, or return the error in them."""
     try:
         tags = parse_tags(prefix.decode(), defaults)
         return tags, find_rules(tags.rules)
@@ -430,8 +430,8 @@ def parse_plies(
 
 @kernel()
 def find_first_line_plies(games: Games, game_indices: NDArray[np.int64], rules: Any) -> NDArray[np.int64]:
-    """[W] the first ply that finishes a line in each of the games ``game_indices`` [W], -1 for none."""
-    found = np.full(game_indices.shape[0], -1, np.int64)
+    """Find the first ply that finishes a line in each of the games ``game_indices`` [W], -1 for none."""
+    first_plies = np.full(game_indices.shape[0], -1, np.int64)
     for i in range(game_indices.shape[0]):
         game = game_indices[i]
         lanes, occupied = uint64(0), int64(0)
@@ -440,6 +440,6 @@ def find_first_line_plies(games: Games, game_indices: NDArray[np.int64], rules: 
             lanes |= piece_to_lanes(piece) << uint64(cell)
             occupied |= 1 << cell
             if finishes_line(lanes, occupied, piece, cell, rules):
-                found[i] = ply
+                first_plies[i] = ply
                 break
-    return found
+    return first_plies

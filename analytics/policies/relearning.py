@@ -18,7 +18,7 @@ from agents.base.agent import Knowledge
 from agents.base.player import KernelPlayer
 from agents.learning.learner import Learner, TrainingGames, update_until_full
 from analytics.questions.selection import find_pair_slice
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.range_files import read_games, read_rows
 from analytics.store.records import RunRecord, run_id_to_stream_key
 from quarto.batch import Games
@@ -65,14 +65,14 @@ class LoggedTraining(NamedTuple):
         return self.record.labels[self.learner]
 
     def build_training_games(self, first_pair: int) -> TrainingGames:
-        """The games of the pairs from ``first_pair`` on."""
+        """Describe the games of the pairs from ``first_pair`` on to a learner."""
         return TrainingGames(
             run_id_to_stream_key(self.record.run_id), first_pair, self.record.unit_line.games_a_pair, self.seat
         )
 
 
-def find_training(archive: Archive, run_id: str) -> LoggedTraining:
-    """The training of a run. Raises ``RequestError`` for a run without a learner or that the archive lacks."""
+def find_training(archive: ArchiveStore, run_id: str) -> LoggedTraining:
+    """Find the training of a run. Raises ``RequestError`` for a run without a learner or that the archive lacks."""
     record = archive.load_requested_run(run_id)
     learner = check_record_format(record).spec.get("learner")
     if learner is None or len(record.pairings) != 1:
@@ -80,8 +80,8 @@ def find_training(archive: Archive, run_id: str) -> LoggedTraining:
     return LoggedTraining(record, int(learner), list(record.spec["pairings"][0]).index(learner))
 
 
-def relearn_knowledge(archive: Archive, run_id: str, learner: Learner, game_count: int | None = None) -> Knowledge:
-    """The knowledge of ``learner`` after the first ``game_count`` games of a training, or all: the bytes it had then.
+def relearn_knowledge(archive: ArchiveStore, run_id: str, learner: Learner, game_count: int | None = None) -> Knowledge:
+    """Learn again from a training's first ``game_count`` games, or all: the same bytes as the learner had then.
 
     One file of games is in memory at a time. Raises ``RequestError`` for a run in which no agent learned or that lacks
     some of these games, ``FailureError`` for a damaged file.
@@ -103,25 +103,25 @@ def relearn_knowledge(archive: Archive, run_id: str, learner: Learner, game_coun
     return state.knowledge
 
 
-def read_pair_blocks(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
-    """The games of consecutive pairs of a run of one pairing, in order, in blocks, each after its first pair.
+def read_pair_blocks(archive: ArchiveStore, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
+    """Yield the games of consecutive pairs of a run of one pairing, in order, in blocks, each after its first pair.
 
     Pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged file.
     """
     for stored in archive.list_effective_ranges(run_id).select_overlapping(first_pair, end_pair):  # a unit is a pair
         pairs = max(stored.first, first_pair), min(stored.end, end_pair)
-        found = read_games(archive, run_id, stored)
-        columns = find_pair_slice(found.game_id, 0, *pairs)
-        yield pairs[0], Games(*(np.ascontiguousarray(field[..., columns]) for field in found.games))
+        range_games = read_games(archive, run_id, stored)
+        columns = find_pair_slice(range_games.game_id, 0, *pairs)
+        yield pairs[0], Games(*(np.ascontiguousarray(field[..., columns]) for field in range_games.games))
 
 
 CURVE_BLOCK = 1000  # games of a row, as study B drew it
 
 
 def compute_learning_curve(
-    archive: Archive, run_id: str, game_count: int, block_games: int = CURVE_BLOCK
+    archive: ArchiveStore, run_id: str, game_count: int, block_games: int = CURVE_BLOCK
 ) -> pl.DataFrame:
-    """A row for each ``block_games`` of the first ``game_count`` games of a training, in their order.
+    """Count a row for each ``block_games`` of the first ``game_count`` games of a training, in their order.
 
     The last may have fewer.
 

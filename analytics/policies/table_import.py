@@ -55,7 +55,7 @@ class ImportOptions:
 
 
 class ImportedPolicy(NamedTuple):
-    """A policy and what was met in reading it."""
+    """A policy and the counts of what its table held."""
 
     policy: Policy
     rows: int  # of the file
@@ -65,7 +65,7 @@ class ImportedPolicy(NamedTuple):
 
 
 def read_policy_table(path: Path) -> pl.DataFrame:
-    """The columns of a Parquet or CSV file that a policy is made of. Raises ``RequestError`` for any other file."""
+    """Read the columns of a Parquet or CSV file that make up a policy. Raises ``RequestError`` for any other file."""
     if path.suffix.lower() not in (".parquet", ".csv"):
         raise RequestError(f"{path} is neither a .parquet nor a .csv file")
     try:
@@ -78,22 +78,22 @@ def read_policy_table(path: Path) -> pl.DataFrame:
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise RequestError(f"{path} cannot be read: {reason}") from error
-    given = [name for name in (POSITION, PLIES) if name in frame.columns]
-    if len(given) != 1:
+    position_columns = [name for name in (POSITION, PLIES) if name in frame.columns]
+    if len(position_columns) != 1:
         raise RequestError(
             f"{path} needs a column '{POSITION}' (...F/.3../..../.... 7) or '{PLIES}' (F@b1 3@c2 7), and has "
-            f"{'both' if given else 'neither'}; its columns: {', '.join(frame.columns)}"
+            f"{'both' if position_columns else 'neither'}; its columns: {', '.join(frame.columns)}"
         )
     for name in (CELL, GIFT, VALUE):
         if name not in frame.columns:
             raise RequestError(f"{path} has no column '{name}'{describe_valid_names(name, frame.columns)}")
     if not len(frame):
         raise RequestError(f"{path} has no rows")
-    return frame.select(*given, CELL, GIFT, VALUE)
+    return frame.select(*position_columns, CELL, GIFT, VALUE)
 
 
 def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedPolicy:
-    """The policy of a table. Raises ``RequestError`` for a value that cannot be, with the number of its row from 1."""
+    """Parse a table into a policy. Raises ``RequestError`` for an impossible value, naming its row from 1."""
     values = _parse_values(frame, options.scale)
     batch = _parse_positions(frame, options.rules)
     cells = _parse_cells_or_pieces(frame[CELL], CELLS, parse_cell)
@@ -137,7 +137,7 @@ class _AfterstateGroups:
         return int((self.spread > TOLERANCE).sum())
 
     def resolve_values(self, conflicts: str) -> NDArray[np.float64]:
-        """The value of each afterstate."""
+        """Resolve the value of each afterstate whose rows may contradict one another."""
         firsts = self.values[self.starts]
         if conflicts != "mean":
             return firsts
@@ -160,7 +160,7 @@ def _describe_worst_conflict(
     cells: NDArray[np.int64],
     gifts: NDArray[np.int64],
 ) -> str:
-    """The two rows of an afterstate that differ most in value, as a text; empty if there is no conflict."""
+    """Describe the two rows of an afterstate that differ most in value; "" if there is no conflict."""
     if not groups.conflicts:
         return ""
     group = int(np.argmax(groups.spread))
@@ -168,11 +168,11 @@ def _describe_worst_conflict(
     rows = slice(start, start + groups.counts[group])
     extremes = sorted((int(np.argmax(groups.values[rows])), int(np.argmin(groups.values[rows]))))
     texts = []
-    for each in extremes:
-        row = int(row_numbers[groups.order[rows][each]])
+    for extreme in extremes:
+        row = int(row_numbers[groups.order[rows][extreme]])
         cell = "" if cells[row] == NONE else f" {format_cell(int(cells[row]))}"
         turn = f"{frame.item(row, 0)}:{cell} {format_piece(int(gifts[row]))}"
-        texts.append(f"row {row + 1} ({turn}) has {groups.values[rows][each]:g}")
+        texts.append(f"row {row + 1} ({turn}) has {groups.values[rows][extreme]:g}")
     return f"the furthest apart: {texts[0]}, {texts[1]}"
 
 
@@ -194,7 +194,7 @@ def _parse_values(frame: pl.DataFrame, scale: float) -> NDArray[np.float64]:
 
 
 def _parse_positions(frame: pl.DataFrame, rules: Rules) -> Batch:
-    """The position of each row. Each text is read once, however many rows it has."""
+    """Parse the position of each row; each text is parsed once, however many rows it has."""
     name = frame.columns[0]
     column = frame[name]
     if column.dtype != pl.String:
@@ -204,19 +204,19 @@ def _parse_positions(frame: pl.DataFrame, rules: Rules) -> Batch:
     _check_rows(column.is_null().to_numpy(), lambda _row: "the position is missing")
     texts = column.unique(maintain_order=True)
     numbers = column.replace_strict(texts, np.arange(len(texts))).to_numpy()
-    found = list[Position]()
+    positions = list[Position]()
     for number, text in enumerate(texts.to_list()):
         try:
-            found.append(_parse_plies(text) if name == PLIES else _parse_position_text(text, rules.name))
+            positions.append(_parse_plies(text) if name == PLIES else _parse_position_text(text, rules.name))
         except RequestError as error:
             raise RequestError(f"row {int(np.argmax(numbers == number)) + 1}: {error}") from error
-    batch = Batch.from_positions(found)
+    batch = Batch.from_positions(positions)
     _check_unfinished(batch, rules, lambda number: int(np.argmax(numbers == number)))
     return Batch(*(field[numbers] for field in batch))
 
 
 def _parse_position_text(text: str, rules_name: str) -> Position:
-    """The position of a text, which may leave out the name of the rules."""
+    """Parse the position of a text, which may leave out the name of the rules."""
     position, name = parse_position(text)
     if name not in (rules_name, CLASSIC_NAME):
         raise RequestError(f"position {text!r} is one of rules '{name}', not of rules '{rules_name}': rules={name}")
@@ -224,7 +224,7 @@ def _parse_position_text(text: str, rules_name: str) -> Position:
 
 
 def _parse_plies(text: str) -> Position:
-    """The position after plies; the last word is the piece in hand, if it has no cell."""
+    """Parse the position after plies; the last word is the piece in hand, if it has no cell."""
     words, hand = text.split(), NONE
     if words and "@" not in words[-1]:
         hand = parse_piece(words.pop())
@@ -235,7 +235,7 @@ def _parse_plies(text: str) -> Position:
 
 
 def _check_unfinished(batch: Batch, rules: Rules, find_row: Any) -> None:
-    """Raises ``RequestError`` for a board on which a line is finished."""
+    """Check that no board has a finished line. Raises ``RequestError`` for the first one that has."""
     finished = np.zeros(len(batch.lanes), np.bool_)
     for line in rules.lines:
         mask = np.uint16(sum(1 << cell for cell in line))
@@ -252,7 +252,7 @@ def _check_unfinished(batch: Batch, rules: Rules, find_row: Any) -> None:
 
 
 def _parse_cells_or_pieces(column: pl.Series, count: int, parse: Any) -> NDArray[np.int64]:
-    """A column of cells or pieces, as numbers or texts: [rows] int64, NONE where there is none."""
+    """Parse a column of cells or pieces, numbers or texts: [rows] int64, NONE where there is none."""
     if column.dtype.is_integer():
         numbers = column.cast(pl.Int64).fill_null(NONE).to_numpy()
         _check_rows(
@@ -263,21 +263,21 @@ def _parse_cells_or_pieces(column: pl.Series, count: int, parse: Any) -> NDArray
         return np.full(len(column), NONE, np.int64)
     if column.dtype != pl.String:
         raise RequestError(f"column '{column.name}' holds {column.dtype}, neither whole numbers nor texts")
-    found: dict[str | None, int] = {None: NONE}
+    by_text: dict[str | None, int] = {None: NONE}
     for text in column.unique().drop_nulls().to_list():
         try:
-            found[text] = NONE if text.strip().lower() in EMPTY_TEXTS else parse(text)
+            by_text[text] = NONE if text.strip().lower() in EMPTY_TEXTS else parse(text)
         except RequestError as error:
             row = int((column == text).arg_max() or 0)
             raise RequestError(f"row {row + 1}: {error}") from error
-    return np.fromiter((found[text] for text in column.to_list()), np.int64, len(column))
+    return np.fromiter((by_text[text] for text in column.to_list()), np.int64, len(column))
 
 
 def _check_turns(
     batch: Batch, cells: NDArray[np.int64], gifts: NDArray[np.int64], wins: NDArray[np.bool_], rules: Rules
 ) -> None:
-    """Raises ``RequestError`` for the first turn that is not possible. A placement that ``wins`` needs no gift."""
-    hand, left = batch.hand != NONE, batch.available.astype(np.int64)
+    """Check that every turn is possible; a placement that ``wins`` needs no gift. Raises ``RequestError``."""
+    hand, available = batch.hand != NONE, batch.available.astype(np.int64)
 
     def describe_position(row: int) -> str:
         return f"in {format_position(batch.position(row), rules.name)}"
@@ -289,15 +289,15 @@ def _check_turns(
         lambda row: f"cell {format_cell(int(cells[row]))}, and no piece in hand {describe_position(row)}",
     )
     _check_rows(hand & filled, lambda row: f"cell {format_cell(int(cells[row]))} is not empty {describe_position(row)}")
-    _check_rows((gifts == NONE) & (left != 0) & ~wins, lambda row: f"no gift {describe_position(row)}")
-    taken = (gifts != NONE) & (left >> np.maximum(gifts, 0) & 1 == 0)
+    _check_rows((gifts == NONE) & (available != 0) & ~wins, lambda row: f"no gift {describe_position(row)}")
+    taken = (gifts != NONE) & (available >> np.maximum(gifts, 0) & 1 == 0)
     _check_rows(
         taken, lambda row: f"piece {format_piece(int(gifts[row]))} is not among those left {describe_position(row)}"
     )
 
 
 def _check_rows(is_wrong: NDArray[np.bool_], describe_row: Any) -> None:
-    """Raises ``RequestError`` with the reason for the first row where ``is_wrong``."""
+    """Raise ``RequestError`` with the reason for the first row where ``is_wrong``, if any."""
     if is_wrong.any():
         row = int(np.argmax(is_wrong))
         raise RequestError(f"row {row + 1}: {describe_row(row)}")

@@ -66,6 +66,8 @@ class Table:
 
     title: str
     columns: Sequence[ResultColumn] = ()
+    splits: Sequence[Sequence[Table]] = ()  # what takes less room, the widest first: tables that together say the same
+    legend: str = ""  # what the columns mean, in a line below
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -86,6 +88,8 @@ class Table:
 
 
 # The forms of values.
+
+VALUE_NAMES = {1: "win", 0: "draw", -1: "loss"}  # of exact values
 
 
 def format_duration(seconds: float) -> str:
@@ -318,9 +322,9 @@ def link_column(
     return ResultColumn(heading, cells, right_aligned)
 
 
-def property_columns(properties: Mapping[str, str], code_names: Collection[str] = ()) -> list[ResultColumn]:
+def property_columns(properties: Mapping[str, str | Cell], code_names: Collection[str] = ()) -> list[ResultColumn]:
     """The columns of names and their values; those under the names in ``code_names`` are set as code in pages."""
-    texts = [Cell(value, code=True) if name in code_names else value for name, value in properties.items()]
+    texts = [Cell(f"{value}", code=True) if name in code_names else value for name, value in properties.items()]
     return [text_column("property", properties), text_column("value", texts)]
 
 
@@ -453,7 +457,7 @@ def regret_and_blunder_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Decisions in a position and their results. ``frame`` is that of ``analytics.questions.openings``."""
-    names = [name for name in ("piece", "cell", "gift") if name in frame.columns]
+    names = [name for name in ("position", "piece", "cell", "gift") if name in frame.columns]
     columns = [text_column(name, [value or "·" for value in frame[name]]) for name in names]
     columns += [number_column("alike", frame["alike"], drop_priority=2), number_column("games", frame["games"])]
     columns.append(number_column("share", frame["share"], format_percent, drop_priority=1))

@@ -60,13 +60,18 @@ CONDITION_PLACEHOLDER = (
     "true /* chosen */"  # stands for a condition in the SQL of questions that can be restricted to some games
 )
 
+PLIES_PLACEHOLDER = "ply < 3 /* first plies */"  # stands for the plies that a question about first plies reads
 
-def read_restricted_query(name: str, condition: str) -> str:
-    """The SQL of a question about the games that ``condition`` chooses (on ``run_id`` and ``game_id``).
 
-    Raises ``RequestError`` for an unknown question, and for one that always takes all games.
+def read_restricted_query(name: str, condition: str, plies: range | None = None) -> str:
+    """Return the SQL of a question about the games that ``condition`` chooses (on ``run_id`` and ``game_id``).
+
+    ``plies`` are those that a question about first plies reads, by default the first three. Raises ``RequestError`` for
+    an unknown question, and for one that always takes all games.
     """
     text = read_query(name)
+    if plies is not None:
+        text = text.replace(PLIES_PLACEHOLDER, f"ply BETWEEN {plies.start} AND {plies.stop - 1}")
     if CONDITION_PLACEHOLDER not in text:
         raise RequestError(f"question {name!r} takes all games: {CONDITION_PLACEHOLDER!r} is not in its SQL")
     return text.replace(CONDITION_PLACEHOLDER, f"(\n{condition}\n)")

@@ -18,6 +18,7 @@ from analytics.store.texts import escape_hidden_json
 BATCH_ROWS = 1 << 16
 # Forms that can be written in parts; a table needs the widths of all rows.
 STREAMED_FORMATS = ("csv", "spreadsheet", "json", "parquet")
+FRAME_FORMATS = ("table", *STREAMED_FORMATS)  # that rows alone are written in
 
 
 def write_rows(form: str, rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import permutations
 from typing import NamedTuple
 
 import polars as pl
 
 from analytics.questions.columns import format_count_with_noun
-from analytics.questions.selection import ALL_GAMES, GameFilter, Ply, check_single_rules, read_file_rows, read_plies
+from analytics.questions.decision_counts import (
+    list_turns_of_positions,
+    read_decisions_in_position,
+    read_first_decisions,
+    select_decisions_by_agent,
+    sum_decisions,
+)
+from analytics.questions.selection import ALL_GAMES, GameFilter, Ply, check_single_rules, read_plies
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import wilson_bounds
-from analytics.store.archive import Archive
-from analytics.store.marker import VerifiableFile
-from analytics.store.ranges import StoredRange
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import RunRecord
-from analytics.tables.derived.definitions import POSITIONS_TABLE, derive_stored_positions, has_turns_of_ply
-from analytics.tables.derived.positions import list_canonical_turns
-from quarto.batch import GAME_BITS
+from analytics.tables.derived.positions import CHOSEN_TURN, list_canonical_turns
 from quarto.errors import FailureError, RequestError, describe_valid_names
 from quarto.notation import (
+    CLASSIC_NAME,
     format_cell,
     format_game,
     format_piece,
@@ -41,19 +43,7 @@ EMPTY_BOARD = "..../..../..../.... -"
 DECISION_KINDS = ("gift", "placement", "turn")
 SORT_ORDERS = ("games", "score", "losses")  # most played first; lowest score, most losses first: the worst
 
-MAX_THREADS = 8  # each replays a range: some hundred megabytes
-
-# The columns that are read from ``positions``.
-_INDEX_COLUMNS = pl.Schema(
-    {"run_id": pl.String()}
-    | {
-        name: pl.Int64()
-        for name in ("pairing", "second", "board", "cell", "piece", "imposed", "games", "wins", "draws", "sample")
-    }
-)
-
-# The columns of the canonical turn that identify a decision.
-_DECISION_COLUMNS = {"gift": ["board"], "placement": ["board", "cell"], "turn": ["board", "cell", "piece"]}
+MAX_POSITIONS = 200  # whose first free decisions are counted: after two imposed plies there are 148, after three 3,289
 
 
 @dataclass(frozen=True)
@@ -65,18 +55,35 @@ class OpeningsQuery:
     games: GameFilter = ALL_GAMES  # whole runs, and the agent that decided
     least: int = 1  # leave out rows of fewer games
     imposed: bool = False  # count decisions that were imposed, too
-    sort: str = SORT_ORDERS[0]  # one of SORTS
+    sort: str = SORT_ORDERS[0]  # one of SORT_ORDERS
+    # Count each game at its first free decision, whatever the position. None: if nothing was free at the start.
+    first_free: bool | None = None
 
 
 @dataclass(frozen=True)
 class OpeningsResult:
-    """A position and the decisions made there."""
+    """A position and the decisions made there; or the first free decisions of games, in several positions."""
 
-    position: Position
+    position: Position  # the start of games, if ``first_free``
     rules: Rules
     by: str
     games: int  # in which a decision was made there
     rows: pl.DataFrame
+    # Of first free decisions: games by ply. Each row then has a ``ply`` and a ``position`` of its own.
+    games_by_ply: Mapping[int, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # which games were left out, or from which ply they count
+
+    @property
+    def first_free(self) -> bool:
+        """Whether games count at their first free decision, in whatever position."""
+        return bool(self.games_by_ply)
+
+    @property
+    def subject(self) -> str:
+        """What the rows are about, as titles name it."""
+        if not self.first_free:
+            return format_position(self.position, self.rules.name)
+        return "First free decisions" if self.rules.name == CLASSIC_NAME else f"First free decisions, {self.rules.name}"
 
 
 def explore_position(
@@ -89,7 +96,7 @@ def explore_position(
     with_samples: bool = True,
     sort: str = SORT_ORDERS[0],
 ) -> pl.DataFrame:
-    """The decisions made in a position, a row for each decision up to symmetry, in the order of ``sort``.
+    """Return the decisions made in a position, a row for each decision up to symmetry, in the order of ``sort``.
 
     ``games`` are those that count, whole runs. Rows of fewer than ``min_games`` games are left out. So are imposed
     decisions, unless ``imposed``. ``by`` is the kind of decision: a ``gift`` (of the giver), a ``placement`` or a whole
@@ -106,10 +113,14 @@ def explore_position(
     turned
       so that it passes through the position and the decision as they are written.
 
+    If all decisions at the start of games were imposed, an answer about the start counts each game at its first free
+    decision. Its rows are in many positions: ``ply`` and ``position`` come before the other columns.
+
     Games that are not indexed deep enough are replayed: a second or two for ten million games. Raises
     ``RequestError`` for an invalid position, or one without decisions; ``FailureError`` for damaged files.
     """
-    return run_openings_query(opened, OpeningsQuery(position, by, games, min_games, imposed, sort), with_samples).rows
+    query = OpeningsQuery(position, by, games, min_games, imposed, sort)
+    return run_openings_query(opened, query, with_samples).rows
 
 
 def add_rules_name(position: str, rules: str | None) -> str:
@@ -130,25 +141,106 @@ def run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples: 
 
 
 def _run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples: bool) -> OpeningsResult:
-    parsed, by, records = parse_openings_query(opened.archive, query)
+    position, by, records = parse_openings_query(opened.archive, query)
+    if query.first_free:
+        return _explore_first_decisions(opened, query, position, by, records, with_samples)
     rules = records[0].rules
-    turns = list_canonical_turns(parsed, rules)
-    found = _read_decisions(opened, records, parsed, turns)
-    chosen = _select_decisions_by_agent(found, records, by, query.games)
-    counted = chosen if query.imposed else chosen.filter(pl.col("imposed") == 0)
-    games = int(counted["games"].sum())
-    text = format_position(parsed, rules.name)
+    turns = list_canonical_turns(position, rules)
+    decisions = read_decisions_in_position(opened, records, position, turns)
+    chosen = select_decisions_by_agent(decisions, records, by, query.games)
+    counted = chosen if query.imposed else chosen.filter(pl.col("imposed") == CHOSEN_TURN)
+    games, imposed = int(counted["games"].sum()), chosen.filter(pl.col("imposed") != CHOSEN_TURN)
+    text = format_position(position, rules.name)
+    if not games:
+        if query.first_free is None and not imposed.is_empty() and is_start(position):
+            return _explore_first_decisions(opened, query, position, by, records, with_samples)
+        raise RequestError(_describe_no_decisions(text, records, chosen, query.games))
+    rows = _keep_frequent(sum_decisions(opened.archive, counted, turns, by, records), query, by, text, games)
+    rows = _sort_rows(_format_decisions(rows, by, rules, games), query.sort)
+    if with_samples:
+        samples = _format_sample_games(opened, rows, [position] * len(rows), rules)
+        rows = rows.with_columns(sample=pl.Series(samples, dtype=pl.String))
+    notes = _describe_left_out(imposed, records, position) if not query.imposed else ()
+    return OpeningsResult(position, rules, by, games, rows, notes=notes)
+
+
+def _explore_first_decisions(
+    opened: OpenArchive,
+    query: OpeningsQuery,
+    start: Position,
+    by: str,
+    records: Sequence[RunRecord],
+    with_samples: bool,
+) -> OpeningsResult:
+    """Return the first free decision of each game, by position and decision."""
+    rules, text = records[0].rules, format_position(start, records[0].rules.name)
+    chosen = select_decisions_by_agent(read_first_decisions(opened, records), records, by, query.games)
+    games = int(chosen["games"].sum())
     if not games:
         raise RequestError(_describe_no_decisions(text, records, chosen, query.games))
-    rows = _sum_decisions(opened.archive, counted, turns, by, records).filter(pl.col("games") >= query.least)
-    if rows.is_empty():
-        raise RequestError(f"no {by} was chosen at least {query.least:,} times in {text} ({games:,} games)")
-    rows = _format_decisions(rows, by, rules, games)
-    if query.sort != SORT_ORDERS[0]:  # by which they are sorted; equal ones stay as they are
-        rows = rows.sort(query.sort, descending=query.sort == "losses", maintain_order=True)
+    turns = list_turns_of_positions(chosen, by, rules, MAX_POSITIONS)
+    shown = chosen.join(
+        turns.select("occupied", "board").unique(), ["occupied", "board"], "semi", maintain_order="left"
+    )
+    rows = _keep_frequent(sum_decisions(opened.archive, shown, turns, by, records), query, by, text, games)
+    rows = _sort_rows(_format_decisions(rows, by, rules, games), query.sort)
     if with_samples:
-        rows = rows.with_columns(sample=pl.Series(_format_sample_games(opened, rows, parsed, rules), dtype=pl.String))
-    return OpeningsResult(parsed, rules, by, games, rows)
+        positions = [parse_position(text)[0] for text in rows["position"]]
+        samples = _format_sample_games(opened, rows, positions, rules)
+        rows = rows.with_columns(sample=pl.Series(samples, dtype=pl.String))
+    left_out = games - int(shown["games"].sum())
+    games_by_ply = _count_games_by_imposed_plies(chosen, records)
+    notes = [describe_first_plies(games_by_ply)]
+    if left_out:
+        notes.append(
+            f"only the {MAX_POSITIONS} positions with the most games are counted: "
+            f"{format_count_with_noun(left_out, 'game')} had their first free decision in others"
+        )
+    return OpeningsResult(start, rules, by, games, rows, games_by_ply, tuple(notes))
+
+
+def is_start(position: Position) -> bool:
+    """Whether a position is the start of games: an empty board, and nothing given."""
+    return position.occupied == 0 and position.hand == NONE
+
+
+def _keep_frequent(rows: pl.DataFrame, query: OpeningsQuery, by: str, text: str, games: int) -> pl.DataFrame:
+    frequent = rows.filter(pl.col("games") >= query.least)
+    if frequent.is_empty():
+        raise RequestError(f"no {by} was chosen at least {query.least:,} times in {text} ({games:,} games)")
+    return frequent
+
+
+def _sort_rows(rows: pl.DataFrame, order: str) -> pl.DataFrame:
+    """Sort rows by games already sorted; equal ones stay as they are."""
+    if order == SORT_ORDERS[0]:
+        return rows
+    return rows.sort(order, descending=order == "losses", maintain_order=True)
+
+
+def _count_games_by_imposed_plies(decisions: pl.DataFrame, records: Sequence[RunRecord]) -> dict[int, int]:
+    """Count the games of rows by the number of plies that were imposed, ascending."""
+    plies = {record.run_id: record.spec["opening_plies"] for record in records}
+    ply = pl.col("run_id").replace_strict(plies, return_dtype=pl.Int64)
+    return dict(decisions.group_by(ply=ply).agg(pl.sum("games")).sort("ply").rows())
+
+
+def describe_first_plies(games_by_ply: Mapping[int, int], preposition: str = "at") -> str:
+    """Describe at, or ``from``, which ply games count that count at their first free decision."""
+    named = ", ".join(f"ply {ply} in {format_count_with_noun(games, 'game')}" for ply, games in games_by_ply.items())
+    return f"each game counts {preposition} its first free decision: {named}; the plies before were imposed"
+
+
+def _describe_left_out(imposed: pl.DataFrame, records: Sequence[RunRecord], position: Position) -> tuple[str, ...]:
+    """Describe the games that passed through a position by imposed plies."""
+    if imposed.is_empty():
+        return ()
+    named = ", ".join(
+        f"{format_count_with_noun(games, 'game')} with {format_count_with_noun(plies, 'imposed ply', 'imposed plies')}"
+        for plies, games in _count_games_by_imposed_plies(imposed, records).items()
+    )
+    hint = ": --first-free counts all games at their first free decision" if is_start(position) else ""
+    return (f"left out, because nobody chose here: {named}{hint}",)
 
 
 def group_equivalent_choices(position: Position, rules: Rules, by: str) -> list[list[str]]:
@@ -179,9 +271,9 @@ class ChoiceResult(NamedTuple):
 def sum_choices(answer: OpeningsResult) -> list[ChoiceResult]:
     """Return the results of the cells, or for gifts of the pieces, one of each group of equivalent ones.
 
-    Empty for whole turns, which choose a cell and a piece.
+    Empty for whole turns, which choose a cell and a piece, and for first free decisions, which are in many positions.
     """
-    if answer.by == "turn":
+    if answer.by == "turn" or answer.first_free:
         return []
     groups = group_equivalent_choices(answer.position, answer.rules, answer.by)
     first = {choice: group[0] for group in groups for choice in group}
@@ -196,7 +288,7 @@ def sum_choices(answer: OpeningsResult) -> list[ChoiceResult]:
     return [ChoiceResult(choice, others[choice], *results) for choice, *results in rows.iter_rows()]
 
 
-def parse_openings_query(archive: Archive, query: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
+def parse_openings_query(archive: ArchiveStore, query: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
     """The checked question: position, kind of decision, and the runs that count. Reads no games.
 
     Raises ``RequestError`` for a question that no games could answer.
@@ -210,6 +302,12 @@ def parse_openings_query(archive: Archive, query: OpeningsQuery) -> tuple[Positi
     if not records:
         raise RequestError(f"archive {archive.root} has no runs: {archive.format_command('archive ls')} lists them")
     check_single_rules(records)
+    if query.first_free and not is_start(parsed):
+        raise RequestError(
+            f"first free decisions are in many positions, and {query.position!r} is one: leave it out, or --first-free"
+        )
+    if query.first_free and query.imposed:
+        raise RequestError("imposed plies are before first free decisions: leave --imposed or --first-free out")
     return parsed, _find_decision_kind(parsed, records[0].rules, query.by), records
 
 
@@ -231,77 +329,6 @@ def _find_decision_kind(position: Position, rules: Rules, requested_kind: str | 
     return requested_kind or ("gift" if position.hand == NONE else "placement")
 
 
-def _read_decisions(
-    opened: OpenArchive, records: Sequence[RunRecord], position: Position, turns: pl.DataFrame
-) -> pl.DataFrame:
-    """The decisions of runs in a position, as rows of ``positions`` with ``run_id`` in front.
-
-    They are read from the index and, for ranges that it does not cover, from the games.
-    """
-    ply, occupied = position.occupied.bit_count(), turns["occupied"][0]
-    boards = turns["board"].to_list()  # boards that differ in the hand are neighbours
-    where = f"ply = {ply} AND occupied = {occupied} AND board BETWEEN {min(boards)} AND {max(boards)}"
-    files, rest = list[VerifiableFile](), list[tuple[RunRecord, StoredRange]]()
-    for record in records:
-        found, lacking = opened.files.list_derived_files_and_gaps(
-            POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply)
-        )
-        files += found
-        rest += [(record, each) for each in lacking]
-    parts = [read_file_rows(opened, files, list(_INDEX_COLUMNS)[1:], where).cast(_INDEX_COLUMNS)] if files else []
-    return pl.concat(
-        [pl.DataFrame(schema=_INDEX_COLUMNS), *parts, *_count_unindexed_decisions(opened.archive, rest, ply, where)]
-    )
-
-
-MAX_CACHED_FRAMES = 1 << 14  # frames of some rows
-
-# What was counted in the games of a file, by its run, its name, and the condition: a file's name says which games.
-_decision_cache: dict[tuple[str, str, str], pl.DataFrame] = {}
-
-
-def _count_unindexed_decisions(
-    archive: Archive, ranges: Sequence[tuple[RunRecord, StoredRange]], ply: int, where: str
-) -> list[pl.DataFrame]:
-    """The same rows, computed for ranges of games that are not indexed deep enough."""
-
-    def count_decisions(of: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
-        record, stored = of
-        key = record.run_id, stored.name, where
-        if key not in _decision_cache:
-            counted = derive_stored_positions(archive, record, stored, range(ply, ply + 1))
-            # A filter may return a slice, which would keep the whole table of every file in memory.
-            found = counted[counted.select(pl.arg_where(pl.sql_expr(where))).to_series()]
-            if len(_decision_cache) >= MAX_CACHED_FRAMES:
-                _decision_cache.clear()
-            _decision_cache[key] = (
-                found.with_columns(run_id=pl.lit(record.run_id)).select(*_INDEX_COLUMNS).cast(_INDEX_COLUMNS)
-            )
-        return _decision_cache[key]
-
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
-        return list(pool.map(count_decisions, ranges))
-
-
-def _select_decisions_by_agent(
-    decisions: pl.DataFrame, records: Sequence[RunRecord], kind: str, game_filter: GameFilter
-) -> pl.DataFrame:
-    """The rows in which the wanted agent decided against the wanted opponent."""
-    if game_filter.agent is None and game_filter.opponent is None:
-        return decisions
-    other = kind == "gift"  # ``second`` is the seat of the mover, the giver's opponent
-    theirs = [
-        (record.run_id, number, second ^ other)
-        for record in records
-        for number, pairing in enumerate(record.pairings)
-        for second, label in enumerate(pairing)
-        if game_filter.agent in (None, label) and game_filter.opponent in (None, pairing[1 - second])
-    ]
-    names = ("run_id", "pairing", "second")
-    wanted = pl.DataFrame(theirs, schema={name: _INDEX_COLUMNS[name] for name in names}, orient="row")
-    return decisions.join(wanted, on=names, how="semi")
-
-
 def _describe_no_decisions(
     position_text: str, records: Sequence[RunRecord], decisions: pl.DataFrame, game_filter: GameFilter
 ) -> str:
@@ -318,55 +345,6 @@ def _describe_no_decisions(
     runs = format_count_with_noun(len(records), "run")
     return (
         f"no decision was made{by_agent}{against} in {position_text} in the games of {runs}: give an earlier position"
-    )
-
-
-def _sum_decisions(
-    archive: Archive, decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
-) -> pl.DataFrame:
-    """A row for each decision: the least of the equivalent ones, counts, openings, and the first game.
-
-    Raises ``FailureError`` for an index that is wrong.
-    """
-    same, own = _DECISION_COLUMNS[kind], ["own_hand", "own_cell", "own_piece"][: len(_DECISION_COLUMNS[kind])]
-    alike = pl.struct(own).n_unique().cast(pl.Int64)
-    names = turns.group_by(same, maintain_order=True).agg(pl.first(*own), alike=alike)
-    rows = (
-        decisions.with_columns(game_id=pl.col("pairing") * (1 << GAME_BITS) + pl.col("sample"))
-        .sort("run_id", "game_id")
-        .group_by(same, maintain_order=True)
-        .agg(pl.sum("games", "wins", "draws"), pl.first("run_id", "game_id"))
-        .join(names, on=same, how="left", validate="1:1")
-        .join(_count_independent_openings(decisions, same, records), on=same, how="left", validate="1:1")
-    )
-    if rows["alike"].null_count():
-        raise FailureError(
-            f"the index holds turns that cannot be played: run {archive.format_command('archive verify')}"
-        )
-    rows = rows.with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
-    if kind == "gift":  # wins and losses were counted for the mover
-        rows = rows.rename({"wins": "losses", "losses": "wins"})
-    return rows.sort("games", *own, descending=[True, False, False, False][: len(own) + 1])
-
-
-def _count_independent_openings(
-    decisions: pl.DataFrame, key_columns: Sequence[str], records: Sequence[RunRecord]
-) -> pl.DataFrame:
-    """For each decision, the number of openings that its games are sure to come from: ``openings``.
-
-    Without imposed plies every game is one. With them, the two games of a pair, other pairings and other runs of the
-    seed repeat openings. But the games in which one agent of one pairing decided have an opening each. So there are at
-    least as many openings as the most games of that kind. With fewer openings than counted, intervals would be too
-    narrow. With more, as where the games of a pair part ways, they are wider than need be.
-    """
-    seeds = {record.run_id: str(record.opening_seed) for record in records if record.opening_seed is not None}
-    origin = pl.col("run_id").replace_strict(seeds, default=None, return_dtype=pl.String)
-    of_deciders = (
-        decisions.group_by(*key_columns, "run_id", "pairing", "second").agg(pl.sum("games")).with_columns(seed=origin)
-    )
-    of_seed = pl.when(pl.col("seed").is_null()).then(pl.sum("games")).otherwise(pl.max("games")).first()
-    return (
-        of_deciders.group_by(*key_columns, "seed").agg(openings=of_seed).group_by(key_columns).agg(pl.sum("openings"))
     )
 
 
@@ -392,24 +370,30 @@ def _format_decisions(rows: pl.DataFrame, kind: str, rules: Rules, total_games: 
     score = (pl.col("wins") + pl.col("draws") / 2) / pl.col("games")
     shares = rows.with_columns(share=pl.col("games") / total_games, score=score, **rates)
     counts = ("alike", "games", "share", "wins", "draws", "losses", "score")
-    return pl.DataFrame(texts).hstack(shares.select(*counts, *rates, "run_id", "game_id"))
+    formatted = pl.DataFrame(texts).hstack(shares.select(*counts, *rates, "run_id", "game_id"))
+    if "position" not in rows.columns:
+        return formatted
+    plies = rows["occupied"].bitwise_count_ones().cast(pl.Int64).alias("ply")
+    return pl.DataFrame([plies, rows["position"]]).hstack(formatted)
 
 
 def _format_cell_or_piece(column: str, value: int) -> str | None:
     return None if value == NONE else format_cell(value) if column == "cell" else format_piece(value)
 
 
-def _format_sample_games(opened: OpenArchive, rows: pl.DataFrame, position: Position, rules: Rules) -> list[str]:
-    """The text (``F@b1 3@b2 ...``) of the sample game of each row, turned so that it makes the decision of the row.
+def _format_sample_games(
+    opened: OpenArchive, rows: pl.DataFrame, positions: Sequence[Position], rules: Rules
+) -> list[str]:
+    """Return the text (``F@b1 3@b2 ...``) of the sample game of each row, turned so that it makes the row's decision.
 
-    Raises ``FailureError`` for a damaged file.
+    ``positions`` are those of the rows. Raises ``FailureError`` for a damaged file.
     """
     texts = []
     decisions = rows.select(name for name in ("piece", "cell", "gift") if name in rows.columns).to_dicts()
     games = [(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
     plies = read_plies(opened, games)
-    for each, decision in zip(games, decisions, strict=True):
-        game = find_symmetric_game(plies.get(each, []), position, decision, rules)
+    for key, position, decision in zip(games, positions, decisions, strict=True):
+        game = find_symmetric_game(plies.get(key, []), position, decision, rules)
         if game is None:
             verify = opened.archive.format_command("archive verify")
             raise FailureError(f"a game does not make the decision that the index says: run {verify}")

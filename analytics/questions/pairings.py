@@ -32,7 +32,7 @@ from analytics.statistics.tally import (
     tally_to_cells,
     win_rate,
 )
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_tallies
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import MAX_PAIRS
@@ -90,7 +90,7 @@ class PairingResult:
         return self.tally.plies / self.games
 
 
-def load_results(archive: Archive, run_id: str) -> list[PairingResult]:
+def load_results(archive: ArchiveStore, run_id: str) -> list[PairingResult]:
     """The pairings of a run that have games, in the run's order.
 
     Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
@@ -98,7 +98,7 @@ def load_results(archive: Archive, run_id: str) -> list[PairingResult]:
     return load_results_by_run(archive, [archive.load_requested_run(run_id)])[run_id]
 
 
-def load_results_by_run(archive: Archive, records: Iterable[RunRecord]) -> dict[str, list[PairingResult]]:
+def load_results_by_run(archive: ArchiveStore, records: Iterable[RunRecord]) -> dict[str, list[PairingResult]]:
     """The same of several runs, by run: their tallies are read at once."""
     runs = {record.run_id: record for record in records}
     return {run_id: _build_results(runs[run_id], tallies) for run_id, tallies in read_tallies(archive, [*runs]).items()}
@@ -112,7 +112,7 @@ def _build_results(record: RunRecord, tallies: Mapping[int, Tally]) -> list[Pair
     ]
 
 
-def load_job_results(archive: Archive, jobs: Sequence[SweepJob]) -> list[tuple[SweepJob, list[PairingResult]]]:
+def load_job_results(archive: ArchiveStore, jobs: Sequence[SweepJob]) -> list[tuple[SweepJob, list[PairingResult]]]:
     """Jobs of sweeps, each with the results of its run: none if it has no run, or has that in another archive.
 
     A training counts only the games that it asked for, because a longer one continues the same run and its later games
@@ -130,7 +130,7 @@ def load_job_results(archive: Archive, jobs: Sequence[SweepJob]) -> list[tuple[S
 
 
 def _load_training_results(
-    archive: Archive, job: SweepJob, record: RunRecord, results: list[PairingResult]
+    archive: ArchiveStore, job: SweepJob, record: RunRecord, results: list[PairingResult]
 ) -> list[PairingResult]:
     """Return the results of the games that a job asked for, if it is a training of one pairing; else ``results``."""
     end = -(-job.games // record.unit_line.games_a_pair)  # an odd number is rounded up, as trainers do
@@ -226,6 +226,7 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
     openings.
     """
     meetings: dict[str, dict[str, Tally]] = {}
+    by_pairs = set[str]()  # agents of which the games of a pair share an opening
     for result in pairing_results:
         for agent, opponent, tally in (
             (result.first, result.second, result.tally),
@@ -234,8 +235,8 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
             met = meetings.setdefault(agent, {})
             if agent != opponent:
                 met[opponent] = met[opponent] + tally if opponent in met else tally
-    by_pairs = any(result.by_pairs for result in pairing_results if result.first != result.second)
-    standings = [_build_standing(agent, met, by_pairs, shared) for agent, met in meetings.items()]
+                by_pairs |= {agent} if result.by_pairs else set()
+    standings = [_build_standing(agent, met, agent in by_pairs, shared) for agent, met in meetings.items()]
     return Crosstable(tuple(sorted(standings, key=lambda standing: (-standing.score.mean, standing.agent))))
 
 

@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.questions.sql.conditions import check_and_combine_conditions, check_condition
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.syntax import check_and_combine_conditions, check_condition
 from analytics.questions.sql.views import RUN_ID_SQL, file_rows_sql, quote_literal, run_condition_sql
-from analytics.store.archive import Archive, check_record_format, unknown_run_error
+from analytics.store.archive import ArchiveStore, check_record_format, unknown_run_error
 from analytics.store.game_tables import RangeGames
 from analytics.store.marker import VerifiableFile
 from analytics.store.range_files import read_games, read_rows, read_tallies
@@ -68,7 +68,7 @@ class GameFilter:
         earliest, latest = _parse_moment(self.since, time.min, "since"), _parse_moment(self.until, time.max, "until")
         return earliest <= datetime.fromisoformat(record.created) <= latest
 
-    def select_runs(self, archive: Archive) -> list[RunRecord]:
+    def select_runs(self, archive: ArchiveStore) -> list[RunRecord]:
         """The runs that may have such games, oldest first.
 
         Raises ``RequestError`` for a run, an agent or rules that are not there, for a time without runs, and for a run
@@ -126,7 +126,7 @@ def build_games_condition(opened: OpenArchive, choice: GameFilter) -> str:
     chosen = " AND ".join(conditions)
     if choice.where is None:
         return chosen or ALWAYS_TRUE
-    return check_and_combine_conditions(opened.sql, chosen, choice.where) if chosen else choice.where
+    return check_and_combine_conditions(opened, chosen, choice.where) if chosen else choice.where
 
 
 def check_single_rules(records: Collection[RunRecord]) -> None:
@@ -256,7 +256,7 @@ def select_games(opened: OpenArchive, where: str | None = None) -> Selection:
 
 def _select_game_ids(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
     """The ids of the games that meet a condition, by run, ascending. The database is asked once, not for each range."""
-    check_condition(opened.sql, where)
+    check_condition(opened, where)
     text = f"SELECT run_id, list(game_id) AS ids FROM games WHERE (\n{where}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
     try:
         found = opened.sql(text)
@@ -278,7 +278,7 @@ def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64])
 
 
 def read_selected_games(
-    archive: Archive, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None
+    archive: ArchiveStore, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> RangeGames:
     """The games of a range whose ids are in ``game_ids``, which ascends; None: all of them.
 
@@ -338,7 +338,7 @@ class SelectedPairRange(NamedTuple):
 
 
 def select_pair_ranges(
-    archive: Archive, record: RunRecord, stored: StoredRange, game_ids: NDArray[np.int64] | None
+    archive: ArchiveStore, record: RunRecord, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> Iterator[SelectedPairRange]:
     """The parts of a file with games whose ids are in ``game_ids``, which ascends; None: all games.
 
@@ -350,7 +350,7 @@ def select_pair_ranges(
             yield part._replace(games=games)
 
 
-def _list_pair_ranges(archive: Archive, record: RunRecord, stored: StoredRange) -> Iterator[SelectedPairRange]:
+def _list_pair_ranges(archive: ArchiveStore, record: RunRecord, stored: StoredRange) -> Iterator[SelectedPairRange]:
     if record.unit_line.pairings < len(record.pairings):
         counts = read_rows(archive, record.run_id, stored, "games")["pairing"].value_counts().sort("pairing")
         yield from (

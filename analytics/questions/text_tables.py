@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -101,6 +102,12 @@ def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
         for column in columns
     ]
     return Table(escape_hidden_characters(title), visible)
+
+
+def build_visible_table(table: Table) -> Table:
+    """Build the same table of plain texts, without the colours and links that a page shows."""
+    splits = [[build_visible_table(part) for part in split] for split in table.splits]
+    return replace(build_table(table.columns, table.title), splits=splits, legend=table.legend)
 
 
 def draw_tables(console: Console, choices: Sequence[Sequence[Table]], wide: bool | None = None) -> None:

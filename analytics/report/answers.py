@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import polars as pl
@@ -14,12 +13,6 @@ from analytics.questions.columns import (
     format_game_name,
     number_column,
     opening_columns,
-    pairing_columns,
-    rank_and_agent_columns,
-    rating_columns_without_agents,
-    score_by_opponent_columns,
-    standing_columns_without_agents,
-    superiority_columns,
     text_column,
 )
 from analytics.questions.head_to_head import HeadToHead
@@ -29,16 +22,31 @@ from analytics.questions.logged_games import (
     describe_winner,
     list_decisions,
 )
-from analytics.questions.openings import OpeningsResult, group_equivalent_choices
+from analytics.questions.openings import (
+    OpeningsQuery,
+    OpeningsResult,
+    group_equivalent_choices,
+    run_openings_query,
+)
 from analytics.questions.pairings import build_crosstable
 from analytics.questions.ratings import Ratings
 from analytics.questions.run_comparison import RunComparison
+from analytics.questions.sql.database import OpenArchive
+from analytics.questions.strength_tables import (
+    build_crosstable_table,
+    build_pairings_table,
+    build_rating_tables,
+    describe_crosstable_omissions,
+    describe_groups,
+    describe_omissions,
+    describe_rating_omissions,
+)
 from analytics.questions.text_tables import to_table
 from analytics.report.report_data import MAX_AGENTS
-from analytics.report.result import Result
+from analytics.report.result import Result, to_sentence
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
-from quarto.notation import format_game, format_position
+from quarto.notation import format_game
 
 MAX_ROWS = 50  # of a table for people; the frame has all
 
@@ -46,64 +54,98 @@ MAX_ROWS = 50  # of a table for people; the frame has all
 def build_crosstable_result(met: HeadToHead, by_seat: bool = False) -> Result:
     """The results of every two agents, and of each agent against all others.
 
-    The frame has the columns of ``analytics.questions.pairings.pairings_frame``, as ``qarena crosstable --format csv``.
+    The frame has the columns of ``analytics.questions.pairings.pairings_frame``.
     """
-    frame = met.to_frame(by_seat)
-    pairings = Table(f"Head to head ({met.rules} rules; the first agent's view, in %)", pairing_columns(frame))
+    frame, pairings = met.to_frame(by_seat), build_pairings_table(met, by_seat)
     others = [result for result in met.results if result.first != result.second]
-    notes = [*met.notes, *([describe_seat_roles(met.mover_chooses)] if by_seat else [])]
+    omissions = describe_omissions(len(met.results), "pairings")
     if len(others) < 2 or by_seat:
-        return Result(_join_notes(notes), pairings, title="Crosstable", frame=frame)
-    standings = build_crosstable(others, met.shared).to_frame()
-    columns = [
-        *rank_and_agent_columns([*standings["agent"]]),
-        *standing_columns_without_agents(standings),
-        *score_by_opponent_columns(standings),
-    ]
-    table = Table("Crosstable (score in %, win 1, draw ½)", columns)
-    return Result(_join_notes(notes), table, numbers=pairings, title="Crosstable", frame=frame)
-
-
-def build_ratings_result(met: HeadToHead, fit: Ratings) -> Result:
-    """The ratings of all agents in Elo, and the picture of the best.
-
-    The frame is that of ``Ratings.to_frame``, as ``qarena rate --format csv``.
-    """
-    frame = fit.to_frame()
-    columns = [*rank_and_agent_columns([*frame["agent"]]), *rating_columns_without_agents(frame)]
-    above = Table(
-        "Probability of being above the other, in %",
-        [*rank_and_agent_columns([*frame["agent"]]), *superiority_columns(frame)],
+        note = describe_seat_roles(met.mover_chooses) if by_seat else ""
+        return Result(note, pairings, title="Crosstable", frame=frame, warnings=met.notes, omissions=omissions)
+    crosstable = build_crosstable(others, met.shared)
+    groups = crosstable.group_count
+    return Result(
+        describe_groups(groups) if groups > 1 else "",
+        build_crosstable_table(crosstable),
+        numbers=pairings,
+        title="Crosstable",
+        frame=frame,
+        warnings=met.notes,
+        omissions=[*describe_crosstable_omissions(crosstable), *omissions],
     )
+
+
+def build_ratings_result(met: HeadToHead, fit: Ratings, anchor: str | None = None, anchor_elo: float = 0.0) -> Result:
+    """The ratings of all agents in Elo, a table for each group of agents that met, and the picture of the best.
+
+    The frame is that of ``Ratings.to_frame``.
+    """
     shown = ratings_frame(fit).head(MAX_AGENTS)
     colours = sorted(shown["agent"])
     figure = Figure("Ratings with their 95 % intervals", build_ratings_chart(shown, colours.index), "ratings-")
-    notes = [*fit.describe(met.mover_chooses), *met.notes]
+    first, *others = build_rating_tables(met, fit, anchor, anchor_elo)
+    unrated = fit.unrated_sentences
     return Result(
-        _join_notes(notes),
-        Table(f"Ratings in Elo ({met.rules} rules)", columns),
+        "\n".join(line for line in fit.describe(met.mover_chooses) if line not in unrated),
+        first,
         [figure],
-        above,
+        others=others,
         title="Ratings",
-        frame=frame,
+        frame=fit.to_frame(),
+        warnings=[*met.notes, *unrated],
+        omissions=describe_rating_omissions(fit),
     )
 
 
-def build_openings_result(found: OpeningsResult) -> Result:
-    """The decisions in a position; the frame is that of ``analytics.questions.openings.explore_position``."""
-    rows, shown = found.rows, found.rows.head(MAX_ROWS)
-    games = format_count_with_noun(found.games, "game")
-    title = f"{format_position(found.position, found.rules.name)}: {games} by {found.by}, in %"
-    names = [format_game_name(*game) for game in shown.select("run_id", "game_id").iter_rows()]
-    sample = [text_column("game", names)._replace(drop_priority=8)]
-    if "sample" in shown.columns:
-        sample.append(text_column("sample", shown["sample"])._replace(drop_priority=9))
-    table = Table(title, [*opening_columns(shown), *sample])
-    return Result(describe_alike_choices(found, shown), table, title="Openings", frame=rows)
+MAX_TURNS = 16  # rows of the table that is shown beside the next decision
+ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by the order of the rows
+DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
+
+
+def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool = True) -> Result:
+    """The decisions in a position and, if the question names no kind and ``with_turns``, the first turns.
+
+    The frame is that of ``analytics.questions.openings.explore_position``.
+    """
+    found = run_openings_query(opened, query)
+    others = []
+    if with_turns and query.by is None and found.by != "turn":
+        turns = run_openings_query(opened, replace(query, by="turn"))
+        others.append(_build_decisions_table(turns, query, MAX_TURNS))
+    max_rows = MAX_ROWS if found.first_free else len(found.rows)
+    table = _build_decisions_table(found, query, max_rows)
+    omissions = [f"the first {max_rows} of {len(found.rows):,} rows are shown"] if max_rows < len(found.rows) else []
+    return Result("", table, others=others, title="Openings", frame=found.rows, omissions=omissions)
+
+
+def _build_decisions_table(found: OpeningsResult, query: OpeningsQuery, max_rows: int) -> Table:
+    """The first decisions with their results and sample games, which are the first that a narrow terminal spares."""
+    rows = found.rows.head(max_rows)
+    order, count = ORDER_DESCRIPTIONS[query.sort], len(found.rows)
+    rest = "" if found.by == query.by or found.first_free else " (all: --by turn)"
+    some = f", the {len(rows)} {order} of {count}{rest}" if len(rows) < count else ""
+    decisions = f"{format_count_with_noun(found.games, 'game')} by {found.by}{_describe_deciders(query)}{some}"
+    title = f"{found.subject}: {decisions}; in %, for {DECIDERS[found.by]}"
+    games = [format_game_name(*game) for game in rows.select("run_id", "game_id").iter_rows()]
+    sample = (
+        text_column("game", games)._replace(drop_priority=8),
+        text_column("sample", rows["sample"])._replace(drop_priority=9),
+    )
+    legend = "\n".join([*map(to_sentence, found.notes), describe_alike_choices(found, rows)])
+    return Table(title, [*opening_columns(rows), *sample], legend=legend)
+
+
+def _describe_deciders(query: OpeningsQuery) -> str:
+    """Whose decisions were asked for."""
+    agent, opponent = query.games.agent, query.games.opponent
+    against = f" against {opponent}" if opponent else ""
+    return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
 
 
 def describe_alike_choices(found: OpeningsResult, rows: pl.DataFrame) -> str:
     """Describe the choices that a row of an answer about openings stands for."""
+    if found.first_free:
+        return "Up to symmetry: a row stands for as many choices in its position as alike says"
     cells = set(rows["cell"]) if "cell" in rows.columns else set()
     groups = group_equivalent_choices(found.position, found.rules, "placement")
     named = [f"{alike[0]} for {' '.join(alike)}" for alike in groups if len(alike) > 1 and alike[0] in cells]
@@ -113,8 +155,8 @@ def describe_alike_choices(found: OpeningsResult, rows: pl.DataFrame) -> str:
 def build_comparison_result(found: RunComparison) -> Result:
     """Runs compared with the first; the frame has the differences of scores (``RunComparison.results``)."""
     first, *others = found.tables or [Table("")]
-    note = _join_notes(found.agent_match_notes)
-    return Result(note, first, others=others, title="Comparison of runs", frame=found.results)
+    warnings = found.agent_match_notes
+    return Result("", first, others=others, title="Comparison of runs", frame=found.results, warnings=warnings)
 
 
 def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None) -> Result:
@@ -166,8 +208,3 @@ GAME_SCHEMA = {
     "imposed": pl.Boolean(),
     **dict.fromkeys(("value_before", "value_after", "regret"), pl.Int64()),
 }
-
-
-def _join_notes(notes: Iterable[str]) -> str:
-    """Join remarks into sentences."""
-    return " ".join(f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)

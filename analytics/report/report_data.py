@@ -144,6 +144,12 @@ class ReportData:
             wanted = [agent for agent in self._best_first if agent in wanted][:MAX_AGENTS]
         return tuple(sorted(wanted))
 
+    @property
+    def omissions(self) -> list[str]:
+        """What tables and pictures of these games leave out of the rows."""
+        count = sum(map(self._is_wanted, self.games_by_agent))
+        return [f"the best {len(self.agents)} of {count:,} agents are shown"] if count > len(self.agents) else []
+
     def _is_wanted(self, agent: str) -> bool:
         """Whether rows may be about the agent of this name."""
         if self.agent is not None:
@@ -221,10 +227,10 @@ class ReportData:
         """The tally of all pairs together."""
         return reduce(Tally.__add__, self.head_to_head.values(), Tally())
 
-    def run_named_query(self, name: str) -> pl.DataFrame:
-        """The answer to a named question, for these games only."""
+    def run_named_query(self, name: str, plies: range | None = None) -> pl.DataFrame:
+        """Return the answer to a named question, for these games only; of ``plies`` if it is about first plies."""
         if name not in self._answers:
-            self._answers[name] = self.opened.sql(read_restricted_query(name, self.selection.condition))
+            self._answers[name] = self.opened.sql(read_restricted_query(name, self.selection.condition, plies))
         return self._answers[name]
 
     @cached_property

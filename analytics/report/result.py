@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from rich.console import Console
 
 from analytics.questions.columns import Table
 from analytics.questions.frame_formats import write_rows
-from analytics.questions.text_tables import build_table, draw_tables, to_table
+from analytics.questions.text_tables import build_visible_table, draw_tables, to_table
 from analytics.report import style
 from analytics.report.rendering import render_template
 from analytics.store.files.backend import expand_home
@@ -57,6 +57,8 @@ class Result:
     # All rows, unrounded; shares and scores are from 0 to 1.
     frame: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
     run_id: str = ""  # of the run that it is about; empty: of none or of several
+    warnings: Sequence[str] = ()  # what readers of the numbers alone must know, too, such as that games are copies
+    omissions: Sequence[str] = ()  # what the tables leave out of the frame
 
     @property
     def anchor(self) -> str:
@@ -66,10 +68,17 @@ class Result:
     @property
     def tables(self) -> list[Table]:
         """Its tables with rows."""
-        return [each for each in (self.table, *self.others, self.numbers) if each is not None and each.rows]
+        return [each for each in (self.table, self.numbers, *self.others) if each is not None and each.rows]
+
+    @property
+    def remarks(self) -> str:
+        """The note, the warnings, and the reason why there is nothing to show: one or more lines."""
+        nothing = f"Nothing to show: {self.missing}." if self.missing else ""
+        omissions = [f"{text}: the frame has all, and so has --format csv" for text in self.omissions]
+        return "\n".join(filter(None, (nothing, self.note, *map(to_sentence, [*self.warnings, *omissions]))))
 
     def __str__(self) -> str:
-        """Render the tables and the note as the terminal shows them; at full width where there is no terminal."""
+        """Render the tables and the remarks as the terminal shows them; at full width where there is no terminal."""
         text = io.StringIO()
         terminal = Console(file=sys.stdout)
         console = Console(
@@ -80,10 +89,16 @@ class Result:
             highlight=False,
             emoji=False,
         )
-        for table in map(build_visible_table, self.tables or ([] if self.missing else [to_table(self.frame)])):
-            draw_tables(console, [[table]])
-        console.out(self.note if not self.missing else f"Nothing to show: {self.missing}.", highlight=False)
+        self.draw(console)
+        console.out(self.remarks, highlight=False)
         return text.getvalue().rstrip("\n")
+
+    def draw(self, console: Console, wide: bool | None = None) -> None:
+        """Draw the tables, each as it fits the console: see ``analytics.questions.text_tables.draw_tables``."""
+        for table in map(build_visible_table, self.tables or ([] if self.missing else [to_table(self.frame)])):
+            draw_tables(console, [[table], *table.splits], wide)
+            if table.legend:
+                console.out(table.legend, highlight=False)
 
     def _repr_html_(self) -> str:
         return render_template("notebook.html", title="", sections=[self])
@@ -126,17 +141,27 @@ class Result:
         return target
 
 
-def build_visible_table(table: Table) -> Table:
-    """Build a table of plain texts, without the colours and links that a page shows."""
-    return build_table(table.columns, table.title)
+def to_sentence(text: str) -> str:
+    """Let a text begin with a capital and end with a full stop."""
+    return f"{text[0].upper()}{text[1:].rstrip('.')}."
+
+
+def render_text(result: Result) -> str:
+    """Render the tables and the remarks as text at full width."""
+    text = io.StringIO()
+    console = Console(file=text, color_system=None, highlight=False, emoji=False)
+    result.draw(console)
+    console.out(result.remarks, highlight=False)
+    return text.getvalue().rstrip("\n")
 
 
 def render_markdown(result: Result) -> str:
     """Render the title, the note and the tables in Markdown."""
-    tables = [build_visible_table(_escape_bars(table)) for table in result.tables]
+    shown = result.tables or ([] if result.missing else [to_table(result.frame)])
+    tables = [build_visible_table(_escape_bars(table)) for table in shown]
     parts = [f"## {result.title}"] if result.title else []
-    parts += [result.note or (f"Nothing to show: {result.missing}." if result.missing else "")]
-    parts += [part for table in tables for part in (table.title and f"**{table.title}**", table.markdown)]
+    parts += [result.remarks]
+    parts += [part for table in tables for part in (table.title and f"**{table.title}**", table.markdown, table.legend)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -148,7 +173,7 @@ def _escape_bars(table: Table) -> Table:
         )
         for column in table.columns
     ]
-    return Table(table.title, columns)
+    return replace(table, columns=columns)
 
 
 def render_results_page(results: Sequence[Result]) -> str:
@@ -160,10 +185,15 @@ def render_results_svg(results: Sequence[Result]) -> str:
     """The figures of a result as one picture. Raises ``RequestError`` without figures, and for several results."""
     first, several = results[0], len(results) > 1
     if several or not first.figures:
-        titles = ", ".join(each.title for each in results)
+        titles = ", ".join(each.title for each in results) or "this answer"
         why = "choose games by one set of rules" if several else first.missing or "it is a table"
         raise RequestError(f"{titles}: there is no such picture: {why}")
-    return style.render_svg(style.combine_figures(first.figures, first.title, first.note))
+    return style.render_svg(style.combine_figures(first.figures, first.title, first.remarks.replace("\n", " ")))
+
+
+def render_result(result: Result, form: str) -> bytes:
+    """Render what people see of a result in one of ``RENDERED_FORMATS``; raises ``RequestError`` without a picture."""
+    return _WRITERS[form](result)
 
 
 def _format_rows(form: str) -> Callable[[Result], bytes]:
@@ -179,6 +209,6 @@ _WRITERS: Mapping[str, Callable[[Result], bytes]] = {
     **{form: _format_rows(form) for form in ("csv", "json", "parquet")},
     "html": lambda result: render_results_page([result]).encode(),
     "md": lambda result: render_markdown(result).encode(),
-    "txt": lambda result: f"{result}\n".encode(),
+    "txt": lambda result: f"{render_text(result)}\n".encode(),
     "svg": lambda result: render_results_svg([result]).encode(),
 }

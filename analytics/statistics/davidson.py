@@ -63,7 +63,7 @@ class DavidsonFit(NamedTuple):
 
 
 def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit | None = None) -> DavidsonFit:
-    """The maximum of the likelihood: strengths for each component by itself, one seat and one draw parameter for all.
+    """Fit the strengths of each component, one seat parameter and one draw parameter by maximum likelihood.
 
     The search starts at ``initial_fit``, a fit to similar games, if it is given: this only saves time.
     """
@@ -82,9 +82,9 @@ def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit |
         and abs(start[-1]) < EXTREME_DRAWS
     ):
         start = np.array([*initial_fit.strengths, initial_fit.seat, initial_fit.draws])
-    found = _maximize_by_newton(zero, one, counts, start, _mean_penalty(above, counts.sum()))
-    seat = found[-2] if abs(found[-2]) <= FARTHEST_FINITE else np.copysign(np.inf, found[-2])
-    return DavidsonFit(found[:-2], float(seat), float(found[-1]), above)
+    parameters = _maximize_by_newton(zero, one, counts, start, _mean_penalty(above, counts.sum()))
+    seat = parameters[-2] if abs(parameters[-2]) <= FARTHEST_FINITE else np.copysign(np.inf, parameters[-2])
+    return DavidsonFit(parameters[:-2], float(seat), float(parameters[-1]), above)
 
 
 def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -101,7 +101,7 @@ def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _find_point_chains(agent_count: int, games: SeatCounts) -> NDArray[np.bool_]:
-    """[A, A] whether a chain of points leads from row to column."""
+    """Return [A, A] whether a chain of points leads from row to column."""
     scored = np.zeros((agent_count, agent_count), np.bool_)
     some = games.counts > 0
     for results, scorer, other in (((WIN, DRAW), games.zero, games.one), ((LOSS, DRAW), games.one, games.zero)):
@@ -111,7 +111,7 @@ def _find_point_chains(agent_count: int, games: SeatCounts) -> NDArray[np.bool_]
 
 
 def _mean_penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]:
-    """[A + 2, A + 2] a penalty that fixes the mean of each component, on which the likelihood does not depend."""
+    """Return a penalty [A + 2, A + 2] that fixes each component's mean, on which the likelihood does not depend."""
     size = len(above) + 2
     penalty = RIDGE * games * np.eye(size)
     penalty[:-2, :-2] += games / len(above) * (above & above.T)
@@ -126,20 +126,20 @@ def _maximize_by_newton(
     start: NDArray[np.float64],
     penalty: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The parameters [A + 2] that Newton's method finds from ``start``; ``penalty`` is added to the curvature."""
-    found, slope, curvature = start, np.empty(len(start)), np.empty_like(penalty)
-    likelihood = _log_likelihood_and_derivatives(zero, one, counts, found, slope, curvature, penalty)
+    """Return the parameters [A + 2] that Newton's method reaches from ``start``; the curvature includes ``penalty``."""
+    parameters, slope, curvature = start, np.empty(len(start)), np.empty_like(penalty)
+    likelihood = _log_likelihood_and_derivatives(zero, one, counts, parameters, slope, curvature, penalty)
     for _ in range(ROUNDS):
         _solve_cholesky(curvature, slope)
         step = slope * min(1.0, LONGEST_STEP / max(np.abs(slope).max(), 1e-300))
-        ahead = _log_likelihood_and_derivatives(zero, one, counts, found + step, slope, curvature, penalty)
+        ahead = _log_likelihood_and_derivatives(zero, one, counts, parameters + step, slope, curvature, penalty)
         while ahead < likelihood - 1e-9 * abs(likelihood) and np.abs(step).max() > PRECISION:
             step = step / 2
-            ahead = _log_likelihood_and_derivatives(zero, one, counts, found + step, slope, curvature, penalty)
-        found, likelihood = found + step, ahead
-        if np.abs(step).max() < PRECISION or np.abs(found[:-1]).max() > FARTHEST_FINITE + LONGEST_STEP:
+            ahead = _log_likelihood_and_derivatives(zero, one, counts, parameters + step, slope, curvature, penalty)
+        parameters, likelihood = parameters + step, ahead
+        if np.abs(step).max() < PRECISION or np.abs(parameters[:-1]).max() > FARTHEST_FINITE + LONGEST_STEP:
             break
-    return found
+    return parameters
 
 
 @inline_function
@@ -168,9 +168,9 @@ def _log_likelihood_and_derivatives(
         losses, drawings, wins = counts[row, LOSS], counts[row, DRAW], counts[row, WIN]
         games, ahead = losses + drawings + wins, (parameters[first] - parameters[second] + parameters[seat]) / 2
         winning = math.exp(ahead)
-        whole = 1 / winning + drawn + winning
-        win, draw = winning / whole, drawn / whole
-        total += (wins - losses) * ahead + drawings * parameters[draws] - games * math.log(whole)
+        normaliser = 1 / winning + drawn + winning
+        win, draw = winning / normaliser, drawn / normaliser
+        total += (wins - losses) * ahead + drawings * parameters[draws] - games * math.log(normaliser)
         points = win + draw / 2  # that seat 0 expects
         rise, draw_rise = wins + drawings / 2 - games * points, drawings - games * draw
         slope[first] += rise

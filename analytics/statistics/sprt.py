@@ -75,7 +75,7 @@ class Strength:
 
 
 def check_counts(counts: PairCounts) -> tuple[int, ...]:
-    """Five counts of pairs. Raises ``RequestError`` for anything else."""
+    """Return five counts of pairs as integers. Raises ``RequestError`` if they are not five whole, feasible numbers."""
     text = ",".join(f"{count:g}" for count in counts)
     if len(counts) != len(PAIR_SCORES) or any(count < 0 or count != int(count) for count in counts):
         raise RequestError(f"counts {text}: five whole numbers are needed, of pairs that went LL,LD,DD,WD,WW")
@@ -85,7 +85,7 @@ def check_counts(counts: PairCounts) -> tuple[int, ...]:
 
 
 def log_likelihood_ratio(counts: PairCounts, hypotheses: Hypotheses) -> float:
-    """The log-likelihood ratio of elo1 over elo0, each at its most likely distribution; 0 without pairs."""
+    """Return the log-likelihood ratio of elo1 over elo0, each at its most likely distribution; 0 without pairs."""
     if not sum(counts):
         return 0.0
     shares, pairs = _outcome_shares(counts)
@@ -97,18 +97,18 @@ def log_likelihood_ratio(counts: PairCounts, hypotheses: Hypotheses) -> float:
 
 
 def decide(counts: PairCounts, hypotheses: Hypotheses) -> str | None:
-    """``elo0`` or ``elo1`` once the ratio has reached a bound, else None: more pairs are needed."""
+    """Return ``elo0`` or ``elo1`` once the ratio has reached a bound, or None while more pairs are needed."""
     return find_accepted_hypothesis(log_likelihood_ratio(counts, hypotheses), hypotheses)
 
 
 def find_accepted_hypothesis(ratio: float, hypotheses: Hypotheses) -> str | None:
-    """The hypothesis that a log-likelihood ratio accepts, or None."""
+    """Return the hypothesis that a log-likelihood ratio accepts, or None."""
     lower, upper = hypotheses.bounds
     return "elo1" if ratio >= upper else "elo0" if ratio <= lower else None
 
 
 def look_schedule(max_pairs: int) -> Iterator[int]:
-    """The numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ..., last ``max_pairs``.
+    """Yield the numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ..., ``max_pairs``.
 
     They are fixed beforehand, so the decision depends on the games alone, not on threads or the sizes of blocks.
     Looking less often makes no error more likely: at a look the ratio is further past a bound.
@@ -120,7 +120,7 @@ def look_schedule(max_pairs: int) -> Iterator[int]:
 
 
 def pair_outcomes(winner: NDArray[np.int8]) -> NDArray[np.int8]:
-    """[P] indices into ``PAIR_SCORES`` from the winning seats (-1: none) of both games of consecutive pairs, [2 P].
+    """Return indices [P] into ``PAIR_SCORES`` from the winning seats [2 P] (-1: draw) of consecutive pairs' games.
 
     The first agent holds seat 0 in the first game of each pair, seat 1 in the second one.
     """
@@ -170,7 +170,7 @@ class SequentialTest:
 
 
 def estimate_strength(counts: PairCounts) -> Strength:
-    """Estimates with their intervals, as if the number of pairs had been fixed beforehand.
+    """Estimate the strength with intervals, as if the number of pairs had been fixed beforehand.
 
     Raises ``RequestError`` without pairs.
     """
@@ -191,7 +191,7 @@ def estimate_strength(counts: PairCounts) -> Strength:
 
 
 def _outcome_shares(counts: PairCounts) -> tuple[list[float], float]:
-    """The shares of the five outcomes, none of them 0, and the number of pairs."""
+    """Return the shares of the five outcomes, none of them 0, and the number of pairs."""
     smoothed = [count or PSEUDO_COUNT for count in counts]
     return [count / sum(smoothed) for count in smoothed], sum(smoothed)
 
@@ -202,32 +202,35 @@ def _moments(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def _most_likely_distribution(shares: Sequence[float], strength_a_pair: float) -> list[float]:
-    """The most likely distribution, given ``shares``, among those of the given strength.
+    """Return the most likely distribution of the given strength, where ``shares`` were observed.
 
     Strength is the distance of the mean from 1/2 in standard deviations of the distribution.
     """
-    found = [_find_local_maximum(shares, strength_a_pair, start) for start in _list_starts(strength_a_pair)]
-    return max(found, key=lambda each: sum(p * math.log(q) for p, q in zip(shares, each, strict=True)))
+    maxima = [_find_local_maximum(shares, strength_a_pair, start) for start in _list_starts(strength_a_pair)]
+    return max(maxima, key=lambda maximum: sum(p * math.log(q) for p, q in zip(shares, maximum, strict=True)))
 
 
 def _find_local_maximum(shares: Sequence[float], strength_a_pair: float, start: list[float]) -> list[float]:
-    """The local maximum that Van den Bergh's iteration reaches from a distribution.
+    """Return the local maximum that Van den Bergh's iteration reaches from a distribution.
 
     The condition on strength is not linear in the distribution. Each round replaces it by the linear condition that
     touches it at the last distribution found, until nothing changes.
     """
-    found = start
+    distribution = start
     for _ in range(ROUNDS):
-        slopes = _slopes(found, strength_a_pair)
+        slopes = _slopes(distribution, strength_a_pair)
         multiplier = _lagrange_multiplier(shares, slopes)
-        before, found = found, [p / (1 + multiplier * slope) for p, slope in zip(shares, slopes, strict=True)]
-        if max(abs(a - b) for a, b in zip(before, found, strict=True)) < PRECISION:
+        before, distribution = (
+            distribution,
+            [p / (1 + multiplier * slope) for p, slope in zip(shares, slopes, strict=True)],
+        )
+        if max(abs(a - b) for a, b in zip(before, distribution, strict=True)) < PRECISION:
             break
-    return found
+    return distribution
 
 
 def _slopes(distribution: Sequence[float], strength_a_pair: float) -> list[float]:
-    """The coefficients of the outcomes in the linear condition that touches the one on strength at a distribution."""
+    """Return each outcome's coefficient in the linear condition that touches the strength condition at this point."""
     mean, variance = _moments(distribution)
     deviation = math.sqrt(variance)
     return [
@@ -237,7 +240,7 @@ def _slopes(distribution: Sequence[float], strength_a_pair: float) -> list[float
 
 
 def _list_starts(strength_a_pair: float) -> list[list[float]]:
-    """The distributions from which the iteration starts: the uniform one, unless it is far weaker than required.
+    """List the starts of the iteration: the uniform distribution, unless it is far weaker than required.
 
     In that case no distribution meets the linear condition. The distributions of at least the required strength are a
     convex set, since the standard deviation is concave. Started inside it, the iteration stays inside and always finds
@@ -251,12 +254,12 @@ def _list_starts(strength_a_pair: float) -> list[list[float]]:
 
 
 def _shift_to_strength(start: list[float], strength_a_pair: float) -> list[float]:
-    """A distribution moved towards one end of the scores until the iteration can start from it."""
-    end, found = -1 if strength_a_pair > 0 else 0, start
-    while not _has_both_signs(_slopes(found, strength_a_pair)):
-        found = [p * KEPT_SHARE for p in found]
-        found[end] += 1 - KEPT_SHARE
-    return found
+    """Shift a distribution towards one end of the scores until the iteration can start from it."""
+    end, distribution = -1 if strength_a_pair > 0 else 0, start
+    while not _has_both_signs(_slopes(distribution, strength_a_pair)):
+        distribution = [p * KEPT_SHARE for p in distribution]
+        distribution[end] += 1 - KEPT_SHARE
+    return distribution
 
 
 def _has_both_signs(slopes: Sequence[float]) -> bool:
@@ -264,7 +267,7 @@ def _has_both_signs(slopes: Sequence[float]) -> bool:
 
 
 def _lagrange_multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:
-    """Lagrange's multiplier: the x with sum p s / (1 + x s) = 0 between the poles next to 0.
+    """Find Lagrange's multiplier: the x with sum p s / (1 + x s) = 0 between the poles next to 0.
 
     The sum falls with x, so bisection finds it.
     """
@@ -279,7 +282,7 @@ def _lagrange_multiplier(shares: Sequence[float], slopes: Sequence[float]) -> fl
 
 
 def _logistic_elo(score: float) -> float:
-    """The difference in Elo at which the logistic curve expects ``score``; infinite at or beyond 0 and 1."""
+    """Return the Elo difference at which the logistic curve expects ``score``; infinite at or beyond 0 and 1."""
     if score <= 0 or score >= 1:
         return math.copysign(math.inf, score - EVEN_SCORE)
     return -400 * math.log10(1 / score - 1)

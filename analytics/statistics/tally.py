@@ -62,7 +62,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.pair_count > 1 and self.pair_count in {*sum(self.pairs, ()), *sum(self.singles, ())}
 
     def results(self, game: int) -> ResultCounts:
-        """The first agent's (losses, draws, wins) in game 0 of the pairs, where it holds seat 0, or in game 1."""
+        """Return the first agent's (losses, draws, wins) in game 0 of the pairs, where it holds seat 0, or game 1."""
         columns = self.pairs if game == 0 else tuple(zip(*self.pairs, strict=True))
         losses, draws, wins = (sum(row) + alone for row, alone in zip(columns, self.singles[game], strict=True))
         return losses, draws, wins
@@ -139,10 +139,10 @@ def _tally_to_counts(tally: Tally) -> tuple[int, ...]:
 
 
 def sum_tallies_by_key(tallies: Iterable[tuple[Key, Tally]]) -> dict[Key, Tally]:
-    """The sum of the tallies with each key, in the order in which the keys come first."""
+    """Sum the tallies of each key, in the order in which the keys first occur."""
     totals: dict[Key, Tally] = {}
-    for key, each in tallies:
-        totals[key] = totals[key] + each if key in totals else each
+    for key, tally in tallies:
+        totals[key] = totals[key] + tally if key in totals else tally
     return totals
 
 
@@ -174,7 +174,7 @@ def _add_block_counts(
 
 
 def tally_block(block: Block) -> Tally:
-    """The tally of one block."""
+    """Count how the pairs of one block ended."""
     games, counts = block.games, np.zeros(16, np.int64)
     _add_block_counts(games.winner, games.ending, games.plies, block.games_per_pair, counts)
     pairs = counts[:9].reshape(3, 3).tolist()
@@ -183,7 +183,7 @@ def tally_block(block: Block) -> Tally:
 
 
 def build_tally(results: Mapping[str, Any], forfeits: Iterable[Sequence[int]], plies: int) -> Tally:
-    """The tally with these ``pairs`` and ``singles``, and forfeits by an illegal turn, an exception and a late turn.
+    """Build a tally from ``pairs`` and ``singles``, forfeits (illegal turn, exception, late turn) and plies.
 
     Raises ``msgspec.ValidationError`` for what is no count.
     """
@@ -192,7 +192,7 @@ def build_tally(results: Mapping[str, Any], forfeits: Iterable[Sequence[int]], p
 
 
 def tally_by_pairing(blocks: Iterable[Block]) -> dict[int, Tally]:
-    """The tally of each pairing in ``blocks``, in constant memory."""
+    """Count the results of each pairing in ``blocks``, in constant memory."""
     return sum_tallies_by_key((block.pairing, tally_block(block)) for block in blocks)
 
 
@@ -244,14 +244,14 @@ class Clusters(NamedTuple):
 
 
 def tally_to_cells(tally: Tally) -> NDArray[np.int64]:
-    """[15] the counts of a tally by cell."""
+    """Return the counts [15] of a tally by cell."""
     return np.array([*sum(tally.pairs, ()), *sum(tally.singles, ())], np.int64)
 
 
 def build_clusters(
     cluster_counts: NDArray[np.int64], single_pair_counts: NDArray[np.int64], seat: int | None = None
 ) -> Clusters:
-    """The clusters of ``cluster_counts`` [G, 15], a row each, and of ``single_pair_counts`` [15], a pair each.
+    """Build clusters: one a row of ``cluster_counts`` [G, 15], and one a pair of ``single_pair_counts`` [15].
 
     With ``seat``, of the games in which the first agent held it; clusters without such a game do not count.
     """
@@ -262,8 +262,8 @@ def build_clusters(
     times[games == 0] = 0
 
     def sum_clusters(scored: NDArray[np.float64]) -> ClusterSums:
-        number, n, n_n = (int(times @ each) for each in (np.ones_like(games), games, games * games))
-        y, n_y, y_y = (float(times @ each) for each in (scored, games * scored, scored * scored))
+        number, n, n_n = (int(times @ values) for values in (np.ones_like(games), games, games * games))
+        y, n_y, y_y = (float(times @ values) for values in (scored, games * scored, scored * scored))
         return ClusterSums(number, n, y, n_n, n_y, y_y)
 
     wins = of_clusters[:, WIN].astype(np.float64)
@@ -282,12 +282,12 @@ class Estimate(NamedTuple):
 
 
 def normal_quantile(confidence: float = CONFIDENCE) -> float:
-    """The half-width of a two-sided normal interval in standard errors: 1.96 for 0.95. ``confidence`` is in (0, 1)."""
+    """Return the half-width of a two-sided normal interval in standard errors: 1.96 for a ``confidence`` of 0.95."""
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
 def wilson_interval(successes: float, n: float) -> tuple[float, float]:
-    """Wilson's score interval (low, high) for a proportion; ``n`` may be an effective number and need not be whole.
+    """Return Wilson's score interval (low, high) for a proportion; ``n``, an effective number, need not be whole.
 
     (0, 1) when ``n`` is 0. E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA
     22 (1927) 209-212; without continuity correction, as method 3 of R. G. Newcombe, Statistics in Medicine 17 (1998)
@@ -307,13 +307,13 @@ def wilson_interval(successes: float, n: float) -> tuple[float, float]:
 
 
 def wilson_bounds(successes: Iterable[float], n: Iterable[float]) -> tuple[list[float], list[float]]:
-    """Wilson's intervals of many proportions: all lower bounds, all upper bounds."""
-    intervals = [wilson_interval(*each) for each in zip(successes, n, strict=True)]
+    """Return the lower and the upper bounds of Wilson's intervals for many proportions."""
+    intervals = [wilson_interval(*proportion) for proportion in zip(successes, n, strict=True)]
     return [low for low, _ in intervals], [high for _, high in intervals]
 
 
 def design_effect(tally: Tally) -> float:
-    """The variance of the win rate, as a multiple of its variance if all games were independent.
+    """Return the variance of the win rate, as a multiple of its variance if all games were independent.
 
     The two games of a pair share an opening, so the pair is the unit, as is a game that comes alone. The effect is the
     variance of wins over games, divided by p (1 - p) / n, the variance of n independent games. The first variance is
@@ -338,7 +338,7 @@ def design_effect(tally: Tally) -> float:
 
 
 def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
-    """The first agent's share of games won with Wilson's interval, over the effective number of games.
+    """Return the first agent's share of games won, with Wilson's interval over the effective number of games.
 
     That is the number of games, by pairs divided by ``design_effect``, or as many as ``clusters`` are worth.
     """
@@ -350,7 +350,7 @@ def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> 
 
 
 def mean_score(counts: Sequence[int]) -> Estimate:
-    """The mean of a score from 0 to 1 and its normal interval, cut to [0, 1]; (0.5, 0, 1) when there are no counts.
+    """Return the mean of a score from 0 to 1 and its normal interval, cut to [0, 1]; (0.5, 0, 1) without counts.
 
     ``counts[i]`` units scored ``i / (len(counts) - 1)``. Counts are of losses, draws and wins of games, or the five
     counts of pairs (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is the
@@ -367,7 +367,7 @@ def mean_score(counts: Sequence[int]) -> Estimate:
 
 
 def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
-    """The first agent's mean score (win 1, draw 1/2) and its interval; by pairs, over pairs instead of games.
+    """Return the first agent's mean score (win 1, draw 1/2) and its interval; by pairs, over pairs instead of games.
 
     By pairs, a game that comes alone is a unit too. The mean is then a ratio over units of one or two games. Its
     variance is that of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3). With ``clusters`` they are the
@@ -387,7 +387,7 @@ def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Est
 
 
 def mean_over_clusters(sums: ClusterSums, max_value: float) -> Estimate:
-    """The mean of values from 0 to ``max_value`` and its normal interval over clusters, cut to [0, ``max_value``].
+    """Return the mean of values from 0 to ``max_value`` and its normal interval over clusters, cut to that range.
 
     If all values are 0, or all ``max_value``, the variance is 0 and the interval is Wilson's over the clusters. It is
     (0, ``max_value``) for a single cluster, which says nothing about the variance.
@@ -402,7 +402,7 @@ def mean_over_clusters(sums: ClusterSums, max_value: float) -> Estimate:
 
 
 def share_over_clusters(sums: ClusterSums) -> Estimate:
-    """The share of values that are 1, not 0, with Wilson's interval over the effective number of values.
+    """Return the share of values that are 1, not 0, with Wilson's interval over the effective number of values.
 
     The effective number follows from the variance over clusters. If all clusters are alike, it is their number.
     """
@@ -412,7 +412,7 @@ def share_over_clusters(sums: ClusterSums) -> Estimate:
 
 
 def _build_estimate(mean: float, variance: float, units: int) -> Estimate:
-    """The estimate for a mean with a variance over independent units; see ``mean_score`` for means of 0 and 1."""
+    """Build the estimate of a mean with a variance over independent units; ``mean_score`` explains means of 0 and 1."""
     if mean in (0, 1):
         return Estimate(mean, *wilson_interval(mean * units, units))
     reach = normal_quantile() * math.sqrt(variance)

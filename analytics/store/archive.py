@@ -73,7 +73,7 @@ class VanishedError(FailureError):
     """A file that was cut is gone since it was listed."""
 
 
-class Archive:
+class ArchiveStore:
     """An archive. It holds no open files: any number of processes may use one at the same time.
 
     ``root`` is a folder of this machine or the URL of a prefix; ``backend`` reads and writes what is below.
@@ -89,42 +89,42 @@ class Archive:
         self._look_again = time.monotonic() + (0.0 if isinstance(root, Path) else PRESENCE_CHECK_SECONDS)
 
     @staticmethod
-    def open(root: PurePath, create: bool = False) -> Archive:
-        """The archive at ``root``; with ``create`` it is made there if the folder is empty or absent.
+    def open(root: PurePath, create: bool = False) -> ArchiveStore:
+        """Open the archive at ``root``; with ``create``, make it there first if the folder is empty or absent.
 
         Raises ``RequestError`` when ``root`` is not an archive, is one of another schema version, or (with ``create``)
         cannot be written to.
         """
         marker.ensure_archive(root, create)
-        return Archive(root)
+        return ArchiveStore(root)
 
     def format_command(self, command: str) -> str:
-        """A command about this archive, in quotes, as messages show it."""
+        """Format a command about this archive, in quotes, as messages show it."""
         return f"'qarena {command}{format_archive_option(self.root)}'"
 
     # Tables: which ranges of units count, and their files.
 
     def folder(self, table: str, run_id: str) -> PurePath:
-        """The folder of a run's files in ``games``, ``plies``, ... Raises ``ValueError`` for no run id."""
+        """Return the folder of a run's files in ``games``, ``plies``, ... Raises ``ValueError`` for no run id."""
         if not RUN_ID.fullmatch(run_id):
             raise ValueError(f"run_id {run_id!r} is not 12 lower-case hex digits")
         return self.root / table / f"run={run_id}"
 
     def list_run_ids(self) -> list[str]:
-        """The runs that have a folder of games, sorted."""
+        """List the runs that have a folder of games, sorted."""
         with explain_errors("list", self.root / GAMES_FOLDER):
             names = self.backend.list_names(self.root / GAMES_FOLDER)
-        found = (name.removeprefix("run=") for name in names if name.startswith("run="))
-        return sorted(filter(RUN_ID.fullmatch, found))
+        run_ids = (name.removeprefix("run=") for name in names if name.startswith("run="))
+        return sorted(filter(RUN_ID.fullmatch, run_ids))
 
     def list_files(self, table: str, run_id: str) -> list[StoredRange]:
-        """All files of a table of a run that are named like one, whether they count or not, in no order."""
+        """List the files of a run's table that are named like one, whether they count or not, in no order."""
         folder = self.folder(table, run_id)
         with explain_errors("list", folder):
             return parse_file_names(self.backend.list_names(folder))
 
     def list_file_statuses(self, table: str, run_id: str) -> dict[str, FileStatus]:
-        """The files in the folder of a table of a run, by name."""
+        """Return the status of each file in the folder of a run's table, by name."""
         folder = self.folder(table, run_id)
         with explain_errors("list", folder):
             return {path.name: status for path, status in self.backend.list_files_below(folder).items()}
@@ -132,16 +132,16 @@ class Archive:
     def list_effective_ranges(
         self, run_id: str, table: str = GAMES_FOLDER, is_sufficient_extent: ExtentFilter = lambda _extent: True
     ) -> Ranges:
-        """The ranges of a table of a run that count, in order; of a derived table those with an extent that is enough.
+        """List the ranges of a run's table that count, in order; of a derived table, those of a sufficient extent.
 
         Raises ``FailureError`` if they cannot be listed.
         """
         attempts = 1
         while True:
-            found = self.list_files(table, run_id)
+            files = self.list_files(table, run_id)
             try:
                 return self.select_effective(
-                    run_id, table, frozenset(filter(is_sufficient_extent, {each.extent for each in found})), found
+                    run_id, table, frozenset(filter(is_sufficient_extent, {file.extent for file in files})), files
                 )
             except VanishedError:  # others have written what was cut as a file, and removed the one that was
                 if attempts == LISTING_ATTEMPTS:
@@ -152,11 +152,11 @@ class Archive:
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
-        """Those of the ``files`` files of a table that count, of a derived table those of some extents."""
+        """Select the files that count; for a derived table, only those with one of ``extents``."""
         if table == GAMES_FOLDER:
             return Ranges(self._build_stored_range(run_id, piece) for piece in select_effective_slices(files))
         return select_effective_derived(
-            (each for each in files if each.extent in extents), self.list_effective_ranges(run_id)
+            (file for file in files if file.extent in extents), self.list_effective_ranges(run_id)
         )
 
     def _build_stored_range(self, run_id: str, piece: FileSlice) -> StoredRange:
@@ -192,44 +192,44 @@ class Archive:
         )
 
     def find_path(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
-        """The file of a table that holds the games of a range. Raises ``FileNotFoundError`` if there is none.
+        """Find the file of a table that holds the games of a range. Raises ``FileNotFoundError`` if there is none.
 
         If the range is a part of a file that was cut, the file holds other games too.
         """
         key, games = (table, run_id), self.find_containing_file(run_id, stored)[:3]
         files = self._files.get(key, {})  # another thread may list the folder, too, or forget what was listed
         if games not in files:
-            found = sorted(self.list_files(table, run_id), reverse=True)  # of equal ones the smallest check is kept
-            files = self._files[key] = {each[:3]: each for each in found}
+            listed = sorted(self.list_files(table, run_id), reverse=True)  # of equal ones the smallest check is kept
+            files = self._files[key] = {file[:3]: file for file in listed}
         if games not in files:
             raise FileNotFoundError(f"{self.folder(table, run_id) / stored.games_stem}.*.parquet")
         return self.folder(table, run_id) / files[games].name
 
     def refresh(self) -> None:
-        """Forget what was listed: files may have been replaced since."""
+        """Forget the cached listings, because files may have been replaced since."""
         self._files.clear()
 
     def count_games(self, run_id: str) -> int:
-        """The number of games of a run. Raises ``FailureError`` for a run without a record."""
+        """Count the games of a run. Raises ``FailureError`` for a run without a record."""
         return self.list_effective_ranges(run_id).units * self.load_run(run_id).unit_line.games_a_pair
 
     # Records.
 
     def relative_name(self, path: PurePath) -> str:
-        """The name of a file below the archive's root, with ``/`` between its parts."""
+        """Return the name of a file below the archive's root, with ``/`` between its parts."""
         return path.relative_to(self.root).as_posix()
 
     def list_files_below(self, folder: str) -> list[PurePath]:
-        """All files in one of the archive's folders, sorted. Raises ``FailureError`` if it cannot be listed."""
+        """List all files in one of the archive's folders, sorted. Raises ``FailureError`` if it cannot be listed."""
         with explain_errors("list", self.root / folder):
             return sorted(self.backend.list_files_below(self.root / folder))
 
     def load_record(self, path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
-        """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
+        """Load the record in a JSON file. Raises ``FailureError`` with the path if it cannot be read or is none."""
         return load_record(path, kind, remedy, self.backend)
 
     def run_record_path(self, run_id: str) -> PurePath:
-        """The location of a run's record."""
+        """Return the location of a run's record."""
         return self.root / "runs" / f"{run_id}.json"
 
     # Runs.
@@ -251,13 +251,13 @@ class Archive:
         )
 
     def list_recorded_run_ids(self) -> list[str]:
-        """The runs that have a record, damaged or not, sorted."""
+        """List the runs that have a record, damaged or not, sorted."""
         with explain_errors("list", self.root / "runs"):
             names = self.backend.list_names(self.root / "runs")
         return sorted(name.removesuffix(".json") for name in names if RECORD_NAME.fullmatch(name))
 
     def find_run(self, run_id: str) -> RunRecord | None:
-        """The record of one run, or None. Raises ``FailureError`` for a damaged one."""
+        """Find the record of one run, or None. Raises ``FailureError`` for a damaged one."""
         if not RUN_ID.fullmatch(run_id):
             return None
         path = self.run_record_path(run_id)
@@ -276,7 +276,7 @@ class Archive:
         return record
 
     def load_run(self, run_id: str) -> RunRecord:
-        """The record of a run that has games. Raises ``FailureError`` for a missing or damaged one."""
+        """Load the record of a run that has games. Raises ``FailureError`` for a missing or damaged one."""
         record = self.find_run(run_id)
         if record is None:
             raise self.lost_record_error(run_id)
@@ -291,14 +291,14 @@ class Archive:
         )
 
     def load_requested_run(self, run_id: str) -> RunRecord:
-        """The record of a run that a user names. Raises ``NotFoundError`` if there is none."""
+        """Load the record of a run that a user names. Raises ``NotFoundError`` if there is none."""
         record = self.find_run(run_id)
         if record is None:
             raise unknown_run_error(self, run_id, self.list_run_ids())
         return record
 
     def compute_next_run_number(self) -> int:
-        """The number of a run that begins now: greater than that of every run whose record is there, at least 1.
+        """Return the number of a run that begins now: at least 1, and greater than that of every recorded run.
 
         Numbers say in what order runs began: no clock of several machines does. Two runs that begin at the same moment
         may get the same one. A record that cannot be read has none. Raises ``FailureError`` if the records cannot be
@@ -314,15 +314,15 @@ class Archive:
         return 1 + max((_run_numbers[key][1] for key in records), default=0)
 
     def _read_contents(self, paths: Sequence[PurePath]) -> list[bytes]:
-        """The contents of files; nothing for one that cannot be read."""
+        """Read the contents of files; a file that cannot be read counts as empty."""
         try:
             return self.backend.read_all(paths)
         except OSError:
-            found = [b""] * len(paths)
+            contents = [b""] * len(paths)
             for index, path in enumerate(paths):
                 with suppress(OSError):
-                    found[index] = self.backend.read(path)
-            return found
+                    contents[index] = self.backend.read(path)
+            return contents
 
     def write_run(self, record: RunRecord) -> None:
         """Store or replace a run's record in one step. Raises ``FailureError`` when that cannot be written."""
@@ -337,20 +337,20 @@ class Archive:
         """
 
         def change_content(content: bytes | None) -> bytes | None:
-            known = None if content is None else self._parse_run(run_id, content)
-            record = change(known)
+            stored = None if content is None else self._parse_run(run_id, content)
+            record = change(stored)
             if record is None:
                 return None
             held = sum(end - first for first, end in self.list_covered_ranges(run_id))
             record = structs.replace(record, units=max(record.units, held))
-            return None if record == known else _encode_record(record)
+            return None if record == stored else _encode_record(record)
 
         with explain_errors("write to", self.root):
             self.backend.update(self.run_record_path(run_id), self.root / marker.MARKER_NAME, change_content)
 
     @contextmanager
     def lock_run(self, run_id: str, patience: float = 0.0) -> Iterator[None]:
-        """Be the only process that plays a run, inside the context: for games that are no function of their numbers.
+        """Hold the right to play a run, inside the context, for games that are no function of their numbers.
 
         Waits for another one as long as ``patience``, in seconds. Raises ``RequestError`` if it plays on.
         """
@@ -398,7 +398,7 @@ class Archive:
         self.write_file(path, _encode_record(record))
 
     def load_sweep_jobs(self) -> list[SweepJob]:
-        """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
+        """Load all jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
         paths = self.list_job_files()
         with explain_errors("read", self.root):
             contents = self.backend.read_all(paths)
@@ -421,7 +421,7 @@ class Archive:
         return [self.root / "sweeps" / sweep / f"{job}.json" for sweep, job in sorted(lost)]
 
     def list_job_files(self) -> list[PurePath]:
-        """The files that are named like jobs of sweeps, damaged or not, sorted."""
+        """List the files that are named like jobs of sweeps, damaged or not, sorted."""
         return [
             path
             for path in self.list_files_below("sweeps")
@@ -430,7 +430,7 @@ class Archive:
 
 
 def _encode_record(record: StoredRecord) -> bytes:
-    """A record as bytes. Raises ``RequestError`` for one that could not be read again."""
+    """Encode a record as bytes. Raises ``RequestError`` for one that could not be read again."""
     try:
         return encode_record(record)
     except RecordError as error:
@@ -443,40 +443,40 @@ _run_numbers: dict[tuple[bytes, str], tuple[tuple[str | int, ...], int]] = {}
 
 
 def _parse_run_number(content: bytes) -> int:
-    """The number in a run's record; 0 if there is none."""
+    """Parse the number in a run's record; 0 if there is none."""
     with suppress(ValueError, AttributeError, RecursionError):
         number = json.loads(content).get("number", 0)
         return number if type(number) is int and 0 <= number <= MAX_RUN_NUMBER else 0
     return 0
 
 
-def unknown_run_error(archive: Archive, run_id: str, run_ids: Iterable[str]) -> NotFoundError:
-    """The error for a run that is not in an archive; ``run_ids`` are those that could be meant."""
+def unknown_run_error(archive: ArchiveStore, run_id: str, run_ids: Iterable[str]) -> NotFoundError:
+    """Build the error for a run that is not in an archive; ``run_ids`` are those that the user may have meant."""
     meant = describe_nearest_name(run_id, run_ids)
     return NotFoundError(
         f"run {run_id!r} is not in archive {archive.root}: {meant}{archive.format_command('archive ls')} lists its runs"
     )
 
 
-def select_run_ids(archive: Archive, requested_ids: Sequence[str]) -> list[str]:
-    """The runs in ``requested_ids``, or all if it is empty.
+def select_run_ids(archive: ArchiveStore, requested_ids: Sequence[str]) -> list[str]:
+    """Select the runs in ``requested_ids``, or all if it is empty.
 
     Raises ``RequestError`` for one that is not in the archive.
     """
-    known = archive.list_run_ids()
+    stored_ids = archive.list_run_ids()
     for run_id in requested_ids:
-        if run_id not in known:
-            raise unknown_run_error(archive, run_id, known)
-    return list(dict.fromkeys(requested_ids)) or known
+        if run_id not in stored_ids:
+            raise unknown_run_error(archive, run_id, stored_ids)
+    return list(dict.fromkeys(requested_ids)) or stored_ids
 
 
-def load_sweep_job(archive: Archive, path: PurePath) -> SweepJob:
-    """The job of a sweep in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
+def load_sweep_job(archive: ArchiveStore, path: PurePath) -> SweepJob:
+    """Load the job of a sweep from a file. Raises ``FailureError`` for a damaged or misplaced one."""
     return check_job_location(path, archive.load_record(path, SweepJob))
 
 
 def check_job_location(path: PurePath, job: SweepJob) -> SweepJob:
-    """The job, which a file holds. Raises ``FailureError`` if it belongs elsewhere."""
+    """Return the job that a file holds. Raises ``FailureError`` if the file's name is that of another job."""
     if (job.sweep_id, str(job.job)) != (path.parent.name, path.stem):
         raise FailureError(
             f"{path} is damaged (it is job {job.job} of sweep {job.sweep_id}): restore it from a copy, or move it away "
@@ -489,7 +489,7 @@ def check_job_location(path: PurePath, job: SweepJob) -> SweepJob:
 
 
 def list_lost_ranges(record: RunRecord, ranges: Ranges) -> list[Range]:
-    """The ranges of units that a run had when its record was written and has no longer, as far as that is known.
+    """List the ranges of units that a run had when its record was written and lacks now, as far as that is known.
 
     Nothing is lost if the run has as many units as then: they may have been played again.
     """
@@ -498,7 +498,7 @@ def list_lost_ranges(record: RunRecord, ranges: Ranges) -> list[Range]:
     return ranges.list_gaps(max(record.units, int(ranges.ends[-1]) if len(ranges) else 0))
 
 
-def check_nothing_lost(archive: Archive, run_id: str, record: RunRecord | None) -> None:
+def check_nothing_lost(archive: ArchiveStore, run_id: str, record: RunRecord | None) -> None:
     """Raise ``FailureError`` if a run has lost games since its record was written."""
     lost = list_lost_ranges(record, archive.list_effective_ranges(run_id)) if record else []
     if lost:
@@ -510,5 +510,5 @@ def check_nothing_lost(archive: Archive, run_id: str, record: RunRecord | None) 
 
 
 def has_requested_units(record: RunRecord, ranges: Ranges) -> bool:
-    """Whether a run has all units that were asked for. Never known of imported games."""
+    """Return whether a run has all units that were asked for; False for imported games, of which that is unknown."""
     return "imported" not in record.spec and not ranges.list_gaps(record.end_unit)

@@ -41,13 +41,13 @@ TableBytes = bytes | bytearray
 
 
 def select_games(games: Games, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Games:
-    """Some of the games: those of a mask [G] or of indices in arrays of their own, those of a slice as views."""
+    """Select games: those of a mask [G] or of indices as copies, those of a slice as views."""
     pieces, cells, *columns = games
     return Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
 
 
 def build_game(plies: Sequence[tuple[int, int]], winner: int = NONE, ending: int = 0) -> Games:
-    """A game by its plies (piece, cell)."""
+    """Build a game from its plies (piece, cell)."""
     games = Games.zeros(1)
     for ply, (piece, cell) in enumerate(plies):
         games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
@@ -73,7 +73,7 @@ class RangeGames(NamedTuple):
         return int(compute_fingerprint(*self, (0, len(self.game_id))))
 
     def group_by_pairing(self) -> Iterator[tuple[int, Games]]:
-        """The games of each pairing, as views."""
+        """Yield each pairing with its games, as views."""
         pairing = self.pairing
         ends = [*(np.flatnonzero(np.diff(pairing)) + 1).tolist(), len(pairing)]
         for first, end in zip([0, *ends[:-1]], ends, strict=True):
@@ -81,25 +81,25 @@ class RangeGames(NamedTuple):
                 yield int(pairing[first]), select_games(self.games, slice(first, end))
 
     def select_contiguous(self, rows: slice) -> RangeGames:
-        """The games of a slice, in contiguous arrays: there is one machine code of each kernel for these."""
-        games = (np.ascontiguousarray(each) for each in select_games(self.games, rows))
+        """Select the games of a slice as contiguous arrays, because each kernel is compiled for these alone."""
+        games = (np.ascontiguousarray(column) for column in select_games(self.games, rows))
         return RangeGames(self.game_id[rows], self.opening[rows], Games(*games))
 
     def select_units(self, line: UnitLine, first: int, end: int) -> RangeGames:
-        """The games of a range of units, in contiguous arrays."""
+        """Select the games of a range of units, as contiguous arrays."""
         unit = line.compute_units(self.game_id)
         return self.select_rows(np.flatnonzero((first <= unit) & (unit < end))).select_contiguous(slice(None))
 
     def select_rows(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> RangeGames:
-        """Some of these games, as ``select_games`` gives them."""
+        """Select games by rows, as ``select_games`` does."""
         return RangeGames(self.game_id[rows], self.opening[rows], select_games(self.games, rows))
 
 
 def merge_games(parts: Sequence[RangeGames]) -> RangeGames:
-    """The games of several parts, ascending by id."""
+    """Merge the games of several parts, ascending by id."""
     ids = np.concatenate([part.game_id for part in parts])
     opening = np.concatenate([part.opening for part in parts])
-    games = Games(*(np.concatenate(each, axis=-1) for each in zip(*(part.games for part in parts), strict=True)))
+    games = Games(*(np.concatenate(columns, axis=-1) for columns in zip(*(part.games for part in parts), strict=True)))
     return RangeGames(ids, opening, games).select_rows(np.argsort(ids))
 
 
@@ -116,7 +116,7 @@ class PlyColumns(NamedTuple):
 
     @staticmethod
     def empty(rows: int) -> PlyColumns:
-        """Uninitialised columns."""
+        """Allocate uninitialised columns."""
         small = (np.empty(rows, np.int8) for _ in range(5))
         return PlyColumns(np.empty(rows, np.int64), np.empty(rows, np.int32), *small)
 
@@ -132,11 +132,11 @@ class GameRows(NamedTuple):
 
     @staticmethod
     def empty() -> GameRows:
-        """No rows."""
+        """Return columns without rows."""
         return GameRows(np.empty(0, np.int64), *(np.empty(0, np.int8) for _ in range(4)))
 
     def select_rows(self, rows: slice) -> GameRows:
-        """Some of the rows, as views."""
+        """Select the rows of a slice, as views."""
         return GameRows(self.game_id[rows], self.winner[rows], self.plies[rows], self.opening[rows], self.ending[rows])
 
 
@@ -150,7 +150,7 @@ class _IdColumns(NamedTuple):
 
     @staticmethod
     def empty(rows: int) -> _IdColumns:
-        """Uninitialised columns."""
+        """Allocate uninitialised columns."""
         return _IdColumns(np.empty(rows, np.int64), *(np.empty(rows, np.int32) for _ in range(3)))
 
 
@@ -167,14 +167,14 @@ def _fill_id_columns(game_id: NDArray[np.int64], agents: NDArray[np.int32], colu
 
 
 def concat_blocks(blocks: Sequence[Block]) -> list[RangeGames]:
-    """The games of blocks by ascending id, in parts of ``MIN_ENCODED_GAMES`` games or more but for the last one."""
-    return [_concat_block_group(each) for each in _group_blocks(block for block in blocks if len(block.games.plies))]
+    """Concatenate blocks' games by ascending id, in parts of at least ``MIN_ENCODED_GAMES`` games except the last."""
+    return [_concat_block_group(group) for group in _group_blocks(block for block in blocks if len(block.games.plies))]
 
 
 def encode_game_tables(
     parts: Sequence[RangeGames], used_pairings: Sequence[int], pairings: Sequence[tuple[str, str]]
 ) -> tuple[TableBytes, TableBytes]:
-    """The tables ``games`` and ``plies`` of games in parts that ascend, by the schemas of ``analytics.store.schema``.
+    """Encode games, in parts that ascend, as the tables ``games`` and ``plies`` of ``analytics.store.schema``.
 
     ``used_pairings`` are the numbers of the pairings that have games. ``pairings[i]`` holds the labels of pairing
     ``i``: its first and second agent. ``games`` is sorted by ``game_id``, ``plies`` by (``ply``, ``game_id``). A game
@@ -188,20 +188,20 @@ def encode_game_tables(
 
 
 def _group_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Consecutive blocks that have ``MIN_ENCODED_GAMES`` games or more together, but for the last ones."""
-    found, games = list[Block](), 0
+    """Yield groups of consecutive blocks with at least ``MIN_ENCODED_GAMES`` games together, except the last group."""
+    group, games = list[Block](), 0
     for block in blocks:
-        found.append(block)
+        group.append(block)
         games += len(block.games.plies)
         if games >= MIN_ENCODED_GAMES:
-            yield found
-            found, games = [], 0
-    if found:
-        yield found
+            yield group
+            group, games = [], 0
+    if group:
+        yield group
 
 
 def _concat_block_group(blocks: Sequence[Block]) -> RangeGames:
-    """The games of blocks by ascending id."""
+    """Concatenate the games of blocks by ascending id."""
     sizes = [len(block.games.plies) for block in blocks]
     ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
     openings = np.repeat(np.array([block.opening for block in blocks], np.int8), sizes)
@@ -211,7 +211,7 @@ def _concat_block_group(blocks: Sequence[Block]) -> RangeGames:
 
 
 def evaluations_to_frame(blocks: Sequence[Block]) -> pl.DataFrame | None:
-    """The evaluations of the players in blocks that ascend: a table by the schema ``EVALUATIONS_SCHEMA``.
+    """Convert the players' evaluations in blocks that ascend to a table by the schema ``EVALUATIONS_SCHEMA``.
 
     None: they were not asked.
     """
@@ -228,7 +228,7 @@ def evaluations_to_frame(blocks: Sequence[Block]) -> pl.DataFrame | None:
 
 
 def _encode_plies(parts: Sequence[RangeGames], game_count: int, buffer: NDArray[np.uint8]) -> TableBytes:
-    """The rows exist for one row group at a time: they are packed while the processor's cache holds them."""
+    """Encode the plies one row group at a time, which is packed while the processor's cache holds it."""
     file, facts = ParquetBuilder(PLIES_SCHEMA), allocate_facts(len(PLIES_SCHEMA))
     columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * game_count)), np.zeros(2, np.int64)
     turns = [(ply, part) for ply in range(PIECES) for part in parts]
@@ -305,9 +305,9 @@ def _encode_games(
     rows = [
         GameRows(part.game_id, part.games.winner, part.games.plies, part.opening, part.games.ending) for part in parts
     ]
-    whole = GameRows(*map(np.concatenate, zip(GameRows.empty(), *rows, strict=True)))
-    starts = range(0, len(whole.game_id), ROW_GROUP_ROWS)
-    groups = (whole.select_rows(slice(first, first + ROW_GROUP_ROWS)) for first in starts)
+    all_rows = GameRows(*map(np.concatenate, zip(GameRows.empty(), *rows, strict=True)))
+    starts = range(0, len(all_rows.game_id), ROW_GROUP_ROWS)
+    groups = (all_rows.select_rows(slice(first, first + ROW_GROUP_ROWS)) for first in starts)
     return encode_games_table(groups, used_pairings, pairings, buffer)
 
 
@@ -317,23 +317,21 @@ def encode_games_table(
     pairings: Sequence[tuple[str, str]],
     buffer: NDArray[np.uint8],
 ) -> TableBytes:
-    """The table ``games`` from the rows of its row groups.
+    """Encode the table ``games`` from the rows of its row groups.
 
     ``used_pairings`` are the numbers of the pairings that have games.
 
     ``buffer`` is for the rows of a row group (``allocate_buffer``). Raises ``ValueError`` for a game of another
     pairing.
     """
-    known = sorted({label for number in used_pairings for label in pairings[number]})
-    number_of = {label: number for number, label in enumerate(known)}
-    agents = np.zeros(
-        (2, max(used_pairings, default=0) + 1), np.int32
-    )  # [first or second, pairing] index into ``known``
+    labels = sorted({label for number in used_pairings for label in pairings[number]})
+    number_of = {label: number for number, label in enumerate(labels)}
+    agents = np.zeros((2, max(used_pairings, default=0) + 1), np.int32)  # [first or second, pairing] of ``labels``
     for number in used_pairings:
         agents[:, number] = [number_of[label] for label in pairings[number]]
     file = ParquetBuilder(GAMES_SCHEMA, _build_polars_metadata())
     for part in parts:
-        file.add_row_group(_encode_game_columns(part, agents, known, buffer), len(part.game_id))
+        file.add_row_group(_encode_game_columns(part, agents, labels, buffer), len(part.game_id))
     return file.finish()
 
 
@@ -357,7 +355,7 @@ def _encode_game_columns(
 
 @functools.cache
 def _build_polars_metadata() -> Mapping[str, str]:
-    """The metadata by which Polars knows which texts are labels: what it writes itself."""
+    """Build the metadata by which Polars knows which texts are labels, as Polars itself writes it."""
     buffer = io.BytesIO()
     pl.DataFrame(schema=GAMES_SCHEMA).write_parquet(buffer)
     buffer.seek(0)
@@ -375,7 +373,7 @@ GAMES_AT_ONCE = 512  # games whose plies are packed at a time: their words stay 
 def compute_fingerprint(
     game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]
 ) -> int:
-    """The fingerprint (uint64) of the games with indices ``span[0]`` to before ``span[1]``.
+    """Compute the fingerprint (uint64) of the games with indices ``span[0]`` to before ``span[1]``.
 
     A game is three words: its id; plies, winner, opening and ending; its plies, packed. A ply is a byte, piece * 16 +
     cell, so the plies take two words.
@@ -410,5 +408,5 @@ def _pack_plies(games: Games, start: int, size: int, words: NDArray[np.uint64]) 
 
 @inline_function
 def _low_bytes_mask(plies: int) -> int:
-    """A word whose lowest bytes, as many as there are plies, are all ones."""
+    """Return a word whose ``plies`` lowest bytes are all ones."""
     return ~uint64(0) if plies == 8 else (uint64(1) << uint64(8 * plies)) - uint64(1)

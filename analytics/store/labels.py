@@ -27,12 +27,12 @@ SHOWN_CHARACTERS = 40  # characters of a text that is too long
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
-def check_length_and_depth(what: str, text: str, max_characters: int = MAX_LABEL_CHARACTERS) -> None:
-    """Check the length of a text and the depth of its brackets; ``what`` names it in messages.
+def check_length_and_depth(subject: str, text: str, max_characters: int = MAX_LABEL_CHARACTERS) -> None:
+    """Check the length of a text and the depth of its brackets; ``subject`` names it in messages.
 
     Raises ``RequestError`` for more than ``max_characters`` characters and for brackets deeper than ``MAX_BRACKETS``.
     """
-    start = f"{what} {text[:SHOWN_CHARACTERS]!r}…"
+    start = f"{subject} {text[:SHOWN_CHARACTERS]!r}…"
     if len(text) > max_characters:
         raise RequestError(f"{start} has {len(text):,} characters: write at most {max_characters:,}")
     if any(depth > MAX_BRACKETS for _, _, depth in _scan_unquoted_characters(text)):
@@ -57,22 +57,22 @@ def _scan_unquoted_characters(text: str) -> Iterator[tuple[int, str, int]]:
             yield index, character, depth
 
 
-def split_label(text: str, what: str) -> tuple[str, list[tuple[str, str]]]:
+def split_label(text: str, subject: str) -> tuple[str, list[tuple[str, str]]]:
     """Split ``name(parameter=value,…)`` into the name and the texts of each parameter and its value.
 
-    ``what`` names the setting in messages. Raises ``RequestError`` for a text that is not such a label, and for one
+    ``subject`` names the setting in messages. Raises ``RequestError`` for a text that is not such a label, and for one
     that is too long.
     """
-    check_length_and_depth(what, text)
+    check_length_and_depth(subject, text)
     name, opening, rest = text.strip().partition("(")
     if not AGENT_NAME.fullmatch(name.rstrip()) or (opening and not rest.endswith(")")) or "\n" in rest:
-        raise RequestError(f"{what} {text!r} is neither a name nor name(parameter=value,…)")
+        raise RequestError(f"{subject} {text!r} is neither a name nor name(parameter=value,…)")
     parameters = []
     for part in split_parameters(rest[:-1]):
         key, equals, value = part.partition("=")
         if not equals:
             raise RequestError(
-                f"{what} {text!r}: {part!r} is not parameter=value; a text with a comma needs double quotes"
+                f"{subject} {text!r}: {part!r} is not parameter=value; a text with a comma needs double quotes"
             )
         parameters.append((key.strip(), value.strip()))
     return name.rstrip(), parameters
@@ -123,7 +123,7 @@ def _find_word_ends(value: str) -> Iterator[int]:
         yield index
 
 
-def parse_setting_value(what: str, setting: str) -> Any:
+def parse_setting_value(subject: str, setting: str) -> Any:
     """Read the value of ``key=value`` in Hydra's grammar, or in JSON, in which labels show lists and mappings.
 
     Raises ``RequestError`` for a text in neither, and for several values.
@@ -144,14 +144,14 @@ def parse_setting_value(what: str, setting: str) -> Any:
     except HydraException as error:
         reason = " ".join(str(error).split()).partition(" See https")[0]
         advice = f"; {format_quoting_advice(setting, in_shell=False)}" if "=" in text else ""
-        raise RequestError(f"{what}: {setting} cannot be read: {reason}{advice}") from error
+        raise RequestError(f"{subject}: {setting} cannot be read: {reason}{advice}") from error
     if parsed.is_sweep_override():
-        raise RequestError(f"{what}: {key}={text} is more than one value")
+        raise RequestError(f"{subject}: {key}={text} is more than one value")
     return parsed.value()
 
 
 def format_quoting_advice(setting: str, in_shell: bool) -> str:
-    """Advice on ``key=value`` whose value has characters that mean something to Hydra.
+    """Format advice on ``key=value`` whose value has characters that mean something to Hydra.
 
     ``in_shell``: it was typed there, and is no part of a label.
     """
@@ -179,7 +179,7 @@ def find_stored_label(records: Iterable[RunRecord], text: str) -> str:
 
 
 def _is_described(text: str, agent: Mapping[str, Any]) -> bool:
-    """Whether a label describes an agent of a record."""
+    """Return whether a label describes an agent of a record."""
     try:
         name, settings = _parse_settings(text)
         stored_name, shown = _parse_settings(str(agent["label"]))
@@ -199,7 +199,7 @@ def _is_described(text: str, agent: Mapping[str, Any]) -> bool:
 
 
 def _parse_settings(text: str) -> tuple[str, dict[str, Any]]:
-    """The name and the values of a label; a label inside it stays a text."""
+    """Parse the name and the values of a label; a label inside it stays a text."""
     name, parameters = split_label(text, "agent")
     return name, {
         key: value if value.endswith(")") else parse_setting_value(f"agent {text!r}", f"{key}={value}")
@@ -207,10 +207,10 @@ def _parse_settings(text: str) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _is_same_value(given: Any, stored: Any) -> bool:
-    """Whether a value of a label is that of a parameter; parameters that are agents are stored as their records."""
+def _is_same_value(label_value: Any, stored: Any) -> bool:
+    """Return whether a label's value is that of a parameter; a parameter that is an agent is stored as its record."""
     if isinstance(stored, Mapping) and "label" in stored:
-        return given == stored["label"] or _is_described(str(given), stored)
-    if isinstance(given, bool) or isinstance(stored, bool):
-        return given is stored
-    return bool(given == stored)
+        return label_value == stored["label"] or _is_described(str(label_value), stored)
+    if isinstance(label_value, bool) or isinstance(stored, bool):
+        return label_value is stored
+    return bool(label_value == stored)

@@ -58,7 +58,7 @@ def ensure_archive(root: PurePath, create: bool) -> None:
 
 
 def read_marker_content(root: PurePath) -> bytes | None:
-    """The content of the marker; None if there is none. Raises as ``ensure_archive`` does."""
+    """Read the content of the marker; None if there is none. Raises as ``ensure_archive`` does."""
     if isinstance(root, Path) and root.exists() and not root.is_dir():
         raise RequestError(f"archive {root} is a file: name a folder")
     try:
@@ -72,7 +72,7 @@ def read_marker_content(root: PurePath) -> bytes | None:
 
 
 def check_can_be_archive(root: PurePath) -> None:
-    """Raises ``RequestError`` if no archive can be in ``root``: it is a file, or a folder with other files in it."""
+    """Check that an archive can be in ``root``. Raises ``RequestError`` for a file, or a folder with other files."""
     backend = find_backend(root)
     if read_marker_content(root) is not None:
         return
@@ -95,7 +95,7 @@ def check_outside_archives(path: Path) -> None:
 
 
 def _has_marker(folder: Path) -> bool:
-    """Whether a folder has an archive's marker. Other programs' files of that name are none, unless unreadable."""
+    """Return whether a folder has an archive's marker; another program's file of that name does not count."""
     try:
         content = LOCAL.read(folder / MARKER_NAME)
     except OSError:
@@ -121,7 +121,7 @@ def _create_archive(root: PurePath) -> bytes:
 
 
 def _describe_absence(root: PurePath) -> str:
-    """The beginning of the message that there is no archive."""
+    """Return the beginning of the message that there is no archive."""
     there = root.exists() if isinstance(root, Path) else find_backend(root).list_names(root)
     return f"{root} is not an archive (it has no {MARKER_NAME})" if there else f"there is no archive at {root}"
 
@@ -142,18 +142,18 @@ def read_marker(root: PurePath) -> Marker:
 
 def _parse_marker(root: PurePath, content: bytes) -> Marker:
     try:
-        found = parse_record(content, Marker)
+        marker = parse_record(content, Marker)
     except RecordError as error:
         raise RequestError(f"{root / MARKER_NAME} cannot be read ({error}): is this an archive of yours?") from error
-    if found.format != ARCHIVE_FORMAT:
+    if marker.format != ARCHIVE_FORMAT:
         raise RequestError(
-            f"{root / MARKER_NAME} has format {found.format!r}, not {ARCHIVE_FORMAT!r}: name another folder"
+            f"{root / MARKER_NAME} has format {marker.format!r}, not {ARCHIVE_FORMAT!r}: name another folder"
         )
-    if found.schema_version > SCHEMA_VERSION:
+    if marker.schema_version > SCHEMA_VERSION:
         raise RequestError(
-            f"archive {root} {describe_other_format(root, found.schema_version)}, or name another folder"
+            f"archive {root} {describe_other_format(root, marker.schema_version)}, or name another folder"
         )
-    return found
+    return marker
 
 
 def _check_format(root: PurePath, content: bytes) -> None:
@@ -179,10 +179,10 @@ def warn_if_unknown_archive(root: PurePath) -> None:
 
     The sample is part of the program: whoever can write there can change the program, too.
     """
-    known = _is_shipped_sample(root)
+    is_known = _is_shipped_sample(root)
     with suppress(OSError):
-        known = known or build_memory_path(root).exists()
-    if not known:
+        is_known = is_known or build_memory_path(root).exists()
+    if not is_known:
         logger.warning(
             "archive %r was neither made nor verified on this machine: run 'qarena archive verify%s' (said once)",
             str(root),
@@ -196,7 +196,7 @@ def _is_shipped_sample(root: PurePath) -> bool:
 
 
 def remember_archive(root: PurePath) -> None:
-    """Remember an archive that was used now. One that cannot be remembered is noted again."""
+    """Remember that an archive was used now; one that cannot be remembered is warned about again."""
     memory = build_memory_path(root)
     with suppress(OSError):
         create_private_folder(memory.parent)
@@ -204,7 +204,7 @@ def remember_archive(root: PurePath) -> None:
 
 
 def build_memory_path(root: PurePath) -> Path:
-    """The file beside the compiled kernels that remembers an archive, and which of its files are sound.
+    """Return the path of the file in the cache that remembers an archive, and which of its files are sound.
 
     Its name follows from the place of the archive, and from the times and the number of its marker: a copy is another
     archive.
@@ -236,7 +236,7 @@ class VerifiableFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its path in the archive."""
+        """The path of the file in the archive."""
         return "/".join(self.path.parts[-3:])
 
     @property
@@ -247,26 +247,26 @@ class VerifiableFile(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether its bytes are those that were written, and has no more rows than it may have; reads the file."""
-        known = parse_file_name(self.path.name)
+        """Whether the file has the bytes that were written, and no more rows than it may have; reads the file."""
+        named = parse_file_name(self.path.name)
         try:
             with self.backend.open(self.path) as file:
                 if not hashlib.file_digest(file, "sha256").hexdigest().startswith(self.checksum):
                     return False
                 rows = read_footer(file).rows
-                return rows == self.rows or (known is not None and rows <= known.max_rows)
+                return rows == self.rows or (named is not None and rows <= named.max_rows)
         except (OSError, ValueError):
             return False
 
     def read_stamp(self) -> list[str | int] | None:
-        """The values that are remembered of a sound file: if one changes, it is read again. None: there is no file."""
+        """Read the stamp of a sound file, or None if there is no file; a file whose stamp changes is read again."""
         with explain_errors("find", self.path):
             status = self.backend.status(self.path)
         return None if status is None else [self.checksum, *status.version]
 
 
 def find_damaged_file(root: PurePath, files: Sequence[VerifiableFile]) -> VerifiableFile | None:
-    """The first of some files of the archive in ``root`` that is missing or not as it was written; None if all are.
+    """Find the first file of the archive in ``root`` that is missing or not as it was written, or None.
 
     Files that were sound before and have not been touched since are not read again.
     """
@@ -275,20 +275,20 @@ def find_damaged_file(root: PurePath, files: Sequence[VerifiableFile]) -> Verifi
     if files[0].backend.checks_bytes:
         return next((file for file in files if not file.is_there), None)
     memory = build_memory_path(root)
-    known = _read_memory(memory)
+    remembered = _read_memory(memory)
     stamps: dict[VerifiableFile, list[str | int]] = {}
     for file in files:
         stamp = file.read_stamp()
         if stamp is None:
             return file
-        if known.get(file.name) != stamp:
+        if remembered.get(file.name) != stamp:
             stamps[file] = stamp
     if not stamps:
         return None
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing leaves the interpreter to other threads
         sound = dict(zip(stamps, pool.map(lambda file: file.is_sound, stamps), strict=True))
-    known = known | {file.name: stamp for file, stamp in stamps.items() if sound[file]}
-    _write_memory(memory, known)
+    remembered = remembered | {file.name: stamp for file, stamp in stamps.items() if sound[file]}
+    _write_memory(memory, remembered)
     return next((file for file in stamps if not sound[file]), None)
 
 
@@ -297,8 +297,8 @@ def _read_memory(memory: Path) -> dict[str, list[str | int]]:
         status = memory.stat()
         version = status.st_mtime_ns, status.st_size, status.st_ino
         if memory not in _memories or _memories[memory][0] != version:
-            known = json.loads(memory.read_bytes())
-            _memories[memory] = version, known if isinstance(known, dict) else {}
+            stamps = json.loads(memory.read_bytes())
+            _memories[memory] = version, stamps if isinstance(stamps, dict) else {}
     except (OSError, ValueError):
         return {}  # none yet, or not ours: the files are read again
     return _memories[memory][1]

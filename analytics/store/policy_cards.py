@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import (
     RUN_ID,
     CodeFields,
@@ -46,7 +46,7 @@ class PolicyFile(JsonRecord, frozen=True):
     sha256: Sha256
 
     def stored_name(self, name: str) -> str:
-        """The name in the policy's folder of the file that the card calls ``name``: it follows from its content."""
+        """Return the name, in the policy's folder, of the file that the card calls ``name``; it includes a digest."""
         stem, dot, suffix = name.partition(".")
         return f"{stem}-{self.sha256[:16]}{dot}{suffix}"
 
@@ -119,7 +119,7 @@ class PolicyCard(StoredRecord, frozen=True):
             raise ValueError("learned names either the runs that it is from or a file that was imported")
 
     def stored_name(self, name: str) -> str:
-        """The name in the policy's folder of the file that the card calls ``name``."""
+        """Return the name in the policy's folder of the file that the card calls ``name``."""
         return self.files[name].stored_name(name)
 
     @property
@@ -134,27 +134,27 @@ class PolicyCard(StoredRecord, frozen=True):
 
 
 def compute_policy_id(name: str, knowledge: str) -> str:
-    """A policy's id, 12 hex digits: the same knowledge under the same name has the same one on every machine.
+    """Compute a policy's id, 12 hex digits: the same on every machine for the same knowledge under the same name.
 
     The name is part of it because two trainings may find the same genome, and each needs a card of its own.
     """
     return hashlib.sha256(f"{name} {knowledge}".encode()).hexdigest()[:12]
 
 
-def list_policy_ids(archive: Archive) -> list[str]:
-    """The policies that have a card, damaged or not, sorted."""
+def list_policy_ids(archive: ArchiveStore) -> list[str]:
+    """List the policies that have a card, damaged or not, sorted."""
     named = re.compile(rf"{FOLDER}/({POLICY_ID.pattern})/{re.escape(CARD)}")
-    found = (named.fullmatch(archive.relative_name(path)) for path in archive.list_files_below(FOLDER))
-    return [card[1] for card in found if card]
+    matches = (named.fullmatch(archive.relative_name(path)) for path in archive.list_files_below(FOLDER))
+    return [card[1] for card in matches if card]
 
 
-def policy_folder(archive: Archive, policy_id: str) -> PurePath:
-    """The folder of a policy."""
+def policy_folder(archive: ArchiveStore, policy_id: str) -> PurePath:
+    """Return the folder of a policy."""
     return archive.root / FOLDER / policy_id
 
 
-def load_card(archive: Archive, policy_id: str) -> PolicyCard:
-    """The card of a policy. Raises ``FailureError`` if it cannot be read or belongs to another policy."""
+def load_card(archive: ArchiveStore, policy_id: str) -> PolicyCard:
+    """Load the card of a policy. Raises ``FailureError`` if it cannot be read or belongs to another policy."""
     path = policy_folder(archive, policy_id) / CARD
     card = archive.load_record(path, PolicyCard)
     if card.policy_id != policy_id or policy_id != compute_policy_id(card.name, card.knowledge):
@@ -162,16 +162,16 @@ def load_card(archive: Archive, policy_id: str) -> PolicyCard:
     return card
 
 
-def load_cards(archive: Archive) -> list[PolicyCard]:
-    """All cards, oldest first. Raises ``FailureError`` for a damaged one."""
+def load_cards(archive: ArchiveStore) -> list[PolicyCard]:
+    """Load all cards, oldest first. Raises ``FailureError`` for a damaged one."""
     sound, damaged = load_readable_cards(archive)
     if damaged:
         raise damaged[0]
     return sound
 
 
-def load_readable_cards(archive: Archive) -> tuple[list[PolicyCard], list[FailureError]]:
-    """The cards that can be read, oldest first, and the errors of those that cannot."""
+def load_readable_cards(archive: ArchiveStore) -> tuple[list[PolicyCard], list[FailureError]]:
+    """Load the cards that can be read, oldest first, and return them with the errors of those that cannot."""
     sound, damaged = [], []
     for policy_id in list_policy_ids(archive):
         try:

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from agents.learning.policy import GENOME, Policy
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.parquet.metadata import read_footer
 from analytics.store.policy_cards import (
     CARD,
@@ -45,7 +45,7 @@ from quarto.rules import Rules
 GENOME_FILE = "genome.json"
 
 MISSING_CARD = (
-    "missing: restore it from a copy, or learn the policy again; 'qarena archive gc --remove' removes what a killed "
+    "missing: restore it from a copy, or learn the policy again; 'qarena archive compact' removes what a killed "
     "writer left"
 )
 
@@ -65,7 +65,7 @@ class PolicyOrigin:
 
 
 def check_policy(policy: Policy) -> Policy:
-    """The policy. Raises ``ValueError`` for values that are not finite and columns that cannot be stored."""
+    """Return the policy. Raises ``ValueError`` for values that are not finite and columns that cannot be stored."""
     for name, value in policy.parameters.items():
         if not np.isfinite(value):
             raise ValueError(f"parameter {name!r} is {value}")
@@ -82,7 +82,7 @@ def check_policy(policy: Policy) -> Policy:
 
 
 def compute_knowledge_digest(policy: Policy) -> str:
-    """64 hex digits: the SHA-256 of a policy's kind, parameters and columns (names, types, bytes), in their order."""
+    """Return the SHA-256 (64 hex digits) of a policy's kind, parameters and columns (names, types, bytes), in order."""
     parameters = {name: float(value) for name, value in policy.parameters.items()}
     columns = [[name, str(column.dtype), len(column)] for name, column in policy.table.items()]
     head = {"kind": policy.kind, "parameters": parameters, "columns": columns}
@@ -92,7 +92,7 @@ def compute_knowledge_digest(policy: Policy) -> str:
     return digest.hexdigest()
 
 
-def save(archive: Archive, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
+def save(archive: ArchiveStore, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
     """Store a policy, or update the card of one that is stored already.
 
     Raises ``ValueError`` for a policy that cannot be stored, ``FailureError`` when a file cannot be written.
@@ -120,7 +120,7 @@ def save(archive: Archive, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
     return card
 
 
-def copy(source: Archive, card: PolicyCard, target: Archive, target_card: PolicyCard) -> None:
+def copy(source: ArchiveStore, card: PolicyCard, target: ArchiveStore, target_card: PolicyCard) -> None:
     """Add a policy of another archive, with its files, under the card ``target_card``.
 
     Raises ``FailureError`` for a file that is damaged, and one that cannot be written.
@@ -135,37 +135,37 @@ def copy(source: Archive, card: PolicyCard, target: Archive, target_card: Policy
     target.write_record(folder / CARD, target_card)
 
 
-def _write_file(archive: Archive, folder: PurePath, name: str, rows: int | None, content: bytes) -> PolicyFile:
+def _write_file(archive: ArchiveStore, folder: PurePath, name: str, rows: int | None, content: bytes) -> PolicyFile:
     """Store one file of a policy, under a name that follows from its content: so no file is ever changed."""
     file = PolicyFile(rows, len(content), _compute_sha256(content))
     archive.write_file(folder / file.stored_name(name), content)
     return file
 
 
-def find_by_name(archive: Archive, name: str) -> PolicyCard | None:
-    """The newest card with a name, or None. Raises ``FailureError`` if there is none and some card is damaged."""
+def find_by_name(archive: ArchiveStore, name: str) -> PolicyCard | None:
+    """Find the newest card with a name, or None. Raises ``FailureError`` if there is none and some card is damaged."""
     sound, damaged = load_readable_cards(archive)
-    found = next((card for card in reversed(sound) if card.name == name), None)
-    if found is None and damaged:
+    named_card = next((card for card in reversed(sound) if card.name == name), None)
+    if named_card is None and damaged:
         raise damaged[0]
-    return found
+    return named_card
 
 
-def find(archive: Archive, id_or_name: str) -> PolicyCard:
-    """The card of a policy by its id or name. Raises ``NotFoundError`` if there is none."""
+def find(archive: ArchiveStore, id_or_name: str) -> PolicyCard:
+    """Find the card of a policy by its id or name. Raises ``NotFoundError`` if there is none."""
     if id_or_name in list_policy_ids(archive):
         return load_card(archive, id_or_name)
     card = find_by_name(archive, id_or_name)
     if card is None:
-        known = {card.name for card in load_cards(archive)}
+        names = {card.name for card in load_cards(archive)}
         raise NotFoundError(
-            f"policy {id_or_name!r} is not in archive {archive.root}{describe_valid_names(id_or_name, known)}"
+            f"policy {id_or_name!r} is not in archive {archive.root}{describe_valid_names(id_or_name, names)}"
         )
     return card
 
 
-def read(archive: Archive, id_or_name: str) -> tuple[PolicyCard, Policy]:
-    """A policy by its id or name; its checksums are checked.
+def read(archive: ArchiveStore, id_or_name: str) -> tuple[PolicyCard, Policy]:
+    """Read a policy by its id or name, and check its checksums.
 
     Raises ``RequestError`` if there is none, or if it differs from its card.
     """
@@ -183,13 +183,13 @@ def read(archive: Archive, id_or_name: str) -> tuple[PolicyCard, Policy]:
     return card, policy
 
 
-def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
-    """A table stored with a policy, such as ``curve`` or ``population``.
+def read_table(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFrame:
+    """Read a table stored with a policy, such as ``curve`` or ``population``.
 
     Raises ``RequestError`` if the policy has no table of that name or the file was changed.
     """
     file = f"{name}.parquet"
-    tables = [each.removesuffix(".parquet") for each in card.files if each.endswith(".parquet")]
+    tables = [file_name.removesuffix(".parquet") for file_name in card.files if file_name.endswith(".parquet")]
     if name not in tables:
         raise RequestError(f"policy '{card.name}' has no table {name!r}{describe_valid_names(name, tables)}")
     try:
@@ -198,29 +198,29 @@ def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
         raise RequestError(f"policy '{card.name}' ({card.policy_id}): {error}; train it again") from error
 
 
-def list_problems(archive: Archive, policy_id: str) -> list[tuple[PurePath, str]]:
-    """The problems of a stored policy: each a file and what is wrong with it."""
+def list_problems(archive: ArchiveStore, policy_id: str) -> list[tuple[PurePath, str]]:
+    """List the problems of a stored policy: each a file and what is wrong with it."""
     folder = policy_folder(archive, policy_id)
     try:
         card = load_card(archive, policy_id)
     except FailureError as error:
         return [(folder / CARD, str(error))]
-    found = []
+    problems = []
     for name in card.files:
         try:
             _read_file(archive, card, name)
         except (ValueError, OSError) as error:
-            found.append((folder / card.stored_name(name), str(error)))
-    if not found:
+            problems.append((folder / card.stored_name(name), str(error)))
+    if not problems:
         try:
             read(archive, policy_id)
         except RequestError as error:
-            found.append((folder, str(error)))
-    return found
+            problems.append((folder, str(error)))
+    return problems
 
 
-def list_folders_without_card(archive: Archive) -> list[tuple[PurePath, str]]:
-    """Folders of policies that have files and no card, which is written last: path and problem."""
+def list_folders_without_card(archive: ArchiveStore) -> list[tuple[PurePath, str]]:
+    """List the folders of policies that have files but no card, which is written last: path and problem."""
     names: dict[PurePath, set[str]] = {}
     for path in archive.list_files_below(FOLDER):
         if path.parent.parent == archive.root / FOLDER and POLICY_ID.fullmatch(path.parent.name):
@@ -233,7 +233,7 @@ def list_folders_without_card(archive: Archive) -> list[tuple[PurePath, str]]:
 
 
 def _encode_files(policy: Policy, origin: PolicyOrigin) -> dict[str, tuple[int | None, bytes]]:
-    """The files of a policy, its knowledge first: rows (of tables) and bytes."""
+    """Encode the files of a policy, its knowledge first: rows (of tables) and bytes."""
     contents: dict[str, tuple[int | None, bytes]] = {}
     if policy.kind == GENOME:
         contents[GENOME_FILE] = None, encode_record({name: float(value) for name, value in policy.parameters.items()})
@@ -252,13 +252,13 @@ def _encode_parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
     return len(frame), buffer.getvalue()
 
 
-def _load_policy(archive: Archive, card: PolicyCard) -> Policy:
-    """The policy in its file. Raises ``ValueError``, ``OSError``, or what Polars raises."""
+def _load_policy(archive: ArchiveStore, card: PolicyCard) -> Policy:
+    """Load the policy from its file. Raises ``ValueError``, ``OSError``, or what Polars raises."""
     if card.kind == GENOME:
         genes = parse_record(_read_file(archive, card, GENOME_FILE), dict[str, float])
         for name in genes.keys() ^ card.parameters.keys():
-            what = f"missing from {GENOME_FILE}" if name in card.parameters else "not on its card"
-            raise ValueError(f"gene {name!r} is {what}")
+            fault = f"missing from {GENOME_FILE}" if name in card.parameters else "not on its card"
+            raise ValueError(f"gene {name!r} is {fault}")
         policy = Policy(GENOME, genes)
     else:
         frame = _read_frame(archive, card, TABLE)
@@ -272,20 +272,22 @@ def _load_policy(archive: Archive, card: PolicyCard) -> Policy:
     return policy
 
 
-def _read_frame(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
-    """A table of a policy, which is counted before it is read. Raises ``ValueError`` as ``_read_file`` does."""
-    content, said = _read_file(archive, card, name), card.files[name].rows
+def _read_frame(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFrame:
+    """Read a table of a policy after counting its rows. Raises ``ValueError`` as ``_read_file`` does."""
+    content, listed_rows = _read_file(archive, card, name), card.files[name].rows
     try:
         rows = read_footer(io.BytesIO(content)).rows
     except ValueError as error:
         raise ValueError(f"{name} {error}") from error
-    if rows != said:
-        raise ValueError(f"{name} has {rows:,} rows, its card says {said if said is None else f'{said:,}'}")
+    if rows != listed_rows:
+        raise ValueError(
+            f"{name} has {rows:,} rows, its card says {listed_rows if listed_rows is None else f'{listed_rows:,}'}"
+        )
     return pl.read_parquet(content)
 
 
-def _read_file(archive: Archive, card: PolicyCard, name: str) -> bytes:
-    """A file of a policy. Raises ``ValueError`` if it is missing or not as its card says, or ``OSError``."""
+def _read_file(archive: ArchiveStore, card: PolicyCard, name: str) -> bytes:
+    """Read a file of a policy. Raises ``ValueError`` if it is missing or not as its card says, or ``OSError``."""
     if name not in card.files:
         raise ValueError(f"its card names no {name}")
     path = policy_folder(archive, card.policy_id) / card.stored_name(name)
@@ -304,8 +306,8 @@ def _compute_sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def check_name_free(archive: Archive, name: str, training: str, key: str = "policy.name") -> None:
-    """Raises ``RequestError`` if a name, given as ``key``, belongs to another training."""
+def check_name_free(archive: ArchiveStore, name: str, training: str, key: str = "policy.name") -> None:
+    """Check that a name, given as ``key``, belongs to no other training. Raises ``RequestError`` if it does."""
     taken = find_by_name(archive, name)
     if taken is not None and taken.learned["training"] != training:
         command = archive.format_command(f"policy show {name}")

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.statistics.tally import Tally, build_tally, sum_tallies_by_key, tally_block, tally_by_pairing
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import explain_errors
 from analytics.store.game_tables import (
     ROW_GROUP_ROWS,
@@ -60,7 +60,7 @@ ROWS_IN_MEMORY = 1 << 20  # of a file from which a few games are read: that many
 
 
 def write_games(
-    archive: Archive,
+    archive: ArchiveStore,
     run_id: str,
     line: UnitLine,
     labels: Sequence[tuple[str, str]],
@@ -93,7 +93,7 @@ def write_games(
     return _write_tables(archive, run_id, line, labels, span, parts)
 
 
-def write_range(archive: Archive, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
+def write_range(archive: ArchiveStore, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
     """Write the games of a range of units of a run, as ``write_games`` does. Raises as that does."""
     return _write_tables(
         archive, record.run_id, record.unit_line, record.pairings, span, [games.select_contiguous(slice(None))]
@@ -101,7 +101,7 @@ def write_range(archive: Archive, record: RunRecord, span: Range, games: RangeGa
 
 
 def _write_tables(
-    archive: Archive,
+    archive: ArchiveStore,
     run_id: str,
     line: UnitLine,
     labels: Sequence[tuple[str, str]],
@@ -124,7 +124,7 @@ def _write_tables(
 
 
 def _build_stored_range(parts: Sequence[RangeGames], line: UnitLine, span: Range) -> StoredRange:
-    """The range of games in parts that ascend. Raises ``ValueError`` unless they are those of its units."""
+    """Build the range of games in parts that ascend. Raises ``ValueError`` unless they are those of its units."""
     ids = np.concatenate([np.empty(0, np.int64), *(part.game_id for part in parts)])
     units = line.compute_units(ids)
     within = len(ids) == line.count_games([span]) and bool(((span[0] <= units) & (units < span[1])).all())
@@ -134,7 +134,7 @@ def _build_stored_range(parts: Sequence[RangeGames], line: UnitLine, span: Range
 
 
 def write_table(
-    archive: Archive, run_id: str, table: str, games: StoredRange, encoded: TableBytes, extent: str = ""
+    archive: ArchiveStore, run_id: str, table: str, games: StoredRange, encoded: TableBytes, extent: str = ""
 ) -> StoredRange:
     """Write a table's file of a range of games. Raises ``FailureError`` when the disk refuses."""
     stored = games._replace(checksum=compute_checksum(encoded), extent=extent)
@@ -146,7 +146,7 @@ def write_table(
 
 
 def read_rows(
-    archive: Archive, run_id: str, stored: StoredRange, table: str, game_ids: NDArray[np.int64] | None = None
+    archive: ArchiveStore, run_id: str, stored: StoredRange, table: str, game_ids: NDArray[np.int64] | None = None
 ) -> pl.DataFrame:
     """Return a table's rows of a range of games that counts; with ``game_ids`` those of these games alone.
 
@@ -165,7 +165,7 @@ def read_rows(
             )
         ]
     except FileNotFoundError:
-        parts = [*_select_games(game_ids, [_read_effective_rows(Archive(archive.root), run_id, stored, table)])]
+        parts = [*_select_games(game_ids, [_read_effective_rows(ArchiveStore(archive.root), run_id, stored, table)])]
     rows = pl.concat(parts) if parts else pl.DataFrame(schema=schema)
     if stored.is_file:
         return rows
@@ -178,8 +178,8 @@ def _select_games(game_ids: NDArray[np.int64] | None, parts: Iterable[pl.DataFra
         yield part if game_ids is None else part.filter(pl.Series(np.isin(part["game_id"].to_numpy(), game_ids)))
 
 
-def _read_effective_rows(archive: Archive, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
-    """The rows of a range from the file that counts now; ``archive`` has listed nothing yet."""
+def _read_effective_rows(archive: ArchiveStore, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
+    """Read the rows of a range from the file that counts now; ``archive`` has listed nothing yet."""
     holder = archive.list_effective_ranges(run_id).find_range(stored.first)
     path = archive.folder(table, run_id) / f"{stored.games_stem}.*.parquet"
     missing = FailureError(f"{path} is missing: {VERIFY_REMEDY}")
@@ -193,7 +193,7 @@ def _read_effective_rows(archive: Archive, run_id: str, stored: StoredRange, tab
 
 
 def read_games(
-    archive: Archive, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None = None
+    archive: ArchiveStore, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None = None
 ) -> RangeGames:
     """Return the games of a range that counts, or of these those with some ids.
 
@@ -205,7 +205,7 @@ def read_games(
     return build_checked_games(frame, rows, archive.folder("plies", run_id) / f"{stored.games_stem}.*.parquet")
 
 
-def write_slices(archive: Archive, run_id: str) -> int:
+def write_slices(archive: ArchiveStore, run_id: str) -> int:
     """Write files of their own for the parts of files that count; return their number.
 
     ``ranges.select_effective_slices`` says which parts these are. Readers then need not cut these files again, and
@@ -225,37 +225,38 @@ def write_slices(archive: Archive, run_id: str) -> int:
 # Results.
 
 
-def read_tallies(archive: Archive, run_ids: Sequence[str], end: int = sys.maxsize) -> dict[str, dict[int, Tally]]:
-    """The tallies of all games of some runs, or of those in units before ``end``, by run and pairing.
+def read_tallies(archive: ArchiveStore, run_ids: Sequence[str], end: int = sys.maxsize) -> dict[str, dict[int, Tally]]:
+    """Read the tallies of all games of some runs, or of those in units before ``end``, by run and pairing.
 
     They are from their tables, and where these lack a range, or hold later units too, from its games. Raises
     ``FailureError`` for a damaged file.
     """
-    known = {
-        run_id: Ranges(each for each in archive.list_effective_ranges(run_id, "tallies") if each.end <= end)
+    run_ranges = {
+        run_id: Ranges(stored for stored in archive.list_effective_ranges(run_id, "tallies") if stored.end <= end)
         for run_id in run_ids
     }
-    paths = [archive.folder("tallies", run_id) / each.name for run_id in known for each in known[run_id]]
+    paths = [archive.folder("tallies", run_id) / stored.name for run_id, held in run_ranges.items() for stored in held]
     try:
         with explain_errors("read", archive.root / "tallies"):
             contents = archive.backend.read_all(paths)
     except FailureError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
-        if len(known) > 1:
-            return {run_id: found for each in known for run_id, found in read_tallies(archive, [each], end).items()}
-        known, paths, contents = dict.fromkeys(known, Ranges()), [], []  # some were replaced: all games are counted
+        if len(run_ranges) > 1:
+            return {run_id: read_tallies(archive, [run_id], end)[run_id] for run_id in run_ranges}
+        # Some files were replaced: all games are counted.
+        run_ranges, paths, contents = dict.fromkeys(run_ranges, Ranges()), [], []
     stored = iter(_load_tally_files([*zip(paths, contents, strict=True)]))
     return {
         run_id: _sum_run_tallies(archive, run_id, ranges, [next(stored) for _ in ranges], end)
-        for run_id, ranges in known.items()
+        for run_id, ranges in run_ranges.items()
     }
 
 
 def _sum_run_tallies(
-    archive: Archive, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]], end: int
+    archive: ArchiveStore, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]], end: int
 ) -> dict[int, Tally]:
-    """The tallies of a run from those of its ranges, and from the games of those that are not ``tally_ranges``."""
+    """Sum a run's tallies: those of ``tally_ranges``, and those counted now from the games of the other ranges."""
     counted_now = [
         _count_range_tallies(archive, run_id, stored, end)
         for stored in archive.list_effective_ranges(run_id).select_outside(tally_ranges)
@@ -265,7 +266,7 @@ def _sum_run_tallies(
     return dict(sorted(summed.items()))
 
 
-def _count_range_tallies(archive: Archive, run_id: str, stored: StoredRange, end: int) -> dict[int, Tally]:
+def _count_range_tallies(archive: ArchiveStore, run_id: str, stored: StoredRange, end: int) -> dict[int, Tally]:
     record, rows = archive.load_run(run_id), read_rows(archive, run_id, stored, "games")
     if stored.end > end:
         rows = select_units(rows, record.unit_line, stored.first, end)
@@ -282,20 +283,20 @@ _cached_tallies: dict[tuple[str, bytes], dict[int, Tally]] = {}
 
 
 def _load_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
-    """The tallies in each of some files."""
+    """Load the tallies of each file, from the cache or from its content."""
     keys = [(path.name, hashlib.sha256(content).digest()) for path, content in files]
-    found = {key: tallies for key in keys if (tallies := _cached_tallies.get(key)) is not None}
-    new = {key: file for key, file in zip(keys, files, strict=True) if key not in found}
-    made = dict(zip(new, _parse_tally_files([*new.values()]), strict=True))
-    if len(_cached_tallies) + len(made) > MAX_CACHED_FILES:
+    tallies_by_key = {key: tallies for key in keys if (tallies := _cached_tallies.get(key)) is not None}
+    new = {key: file for key, file in zip(keys, files, strict=True) if key not in tallies_by_key}
+    parsed = dict(zip(new, _parse_tally_files([*new.values()]), strict=True))
+    if len(_cached_tallies) + len(parsed) > MAX_CACHED_FILES:
         _cached_tallies.clear()
-    _cached_tallies.update(made)
-    found |= made
-    return [found[key] for key in keys]
+    _cached_tallies.update(parsed)
+    tallies_by_key |= parsed
+    return [tallies_by_key[key] for key in keys]
 
 
 def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
-    """The tallies in each of some files, which are read as one table: one after the other takes four times as long."""
+    """Parse the tallies of each file, all as one table, because one after the other takes four times as long."""
     if not files:
         return []
     try:
@@ -303,24 +304,26 @@ def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
         frame = pl.read_parquet([content for _, content in files], hive_partitioning=False)
     except (ValueError, pl.exceptions.PolarsError) as error:
         if len(files) > 1:  # which of them is it?
-            return [found for file in files for found in _parse_tally_files([file])]
+            return [file_tallies for file in files for file_tallies in _parse_tally_files([file])]
         raise FailureError(f"{files[0][0]} {error}: remove it, it follows from the games") from error
     if frame.schema != TALLIES_SCHEMA:
-        raise damaged_file_error(files[0][0], "has not the columns of tallies")
+        raise damaged_file_error(files[0][0], "does not have the columns of tallies")
     rows = frame.iter_rows(named=True)
     return [tallies_from_rows(islice(rows, size)) for size in sizes]
 
 
 def tally_game_rows(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
-    """The tallies by pairing of rows of the table ``games``."""
-    found = {}
+    """Count the tallies by pairing of rows of the table ``games``."""
+    tallies = {}
     for (pairing,), rows in frame.group_by("pairing", maintain_order=True):
-        found[int(str(pairing))] = tally_block(Block(int(str(pairing)), 0, 0, build_games_without_plies(rows), swapped))
-    return found
+        tallies[int(str(pairing))] = tally_block(
+            Block(int(str(pairing)), 0, 0, build_games_without_plies(rows), swapped)
+        )
+    return tallies
 
 
 def tallies_to_frame(tallies: Mapping[int, Tally]) -> pl.DataFrame:
-    """Tallies by pairing as a table by the schema ``TALLIES_SCHEMA``, by pairing."""
+    """Convert tallies by pairing to a table by the schema ``TALLIES_SCHEMA``, ordered by pairing."""
     rows = [(pairing, *_tally_to_counts(tallies[pairing])) for pairing in sorted(tallies)]
     return pl.DataFrame(rows, schema=TALLIES_SCHEMA, orient="row")
 
@@ -331,7 +334,7 @@ def _tally_to_counts(tally: Tally) -> Iterable[int]:
 
 
 def tallies_from_rows(rows: Iterable[Mapping[str, int]]) -> dict[int, Tally]:
-    """The tallies by pairing of the rows of such tables."""
+    """Sum the tallies by pairing from rows of such tables."""
     return dict(sorted(sum_tallies_by_key((row["pairing"], _tally_from_row(row)) for row in rows).items()))
 
 
@@ -350,16 +353,16 @@ def _tally_from_row(row: Mapping[str, int]) -> Tally:
 class RunFingerprints:
     """The fingerprints of the games of a run in some files, also of parts of files."""
 
-    def __init__(self, archive: Archive, run_id: str, ranges: Ranges) -> None:
+    def __init__(self, archive: ArchiveStore, run_id: str, ranges: Ranges) -> None:
         self.archive, self.run_id, self.ranges = archive, run_id, ranges
         self._read: tuple[StoredRange, RangeGames, UnitLine] | None = None  # last
 
     def has_range(self, stored: StoredRange) -> bool:
-        """Whether these are the games of whole files."""
+        """Return whether a range and its games are those of whole files."""
         return self.ranges.find_fingerprint(stored.first, stored.end) == stored.fingerprint
 
     def compute_fingerprint(self, stored: StoredRange, first: int, end: int) -> int:
-        """The fingerprint of some units of a file. Raises ``FailureError`` for a damaged file."""
+        """Compute the fingerprint of some units of a file. Raises ``FailureError`` for a damaged file."""
         if (first, end) == stored[:2]:
             return stored.fingerprint
         if self._read is None or self._read[0] != stored:
@@ -370,7 +373,7 @@ class RunFingerprints:
 
 
 def list_contradictions(one: RunFingerprints, other: RunFingerprints) -> Iterator[tuple[Range, StoredRange]]:
-    """The ranges of units for which both have games that differ, each with the file of ``one``.
+    """Yield the ranges of units for which both have games that differ, each with the file of ``one``.
 
     Raises ``FailureError`` for a damaged file, if it has to be read.
     """

@@ -38,12 +38,12 @@ LARGEST_RANGE = 1 << 39  # units of the largest aligned range
 
 
 def first_game_id(pairing: int, pair: int) -> int:
-    """The ``game_id`` of game 0 of a pair; game 1 has the next one."""
+    """Return the ``game_id`` of game 0 of a pair; game 1 has the next one."""
     return (pairing << GAME_BITS) | (2 * pair)
 
 
 def game_ids(pairing: int, first_pair: int, pairs: int, swapped: bool) -> NDArray[np.int64]:
-    """The ids of the games of consecutive pairs: both of each or, unless ``swapped``, the first alone."""
+    """Return the ids of the games of consecutive pairs: both of each or, unless ``swapped``, the first alone."""
     first = first_game_id(pairing, first_pair)
     return np.arange(first, first + 2 * pairs, 1 if swapped else 2)
 
@@ -58,7 +58,7 @@ class UnitLine(NamedTuple):
     games_a_pair: int  # 2, or 1 where seats are fixed
 
     def pair_range(self, pairing: int, first: int, end: int) -> Range:
-        """The pairs of a pairing in a range of units: the first one, and the one after the last.
+        """Return the pairs of a pairing in a range of units: the first one, and the one after the last.
 
         Where units are numbered through all pairings, the pairs may be of any pairing. Their ids say of which one.
         """
@@ -67,21 +67,21 @@ class UnitLine(NamedTuple):
         return -(-(first - pairing) // self.pairings), -(-(end - pairing) // self.pairings)
 
     def compute_units(self, game_id: NDArray[np.int64]) -> NDArray[np.int64]:
-        """[G] the unit of each game by its id."""
+        """Compute the unit of each game from its id, [G]."""
         pair = (game_id & ((1 << GAME_BITS) - 1)) >> 1
         return pair if self.pairings == 1 else pair * self.pairings + (game_id >> GAME_BITS)
 
     def count_units(self, games: int) -> int:
-        """The number of units in which each pairing has ``games`` games."""
+        """Count the units in which each pairing has ``games`` games."""
         return games // self.games_a_pair * self.pairings
 
     def count_games(self, ranges: Iterable[Range]) -> int:
-        """The number of games in disjoint ranges of units."""
+        """Count the games in disjoint ranges of units."""
         return self.games_a_pair * sum(end - first for first, end in ranges)
 
 
 def split_aligned(first: int, end: int) -> Iterator[Range]:
-    """The fewest aligned ranges that make up a range, in order."""
+    """Split a range into the fewest aligned ranges, in order."""
     while first < end:
         size = min(first & -first or LARGEST_RANGE, LARGEST_RANGE)
         while size > end - first:
@@ -91,7 +91,7 @@ def split_aligned(first: int, end: int) -> Iterator[Range]:
 
 
 def split_into_files(first: int, end: int, end_unit: int, max_units: int) -> Iterator[Range]:
-    """A range as parts that each become one file: aligned, at most ``max_units`` units, the greatest that fit.
+    """Split a range into parts that each become one file: aligned, at most ``max_units`` units, as large as fit.
 
     The last one ends at ``end_unit``, the run's last unit, whatever its size is.
     """
@@ -105,7 +105,7 @@ def split_into_files(first: int, end: int, end_unit: int, max_units: int) -> Ite
 
 
 def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
-    """The same units in as few ranges as possible, in ascending order."""
+    """Merge ranges: the same units in as few ranges as possible, in ascending order."""
     result: list[Range] = []
     for first, end in sorted(ranges):
         if result and first <= result[-1][1]:
@@ -116,7 +116,7 @@ def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
 
 
 def list_gaps(ranges: Iterable[Range], end_unit: int, first: int = 0) -> list[Range]:
-    """The ranges of the units from ``first`` to before ``end_unit`` that are not in ``ranges``, which ascends."""
+    """List the ranges of units from ``first`` to before ``end_unit`` that are not in ``ranges``, which ascends."""
     gaps, reached = [], first
     for start, end in ranges:
         if reached < min(start, end_unit):
@@ -171,21 +171,21 @@ class StoredRange(NamedTuple):
 
 
 def compute_checksum(content: bytes | bytearray | memoryview) -> str:
-    """The check of a file's bytes: the first 8 hex digits of their SHA-256."""
+    """Compute the check of a file's bytes: the first 8 hex digits of their SHA-256."""
     return hashlib.sha256(content).hexdigest()[:8]
 
 
 def parse_file_name(name: str) -> StoredRange | None:
-    """The range in the name of a file; None: it is not named like a table's file."""
-    found = FILE_NAME.fullmatch(name)
-    if found is None or not int(found[1]) < int(found[2]):
+    """Parse the range in the name of a file; None if it is not named like a table's file."""
+    match = FILE_NAME.fullmatch(name)
+    if match is None or not int(match[1]) < int(match[2]):
         return None
-    return StoredRange(int(found[1]), int(found[2]), int(found[3], 16), found[5], found[4] or "")
+    return StoredRange(int(match[1]), int(match[2]), int(match[3], 16), match[5], match[4] or "")
 
 
 def parse_file_names(names: Iterable[str]) -> list[StoredRange]:
-    """The ranges in the names of files, in no order; other names are passed over."""
-    return [found for name in names if (found := parse_file_name(name)) is not None]
+    """Parse the ranges in the names of files, in no order; skip other names."""
+    return [stored for name in names if (stored := parse_file_name(name)) is not None]
 
 
 class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
@@ -193,41 +193,41 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
     @cached_property
     def units(self) -> int:
-        """How many units they hold."""
+        """The number of units that the ranges hold."""
         return int((self.ends - self.firsts).sum())
 
     @cached_property
     def fingerprint(self) -> int:
-        """The fingerprint of all their games, uint64."""
-        return sum(each.fingerprint for each in self) % MODULUS
+        """The fingerprint of all games of the ranges, uint64."""
+        return sum(stored.fingerprint for stored in self) % MODULUS
 
     @cached_property
     def firsts(self) -> NDArray[np.int64]:
-        """[N] the first unit of each."""
-        return np.fromiter((each.first for each in self), np.int64, len(self))
+        """The first unit of each range, [N]."""
+        return np.fromiter((stored.first for stored in self), np.int64, len(self))
 
     @cached_property
     def ends(self) -> NDArray[np.int64]:
-        """[N] the unit after the last of each."""
-        return np.fromiter((each.end for each in self), np.int64, len(self))
+        """The unit after the last of each range, [N]."""
+        return np.fromiter((stored.end for stored in self), np.int64, len(self))
 
     @cached_property
     def fingerprint_sums(self) -> NDArray[np.uint64]:
-        """[N + 1] the fingerprints of the first 0, 1, ..., N ranges together."""
-        each = np.fromiter((each.fingerprint for each in self), np.uint64, len(self))
-        return np.concatenate([np.zeros(1, np.uint64), np.cumsum(each, dtype=np.uint64)])
+        """The fingerprints of the first 0, 1, ..., N ranges together, [N + 1]."""
+        fingerprints = np.fromiter((stored.fingerprint for stored in self), np.uint64, len(self))
+        return np.concatenate([np.zeros(1, np.uint64), np.cumsum(fingerprints, dtype=np.uint64)])
 
     @property
     def covered_ranges(self) -> list[Range]:
-        """The units that they hold, as few ranges as possible."""
-        return merge_ranges((each.first, each.end) for each in self)
+        """The units that the ranges hold, in as few ranges as possible."""
+        return merge_ranges((stored.first, stored.end) for stored in self)
 
     def list_gaps(self, end_unit: int, first: int = 0) -> list[Range]:
-        """The ranges of the units from ``first`` to before ``end_unit`` that they lack."""
-        return list_gaps(((each.first, each.end) for each in self), end_unit, first)
+        """List the ranges of units from ``first`` to before ``end_unit`` that these ranges lack."""
+        return list_gaps(((stored.first, stored.end) for stored in self), end_unit, first)
 
     def select_overlapping(self, first: int, end: int) -> Ranges:
-        """Those that hold units from ``first`` to before ``end``."""
+        """Select the ranges that hold units from ``first`` to before ``end``."""
         low, high = np.searchsorted(self.ends, first, "right"), np.searchsorted(self.firsts, end)
         return Ranges(self[int(low) : int(high)])
 
@@ -236,24 +236,28 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         return not self.select_overlapping(first, end).list_gaps(end, first)
 
     def find_range(self, unit: int) -> StoredRange | None:
-        """The range that holds a unit."""
+        """Find the range that holds a unit, or None."""
         index = int(np.searchsorted(self.ends, unit, "right"))
         return self[index] if index < len(self) and self[index].first <= unit else None
 
     def mark_held_units(self, units: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each unit is held; the same shape as ``units``."""
+        """Return whether each unit is held, in the shape of ``units``."""
         if not self:
             return np.zeros(units.shape, np.bool_)
         index = np.minimum(np.searchsorted(self.ends, units, "right"), len(self) - 1)
         held: NDArray[np.bool_] = (self.firsts[index] <= units) & (units < self.ends[index])
         return held
 
-    def select_outside(self, others: Ranges) -> list[StoredRange]:
-        """Those whose first unit is in none of ``others``."""
-        return [each for each, held in zip(self, others.mark_held_units(self.firsts).tolist(), strict=True) if not held]
+    def select_outside(self, excluded: Ranges) -> list[StoredRange]:
+        """Select the ranges whose first unit is in none of ``excluded``."""
+        return [
+            stored
+            for stored, held in zip(self, excluded.mark_held_units(self.firsts).tolist(), strict=True)
+            if not held
+        ]
 
     def find_fingerprint(self, first: int, end: int) -> int | None:
-        """The fingerprint of a range that is made of whole ranges of these; None: it is not."""
+        """Return the fingerprint of a range made of whole ranges of these, or None if it is not."""
         low, high = int(np.searchsorted(self.firsts, first)), int(np.searchsorted(self.ends, end))
         if max(low, high) >= len(self) or self.firsts[low] != first or self.ends[high] != end:
             return None
@@ -263,7 +267,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
 
 class FileSlice(NamedTuple):
-    """Some units of a file of games: those that count, or those that a task is about."""
+    """A slice of a file of games: the units that count, or those that a task is about."""
 
     file: StoredRange
     first: int
@@ -271,7 +275,7 @@ class FileSlice(NamedTuple):
 
     @staticmethod
     def whole(file: StoredRange) -> FileSlice:
-        """All units of a file."""
+        """Return the slice of all units of a file."""
         return FileSlice(file, file.first, file.end)
 
     @property
@@ -316,59 +320,59 @@ def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
 
 
 def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
-    """The ranges of a derived table that count: from left to right, each that begins where nothing was taken."""
+    """Select the ranges of a derived table that count: from left to right, each that begins where nothing was taken."""
     kept, reached = [], 0
-    for each in sorted(_sort_by_preference(files), key=lambda each: (each.first, -each.end, each.fingerprint)):
-        if each.first >= reached:
-            kept.append(each)
-            reached = each.end
+    for file in sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint)):
+        if file.first >= reached:
+            kept.append(file)
+            reached = file.end
     return Ranges(kept)
 
 
 def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ranges:
-    """The ranges of a derived table that count: those about games that count.
+    """Select the ranges of a derived table that count: those about games that count.
 
     The range of a file is made of whole ranges of games, whose fingerprints add up to its own. Or several files make up
     one range of games in this way, as after compaction of the games alone.
     """
-    whole, finer = [], []
-    same = {each[:3] for each in games}  # the usual case: a file for each file of games
-    for each in files:
-        known = each.fingerprint if each[:3] in same else games.find_fingerprint(each.first, each.end)
-        if known is None:
-            finer.append(each)
-        elif known == each.fingerprint:
-            whole.append(each)
-    kept = select_disjoint_ranges(whole)
+    coarse, finer = [], []
+    same = {stored[:3] for stored in games}  # the usual case: a file for each file of games
+    for file in files:
+        games_fingerprint = file.fingerprint if file[:3] in same else games.find_fingerprint(file.first, file.end)
+        if games_fingerprint is None:
+            finer.append(file)
+        elif games_fingerprint == file.fingerprint:
+            coarse.append(file)
+    kept = select_disjoint_ranges(coarse)
     return select_disjoint_ranges([*kept, *_select_tilings(finer, games, kept)]) if finer else kept
 
 
 def _select_tilings(finer: Sequence[StoredRange], games: Ranges, effective_ranges: Ranges) -> Iterator[StoredRange]:
-    """Those of ``finer`` that make up whole ranges of games which ``effective_ranges`` lacks."""
+    """Yield the files of ``finer`` that make up whole ranges of games which ``effective_ranges`` lacks."""
     if not len(games):
         return
-    firsts = np.fromiter((each.first for each in finer), np.int64, len(finer))
+    firsts = np.fromiter((file.first for file in finer), np.int64, len(finer))
     index = np.minimum(np.searchsorted(games.ends, firsts, "right"), len(games) - 1)
     inside: dict[StoredRange, list[StoredRange]] = {}
-    for each, number in zip(finer, index.tolist(), strict=True):
-        if games[number].first <= each.first and each.end <= games[number].end:
-            inside.setdefault(games[number], []).append(each)
-    for whole, found in inside.items():
-        if effective_ranges.find_range(whole.first) is None:
-            yield from _find_tiling(found, whole)
+    for file, number in zip(finer, index.tolist(), strict=True):
+        if games[number].first <= file.first and file.end <= games[number].end:
+            inside.setdefault(games[number], []).append(file)
+    for target, files in inside.items():
+        if effective_ranges.find_range(target.first) is None:
+            yield from _find_tiling(files, target)
 
 
-def _find_tiling(files: Iterable[StoredRange], whole: StoredRange) -> Iterator[StoredRange]:
-    """Neighbours among some files that make up a range, by units and by fingerprints; nothing if there are none.
+def _find_tiling(files: Iterable[StoredRange], target: StoredRange) -> Iterator[StoredRange]:
+    """Yield neighbouring files that make up a range, by units and by fingerprints; nothing if there are none.
 
     A file of other games may be there too, so the largest files are not always the ones.
     """
     # By unit: the sums that files reach before it, each with the last of these files and the sum before that.
-    reached: dict[int, dict[int, tuple[StoredRange, int] | None]] = {whole.first: {0: None}}
-    for each in sorted(_sort_by_preference(files), key=lambda each: (each.first, -each.end)):
-        for total in [*reached.get(each.first, ())][:MAX_SUMS]:
-            reached.setdefault(each.end, {}).setdefault((total + each.fingerprint) % MODULUS, (each, total))
-    step, kept = reached.get(whole.end, {}).get(whole.fingerprint), list[StoredRange]()
+    reached: dict[int, dict[int, tuple[StoredRange, int] | None]] = {target.first: {0: None}}
+    for file in sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end)):
+        for total in [*reached.get(file.first, ())][:MAX_SUMS]:
+            reached.setdefault(file.end, {}).setdefault((total + file.fingerprint) % MODULUS, (file, total))
+    step, kept = reached.get(target.end, {}).get(target.fingerprint), list[StoredRange]()
     while step is not None:
         kept.append(step[0])
         step = reached[step[0].first][step[1]]
@@ -376,5 +380,5 @@ def _find_tiling(files: Iterable[StoredRange], whole: StoredRange) -> Iterator[S
 
 
 def _sort_by_preference(files: Iterable[StoredRange]) -> list[StoredRange]:
-    """Files so that of the same games the greater extent, which holds more, comes first; then the smaller check."""
-    return sorted(sorted(files, key=lambda each: each.checksum), key=lambda each: each.extent, reverse=True)
+    """Sort files so that, of the same games, the greater extent comes first, as it holds more; then the least check."""
+    return sorted(sorted(files, key=lambda file: file.checksum), key=lambda file: file.extent, reverse=True)

@@ -57,7 +57,7 @@ _prepare_lock = threading.Lock()
 
 
 def prepare_type(kind: type[T]) -> type[T]:
-    """The type, after msgspec has read the declarations of its fields; to be written wherever msgspec is given a type.
+    """Return the type once msgspec has read its fields; use this wherever msgspec is given a type.
 
     msgspec reads them when a type is used first, and stores them before they are complete. A second thread that uses
     the type at that moment ends the process (msgspec 0.22). So one thread reads, and the others wait.
@@ -82,27 +82,27 @@ class StoredRecord(JsonRecord, frozen=True):
 
 
 def encode_canonical(value: Any) -> bytes:
-    """JSON values as bytes that depend on the values alone: keys sorted, no spaces, ASCII only."""
+    """Encode JSON values as bytes that depend on the values alone: keys sorted, no spaces, ASCII only."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def add_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored record's JSON values and their checksum: 16 hex digits of the SHA-256 of ``encode_canonical``."""
+    """Add the checksum to a record's JSON values: 16 hex digits of the SHA-256 of ``encode_canonical``."""
     return {**values, CHECKSUM: hashlib.sha256(encode_canonical(values)).hexdigest()[:16]}
 
 
 def pattern_constraint(pattern: re.Pattern[str]) -> msgspec.Meta:
-    """The constraint that a text matches a pattern from its beginning to its end."""
+    """Return the constraint that a text matches a pattern from its beginning to its end."""
     return msgspec.Meta(pattern=rf"^(?:{pattern.pattern})\Z")
 
 
 def choice_constraint(*texts: str) -> msgspec.Meta:
-    """The constraint that a text is one of these."""
+    """Return the constraint that a text is one of these."""
     return pattern_constraint(re.compile("|".join(texts)))
 
 
 def convert_values(value: Any, kind: type[T], name: str = "") -> T:
-    """JSON values as a ``kind``; ``name`` is the field of the record that holds them, for messages.
+    """Convert JSON values to a ``kind``; ``name`` is the field of the record that holds them, for messages.
 
     Raises ``RecordError`` saying which field is wrong, its value, and what was expected.
     """
@@ -115,19 +115,19 @@ def convert_values(value: Any, kind: type[T], name: str = "") -> T:
 
 
 def _describe_error(message: str, value: Any, name: str) -> str:
-    """A message of msgspec about ``value``, after the path of the field and, if it is no container, its value."""
-    what, _, location = " ".join(message.replace("`", "").split()).partition(" - at ")
+    """Describe msgspec's ``message`` about ``value``: the path of the field, its value if no container, the message."""
+    reason, _, location = " ".join(message.replace("`", "").split()).partition(" - at ")
     with suppress(LookupError, TypeError):  # the name of an unknown field may look like a path
         for key, index in re.findall(r"\.(\w+)|\[(.+?)\]", location):
             value = value[key] if key else value[int(index)] if index.isdecimal() else {}
-    what = PATTERN_ERROR.sub(lambda found: "does not match " + found[1].replace(r"\\", "\\"), what)
+    reason = PATTERN_ERROR.sub(lambda match: "does not match " + match[1].replace(r"\\", "\\"), reason)
     field = location.replace("$", name).replace(".", "", 0 if name else 1) or name
     shown = "" if isinstance(value, dict | list) else f" {value!r:.80}"
-    return f"{field}{shown}: {what[0].lower()}{what[1:]}" if field else what
+    return f"{field}{shown}: {reason[0].lower()}{reason[1:]}" if field else reason
 
 
 def parse_record(content: bytes, kind: type[T]) -> T:
-    """The record in the content of a JSON file. Raises ``RecordError`` if it is not one."""
+    """Parse the record in the content of a JSON file. Raises ``RecordError`` if it is not one."""
     if len(content) > MAX_RECORD_BYTES:
         raise RecordError(f"it has {len(content):,} bytes, and a record at most {MAX_RECORD_BYTES:,}")
     try:
@@ -141,22 +141,22 @@ def parse_record(content: bytes, kind: type[T]) -> T:
         raise RecordError("it is nested too deeply") from error
     if not (isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, StoredRecord)):
         return convert_values(value, kind)
-    found = value.pop(CHECKSUM, None)
+    checksum = value.pop(CHECKSUM, None)
     record = convert_values(value, kind)
-    if found != add_checksum(value)[CHECKSUM]:
+    if checksum != add_checksum(value)[CHECKSUM]:
         raise RecordError("its checksum is not that of its content: it was changed since it was written")
     return record
 
 
 def load_record(path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY, backend: Backend = LOCAL) -> T:
-    """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
+    """Load the record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
     with explain_errors("read", path):
         content = backend.read(path)
     return parse_record_file(path, content, kind, remedy)
 
 
 def parse_record_file(path: PurePath, content: bytes, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
-    """The record in a file's content. Raises ``FailureError`` naming the file if it is not one."""
+    """Parse the record in a file's content. Raises ``FailureError`` naming the file if it is not one."""
     try:
         return parse_record(content, kind)
     except RecordError as error:
@@ -177,7 +177,7 @@ def _select_fields(record: msgspec.Struct) -> dict[str, Any]:
 
 
 def encode_record(record: JsonRecord | Mapping[str, Any]) -> bytes:
-    """A record as the bytes that are stored: UTF-8, keys in the order of the fields, at last a checksum and a newline.
+    """Encode a record as stored: UTF-8, keys in the order of the fields, at last a checksum and a newline.
 
     Checksums and ids depend on these bytes. Raises ``RecordError`` for a record that ``load_record`` would refuse.
     """
@@ -217,12 +217,12 @@ Sha256 = Annotated[str, pattern_constraint(SHA256)]
 
 
 def format_current_time() -> str:
-    """The current time as the archive stores it: ISO 8601, UTC, whole seconds."""
+    """Format the current time as the archive stores it: ISO 8601, UTC, whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def compute_run_id(spec: Mapping[str, Any]) -> str:
-    """A run's id, 12 lower-case hex digits: the same for the same spec (JSON values) on every machine.
+    """Compute a run's id, 12 lower-case hex digits: the same for the same spec (JSON values) on every machine.
 
     The beginning of the SHA-256 of the spec as JSON: keys sorted, no spaces, ASCII only.
     """
@@ -230,13 +230,13 @@ def compute_run_id(spec: Mapping[str, Any]) -> str:
 
 
 def run_id_to_stream_key(run_id: str) -> int:
-    """The first argument of ``quarto.rng.stream`` for the games of a run, uint64: its id as a number."""
+    """Convert a run's id to a number (uint64), the first argument of ``quarto.rng.stream`` for the run's games."""
     return cast("int", np.uint64(int(run_id, 16)))
 
 
 @lru_cache(256, typed=True)
 def _build_rules(**fields: Any) -> Rules:
-    """Rules, made once for thousands of records: their lines take 100 microseconds."""
+    """Build rules once for thousands of records, because computing their lines takes 100 microseconds."""
     rules = Rules(**fields)
     if not isinstance(rules.name, str) or not RULES_LABEL.fullmatch(rules.name):
         raise ValueError(f"rules {rules.name!a:.80} is not a name: letters, digits, '_', '.' and '-'")
@@ -340,9 +340,9 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
 
     def with_derived_units(self, units: Mapping[str, int]) -> RunRecord:
         """Return the record with the most units so far of some derived tables; of ``decisions`` see ``annotated``."""
-        known = {} if self.derived is msgspec.UNSET else self.derived
+        recorded = {} if self.derived is msgspec.UNSET else self.derived
         most = {name: max(count, self.recorded_units(name)) for name, count in units.items()}
-        return msgspec.structs.replace(self, derived={**known, **most})
+        return msgspec.structs.replace(self, derived={**recorded, **most})
 
     @property
     def swapped(self) -> bool:
@@ -388,7 +388,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
 
     @property
     def end_unit(self) -> int:
-        """The number of units that were asked for. Nobody asks for imported games: the number of those there are."""
+        """The number of units that were requested; for imported games, which nobody requests, the number stored."""
         return self.units if "imported" in self.spec else self.unit_line.count_units(self.games)
 
     @property
@@ -403,15 +403,19 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         return tuple((labels[first], labels[second]) for first, second in self.spec["pairings"])
 
 
-def merge_code(known: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[str, Any]:
+def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the code of a run to which other code adds games: that which began it, and the names of all others.
 
     ``extended_by`` has the fingerprints of other code that adds games. ``same_games`` has the code that played a sample
     of the run's games again, and equally: its fingerprint, and those of its agents by label.
     """
-    others = [*known.get("extended_by", ()), added.get("fingerprint"), *added.get("extended_by", ())]
-    others = [each for each in dict.fromkeys(others) if each and each != known.get("fingerprint")]
-    extended = {**known, "extended_by": others} if others else known
+    fingerprints = [*recorded.get("extended_by", ()), added.get("fingerprint"), *added.get("extended_by", ())]
+    fingerprints = [
+        fingerprint
+        for fingerprint in dict.fromkeys(fingerprints)
+        if fingerprint and fingerprint != recorded.get("fingerprint")
+    ]
+    extended = {**recorded, "extended_by": fingerprints} if fingerprints else recorded
     return add_same_games(extended, added.get("same_games", {}))
 
 

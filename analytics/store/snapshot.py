@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from analytics.store import policy_cards, sprt_verdicts
-from analytics.store.archive import GAMES_FOLDER, Archive
+from analytics.store.archive import GAMES_FOLDER, ArchiveStore
 from analytics.store.files.backend import explain_errors
 from analytics.store.files.local_files import find_backend, find_listing_backend
 from analytics.store.policy_cards import PolicyCard
@@ -20,7 +20,7 @@ T = TypeVar("T")
 MISSING_VERDICT = "missing: restore it from a copy, or give the command of the test again"
 
 
-class Snapshot(Archive):
+class Snapshot(ArchiveStore):
     """An archive whose records and ranges are those that were there when it was made.
 
     Folders of other tables are listed when they are asked for first: a derived file counts only if it fits the games.
@@ -37,20 +37,22 @@ class Snapshot(Archive):
             lambda: [sprt_verdicts.load_verdict(self, path) for path in sprt_verdicts.list_verdict_files(self)]
         )
         self._records = {run_id: self._load_run_or_error(run_id) for run_id in super().list_recorded_run_ids()}
-        self._found: dict[tuple[str, str], list[StoredRange]] = {
-            (GAMES_FOLDER, run_id): found
+        self._listed_files: dict[tuple[str, str], list[StoredRange]] = {
+            (GAMES_FOLDER, run_id): files
             for run_id in super().list_run_ids()
-            if (found := super(Snapshot, self).list_files(GAMES_FOLDER, run_id)) or run_id in self._records
+            if (files := super(Snapshot, self).list_files(GAMES_FOLDER, run_id)) or run_id in self._records
         }
         self._ranges: dict[tuple[str, str, frozenset[str]], Ranges] = {}
-        new = {run_id: self._load_run_or_error(run_id) for _, run_id in self._found if run_id not in self._records}
+        new = {
+            run_id: self._load_run_or_error(run_id) for _, run_id in self._listed_files if run_id not in self._records
+        }
         self._records |= {run_id: record or self.lost_record_error(run_id) for run_id, record in new.items()}
 
     def drop_damaged_runs(self) -> list[str]:
-        """Forget the runs whose records are damaged or lost, and their games, from now on; returns a line for each."""
+        """Forget the runs whose records are damaged or lost, with their games, and return a message for each."""
         damaged = {run_id: kept for run_id, kept in self._records.items() if isinstance(kept, FailureError)}
         self._records = {run_id: kept for run_id, kept in self._records.items() if run_id not in damaged}
-        self._found = {key: found for key, found in self._found.items() if key[1] not in damaged}
+        self._listed_files = {key: files for key, files in self._listed_files.items() if key[1] not in damaged}
         self._ranges = {}
         return [str(error) for error in damaged.values()]
 
@@ -70,44 +72,44 @@ class Snapshot(Archive):
         return _catch_failure(lambda: super(Snapshot, self).find_run(run_id))
 
     def list_recorded_run_ids(self) -> list[str]:
-        """The runs that had a record, damaged, lost or sound, sorted."""
+        """List the runs that had a record, damaged, lost or sound, sorted."""
         return sorted(self._records)
 
     def find_run(self, run_id: str) -> RunRecord | None:
-        """The record of one run, or None. Raises ``FailureError`` for a damaged or lost one."""
+        """Find the record of one run, or None. Raises ``FailureError`` for a damaged or lost one."""
         return _get_or_raise(self._records.get(run_id))
 
     def list_run_ids(self) -> list[str]:
-        """The runs that had a folder of games, sorted."""
-        return sorted(run_id for table, run_id in self._found if table == GAMES_FOLDER)
+        """List the runs that had a folder of games, sorted."""
+        return sorted(run_id for table, run_id in self._listed_files if table == GAMES_FOLDER)
 
     def list_files(self, table: str, run_id: str) -> list[StoredRange]:
-        """The files of a table of a run that are named like one, as they were listed first."""
-        if (table, run_id) not in self._found:
+        """List the files of a run's table that are named like one, as they were listed first."""
+        if (table, run_id) not in self._listed_files:
             if table == GAMES_FOLDER:
                 return []
-            self._found[table, run_id] = super().list_files(table, run_id)
-        return self._found[table, run_id]
+            self._listed_files[table, run_id] = super().list_files(table, run_id)
+        return self._listed_files[table, run_id]
 
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
-        """As ``Archive.select_effective``, once for each table: the files that were found stay the same."""
+        """Select files as ``ArchiveStore.select_effective`` does, once a table, as its files never change."""
         key = run_id, table, extents
         if key not in self._ranges:
             self._ranges[key] = super().select_effective(*key, files)
         return self._ranges[key]
 
     def load_sweep_jobs(self) -> list[SweepJob]:
-        """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged or lost one."""
+        """Load all jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged or lost one."""
         return _get_or_raise(self._jobs)
 
     def load_cards(self) -> list[PolicyCard]:
-        """The cards of all policies, oldest first. Raises ``FailureError`` for a damaged one."""
+        """Load the cards of all policies, oldest first. Raises ``FailureError`` for a damaged one."""
         return _get_or_raise(self._cards)
 
     def load_verdicts(self) -> list[SprtVerdict]:
-        """All verdicts, by run and id. Raises ``FailureError`` for a damaged one, and one that a record misses."""
+        """Load all verdicts, by run and id. Raises ``FailureError`` for one that is damaged, or noted but missing."""
         verdicts = _get_or_raise(self._verdicts)
         there = {(verdict.run_id, verdict.verdict_id) for verdict in verdicts}
         sound = [record for record in self._records.values() if isinstance(record, RunRecord)]
@@ -120,7 +122,7 @@ class Snapshot(Archive):
 
 
 def _catch_failure(read: Callable[[], T]) -> T | FailureError:
-    """The record that was read, or the error that is raised when it is asked for."""
+    """Return what ``read`` returns, or the error to raise when the result is needed."""
     try:
         return read()
     except FailureError as error:

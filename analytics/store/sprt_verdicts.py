@@ -18,7 +18,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from analytics.statistics.sprt import Hypotheses, SequentialTest, pair_outcomes
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
 from analytics.store.records import (
     RUN_ID,
@@ -42,7 +42,7 @@ UNKNOWN = -1  # the outcome of a pair that is not there
 
 
 def compute_verdict_id(hypotheses: Hypotheses, most_pairs: int) -> str:
-    """Twelve hex digits: the same for the same test of the same run."""
+    """Compute a verdict's id, twelve hex digits: the same for the same test of the same run."""
     bounds = {name: float(value) for name, value in msgspec.structs.asdict(hypotheses).items()}
     return compute_run_id({**bounds, "most_pairs": most_pairs})
 
@@ -75,7 +75,7 @@ class SprtVerdict(StoredRecord, frozen=True):
 
     @staticmethod
     def from_test(run_id: str, sequential_test: SequentialTest, command: str) -> SprtVerdict:
-        """The verdict of a trial that has ended."""
+        """Build the verdict of a sequential test that has ended."""
         test = sequential_test.hypotheses, sequential_test.most
         return SprtVerdict(
             compute_verdict_id(*test),
@@ -90,12 +90,12 @@ class SprtVerdict(StoredRecord, frozen=True):
         )
 
 
-def verdict_path(archive: Archive, run_id: str, verdict_id: str) -> PurePath:
-    """The file of a verdict."""
+def verdict_path(archive: ArchiveStore, run_id: str, verdict_id: str) -> PurePath:
+    """Return the path of a verdict's file."""
     return archive.folder(FOLDER, run_id) / f"{verdict_id}.json"
 
 
-def write_verdict(archive: Archive, verdict: SprtVerdict) -> None:
+def write_verdict(archive: ArchiveStore, verdict: SprtVerdict) -> None:
     """Store a verdict in one step, unless the same is there, and note it in the run's record.
 
     Raises ``FailureError`` when it cannot be written.
@@ -109,26 +109,28 @@ def write_verdict(archive: Archive, verdict: SprtVerdict) -> None:
         archive.write_record(path, verdict)
     archive.update_run(
         verdict.run_id,
-        lambda known: known and structs.replace(known, verdicts=tuple(sorted({*known.verdicts, verdict.verdict_id}))),
+        lambda record: (
+            record and structs.replace(record, verdicts=tuple(sorted({*record.verdicts, verdict.verdict_id})))
+        ),
     )
 
 
-def load_verdict(archive: Archive, path: PurePath) -> SprtVerdict:
-    """The verdict in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
+def load_verdict(archive: ArchiveStore, path: PurePath) -> SprtVerdict:
+    """Load the verdict in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
     verdict = archive.load_record(path, SprtVerdict)
     if (f"run={verdict.run_id}", verdict.verdict_id) != (path.parent.name, path.stem):
         raise FailureError(f"{path} is damaged (it is verdict {verdict.verdict_id} of run {verdict.run_id})")
     return verdict
 
 
-def list_verdict_files(archive: Archive) -> list[PurePath]:
-    """The files that are named like verdicts, damaged or not, sorted."""
+def list_verdict_files(archive: ArchiveStore) -> list[PurePath]:
+    """List the files that are named like verdicts, damaged or not, sorted."""
     named = re.compile(rf"{FOLDER}/run=[^/]*/{VERDICT_ID.pattern}\.json")
     return [path for path in archive.list_files_below(FOLDER) if named.fullmatch(archive.relative_name(path))]
 
 
-def read_outcomes(archive: Archive, run_id: str, max_pairs: int) -> NDArray[np.int8]:
-    """[P] outcomes of the first pairs of a run's first pairing: indices into ``PAIR_SCORES``, or ``UNKNOWN``.
+def read_outcomes(archive: ArchiveStore, run_id: str, max_pairs: int) -> NDArray[np.int8]:
+    """Read the outcomes [P] of the first pairs of a run's first pairing: indices into ``PAIR_SCORES``, or ``UNKNOWN``.
 
     ``P`` is ``max_pairs`` at most. One file is in memory at a time. Raises ``FailureError`` for a damaged file.
     """
@@ -136,27 +138,27 @@ def read_outcomes(archive: Archive, run_id: str, max_pairs: int) -> NDArray[np.i
     if record is None:
         return np.empty(0, np.int8)
     line = record.unit_line
-    held = [line.pair_range(0, each.first, each.end) for each in ranges]
-    found = np.full(min(max_pairs, max((end for _, end in held), default=0)), UNKNOWN, np.int8)
-    for each, (first, _) in zip(ranges, held, strict=True):
-        if first >= len(found):
+    held = [line.pair_range(0, stored.first, stored.end) for stored in ranges]
+    outcomes = np.full(min(max_pairs, max((end for _, end in held), default=0)), UNKNOWN, np.int8)
+    for stored, (first, _) in zip(ranges, held, strict=True):
+        if first >= len(outcomes):
             break
-        frame = read_rows(archive, run_id, each, "games")
+        frame = read_rows(archive, run_id, stored, "games")
         frame = frame.filter(frame["pairing"] == 0)
         pair = (frame["game_id"].to_numpy()[::2] & ((1 << GAME_BITS) - 1)) >> 1
-        here = pair < len(found)
-        found[pair[here]] = pair_outcomes(frame["winner"].to_numpy())[here]
-    return found
+        here = pair < len(outcomes)
+        outcomes[pair[here]] = pair_outcomes(frame["winner"].to_numpy())[here]
+    return outcomes
 
 
 def select_known_outcomes(outcomes: NDArray[np.int8], first_pair: int) -> NDArray[np.int8]:
-    """The outcomes from pair ``first_pair`` to the next one that is unknown."""
+    """Select the outcomes from pair ``first_pair`` to before the next unknown one."""
     unknown = np.flatnonzero(outcomes[first_pair:] == UNKNOWN)
     return outcomes[first_pair : first_pair + unknown[0]] if len(unknown) else outcomes[first_pair:]
 
 
-def run_sequential_test(archive: Archive, run_id: str, hypotheses: Hypotheses, max_pairs: int) -> SequentialTest:
-    """The test over the games that the archive holds."""
+def run_sequential_test(archive: ArchiveStore, run_id: str, hypotheses: Hypotheses, max_pairs: int) -> SequentialTest:
+    """Run the test over the games that the archive holds."""
     begun = SequentialTest(hypotheses, max_pairs)
     begun.add_outcomes(select_known_outcomes(read_outcomes(archive, run_id, max_pairs), 0))
     return begun

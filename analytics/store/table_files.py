@@ -39,7 +39,7 @@ def read_table_file(backend: Backend, path: PurePath, schema: pl.Schema) -> pl.D
 def read_file_frames(
     backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """The table in a file that is named by its content, in parts of so many rows, or as one part.
+    """Yield the table in a file that is named by its content, in parts of ``rows`` rows, or as one part.
 
     Raises ``FileNotFoundError`` if there is no such file, ``FailureError`` for a damaged one.
     """
@@ -52,7 +52,7 @@ def read_file_frames(
 def decode_file_frames(
     backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """The same, but raises ``ValueError`` with the fault of a damaged file."""
+    """Yield a table as ``read_file_frames`` does, but raise ``ValueError`` with the fault of a damaged file."""
     try:
         with backend.open(path) as file:
             yield from _decode_frames(file, schema, count_rows(file, path.name), rows)
@@ -63,7 +63,7 @@ def decode_file_frames(
 
 
 def damaged_file_error(path: PurePath, reason: object) -> FailureError:
-    """The error for a file with wrong content."""
+    """Build the error for a file with wrong content."""
     return FailureError(f"{path} {reason}: {VERIFY_REMEDY}")
 
 
@@ -72,25 +72,29 @@ def count_rows(file: io.BufferedIOBase, name: str) -> int:
 
     Raises ``ValueError`` if the file is not what its ``name`` says.
     """
-    known = parse_file_name(name)
-    if known is None:
-        raise ValueError("has not the name of a table's file")
-    if not hashlib.file_digest(file, "sha256").hexdigest().startswith(known.checksum):
+    named = parse_file_name(name)
+    if named is None:
+        raise ValueError("does not have the name of a table's file")
+    if not hashlib.file_digest(file, "sha256").hexdigest().startswith(named.checksum):
         raise ValueError("has other bytes than its name says: some have changed since it was written")
     rows = read_footer(file).rows
-    if rows > known.max_rows:
-        raise ValueError(f"has {rows:,} rows: its {known.units:,} units have no table of more than {known.max_rows:,}")
+    if rows > named.max_rows:
+        raise ValueError(f"has {rows:,} rows: its {named.units:,} units have no table of more than {named.max_rows:,}")
     return rows
 
 
-def _decode_frames(file: io.BufferedIOBase, schema: pl.Schema, whole: int, rows: int | None) -> Iterator[pl.DataFrame]:
+def _decode_frames(
+    file: io.BufferedIOBase, schema: pl.Schema, row_count: int, rows: int | None
+) -> Iterator[pl.DataFrame]:
     file.seek(0)
     scanned = _call_polars(lambda: pl.scan_parquet(cast(IO[bytes], file), hive_partitioning=False))
-    found = _call_polars(scanned.collect_schema)
-    if found != schema:
-        raise ValueError(f"has columns {dict(found)}, not {', '.join(schema)} of the right types")
-    for first in range(0, whole, rows or max(1, whole)):  # no name is given to a part: its reader alone keeps it
-        yield _check_no_nulls(_call_polars(scanned.slice(first, rows or whole).collect))
+    stored_schema = _call_polars(scanned.collect_schema)
+    if stored_schema != schema:
+        raise ValueError(f"has columns {dict(stored_schema)}, not {', '.join(schema)} of the right types")
+    for first in range(
+        0, row_count, rows or max(1, row_count)
+    ):  # no name is given to a part: its reader alone keeps it
+        yield _check_no_nulls(_call_polars(scanned.slice(first, rows or row_count).collect))
 
 
 def _check_no_nulls(part: pl.DataFrame) -> pl.DataFrame:
@@ -100,7 +104,7 @@ def _check_no_nulls(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _call_polars(read: Callable[[], RowsT]) -> RowsT:
-    """What Polars reads of a file. Raises ``ValueError`` for one that it cannot read."""
+    """Return what Polars reads from a file. Raises ``ValueError`` for a file that Polars cannot read."""
     try:
         return read()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -135,7 +139,7 @@ def build_checked_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame, path: P
 
 
 def build_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame) -> RangeGames:
-    """The games in rows of ``games`` and of ``plies``, as many as these say."""
+    """Build the games in rows of ``games`` and ``plies``, with as many plies as ``games`` says."""
     ends = build_games_without_plies(game_rows)
     games = Games.zeros(len(game_rows))._replace(plies=ends.plies, winner=ends.winner, ending=ends.ending)
     for column, matrix in (("piece", games.pieces), ("cell", games.cells)):
@@ -144,7 +148,7 @@ def build_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame) -> RangeGames:
 
 
 def build_games_without_plies(frame: pl.DataFrame) -> Games:
-    """The games in rows of ``games``, without their plies."""
+    """Build the games in rows of ``games``, without their plies."""
     nothing, ending = np.empty((PIECES, 0), np.int8), frame["ending"].to_physical().cast(pl.Int8)
     return Games(nothing, nothing, np.array(frame["plies"]), np.array(frame["winner"]), np.array(ending))
 

@@ -19,12 +19,18 @@ SEATS = ("seat_0", "seat_1")
 
 
 def env(rules: Rules | str = "classic", render_mode: str | None = None) -> AECEnv:
-    """The environment with PettingZoo's usual wrappers: an illegal action ends the game, with reward -1 for its seat.
+    """Wrap the environment as PettingZoo does: an illegal action ends the game, with reward -1 for its seat.
 
-    ``rules``: ``Rules``, or the name of a yaml in ``conf/rules``. ``render_mode``: ``human``, ``ansi``, ``rgb_array``.
+    Args:
+        rules: ``Rules``, or the name of a yaml in ``conf/rules``.
+        render_mode: ``human``, ``ansi`` or ``rgb_array``. None: nothing is rendered.
+
+    Returns:
+        The environment, which checks that its methods are called in order.
+
     """
-    wrapped = wrappers.TerminateIllegalWrapper(raw_env(rules, render_mode), illegal_reward=-1)
-    return wrappers.OrderEnforcingWrapper(wrappers.AssertOutOfBoundsWrapper(wrapped))
+    environment = wrappers.TerminateIllegalWrapper(raw_env(rules, render_mode), illegal_reward=-1)
+    return wrappers.OrderEnforcingWrapper(wrappers.AssertOutOfBoundsWrapper(environment))
 
 
 class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
@@ -48,13 +54,13 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         self.rules = resolve_rules(rules)
         self.render_mode = render_mode
         self.possible_agents = [*SEATS]
-        seen = spaces.Dict(
+        seat_space = spaces.Dict(
             {
                 "observation": spaces.Box(0, 1, SHAPE, np.int8),
                 "action_mask": spaces.Box(0, 1, (ACTIONS,), np.int8),
             }
         )
-        self.observation_spaces = dict.fromkeys(SEATS, seen)
+        self.observation_spaces = dict.fromkeys(SEATS, seat_space)
         self.action_spaces = {seat: spaces.Discrete(ACTIONS) for seat in SEATS}
         self._renderer = Renderer(render_mode)
         self._start()
@@ -66,7 +72,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Begin a new game. Nothing here is random: the seed and the options have no effect."""
+        """Begin a new game. The seed and the options have no effect, because nothing here is random."""
         self._start()
         self._renderer.show_position(self.game.position)
 
@@ -85,7 +91,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         return {"observation": encode_pieces(self.game.pieces), "action_mask": unpack_mask(legal)}
 
     def step(self, action: int | None) -> None:
-        """Take the decision of the selected seat; after the end of the game, with ``None``, take it out of the game."""
+        """Take the decision of the selected seat; after the end of the game, ``None`` removes the seat from it."""
         if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
             self._was_dead_step(action)
             return
@@ -107,7 +113,10 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         self._accumulate_rewards()
 
     def render(self) -> str | NDArray[np.uint8] | None:
-        """The board as text (``ansi``) or as an image, [height, width, 3] uint8; ``human`` shows it in a window."""
+        """Render the board as text (``ansi``) or as an image, [height, width, 3] uint8.
+
+        ``human`` shows it in a window and returns None.
+        """
         return self._renderer.render(self.game.position)
 
     def close(self) -> None:

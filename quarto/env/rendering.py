@@ -28,17 +28,20 @@ HIGH_REACH, LOW_REACH, HOLE_REACH = 26, 17, 8  # half widths in pixels
 
 
 def render_text(position: Position) -> str:
-    """The board with its coordinates, the piece in hand and the pieces left, each piece as its hex digit."""
+    """Render the board with its coordinates, the piece in hand and the pieces left, each piece as its hex digit."""
     pieces = ["." if piece == NONE else format_piece(piece) for piece in board(position)]
     rows = [f"{digit} {' '.join(pieces[SIDE * row : SIDE * row + SIDE])}" for row, digit in enumerate(ROW_DIGITS)]
-    left = " ".join(format_piece(piece) for piece in range(PIECES) if position.available >> piece & 1)
+    pieces_left = " ".join(format_piece(piece) for piece in range(PIECES) if position.available >> piece & 1)
     hand = "-" if position.hand == NONE else format_piece(position.hand)
-    return "\n".join([f"  {' '.join(COLUMN_LETTERS)}", *rows, f"in hand: {hand}", f"left: {left or '-'}"])
+    return "\n".join([f"  {' '.join(COLUMN_LETTERS)}", *rows, f"in hand: {hand}", f"left: {pieces_left or '-'}"])
 
 
 @functools.cache
 def _render_piece(piece: int) -> ImageArray:
-    """A piece on a cell, [64, 64, 3]: high ones are larger, solid ones have no hole, square ones have corners."""
+    """Render a piece on a cell: [64, 64, 3].
+
+    High pieces are larger, hollow ones have a hole, square ones have corners.
+    """
     across = np.abs(np.arange(SQUARE_SIDE) - (SQUARE_SIDE - 1) / 2)
     square = np.maximum(across[:, None], across)
     distance = square if piece & 1 else np.hypot(across[:, None], across)
@@ -57,7 +60,7 @@ def _draw_edge(picture: ImageArray) -> ImageArray:
 
 
 def render_image(position: Position) -> ImageArray:
-    """The board, beside it the pieces left, each on a square, and the piece in hand: [336, 528, 3] uint8."""
+    """Render the board, beside it the pieces left, each on a square, and the piece in hand: [336, 528, 3] uint8."""
     image = np.full((HEIGHT, WIDTH, 3), PAPER_COLOUR, np.uint8)
     empty = _draw_edge(np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL_COLOUR, np.uint8))
 
@@ -85,16 +88,19 @@ class Renderer:
         self._clock: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the window: a copy opens it again."""
+        """Leave the window out, because a copy opens its own."""
         return {"mode": self.mode, "_window": None, "_clock": None}
 
     def show_position(self, position: Position) -> None:
-        """Show a position that has just come about, if somebody watches."""
+        """Show a new position in the window, if the mode has one."""
         if self.mode == "human":
             self._show_image(render_image(position))
 
     def render(self, position: Position) -> str | ImageArray | None:
-        """The position as text or as an image; ``None`` without a mode, and where the window shows it already."""
+        """Render the position as text or as an image.
+
+        Returns ``None`` without a mode, and with a window, which shows the position already.
+        """
         if self.mode == "ansi":
             return render_text(position)
         return render_image(position) if self.mode == "rgb_array" else None

@@ -19,9 +19,9 @@ from quarto.solver.table import BUCKET_WORDS, DRAW, RULES_TYPE, SEARCH_TYPE, WIN
 from quarto.threats import SAFE_PIECES, danger_byte
 
 TABLE_PIECES = 8  # boards with more have keys that leave no room for four bounds
-VALUED_PIECES = 10  # up to here the value is asked for first: what is not decided is forced within no number
-BOUND_BITS = 16  # two kinds of question, for each the least number of steps known to do and the largest known not to
-KEY_SHIFT = 12  # with the four bits that every key leaves: those of the bounds
+VALUED_PIECES = 10  # up to here the value is asked for first, because an undecided game is forced within no number
+BOUND_BITS = 16  # for each of two kinds of question: the least number of steps that is enough, the largest that is not
+KEY_SHIFT = 12  # with the four bits that every key leaves free, room for the bounds
 
 # (lanes, occupied, available, placements, rules, search) -> 1 or 0
 WITHIN_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)
@@ -29,13 +29,13 @@ WITHIN_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.int
 
 @inline_function
 def recall_win_within(key: int, placements: int, search: Any) -> int:
-    """1 if this many placements are known to be enough, 0 if they are known not to be, else -1."""
+    """Return 1 if this many placements are known to be enough, 0 if they are known not to be, else -1."""
     bucket, step = find_bucket(key, search.distances, search.distances_shift), (placements + 1) >> 1
     for i in range(BUCKET_WORDS):
         bounds = bucket[i] ^ key
         if bounds < uint64(1 << BOUND_BITS):
-            known = int64(bounds >> uint64(8 * (placements & 1)))
-            enough, too_few = known & 15, (known >> 4) & 15
+            byte = int64(bounds >> uint64(8 * (placements & 1)))
+            enough, too_few = byte & 15, (byte >> 4) & 15
             if enough != 0 and step >= enough:
                 return 1
             return 0 if step <= too_few else -1
@@ -44,9 +44,9 @@ def recall_win_within(key: int, placements: int, search: Any) -> int:
 
 @inline_function
 def remember_win_within(key: int, placements: int, answer: int, search: Any) -> None:
-    """Store that this many placements are enough, or are not.
+    """Store whether this many placements are enough.
 
-    Placements grow from question to question, so the last answer counts.
+    The last answer counts, because the number of placements grows from question to question.
     """
     bucket, step = find_bucket(key, search.distances, search.distances_shift), (placements + 1) >> 1
     at = uint64(8 * (placements & 1) + 4 * (1 - answer))
@@ -65,11 +65,10 @@ def remember_win_within(key: int, placements: int, answer: int, search: Any) -> 
 
 @kernel(WITHIN_SIGNATURE)
 def _can_force_win(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
-    """Even ``placements``: whether the next giver can force a win within them.
+    """Return whether the next giver can force a win within an even number of ``placements``.
 
-    Odd: whether the giver is lost within them.
-
-    Means nothing once ``search.stopped`` is 1.
+    With an odd number, return whether the giver is lost within them. The answer means nothing once ``search.stopped``
+    is 1.
     """
     losing = placements & 1
     safe = available & SAFE_PIECES[danger_byte(lanes, occupied, rules)]
@@ -79,9 +78,9 @@ def _can_force_win(lanes: int, occupied: int, available: int, placements: int, r
         return 0
     pieces = int64(popcount(occupied))
     key = proof_key(lanes, occupied, search) << uint64(KEY_SHIFT) if pieces <= TABLE_PIECES else uint64(0)
-    known = recall_win_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
-    if known >= 0:
-        return known
+    stored_answer = recall_win_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
+    if stored_answer >= 0:
+        return stored_answer
     if pieces <= VALUED_PIECES:
         question = DRAW if losing else WIN
         if can_giver_win_or_draw(lanes, occupied, available, safe, question, rules, search) == losing:
@@ -108,7 +107,10 @@ can_force_win = to_external_kernel(_can_force_win)
 
 @kernel(WITHIN_SIGNATURE)
 def _is_decided_within(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
-    """Where the mover chooses. Odd ``placements``: whether they force a win within them; even: whether they lose."""
+    """Return whether the mover, who chooses the piece, can force a win within an odd number of ``placements``.
+
+    With an even number, return whether the mover is lost within them.
+    """
     winning = placements & 1
     if available == 0:
         return 0
@@ -118,9 +120,9 @@ def _is_decided_within(lanes: int, occupied: int, available: int, placements: in
         return 0
     pieces = int64(popcount(occupied))
     key = proof_key(lanes, occupied, search) << uint64(KEY_SHIFT) if pieces <= TABLE_PIECES else uint64(0)
-    known = recall_win_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
-    if known >= 0:
-        return known
+    stored_answer = recall_win_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
+    if stored_answer >= 0:
+        return stored_answer
     if pieces <= VALUED_PIECES:
         question = WIN if winning else DRAW
         if can_mover_win_or_draw(lanes, occupied, available, question, rules, search) != winning:

@@ -38,13 +38,13 @@ EightWords = tuple[int, int, int, int, int, int, int, int]
 
 @inline_function
 def _broadcast_piece_byte(piece: int) -> int:
-    """The piece's byte, in all eight bytes of a word."""
+    """Return the piece's byte in all eight bytes of a word."""
     return uint64(piece | ((~piece & 15) << 4)) * BYTES
 
 
 @inline_function
 def _fill_cell(word: int, cell: int, byte: int) -> int:
-    """The sets of a word that lack cell 0-2, after the piece of ``byte`` was placed on it; other bytes 0."""
+    """Return the sets of a word that lack cell 0-2, after the piece of ``byte`` is placed on it; other bytes are 0."""
     shift = uint64(8) << uint64(cell)
     keep = WITHOUT_TWO
     if cell == 0:
@@ -56,7 +56,7 @@ def _fill_cell(word: int, cell: int, byte: int) -> int:
 
 @inline_function
 def _fill_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
-    """The words after one of six cells was filled."""
+    """Return the words after one of six cells is filled."""
     a, b, c, d, e, f, g, h = sets
     if cell == 5:
         return a | (e & byte), b | (f & byte), c | (g & byte), d | (h & byte)
@@ -75,7 +75,7 @@ def _fill_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
 
 @inline_function
 def _fill_one_of_five(sets: FourWords, cell: int, byte: int) -> TwoWords:
-    """The words after one of five cells was filled."""
+    """Return the words after one of five cells is filled."""
     none, three, four, both = sets
     if cell == 4:
         return none | (four & byte), three | (both & byte)
@@ -88,7 +88,7 @@ def _fill_one_of_five(sets: FourWords, cell: int, byte: int) -> TwoWords:
 
 @inline_function
 def _fill_one_of_four(sets: TwoWords, cell: int, byte: int) -> int:
-    """The word after one of four cells was filled."""
+    """Return the word after one of four cells is filled."""
     none, three = sets
     if cell == 3:
         return none | (three & byte)
@@ -97,16 +97,19 @@ def _fill_one_of_four(sets: TwoWords, cell: int, byte: int) -> int:
 
 @inline_function
 def _fill_one_of_three(word: int, cell: int, byte: int) -> int:
-    """The four bytes after one of three cells was filled."""
+    """Return the four bytes after one of three cells is filled."""
     if cell == 2:
         return (word | ((word >> uint64(32)) & byte)) & uint64(0xFFFF_FFFF)
-    left = _fill_cell(word, cell, byte)
-    return (left | (left >> uint64(32)) << (uint64(8) << uint64(cell))) & uint64(0xFFFF_FFFF)
+    half_filled = _fill_cell(word, cell, byte)
+    return (half_filled | (half_filled >> uint64(32)) << (uint64(8) << uint64(cell))) & uint64(0xFFFF_FFFF)
 
 
 @inline_function
 def _safe_pieces(singles: int, available: int) -> int:
-    """The available pieces that win nowhere; the lowest byte of ``singles`` is the OR over the sets of one cell."""
+    """Return the available pieces that win nowhere.
+
+    The lowest byte of ``singles`` is the OR over the sets of one cell.
+    """
     return available & int64(SAFE_PIECES[int64(singles & uint64(255))])
 
 
@@ -134,7 +137,7 @@ def _safe_pieces_of_five(sets: FourWords, available: int) -> int:
 
 @inline_function
 def _can_win_giving_two(word: int, available: int) -> int:
-    """Whether the giver of one of the last two pieces wins: the last piece then wins on either cell."""
+    """Return whether the giver of one of the last two pieces wins: the last piece must win on either cell."""
     safe = _safe_pieces_of_two(word, available)
     while safe:
         gift = lowest_bit(safe)
@@ -148,14 +151,14 @@ def _can_win_giving_two(word: int, available: int) -> int:
 
 @inline_function
 def _can_achieve_placing_three(word: int, available: int, hand: int, question: int) -> int:
-    """Whether the player who places on one of three cells can win, or can at least draw."""
+    """Return whether the player who places on one of three cells can win or, as ``question`` says, at least draw."""
     byte = _broadcast_piece_byte(hand)
     for cell in range(3):
-        left = _fill_one_of_three(word, cell, byte)
+        next_word = _fill_one_of_three(word, cell, byte)
         if question == DRAW:  # any safe gift does: who gave it has no other placement to fear
-            if _safe_pieces_of_two(left, available) != 0:
+            if _safe_pieces_of_two(next_word, available) != 0:
                 return 1
-        elif _can_win_giving_two(left, available):
+        elif _can_win_giving_two(next_word, available):
             return 1
     return 0
 
@@ -174,8 +177,8 @@ def _can_achieve_giving_three(word: int, available: int, safe: int, question: in
 def _can_achieve_placing_four(sets: TwoWords, available: int, hand: int, question: int) -> int:
     byte = _broadcast_piece_byte(hand)
     for cell in range(4):
-        left = _fill_one_of_four(sets, cell, byte)
-        if _can_achieve_giving_three(left, available, _safe_pieces_of_three(left, available), question):
+        next_word = _fill_one_of_four(sets, cell, byte)
+        if _can_achieve_giving_three(next_word, available, _safe_pieces_of_three(next_word, available), question):
             return 1
     return 0
 
@@ -194,9 +197,9 @@ def _can_achieve_giving_four(none: int, three: int, available: int, safe: int, q
 def _can_achieve_placing_five(sets: FourWords, available: int, hand: int, question: int) -> int:
     byte = _broadcast_piece_byte(hand)
     for cell in range(5):
-        left = _fill_one_of_five(sets, cell, byte)
-        safe = _safe_pieces_of_four(left, available)
-        if safe != 0 and _can_achieve_giving_four(left[0], left[1], available, safe, question):
+        next_sets = _fill_one_of_five(sets, cell, byte)
+        safe = _safe_pieces_of_four(next_sets, available)
+        if safe != 0 and _can_achieve_giving_four(next_sets[0], next_sets[1], available, safe, question):
             return 1
     return 0
 
@@ -213,7 +216,7 @@ def _can_achieve_giving_five(sets: FourWords, available: int, safe: int, questio
 
 @inline_function
 def _can_achieve_placing_six(sets: EightWords, available: int, hand: int, question: int) -> int:
-    """The cells that leave the fewest safe gifts come first."""
+    """Answer for six cells. Cells that leave the fewest safe gifts come first."""
     byte, counts = _broadcast_piece_byte(hand), int64(0)
     for cell in range(6):
         safe = _safe_pieces_of_five(_fill_one_of_six(sets, cell, byte), available)
@@ -221,15 +224,18 @@ def _can_achieve_placing_six(sets: EightWords, available: int, hand: int, questi
     for count in range(1, 6):
         for cell in range(6):
             if (counts >> (4 * cell)) & 15 == count:
-                left = _fill_one_of_six(sets, cell, byte)
-                if _can_achieve_giving_five(left, available, _safe_pieces_of_five(left, available), question):
+                next_sets = _fill_one_of_six(sets, cell, byte)
+                if _can_achieve_giving_five(next_sets, available, _safe_pieces_of_five(next_sets, available), question):
                     return 1
     return 0
 
 
 @inline_function
 def _shared_values(lanes: int, filled: int) -> int:
-    """The byte of values that the pieces on the cells of ``filled`` (all four lanes) share; all if there are none."""
+    """Return the byte of values that the pieces on the cells of ``filled`` share; all values if there are no pieces.
+
+    ``filled`` has the cells in all four lanes.
+    """
     ones, zeros = lanes & filled, ~lanes & filled
     lacking = ~(((ones & BELOW_TOPS) + BELOW_TOPS) | ones) & LANE_TOPS  # a lane without ones has its highest bit set
     having = ~(((zeros & BELOW_TOPS) + BELOW_TOPS) | zeros) & LANE_TOPS
@@ -241,7 +247,7 @@ def _shared_values(lanes: int, filled: int) -> int:
 
 @inline_function
 def _build_needed_values(lanes: int, occupied: int, rules: Any) -> EightWords:
-    """The sets of a board with at most six empty cells, numbered from the lowest."""
+    """Build the sets of a board with at most six empty cells, numbered from the lowest."""
     a, b, c, d = uint64(0), uint64(0), uint64(0), uint64(0)
     e, f, g, h = uint64(0), uint64(0), uint64(0), uint64(0)
     open_cells = ~occupied & ALL_CELLS
@@ -280,7 +286,10 @@ ENDGAME_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.in
 def can_placer_achieve_in_endgame(
     lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any
 ) -> int:
-    """Whether the mover with ``hand``, which wins nowhere, can win or at least draw (1 or 0): six cells at most."""
+    """Return whether the mover can win or, as ``question`` says, at least draw (1 or 0), with six empty cells at most.
+
+    The piece in ``hand`` must win nowhere.
+    """
     sets = _build_needed_values(lanes, occupied, rules)
     cells = CELLS - int64(popcount(occupied))
     if cells == 6:
@@ -306,7 +315,10 @@ def can_placer_achieve_in_endgame(
 def can_giver_achieve_in_endgame(
     lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any
 ) -> int:
-    """The same with six empty cells for the giver of one of the ``safe`` pieces."""
+    """Return whether the giver of one of the ``safe`` pieces can win or, as ``question`` says, at least draw (1 or 0).
+
+    The board has six empty cells.
+    """
     sets = _build_needed_values(lanes, occupied, rules)
     while safe:
         gift = lowest_bit(safe)

@@ -52,22 +52,23 @@ QUESTION_SIGNATURE = types.int64(
 
 @inline_function
 def count_safe_replies_per_gift(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
-    """The number of (cell, safe gift) answers to each gift that do not win at once: a byte each, gifts 0-7 and 8-15.
+    """Count the (cell, safe gift) answers to each gift that do not win at once.
 
-    On every cell each attribute value is looked up once, not once for each gift. After another piece was placed, the
-    cells where a piece finishes a line depend on its values only.
+    Returns a byte for each gift, gifts 0-7 in the first word and 8-15 in the second. On every cell each attribute value
+    is looked up once, not once for each gift, because after another piece is placed the cells where a piece finishes a
+    line depend on its values only.
     """
     low, high, open_cells = uint64(0), uint64(0), ~occupied & ALL_CELLS
     empty = open_cells
     while empty:
         cell = lowest_bit(empty)
         empty &= empty - 1
-        others, here = open_cells & ~(int64(1) << cell), int64(1) << cell
+        other_cells, here = open_cells & ~(int64(1) << cell), int64(1) << cell
         without, having = int64(0), int64(0)  # the values that finish a line elsewhere if this cell lacks, or has, them
         for value in range(VALUES):
             mask = cells_with_value(lanes, occupied, value)
-            without |= int64((int64(rules.completes[mask]) & others) != 0) << value
-            having |= int64((int64(rules.completes[mask | here]) & others) != 0) << value
+            without |= int64((int64(rules.completes[mask]) & other_cells) != 0) << value
+            having |= int64((int64(rules.completes[mask | here]) & other_cells) != 0) << value
         gifts = available
         while gifts:
             gift = lowest_bit(gifts)
@@ -82,7 +83,7 @@ def count_safe_replies_per_gift(lanes: int, occupied: int, available: int, rules
 
 @inline_function
 def pack_fewest_replies_and_gift(counts: tuple[int, int], gifts: int) -> int:
-    """The gift with the fewest replies and their number, as number << 8 | gift."""
+    """Find the gift with the fewest replies; return their number and the gift as number << 8 | gift."""
     least = int64(1 << 30)
     while gifts:
         gift = lowest_bit(gifts)
@@ -94,7 +95,7 @@ def pack_fewest_replies_and_gift(counts: tuple[int, int], gifts: int) -> int:
 
 @inline_function
 def child_buffer(search: Any, pieces: int) -> Any:
-    """[CELLS, FIELDS] uint64: room for the children that have so many pieces."""
+    """Return the room for the children that have ``pieces`` pieces: [CELLS, CHILD_FIELDS] uint64."""
     at = search.children + uint64(pieces * CELLS * CHILD_FIELDS * 8)
     return numba.carray(array_pointer(at), (CELLS, CHILD_FIELDS), np.uint64)
 
@@ -103,13 +104,13 @@ def child_buffer(search: Any, pieces: int) -> Any:
 def generate_children(
     lanes: int, occupied: int, available: int, piece: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Place ``piece``, which is not in ``available``, on every cell: the boards that are left to search.
+    """Place ``piece``, which is not in ``available``, on every cell, and keep the boards that are left to search.
 
-    Returns their number, or -1 if the player who placed is known to have one that answers ``question`` with yes. Left
-    out are boards without a safe gift, known noes and, early, boards that are the same as another up to symmetry.
+    Returns their number, or -1 if the player who placed is known to have one that answers ``question`` with yes. Boards
+    without a safe gift, boards known to answer no and, early, boards that equal another up to symmetry are left out.
     """
     pieces = int64(popcount(occupied)) + 1
-    found, count, empty = child_buffer(search, pieces), int64(0), ~occupied & ALL_CELLS
+    children, count, empty = child_buffer(search, pieces), int64(0), ~occupied & ALL_CELLS
     while empty:
         cell = lowest_bit(empty)
         empty &= empty - 1
@@ -118,15 +119,15 @@ def generate_children(
         if safe == 0:
             continue
         if pieces <= TABLE_PIECES:
-            found[count, KEY] = proof_key(board, filled, search)
-            prefetch_bucket(found[count, KEY], pieces, search)
-        found[count, LANES], found[count, SAFE] = board, uint64(safe)
-        found[count, ORDER] = uint64(int64(popcount(safe)) << 8 | cell)
+            children[count, KEY] = proof_key(board, filled, search)
+            prefetch_bucket(children[count, KEY], pieces, search)
+        children[count, LANES], children[count, SAFE] = board, uint64(safe)
+        children[count, ORDER] = uint64(int64(popcount(safe)) << 8 | cell)
         count += 1
     return (
         count
         if pieces > TABLE_PIECES
-        else keep_unsolved_children(found, count, occupied, available, question, rules, search)
+        else keep_unsolved_children(children, count, occupied, available, question, rules, search)
     )
 
 
@@ -157,7 +158,7 @@ def keep_unsolved_children(
 
 @inline_function
 def bring_best_child_to(children: Any, i: int, count: int) -> None:
-    """Bring the most promising of the children from ``i`` on to index ``i``."""
+    """Move the most promising of the children from ``i`` on to index ``i``."""
     best = i
     for j in range(i + 1, count):
         if children[j, ORDER] < children[best, ORDER]:
@@ -171,9 +172,9 @@ def bring_best_child_to(children: Any, i: int, count: int) -> None:
 def _can_placer_win_or_draw(
     lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Whether the mover with ``hand``, which finishes no line at once, can win or at least draw: 1 or 0.
+    """Return whether the mover can win or, as ``question`` says, at least draw: 1 or 0.
 
-    Means nothing once ``search.stopped`` is 1.
+    The piece in ``hand`` must finish no line at once. The answer means nothing once ``search.stopped`` is 1.
     """
     pieces = int64(popcount(occupied)) + 1
     search.nodes += 1
@@ -181,17 +182,17 @@ def _can_placer_win_or_draw(
         return can_placer_achieve_in_endgame(lanes, occupied, available, hand, question, rules)
     search.stopped |= numba.carray(array_pointer(search.stop), 1, np.int64)[0]
     count = generate_children(lanes, occupied, available, hand, question, rules, search)
-    found, answer, i = child_buffer(search, pieces), int64(count < 0), int64(0)
+    children, answer, i = child_buffer(search, pieces), int64(count < 0), int64(0)
     while i < count and answer == 0 and search.stopped == 0:
-        bring_best_child_to(found, i, count)
-        board, safe, key, order = found[i]
+        bring_best_child_to(children, i, count)
+        board, safe, key, order = children[i]
         filled = occupied | int64(1) << int64(order & uint64(255))
-        known = recall_answer(key, pieces, question, search) if i > 0 and pieces <= TABLE_PIECES else int64(-1)
-        answer = max(known, 0)
+        stored_answer = recall_answer(key, pieces, question, search) if i > 0 and pieces <= TABLE_PIECES else int64(-1)
+        answer = max(stored_answer, 0)
         if pieces == ENDGAME_PIECES:
             search.nodes += 1
             answer = can_giver_achieve_in_endgame(board, filled, available, int64(safe), question, rules)
-        gifts = int64(safe) if known < 0 and pieces < ENDGAME_PIECES else int64(0)
+        gifts = int64(safe) if stored_answer < 0 and pieces < ENDGAME_PIECES else int64(0)
         counts = uint64(0), uint64(0)
         if gifts and pieces <= TABLE_PIECES:
             counts = count_safe_replies_per_gift(board, filled, available, rules)
@@ -202,7 +203,7 @@ def _can_placer_win_or_draw(
             gifts &= ~(int64(1) << gift)
             rest = available & ~(int64(1) << gift)
             answer = 1 - _can_placer_win_or_draw(board, filled, rest, gift, 1 - question, rules, search)
-        if known < 0 and pieces <= TABLE_PIECES and search.stopped == 0:
+        if stored_answer < 0 and pieces <= TABLE_PIECES and search.stopped == 0:
             remember_answer(key, question, answer, search)
         i += 1
     return answer
@@ -215,7 +216,10 @@ can_placer_win_or_draw = to_external_kernel(_can_placer_win_or_draw)
 def _can_giver_win_or_draw(
     lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Whether the giver, with the ``safe`` ones of the ``available`` pieces, can win or at least draw: 1 or 0."""
+    """Return whether the giver can win or, as ``question`` says, at least draw: 1 or 0.
+
+    The giver gives one of the ``safe`` pieces, which are among the ``available`` ones.
+    """
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
@@ -238,13 +242,13 @@ MOVER_QUESTION_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, t
 
 @inline_function
 def can_win_at_once(lanes: int, occupied: int, available: int, rules: Any) -> bool:
-    """Whether some available piece finishes a line."""
+    """Return whether some available piece finishes a line."""
     return bool((available & ~SAFE_PIECES[danger_byte(lanes, occupied, rules)]) != 0)
 
 
 @kernel(MOVER_QUESTION_SIGNATURE)
 def _can_mover_win_or_draw(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
-    """Whether the mover can win, or can at least draw: 1 or 0. It means nothing once ``search.stopped`` is 1."""
+    """Return whether the mover can win, or can at least draw: 1 or 0. It means nothing once ``search.stopped`` is 1."""
     if available == 0:
         return int64(question == DRAW)
     if can_win_at_once(lanes, occupied, available, rules):
@@ -264,11 +268,17 @@ def _can_mover_win_or_draw(lanes: int, occupied: int, available: int, question: 
             if can_win_at_once(board, filled, rest, rules):
                 continue
             key = proof_key(board, filled, search) if pieces <= MOVER_TABLE_PIECES else uint64(0)
-            known = recall_answer(key, pieces, 1 - question, search) if pieces <= MOVER_TABLE_PIECES else int64(-1)
-            theirs = known if known >= 0 else _can_mover_win_or_draw(board, filled, rest, 1 - question, rules, search)
-            if known < 0 and pieces <= MOVER_TABLE_PIECES and search.stopped == 0:
-                remember_answer(key, 1 - question, theirs, search)
-            answer = 1 - theirs
+            stored_answer = (
+                recall_answer(key, pieces, 1 - question, search) if pieces <= MOVER_TABLE_PIECES else int64(-1)
+            )
+            opponent_answer = (
+                stored_answer
+                if stored_answer >= 0
+                else _can_mover_win_or_draw(board, filled, rest, 1 - question, rules, search)
+            )
+            if stored_answer < 0 and pieces <= MOVER_TABLE_PIECES and search.stopped == 0:
+                remember_answer(key, 1 - question, opponent_answer, search)
+            answer = 1 - opponent_answer
     return answer
 
 

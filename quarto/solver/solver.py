@@ -36,14 +36,14 @@ MEGABYTES = 128.0  # of the table of values; that of distances has a quarter of 
 POSITION_TYPES = (types.uint64, types.int64, types.int64, types.int64)  # lanes, occupied, available, hand
 STATE_TYPES = (*POSITION_TYPES, RULES_TYPE, SEARCH_TYPE)
 BATCH_TYPES = (types.uint64[::1], types.uint16[::1], types.uint16[::1], types.int8[::1])  # the same of ``B`` positions
-ILLEGAL = np.int8(-128)  # instead of the value of a turn that is none
+ILLEGAL = np.int8(-128)  # stands for the value of a turn that is not legal
 
 
 @kernel(types.int64(*STATE_TYPES))
 def _solve_value(lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
-    """The value of a live position for the player to act: 1 won, 0 drawn, -1 lost.
+    """Return the value of a live position for the player to act: 1 won, 0 drawn, -1 lost.
 
-    Means nothing once ``search.stopped`` is 1.
+    The value means nothing once ``search.stopped`` is 1.
     """
     if hand >= 0:
         if winning_cells(lanes, occupied, hand, rules):
@@ -68,24 +68,27 @@ solve_value = to_external_kernel(_solve_value)
 
 @kernel(types.int64(types.int64, *STATE_TYPES))
 def _solve_distance(value: int, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
-    """Placements to the end if the winner hurries and the loser delays; ``value`` is that of the position."""
-    left = CELLS - int64(popcount(occupied))
+    """Count the placements to the end if the winner hurries and the loser delays.
+
+    ``value`` is that of the position.
+    """
+    placements_left = CELLS - int64(popcount(occupied))
     if value == 0:
-        return left
+        return placements_left
     if hand < 0:
         mover_chooses = rules.mover_chooses != 0
         first = 2 - int64(value < 0) if not mover_chooses else 1 + int64(value < 0)
-        for placements in range(first, left + 1, 2):
+        for placements in range(first, placements_left + 1, 2):
             if mover_chooses:
                 yes = is_decided_within(lanes, occupied, available, placements, rules, search)
             else:
                 yes = can_force_win(lanes, occupied, available, placements, rules, search)
             if yes or search.stopped:
                 return placements
-        return left
+        return placements_left
     if winning_cells(lanes, occupied, hand, rules):
         return 1
-    for placements in range(2 + int64(value > 0), left + 1, 2):
+    for placements in range(2 + int64(value > 0), placements_left + 1, 2):
         empty, forced_by, cells = ~occupied & ALL_CELLS, int64(0), int64(0)
         while empty:
             cell = lowest_bit(empty)
@@ -97,7 +100,7 @@ def _solve_distance(value: int, lanes: int, occupied: int, available: int, hand:
                 break
         if search.stopped or (forced_by if value > 0 else forced_by == cells):
             return placements
-    return left
+    return placements_left
 
 
 solve_distance = to_external_kernel(_solve_distance)
@@ -105,7 +108,7 @@ solve_distance = to_external_kernel(_solve_distance)
 
 @inline_function
 def _fill_turn(turn: Any, cell: int, gift: int, after: Position, with_distance: bool, rules: Any, search: Any) -> None:
-    """Write down a turn after which the opponent has position ``after``, as [4] int8: see ``solve_turns``."""
+    """Write a turn after which the opponent has position ``after`` as [4] int8: see ``solve_turns``."""
     state = (after.lanes, after.occupied, after.available, after.hand)
     value = solve_value(*state, rules, search)
     turn[0], turn[1], turn[2] = cell, gift, -value
@@ -154,9 +157,9 @@ def solve_turns(
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int8[::1], types.int8[::1], RULES_TYPE, SEARCH_TYPE))
 def solve_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, search: Any) -> None:
-    """``solve_value`` of ``B`` live positions into ``values``: four [B] arrays, ``hands`` NONE before a gift.
+    """Write ``solve_value`` of ``B`` live positions into ``values``.
 
-    Stops early once ``search.stopped`` is 1.
+    The four arrays are [B]; ``hands`` is NONE before a gift. Stops early once ``search.stopped`` is 1.
     """
     for i in range(len(lanes)):
         if search.stopped != 0:
@@ -172,7 +175,7 @@ def solve_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any,
 def solve_turn_values(
     values: Any, lanes: Any, occupied: Any, available: Any, hands: Any, rules: Any, search: Any
 ) -> None:
-    """The values of all turns of ``B`` live positions into ``values`` [B, 289].
+    """Write the values of all turns of ``B`` live positions into ``values`` [B, 289].
 
     Stops early once ``search.stopped`` is 1.
     """
@@ -204,9 +207,24 @@ class Solution(NamedTuple):
 
 
 class Solver:
-    """Solves positions of one variant. Each thread needs one of its own (``fork``); all share what they prove.
+    """Solves positions of one variant.
 
-    With a ``base`` of these rules, boards up to its number of pieces are looked up in it instead of searched.
+    Each thread needs a solver of its own (``fork``). All of them share what they prove.
+
+    Args:
+        rules: The rules of the positions.
+        megabytes: The size of the table of values. The table of distances takes a quarter of it more.
+        base: A tablebase of these rules. Boards up to its number of pieces are looked up in it instead of searched.
+
+    Raises:
+        FailureError: The tables do not fit into memory.
+
+    Examples:
+        >>> from quarto import CLASSIC, PositionView, Solver
+        >>> solver = Solver(CLASSIC, megabytes=1)
+        >>> solver.value(PositionView.parse("0.6F/.3A./..5./C..9 7").packed)
+        0
+
     """
 
     def __init__(self, rules: Rules, megabytes: float = MEGABYTES, base: TablebaseIndex | None = None) -> None:
@@ -220,7 +238,7 @@ class Solver:
         self._allocate_own_arrays()
 
     def _allocate_own_arrays(self) -> None:
-        """The arrays that a thread does not share."""
+        """Allocate the arrays that a thread does not share."""
         self._arrays["children"] = np.zeros((CELLS + 1, CELLS, CHILD_FIELDS), np.uint64)
         self._search = build_search_record(self.rules, self._arrays)
         if self.base:
@@ -228,7 +246,10 @@ class Solver:
         self.state = (self.rules.tables, self._search[0])  # what kernels take: rules, search
 
     def fork(self, own_stop: bool = False) -> Solver:
-        """A solver for another thread, over the same tables. With ``own_stop`` nothing but its own ``stop`` ends it."""
+        """Return a solver for another thread, over the same tables.
+
+        With ``own_stop`` only its own ``stop`` ends it.
+        """
         other = Solver.__new__(Solver)
         other.rules, other.base, other._arrays = self.rules, self.base, dict(self._arrays)
         if own_stop:
@@ -242,9 +263,9 @@ class Solver:
             self._arrays[name].fill(0)
 
     def stop(self) -> None:
-        """End every search of this solver and its forks, from any thread; their answers mean nothing then.
+        """End every search of this solver and its forks, from any thread. Their answers mean nothing then.
 
-        Forks with a stop of their own go on.
+        Forks that have a stop of their own go on.
         """
         self._arrays["stop"][0] = 1
 
@@ -258,48 +279,51 @@ class Solver:
         return int(self._search["nodes"][0])
 
     def value(self, position: Position) -> int:
-        """1 won, 0 drawn, -1 lost for the player to act. The position must be live: nobody has finished a line."""
+        """Return the value of a position for the player to act: 1 won, 0 drawn, -1 lost.
+
+        The position must be live: nobody has finished a line.
+        """
         return int(solve_value(*self._to_words(position), *self.state))
 
     def values(
         self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hands: NDArray[np.int8] | None = None
     ) -> NDArray[np.int8]:
-        """[B] the values of ``B`` live boards, before a gift or with a piece of ``hands`` [B] in hand.
+        """Return the values of ``B`` live boards, before a gift or with a piece of ``hands`` [B] in hand: [B].
 
         They mean nothing once the solver is ``stopped``.
         """
-        found = np.zeros(len(lanes), np.int8)
+        values = np.zeros(len(lanes), np.int8)
         solve_values(
-            lanes, occupied, np.full(len(lanes), NONE, np.int8) if hands is None else hands, found, *self.state
+            lanes, occupied, np.full(len(lanes), NONE, np.int8) if hands is None else hands, values, *self.state
         )
-        return found
+        return values
 
     def turn_values(self, batch: Batch) -> NDArray[np.int8]:
-        """The value of every turn in ``B`` live positions, for the player who takes it: [B, 289].
+        """Return the value of every turn in ``B`` live positions, for the player who takes it: [B, 289].
 
-        1 won, 0 drawn, -1 lost, ``ILLEGAL`` (-128) where the turn is not legal. Turns are numbered as in
+        1 is won, 0 drawn, -1 lost, and ``ILLEGAL`` (-128) marks turns that are not legal. Turns are numbered as in
         ``quarto.observations``. The values mean nothing once the solver is ``stopped``.
         """
-        found = np.full((len(batch.lanes), TURN_CODES), ILLEGAL)
+        values = np.full((len(batch.lanes), TURN_CODES), ILLEGAL)
         lanes, occupied, available, hands = map(np.ascontiguousarray, batch[:-1])
-        solve_turn_values(found, lanes, occupied, available, hands, *self.state)
-        return found
+        solve_turn_values(values, lanes, occupied, available, hands, *self.state)
+        return values
 
     def distance(self, position: Position, value: int) -> int:
-        """Placements until the game is over under perfect play, given the position's value."""
+        """Count the placements until the game is over under perfect play; ``value`` is the position's."""
         return int(solve_distance(value, *self._to_words(position), *self.state))
 
     def turns(self, position: Position, distance: bool = True) -> tuple[SolvedTurn, ...]:
-        """Every legal turn with its value, by cell, then gift."""
-        found = np.zeros((CELLS * PIECES, 4), np.int8)
-        count = solve_turns(distance, found, *self._to_words(position), *self.state)
-        rows = found[:count].tolist()
+        """List every legal turn with its value, by cell, then gift."""
+        buffer = np.zeros((CELLS * PIECES, 4), np.int8)
+        count = solve_turns(distance, buffer, *self._to_words(position), *self.state)
+        rows = buffer[:count].tolist()
         return tuple(
             SolvedTurn(cell, gift, value, placements if distance else None) for cell, gift, value, placements in rows
         )
 
     def solve(self, position: Position, turns: bool = True, distance: bool = True) -> Solution:
-        """The position's value and, if asked for, its distance and turns."""
+        """Return the position's value and, if asked for, its distance and turns."""
         value = self.value(position)
         return Solution(
             value, self.distance(position, value) if distance else None, self.turns(position, distance) if turns else ()

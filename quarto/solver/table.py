@@ -3,7 +3,7 @@
 A table is a power of two of 64-bit words in buckets of four. A word is the exact key of a canonical board before a
 gift, shifted by four bits. Those bits hold the proven answers for the player to act. Whole keys are compared, so a word
 never answers for another board. A word is read and written at once, so threads share a table without locks. At worst,
-of two answers stored in the same moment, one is lost.
+one of two answers that are stored at the same moment is lost.
 
 A ``TablebaseIndex`` is such a table with the values of all boards up to a number of pieces. Searches only read it.
 """
@@ -50,10 +50,10 @@ SEARCH = np.dtype(
         ("base", np.uint64),  # a table of all boards of up to ``base_pieces`` pieces, read only; 0: there is none
         ("base_shift", np.uint64),
         ("base_pieces", np.int64),
-        ("children", np.uint64),  # [CELLS + 1, CELLS, FIELDS] uint64: those of the board at each depth
+        ("children", np.uint64),  # [CELLS + 1, CELLS, CHILD_FIELDS] uint64: the children at each depth
         ("nodes", np.int64),  # boards searched so far
         ("stop", np.uint64),  # an int64 that anybody may set to end the search
-        ("stopped", np.int64),  # 1 once it was seen: what is answered from then on means nothing
+        ("stopped", np.int64),  # 1 once ``stop`` was seen: answers mean nothing from then on
     ],
     align=True,
 )
@@ -64,7 +64,7 @@ _SYMMETRY_FIELDS = ("images", "minimal", "first", "attaining", "number", "squeez
 
 @inline_function
 def _symmetry_tables(search: Any) -> Symmetries:
-    """The tables that canonical forms need; the others are empty."""
+    """Return the tables that canonical forms need; the others are empty."""
     masks = 1 << CELLS
     return Symmetries(
         numba.carray(array_pointer(search.images), (0, 0), np.int8),
@@ -80,7 +80,7 @@ def _symmetry_tables(search: Any) -> Symmetries:
 
 @inline_function
 def proof_key(lanes: int, occupied: int, search: Any) -> int:
-    """The exact key (uint64) of a board before a gift, its lowest four bits 0."""
+    """Return the exact key (uint64) of a board before a gift, its lowest four bits 0."""
     tables = _symmetry_tables(search)
     least, minimal = canonical_form(lanes, occupied, -1, tables)
     return board_key(least, minimal, tables) << uint64(PROOF_BITS)
@@ -88,14 +88,14 @@ def proof_key(lanes: int, occupied: int, search: Any) -> int:
 
 @inline_function
 def find_bucket(key: int, table_address: int, shift: int) -> Any:
-    """The [BUCKET] words among which a key may be."""
+    """Return the [BUCKET_WORDS] words among which a key may be."""
     index = (key * HASH_MULTIPLIER) >> shift
     return numba.carray(array_pointer(table_address + index * uint64(8 * BUCKET_WORDS)), BUCKET_WORDS, np.uint64)
 
 
 @inline_function
 def prefetch_bucket(key: int, pieces: int, search: Any) -> None:
-    """Prefetch the bucket of a board of this many ``pieces``, which is going to be recalled."""
+    """Fetch the bucket of a board of this many ``pieces`` early, because it will be recalled."""
     if pieces <= search.base_pieces:
         prefetch(search.base + ((key * HASH_MULTIPLIER) >> search.base_shift) * uint64(8 * BUCKET_WORDS))
     else:
@@ -104,7 +104,7 @@ def prefetch_bucket(key: int, pieces: int, search: Any) -> None:
 
 @inline_function
 def find_proof(key: int, table_address: int, shift: int) -> int:
-    """The proof bits of a key, 0 if it is not in the table."""
+    """Find the proof bits of a key; 0 if it is not in the table."""
     bucket = find_bucket(key, table_address, shift)
     for i in range(BUCKET_WORDS):
         proof = bucket[i] ^ key
@@ -115,9 +115,9 @@ def find_proof(key: int, table_address: int, shift: int) -> int:
 
 @inline_function
 def decode_answer(proof: int, question: int) -> int:
-    """The answer of proof bits to a question: 1 yes, 0 no, -1 none.
+    """Return the answer of proof bits to a question: 1 yes, 0 no, -1 none.
 
-    A player who cannot draw cannot win; one who can win can draw.
+    A player who cannot draw cannot win, and one who can win can draw.
     """
     if question == WIN:
         if proof & 1:
@@ -130,7 +130,7 @@ def decode_answer(proof: int, question: int) -> int:
 
 @inline_function
 def find_base_proof(key: int, search: Any) -> int:
-    """The proof bits of a key in the base, 0 if it is not there. A key whose bucket was full is in a later one."""
+    """Find the proof bits of a key in the base; 0 if it is not there. A full bucket overflows into later ones."""
     buckets = int64(1) << (64 - int64(search.base_shift))
     index = int64((key * HASH_MULTIPLIER) >> search.base_shift)
     while True:
@@ -146,7 +146,7 @@ def find_base_proof(key: int, search: Any) -> int:
 
 @inline_function
 def recall_answer(key: int, pieces: int, question: int, search: Any) -> int:
-    """The stored answer for a board of this many ``pieces``: 1 yes, 0 no, -1 none."""
+    """Return the stored answer for a board of this many ``pieces``: 1 yes, 0 no, -1 none."""
     if pieces <= search.base_pieces:
         return decode_answer(find_base_proof(key, search), question)
     return decode_answer(find_proof(key, search.table, search.shift), question)
@@ -154,7 +154,7 @@ def recall_answer(key: int, pieces: int, question: int, search: Any) -> int:
 
 @inline_function
 def remember_answer(key: int, question: int, answer: int, search: Any) -> None:
-    """Store an answer, 0 or 1. If all slots are taken, another board is forgotten."""
+    """Store an answer, 0 or 1. If all slots are taken, the answers about another board are lost."""
     bucket = find_bucket(key, search.table, search.shift)
     note = uint64((1 + 2 * answer) << (2 * question))
     slot = int64((key >> uint64(PROOF_BITS)) & uint64(BUCKET_WORDS - 1))
@@ -169,9 +169,9 @@ def remember_answer(key: int, question: int, answer: int, search: Any) -> None:
 
 
 def allocate_table(megabytes: float) -> NDArray[np.uint64]:
-    """An empty table: the largest power of two of words that fits, at least 1,024. Its buckets never span cache lines.
+    """Allocate an empty table: the largest power of two of words that fits, at least 1,024.
 
-    Raises ``FailureError`` when there is not enough memory.
+    Its buckets never span cache lines. Raises ``FailureError`` if there is not enough memory.
     """
     bits = max(10, int(megabytes * (1 << 20) / 8).bit_length() - 1)
     try:
@@ -183,12 +183,15 @@ def allocate_table(megabytes: float) -> NDArray[np.uint64]:
 
 
 def bucket_shift(table: NDArray[np.uint64]) -> int:
-    """The shift from a hash to the number of a table's bucket."""
+    """Return the shift from a hash to the number of a table's bucket."""
     return 64 - (len(table) // BUCKET_WORDS).bit_length() + 1
 
 
 def build_search_record(rules: Rules, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.void]:
-    """A ``SEARCH`` record [1] over arrays that the caller keeps alive, by field; ``base`` may be missing."""
+    """Build a ``SEARCH`` record [1] over arrays by field, which the caller keeps alive.
+
+    ``base`` may be missing.
+    """
     tables, search = build_symmetries(rules), np.zeros(1, SEARCH)
     search["permutations"], search["base_pieces"] = len(tables.cells), -1
     for name in _SYMMETRY_FIELDS:
@@ -208,15 +211,15 @@ PROOFS = np.array([LOST, DRAWN, WON], np.uint64)  # by value + 1
 class TablebaseIndex(NamedTuple):
     """Values by exact key: see ``build_tablebase_index``."""
 
-    words: NDArray[np.uint64]  # [W] a power of two: key << 4 | what is proven of it, in buckets; 0: free
-    pieces: int  # of the largest boards in it
+    words: NDArray[np.uint64]  # [W], W a power of two: key << 4 | proof bits, in buckets; 0: free
+    pieces: int  # on the largest boards in it
 
 
 def build_tablebase_index(keys: NDArray[np.uint64], values: NDArray[np.int8], pieces: int) -> TablebaseIndex:
-    """The base of ``N`` canonical boards before a gift, at most ``pieces`` on each: their ``board_key`` and value.
+    """Build the base of ``N`` canonical boards before a gift from their ``board_key`` and value.
 
-    It takes 10 to 20 bytes a board. The boards must be complete: a missing one is searched each time it is met. Raises
-    ``FailureError`` when there is not enough memory.
+    ``pieces`` is the most that one of them has. The index takes 10 to 20 bytes a board. The boards must be complete,
+    because a missing one is searched each time it is met. Raises ``FailureError`` if there is not enough memory.
     """
     table = allocate_table(tablebase_index_bytes(len(keys)) / (1 << 20))
     _fill_table(table, keys, values, PROOFS)
@@ -224,7 +227,7 @@ def build_tablebase_index(keys: NDArray[np.uint64], values: NDArray[np.int8], pi
 
 
 def tablebase_index_bytes(boards: int) -> int:
-    """The bytes of a base of this many boards."""
+    """Return the bytes of a base of this many boards."""
     return 8 << max(10, int(boards / MAX_LOAD).bit_length())
 
 

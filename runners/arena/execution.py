@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import Self
 
 from analytics.questions.pairings import PairingResult, load_results
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_slices
 from analytics.store.ranges import Range, list_gaps, merge_ranges, split_into_files
 from quarto.errors import FailureError
@@ -101,8 +101,8 @@ def _play_missing_units(
     Raises what tasks raise; what is finished by then is written.
     """
     request, line, written = experiment.request, experiment.unit_line, list[Range]()
-    task, shown = PlayTask.from_experiment(experiment), _ProgressReporter(progress)
-    here = task.build_once("player", lambda: ChunkPlayer(experiment))  # it plays, if tasks run in this process
+    here, shown = ChunkPlayer(experiment), _ProgressReporter(progress)
+    work = here.play if request.executor.shares_memory else PlayTask.from_experiment(experiment)
     most, seconds = request.storage.max_units_per_file(line.games_a_pair), request.storage.shard_seconds
     workers = request.executor.count_workers(request.threads)
     queue = ChunkQueue(missing_ranges, line.count_units(request.games), most, workers, seconds)
@@ -113,7 +113,7 @@ def _play_missing_units(
         shown.report_total_games(here.games, experiment.engine.turns)
 
     try:
-        for result in request.executor.map(task, queue, request.threads, stop, idle):
+        for result in request.executor.map(work, queue, request.threads, stop, idle):
             queue.put_back_rest(result)
             if result.misbehaviour:
                 experiment.engine.add_misbehaviour(result.misbehaviour)
@@ -164,7 +164,7 @@ def _check_written_units(experiment: Experiment, written_ranges: Sequence[Range]
         )
 
 
-def _list_unlisted_ranges(archive: Archive, run_id: str, written_ranges: Sequence[Range]) -> list[Range]:
+def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Sequence[Range]) -> list[Range]:
     """Return the units that were written and that no listed file has."""
     there = (
         archive.list_effective_ranges(run_id).covered_ranges

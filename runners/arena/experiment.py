@@ -14,7 +14,7 @@ from msgspec import structs
 
 from agents.base.agent import Agent, KernelAgent
 from analytics.questions.columns import format_game_name
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.marker import check_can_be_archive, read_marker_content
 from analytics.store.range_files import write_games
 from analytics.store.ranges import Range, UnitLine, split_into_files
@@ -40,7 +40,7 @@ class Experiment:
 
     request: RunRequest
     engine: BatchEngine
-    archive: Archive
+    archive: ArchiveStore
     code: dict[str, Any]
 
     @property
@@ -97,7 +97,7 @@ def prepare_experiment(request: RunRequest) -> Experiment:
         request, code = _resolve_other_code(request, code, agents)
     # Before the archive is touched.
     engine = build_engine(request.spec, agents, request.keep_going, request.storage.evaluations)
-    archive = Archive.open(request.storage.root, create=True)
+    archive = ArchiveStore.open(request.storage.root, create=True)
     return Experiment(request, engine, archive, code)
 
 
@@ -119,7 +119,7 @@ def _resolve_other_code(
     request = own if storage.other_code == "new" else request
     if read_marker_content(storage.root) is None:
         return request, code
-    archive = Archive.open(storage.root)
+    archive = ArchiveStore.open(storage.root)
     record = archive.find_run(request.spec.run_id)
     other = describe_code_differences(check_record_format(record), code) if record else ""
     if record is None or not other:
@@ -138,7 +138,7 @@ def _resolve_other_code(
 
 
 def _describe_sample_replay(
-    archive: Archive, record: RunRecord, spec: RunSpec, agents: Sequence[Agent], other_code_message: str
+    archive: ArchiveStore, record: RunRecord, spec: RunSpec, agents: Sequence[Agent], other_code_message: str
 ) -> str:
     """Play a sample of the games of a run of other code again; returns a note that all came out the same.
 
@@ -238,7 +238,7 @@ def build_engine(
     return engine
 
 
-def count_missing_games(archive: Archive, spec: RunSpec, games_per_pairing: int) -> int:
+def count_missing_games(archive: ArchiveStore, spec: RunSpec, games_per_pairing: int) -> int:
     """The number of games of a run that the archive lacks, if each pairing is to have ``games_per_pairing``."""
     return spec.unit_line.count_games(
         archive.list_effective_ranges(spec.run_id).list_gaps(spec.unit_line.count_units(games_per_pairing))
@@ -246,7 +246,7 @@ def count_missing_games(archive: Archive, spec: RunSpec, games_per_pairing: int)
 
 
 def save_run_start(
-    archive: Archive, spec: RunSpec, code: Mapping[str, Any], games_per_pairing: int, command: str
+    archive: ArchiveStore, spec: RunSpec, code: Mapping[str, Any], games_per_pairing: int, command: str
 ) -> None:
     """Save the record of a run of ``games_per_pairing`` games a pairing, or update the one that is there."""
 
@@ -266,7 +266,7 @@ def save_run_start(
     archive.update_run(spec.run_id, update_record)
 
 
-def record_run_end(archive: Archive, spec: RunSpec, seconds: float) -> None:
+def record_run_end(archive: ArchiveStore, spec: RunSpec, seconds: float) -> None:
     """Save in a run's record whether it is complete, and add ``seconds`` of playing."""
 
     def update_record(known: RunRecord | None) -> RunRecord | None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import parse_location
 from analytics.store.files.local_files import find_backend
 from analytics.tables.derived.definitions import INDEX_TABLES
@@ -16,22 +16,23 @@ from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_c
 from analytics.tables.derived.range_table import Chunk, record_derived_units
 from analytics.tables.derived.threads import StoppedError
 from analytics.tables.upkeep.compaction import compact_sums
-from runners.arena.executors.base import THREADS, Executor, StopSignal, Task, available_cores
+from runners.arena.executors.base import THREADS, Executor, Task, Worker, available_cores
 from runners.terminal.console import show_progress_bar
 
 
 @dataclass(frozen=True)
-class IndexTask(Task):
+class IndexTask(Task[Chunk[IndexExtent], IndexSummary]):
     """Indexes ranges of games."""
 
     root: str
 
-    def __call__(self, chunk: Chunk[IndexExtent], stop: StopSignal) -> IndexSummary:  # noqa: ARG002  (a range takes a second)
-        return index_chunk(self.build_once("archive", lambda: Archive.open(parse_location(self.root))), chunk)
+    def build_worker(self) -> Worker[Chunk[IndexExtent], IndexSummary]:
+        archive = ArchiveStore.open(parse_location(self.root))
+        return lambda chunk, _stop: index_chunk(archive, chunk)  # a range takes a second
 
 
 def index_and_compact_sums(
-    archive: Archive,
+    archive: ArchiveStore,
     runs: Sequence[str],
     end_ply: int | None = None,
     threads: int | None = None,
@@ -70,7 +71,7 @@ def index_and_compact_sums(
 
 def update_whole_index(root: PurePath) -> None:
     """Index all games of an archive that are not indexed yet, if its index is writable."""
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     if is_index_writable(root):
         index_and_compact_sums(archive, archive.list_run_ids())
 

@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import Range, UnitLine
 from quarto.errors import ArenaError, FailureError
 from runners.arena.batch_engine import GRACE_SECONDS, MAX_BLOCK_PAIRS, Pace, PairRange
 from runners.arena.code_fingerprints import build_code_record
-from runners.arena.executors.base import StopDeadline, StopSignal, Task
+from runners.arena.executors.base import StopDeadline, StopSignal, Task, Worker
 from runners.arena.experiment import Experiment, RangeWriter, build_engine
 from runners.arena.request import RunRequest
 from runners.arena.spec import RunSpec
@@ -53,7 +53,7 @@ class ChunkResult(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlayTask(Task):
+class PlayTask(Task[Range, ChunkResult]):
     """Plays chunks of a run, ranges (first, end) of units, and writes them to the archive itself."""
 
     run: Mapping[str, Any]  # as ``RunSpec.to_dict`` describes it
@@ -80,13 +80,9 @@ class PlayTask(Task):
             evaluations=storage.evaluations,
         )
 
-    def __call__(self, chunk: Range, stop: StopSignal) -> ChunkResult:
-        return self.chunk_player.play(chunk, stop)
-
-    @property
-    def chunk_player(self) -> ChunkPlayer:
-        """What plays in this process."""
-        return self.build_once("player", lambda: ChunkPlayer(self._build_experiment(), remote=True))
+    def build_worker(self) -> Worker[Range, ChunkResult]:
+        """Build what plays in a worker's process. Raises as ``_build_experiment`` does."""
+        return ChunkPlayer(self._build_experiment(), remote=True).play
 
     def _build_experiment(self) -> Experiment:
         """The experiment in a worker's process.
@@ -97,7 +93,7 @@ class PlayTask(Task):
         storage = ArchiveOptions(
             parse_location(self.root), self.shard_games, self.shard_seconds, evaluations=self.evaluations
         )
-        archive = Archive.open(storage.root)
+        archive = ArchiveStore.open(storage.root)
         run = RunSpec.from_dict(self.run, archive)
         if archive.find_run(run.run_id) is None:
             raise FailureError(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames, concat_blocks
 from analytics.store.range_files import read_games
 from analytics.store.ranges import MODULUS, Ranges, StoredRange, UnitLine, game_ids
@@ -65,7 +65,7 @@ class Replay(NamedTuple):
 
 
 def replay_run(
-    archive: Archive,
+    archive: ArchiveStore,
     run_id: str,
     engine: BatchEngine,
     line: UnitLine,
@@ -141,7 +141,7 @@ def _list_pair_ranges(line: UnitLine, stored_range: StoredRange, pace: Pace) -> 
 
 
 def _find_first_difference(
-    archive: Archive,
+    archive: ArchiveStore,
     run_id: str,
     engine: BatchEngine,
     stored_range: StoredRange,
@@ -210,7 +210,7 @@ def _format_game(games: RangeGames, index: int) -> str:
 
 
 def replay_sample(
-    archive: Archive,
+    archive: ArchiveStore,
     run_id: str,
     engine: BatchEngine,
     line: UnitLine,
@@ -300,7 +300,9 @@ def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, 
     return needed
 
 
-def _read_games_by_unit(archive: Archive, run_id: str, line: UnitLine, units: Sequence[int]) -> dict[int, RangeGames]:
+def _read_games_by_unit(
+    archive: ArchiveStore, run_id: str, line: UnitLine, units: Sequence[int]
+) -> dict[int, RangeGames]:
     """Read the games of some units; returns for each unit the games of all of these that are in its file."""
     ranges, by_file = archive.list_effective_ranges(run_id), dict[StoredRange, list[int]]()
     for unit in units:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.base.agent import Agent, AgentLimits, KernelAgent
 from agents.base.parameters import format_parameter
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.ranges import UnitLine
 from analytics.store.records import LABEL, compute_run_id
 from analytics.store.texts import to_line
@@ -281,7 +281,7 @@ class RunSpec:
         return {**asdict(replace(self, agents=())), "agents": [agent.to_dict() for agent in self.agents]}
 
     @staticmethod
-    def from_dict(fields_by_name: Mapping[str, Any], archive: Archive) -> RunSpec:
+    def from_dict(fields_by_name: Mapping[str, Any], archive: ArchiveStore) -> RunSpec:
         """The specification that ``to_dict`` described; its policies are those of the archive.
 
         Raises ``RequestError`` for a policy that the archive does not have.

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from analytics import open_archive
 from analytics.questions.cookbook import read_query
 from analytics.questions.openings import EMPTY_BOARD, explore_position
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.indexing import list_index_chunks
 from quarto.errors import FailureError
 from runners.arena.executors.base import MEBIBYTE, available_cores
@@ -61,7 +61,7 @@ def bench_archive(quick: bool = False) -> Figures:
 
 def _measure_indexing(root: Path) -> Figures:
     """Seconds to index all games, and to find that none is left to index."""
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     started = time.perf_counter()
     indexed, _ = index_and_compact_sums(archive, archive.list_run_ids())
     seconds = time.perf_counter() - started

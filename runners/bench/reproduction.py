@@ -34,7 +34,7 @@ from analytics.report.published.reproduction import (
 )
 from analytics.statistics.tally import ResultCounts, Tally
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, describe_valid_names
@@ -107,7 +107,7 @@ def train_if_missing(
     request before any game is played.
     """
     request = _build_training_request(overrides.split(), storage, command)
-    archive = Archive.open(storage.root, create=True)
+    archive = ArchiveStore.open(storage.root, create=True)
     card, played = _find_trained_card(request, archive), 0
     if card is None:
         check_training_and_create_archive(request)
@@ -126,7 +126,7 @@ def _build_training_request(overrides: list[str], storage: ArchiveOptions, comma
     return replace(request, context=replace(request.context, storage=storage), policy=POLICY_PREFIX + request.policy)
 
 
-def _find_trained_card(request: TrainingRequest, archive: Archive) -> PolicyCard | None:
+def _find_trained_card(request: TrainingRequest, archive: ArchiveStore) -> PolicyCard | None:
     """The card of the same training by the same code, if the archive has it."""
     card = policy_store.find_by_name(archive, request.policy)
     same = (
@@ -138,7 +138,7 @@ def _find_trained_card(request: TrainingRequest, archive: Archive) -> PolicyCard
     return card if same else None
 
 
-def _load_training_result(archive: Archive, card: PolicyCard, played: int) -> TrainingResult:
+def _load_training_result(archive: ArchiveStore, card: PolicyCard, played: int) -> TrainingResult:
     """The result as the policy's card and learning curve hold it."""
     (run_id,) = card.learned["run_ids"]
     learner = find_training(archive, run_id).label

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.exact.tablebase import find_largest_tablebase
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import FailureError
 from quarto.position import EMPTY, Position, board, position_from_plies
 from quarto.rules import CLASSIC, find_finished_lines
@@ -152,7 +152,7 @@ def _measure_annotation_speed(root: Path, games: int, settings: AnnotationOption
     """Decisions annotated a second, including reading and writing the archive's files."""
     agents = tuple(load_agent(name) for name in AGENTS)
     play_games(RunSpec(load_rules("classic"), agents, PAIRINGS, 1, 0), root, games, settings.threads)
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     started = time.perf_counter()
     done = annotate_runs(archive, archive.list_run_ids(), settings)
     return done.decisions / (time.perf_counter() - started)

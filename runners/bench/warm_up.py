@@ -21,13 +21,13 @@ from analytics.exchange.text import Tags, parse_games
 from analytics.policies.kinds.dataset import load_dataset
 from analytics.questions.openings import EMPTY_BOARD, explore_position
 from analytics.questions.selection import select_games
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import index_runs
 from analytics.tables.verification.archive import verify_archive
 from quarto.jit import load_kernels
 from runners.arena.execution import execute_request
-from runners.arena.executors.base import StopSignal, Task
+from runners.arena.executors.base import Task, Worker
 from runners.arena.executors.processes import Processes
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
@@ -75,12 +75,15 @@ def warm_up() -> Iterator[tuple[str, float]]:
 
 
 @dataclass(frozen=True)
-class WarmUpTask(Task):
+class WarmUpTask(Task[None, list[tuple[str, float]]]):
     """Makes what an archive is for, and the solver: the steps of the other process, in one chunk."""
 
     root: str
 
-    def __call__(self, chunk: None, stop: StopSignal) -> list[tuple[str, float]]:  # noqa: ARG002  (its process is ended)
+    def build_worker(self) -> Worker[None, list[tuple[str, float]]]:
+        return lambda _chunk, _stop: self._time_steps()  # its process is ended
+
+    def _time_steps(self) -> list[tuple[str, float]]:
         """Carry out the steps; returns the name and the seconds of each."""
         other = Path(self.root)
         steps: list[WarmUpStep] = [
@@ -140,7 +143,7 @@ def export_and_read_games(root: Path) -> None:
 
 def index_and_query_openings(root: Path) -> None:
     """Index an archive and look up the empty board."""
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     index_runs(archive, archive.list_run_ids())
     run_id = archive.list_run_ids()[0]
     parts = [
@@ -163,13 +166,13 @@ def derive_policies(root: Path) -> None:
 
 def annotate_last_decisions(root: Path) -> None:
     """Find the exact values of the last decisions in the games of an archive."""
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     annotate_runs(archive, archive.list_run_ids(), AnnotationOptions(from_pieces=FROM_PIECES, threads=1))
 
 
 def verify_whole_archive(root: Path) -> None:
     """Verify an archive with its derived tables."""
-    verify_archive(Archive.open(root))
+    verify_archive(ArchiveStore.open(root))
 
 
 def play_session_with_hints() -> None:

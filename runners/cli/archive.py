@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path, PurePath
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -20,7 +20,7 @@ archive_group = options.create_command_group("archive", "Check, index, compact, 
 
 @archive_group.command("export")
 def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    form: Annotated[str, Option("--format", help="text, csv, spreadsheet, minari, d3rlpy, rlds or dataset.")],
+    form: Annotated[str, Option("--format", help="text, csv, spreadsheet, minari, d3rlpy or dataset.")],
     output: Annotated[
         Path,
         Option(help="A new file (for minari a folder like quarto-v0, for dataset a folder); - prints text or csv."),
@@ -113,24 +113,6 @@ def replay(
     raise typer.Exit(print_replay(archive, run, threads, trust_agents))
 
 
-@archive_group.command("gc")
-def gc(
-    archive: options.Archive = options.ARCHIVE,
-    remove: Annotated[bool, Option("--remove", help="Remove the files listed as not needed.")] = False,
-    age: Annotated[
-        str,
-        Option(help="Only files that are not needed for at least so long: 30m, 1h, 2d. 0 only while no process works."),
-    ] = "10m",  # a listing, or a writer between two steps, takes less
-) -> None:
-    """List files that are no longer needed; --remove removes them.
-
-    Larger files replaced them, or a killed process left them.
-    """
-    from runners.cli.maintenance import collect_garbage
-
-    collect_garbage(archive, age, remove)
-
-
 @archive_group.command("index")
 def index(
     runs: options.Runs = None,
@@ -154,15 +136,27 @@ def index(
 
 @archive_group.command("compact")
 def compact(
-    runs: options.Runs = None, archive: options.Archive = options.ARCHIVE, size: options.FileSize = options.MIB_128
+    runs: options.Runs = None,
+    archive: options.Archive = options.ARCHIVE,
+    size: options.FileSize = options.MIB_128,
+    age: Annotated[
+        str,
+        Option(
+            help="Remove files that are not needed for at least so long: 30m, 1h, 2d. 0 only while no process works."
+        ),
+    ] = "10m",
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Change nothing: list the files that would go, or stay, and why.")
+    ] = False,
 ) -> None:
-    """Join small files into large ones.
+    """Join small files into large ones, and remove what is not needed.
 
-    Others may read and write meanwhile.
+    Files are not needed if larger ones replaced them, or a killed process left them. Others may read and write
+    meanwhile.
     """
-    from runners.cli.maintenance import compact_archive
+    from runners.cli.maintenance import CompactOptions, compact_archive
 
-    compact_archive(archive, runs or [], size)
+    compact_archive(archive, runs or [], CompactOptions(size, age, dry_run))
 
 
 @archive_group.command("merge")
@@ -180,27 +174,6 @@ def merge(
     from runners.cli.maintenance import merge_archives
 
     merge_archives(archives, prefix, other_code)
-
-
-@archive_group.command("to-delta")
-def to_delta(
-    folder: Annotated[Path, Argument(metavar="DIR", help="A new folder, or one of this command: games, plies.")],
-    archive: options.Archive = options.ARCHIVE,
-    games_only: Annotated[bool, Option("--games-only", help="No table of plies.")] = False,
-) -> None:
-    """Write Delta tables of games and plies.
-
-    Called again, it adds what is new.
-    """
-    from runners.cli.maintenance import update_delta_tables
-
-    update_delta_tables(archive, folder, games_only)
-
-
-Trainings = Annotated[
-    bool, Option("--trainings", help="Also games of trainings, which are left out unless --run names them.")
-]
-RulesName = Annotated[str | None, options.rules_option("Only games under these rules; needed if there are several.")]
 
 
 @options.add_output_options
@@ -234,13 +207,11 @@ def sql(
 
 
 @options.add_output_options
-def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+@options.add_game_filters
+def rate(
     table: options.Table,
+    filters: options.Filters,
     archive: options.Archive = options.ARCHIVE,
-    where: options.Where = None,
-    run: options.Runs = None,
-    rules: RulesName = None,
-    trainings: Trainings = False,
     anchor: Annotated[
         str | None, Option(metavar="AGENT", help="The label of the agent whose rating is set by --anchor-elo.")
     ] = None,
@@ -253,31 +224,26 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Also the probability that an agent is above each other one, and the value of the first seat.
     """
-    from analytics.questions.selection import GameFilter
-    from runners.cli.ratings import RatingOptions, output_ratings
+    from runners.cli.queries import answer
 
-    games = GameFilter(where, tuple(run or ()), rules, trainings=trainings)
-    output_ratings(archive, games, RatingOptions(anchor, anchor_elo, samples), table)
+    answer(archive, table, "ratings", anchor=anchor, anchor_elo=anchor_elo, samples=samples, **filters)
 
 
 @options.add_output_options
+@options.add_game_filters
 def crosstable(
     table: options.Table,
+    filters: options.Filters,
     archive: options.Archive = options.ARCHIVE,
-    where: options.Where = None,
-    run: options.Runs = None,
-    rules: RulesName = None,
-    trainings: Trainings = False,
     by_seat: Annotated[bool, Option("--by-seat", help="Separate results for each seat of the first agent.")] = False,
 ) -> None:
     """Show the score of every agent against every other.
 
     With wins, draws and losses, and 95 % intervals.
     """
-    from analytics.questions.selection import GameFilter
-    from runners.cli.ratings import output_crosstable
+    from runners.cli.queries import answer
 
-    output_crosstable(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings), by_seat, table)
+    answer(archive, table, "crosstable", by_seat=by_seat, **filters)
 
 
 @options.add_output_options
@@ -293,9 +259,9 @@ def compare(
     Speed and regret are compared too. Differences of scores have 95 % intervals and p-values. Runs of one seed play
     the same openings, so their pairs of games are compared one by one.
     """
-    from runners.cli.ratings import output_run_comparison
+    from runners.cli.queries import answer
 
-    output_run_comparison(archive, runs, table)
+    answer(archive, table, "compare", *runs)
 
 
 @options.add_output_options
@@ -317,6 +283,9 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     ] = None,
     sort: Annotated[str, Option(help="games (most first), score (lowest first) or losses (most first).")] = "games",
     imposed: Annotated[bool, Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
+    first_free: Annotated[
+        bool, Option("--first-free", help="Count each game at its first free decision, in whatever position.")
+    ] = False,
 ) -> None:
     """Show what was played in a position, and the results.
 
@@ -329,7 +298,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     decided, against = (find_stored_label(archive, label) for label in (agent, opponent))
     games = GameFilter(runs=tuple(run or ()), agent=decided, opponent=against, since=since, until=until)
-    asked = OpeningsQuery(add_rules_name(position, rules), by, games, least, imposed, sort)
+    asked = OpeningsQuery(add_rules_name(position, rules), by, games, least, imposed, sort, first_free or None)
     output_openings(archive, asked, table)
 
 
@@ -354,27 +323,72 @@ def show(
     output_game(archive, " ".join(game), run, json, svg, animate)
 
 
+@options.add_output_options
+@options.add_game_filters
+def lengths(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
+    """Show the number of plies of each agent's games.
+
+    Beside exact random play, with a picture.
+    """
+    from runners.cli.queries import answer
+
+    answer(archive, table, "lengths", **filters)
+
+
+@options.add_output_options
+@options.add_game_filters
+def first_plies(
+    table: options.Table,
+    filters: options.Filters,
+    archive: options.Archive = options.ARCHIVE,
+    by: Annotated[Literal["placement", "gift"], Option(help="Which first decision.")] = "placement",
+) -> None:
+    """Show the first placements or gifts of each agent.
+
+    With their share, their score, and a picture of the board.
+    """
+    from runners.cli.queries import answer
+
+    answer(archive, table, "first_plies", decision=by, **filters)
+
+
+@options.add_output_options
+@options.add_game_filters
+def learning_curve(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
+    """Show how the policies fared that learned in the games.
+
+    With a picture.
+    """
+    from runners.cli.queries import answer
+
+    answer(archive, table, "learning_curve", **filters)
+
+
+@options.add_output_options
+@options.add_game_filters
+def evaluations(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
+    """Show what agents expected of their turns.
+
+    Against results and exact values, with the seconds that they took. Needs runs with `archive.evaluations=true`.
+    """
+    from runners.cli.queries import answer
+
+    answer(archive, table, "evaluations", **filters)
+
+
 def report(
     archive: options.Archive = options.ARCHIVE,
     where: options.Where = None,
     runs: options.Runs = None,
-    section: Annotated[
-        str | None, Option(help="One section alone, such as lengths or mistakes: printed, or written to --output.")
-    ] = None,
-    output: Annotated[Path | None, Option(help="The file: HTML, of a section also SVG. Default: report.html.")] = None,
+    output: Annotated[Path, Option(help="The HTML file.")] = Path("report.html"),
     force: options.Force = False,
     title: Annotated[str | None, Option(help="Title of the page.")] = None,
 ) -> None:
-    """Write an HTML report about the games, or show one section of it.
+    """Write an HTML report about the games.
 
     Results, ratings, openings, lengths, learning and mistakes, as one page that needs no network.
     """
-    from runners.cli.queries import output_section, write_report
+    from runners.cli.queries import write_report
 
-    if section:
-        options.check_output_files(force, output)
-        output_section(archive, where, runs or [], section, output)
-    else:
-        path = output or Path("report.html")
-        options.check_output_files(force, path)
-        write_report(archive, where, runs or [], path, title)
+    options.check_output_files(force, output)
+    write_report(archive, where, runs or [], output, title)

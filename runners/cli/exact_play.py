@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from quarto.errors import RequestError
 from runners.cli import options
-from runners.terminal.files import build_table_output, read_file
+from runners.terminal.files import read_file
 
 tablebase_group = options.create_command_group("tablebase", "Build, check and list tables of exact values.")
 puzzles_group = options.create_command_group(
@@ -87,26 +87,21 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     judge(archive, GameFilter(where, tuple(runs or ())), settings, threads, load_executor(executor, ray_address))
 
 
+@options.add_output_options
+@options.add_game_filters
 def mistakes(
-    runs: options.Runs = None,
+    table: options.Table,
+    filters: options.Filters,
     archive: options.Archive = options.ARCHIVE,
-    agent: options.AgentLabel = None,
-    rules: Annotated[str | None, options.rules_option("Only games under these rules.")] = None,
     positions: Annotated[int, Option(min=0, help="Number of worst mistakes to show.")] = 10,
-    form: options.Format = None,
-    output: options.Output = None,
-    force: options.Force = False,
 ) -> None:
     """Show the regret of each agent, and the worst mistakes.
 
     Needs the values of `qarena annotate`. Of equal mistakes, those easiest to avoid come first.
     """
-    from analytics.questions.selection import GameFilter
-    from runners.config.agents import find_stored_label
     from runners.exact.annotation import output_mistakes
 
-    games = GameFilter(runs=tuple(runs or ()), agent=find_stored_label(archive, agent), rules=rules)
-    output_mistakes(archive, games, positions, build_table_output(form, output, force))
+    output_mistakes(archive, positions, table, **filters)
 
 
 @puzzles_group.command("play")

@@ -102,6 +102,10 @@ PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
         archive.rate,
         archive.compare,
         archive.openings,
+        archive.first_plies,
+        archive.lengths,
+        archive.learning_curve,
+        archive.evaluations,
         archive.show,
         archive.report,
     ),
@@ -126,7 +130,7 @@ for panel, commands in PANELS.items():
 
 def _find_command_name(command: Any) -> str:
     """The name of a command, given its function, or of a group of commands."""
-    return str(command.info.name if isinstance(command, typer.Typer) else command.__name__)
+    return str(command.info.name if isinstance(command, typer.Typer) else command.__name__.replace("_", "-"))
 
 
 def _print_version(wanted: bool) -> None:

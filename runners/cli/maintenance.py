@@ -1,4 +1,4 @@
-"""The commands that check, copy or change an archive's files: verify, gc, compact, merge, to-delta, export, import.
+"""The commands that check, copy or change an archive's files: verify, compact, merge, export, import.
 
 Games stay as they are.
 """
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 import typer
 
@@ -17,10 +18,10 @@ from analytics.exchange.export import ExportRequest, ExportSummary, write_export
 from analytics.exchange.importing import IMPORTED_PLAYER_TARGET, ImportedRun, import_games
 from analytics.exchange.text import BadLine, Tags, check_label, parse_games
 from analytics.questions.columns import format_count_with_noun
-from analytics.store.archive import Archive, select_run_ids
+from analytics.store.archive import ArchiveStore, select_run_ids
 from analytics.store.files.local_files import find_backend
 from analytics.store.marker import remember_archive, warn_if_unknown_archive
-from analytics.store.schema import SCHEMA_VERSION, TABLE_SCHEMAS
+from analytics.store.schema import SCHEMA_VERSION
 from analytics.store.texts import to_line
 from analytics.tables.upkeep import archive_merge, format_upgrade, garbage
 from analytics.tables.upkeep.archive_merge import MergeOptions
@@ -30,6 +31,7 @@ from analytics.tables.upkeep.compaction import (
     compact_small_files,
     count_compactable_files,
 )
+from analytics.tables.upkeep.garbage import UnneededFile
 from analytics.tables.verification import archive as verification
 from quarto.errors import FailureError, RequestError
 from runners.arena.code_fingerprints import build_class_code_record
@@ -44,24 +46,73 @@ MIN_FILE_BYTES, MAX_FILE_BYTES = 1 << 10, 4 << 30  # bytes of a file: it is made
 MAX_LINE_CHARACTERS = 1000  # characters of a problem or a path, in a line
 
 
-def compact_archive(root: PurePath, run_ids: Sequence[str], max_file_bytes: int) -> None:
-    """Compact the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not there."""
-    if not MIN_FILE_BYTES <= max_file_bytes <= MAX_FILE_BYTES:
-        raise RequestError(
-            f"--size {max_file_bytes:,} bytes is not the size of a file: write 1KiB to 4GiB, such as 128MiB"
-        )
-    archive = Archive.open(root)
-    runs, total = select_run_ids(archive, run_ids), CompactionSummary()
+class CompactOptions(NamedTuple):
+    """The settings of a compaction."""
+
+    max_file_bytes: int
+    min_age: str = "10m"  # a listing, or a writer between two steps, takes less
+    dry_run: bool = False  # change nothing, and list what would go
+
+
+def compact_archive(root: PurePath, run_ids: Sequence[str], options: CompactOptions) -> None:
+    """Compact the chosen runs, or all, remove the files that are not needed, and print totals.
+
+    Raises ``RequestError`` for a run that is not there.
+    """
+    size, min_age = options.max_file_bytes, garbage.parse_age(options.min_age)
+    if not MIN_FILE_BYTES <= size <= MAX_FILE_BYTES:
+        raise RequestError(f"--size {size:,} bytes is not the size of a file: write 1KiB to 4GiB, such as 128MiB")
+    archive = ArchiveStore.open(root)
+    runs = select_run_ids(archive, run_ids)
+    chosen = runs if run_ids else None
+    if options.dry_run:
+        count = sum(count_compactable_files(archive, run_id, size) for run_id in runs)
+        _print_planned_removals(count, _list_unneeded_files(archive, chosen), min_age)
+        return
+    total = CompactionSummary()
     try:
         with show_progress_bar("compacting", "files") as bar:
-            bar.start(sum(count_compactable_files(archive, run_id, max_file_bytes) for run_id in runs))
+            bar.start(sum(count_compactable_files(archive, run_id, size) for run_id in runs))
             for run_id in runs:
-                done = compact_run(archive, run_id, max_file_bytes, bar.advance)
+                done = compact_run(archive, run_id, size, bar.advance, min_age)
                 total = CompactionSummary(*(a + b for a, b in zip(total, done, strict=True)))
+        unneeded = _list_unneeded_files(archive, chosen)
+        removed = {*garbage.remove_unneeded_files(archive, unneeded, min_age)}
     except KeyboardInterrupt:
         console.print_note("interrupted: the files made so far count; run the same command again to go on")
         raise typer.Exit(exit_code()) from None
-    console.print_line(_format_compaction_summary(total, root))
+    left = [file for file in unneeded if file not in removed]
+    total = total._replace(removed=total.removed + len(removed))
+    console.print_line(_format_compaction_summary(total, root, left))
+
+
+def _list_unneeded_files(archive: ArchiveStore, run_ids: Sequence[str] | None) -> list[UnneededFile]:
+    """List the files that are not needed: of the whole archive, or of some runs."""
+    folders = None if run_ids is None else {f"run={run_id}" for run_id in run_ids}
+    files = garbage.list_unneeded_files(archive)
+    return [file for file in files if folders is None or file.path.parent.name in folders]
+
+
+def _print_planned_removals(compactable: int, unneeded: Sequence[UnneededFile], min_age: float) -> None:
+    """Say what a compaction would do: which files would become larger ones, and which would go, or stay, and why."""
+    for file in unneeded:
+        path = to_line(str(file.path), MAX_LINE_CHARACTERS)  # anybody may have named it
+        fate = "goes " if file.is_removable(min_age) else "stays"
+        console.print_line(f"{fate}  {file.bytes:,} bytes  {path}: {_explain_fate(file, min_age)}")
+    going = sum(file.is_removable(min_age) for file in unneeded)
+    files = format_count_with_noun(compactable, "file")
+    console.print_line(
+        f"{files} of games would become fewer and larger; {format_count_with_noun(going, 'file')} would be removed"
+    )
+
+
+def _explain_fate(file: UnneededFile, min_age: float) -> str:
+    """Say why a file that does not count would go, or would stay."""
+    if not file.ours:
+        return "no archive names a file like this, so it is never removed"
+    why = "other files hold the same" if file.replaced else "a writer that was killed left it"
+    seconds = f"{file.age_seconds:,.0f} s"
+    return why if file.is_removable(min_age) else f"{why}, but only since {seconds}, and somebody may still use it"
 
 
 def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_code: bool) -> None:
@@ -74,10 +125,10 @@ def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_co
     names = [find_backend(root).identity(root) for root in roots]
     if len(set(names)) < len(names):
         raise RequestError("an archive is named twice: the destination, which comes last, is not one of the sources")
-    sources = [Archive.open(root) for root in roots[:-1]]
+    sources = [ArchiveStore.open(root) for root in roots[:-1]]
     for root in roots[:-1]:
         warn_if_unknown_archive(root)
-    target = Archive.open(roots[-1], create=True)
+    target = ArchiveStore.open(roots[-1], create=True)
     try:
         with show_progress_bar("merging", "games") as bar:
             bar.start(sum(source.count_games(record.run_id) for source in sources for record in source.load_runs()))
@@ -96,28 +147,22 @@ def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_co
     console.print_line(f"Added to {roots[-1]}: {added}." if added else f"Nothing to add: {roots[-1]} has all.")
 
 
-def update_delta_tables(root: PurePath, folder: Path, games_only: bool) -> None:
-    """Write or update Delta tables, and print what was added."""
-    from analytics.exchange.delta_tables import write_delta_tables  # an extra
-
-    archive, tables = Archive.open(root), tuple(TABLE_SCHEMAS)[: 1 if games_only else None]
-    with show_progress_bar("writing", "games") as bar:
-        games = sum(map(archive.count_games, archive.list_run_ids()))
-        bar.start(games * len(tables))
-        added = write_delta_tables(archive, folder, tables, bar.advance)
-    what = f"Added to {folder}: {added['games']:,} games" + ("" if games_only else f", {added['plies']:,} plies")
-    read = f"""read with polars.scan_delta("{folder / "games"}")"""
-    console.print_line(f"{what}; {read}" if any(added.values()) else f"Nothing to add: {folder} has all games.")
-
-
-def _format_compaction_summary(summary: CompactionSummary, root: PurePath) -> str:
+def _format_compaction_summary(summary: CompactionSummary, root: PurePath, left: Sequence[UnneededFile]) -> str:
     removed = f"; {format_count_with_noun(summary.removed, 'old file')} removed" if summary.removed else ""
-    if not summary.files:
-        return f"Nothing to compact in {root}: all files are large, or alone in their run{removed}."
-    gc = f"'qarena archive gc --remove{format_archive_option(root)}'"
-    later = f"{gc} removes the old files ten minutes after they were replaced"
-    were = "1 file of games is" if summary.files == 1 else f"{summary.files} files of games are"
-    return f"{were} now {summary.by}; {later}{removed}"
+    young, foreign = sum(file.ours for file in left), sum(not file.ours for file in left)
+    option = format_archive_option(root)
+    if summary.files:
+        were = "1 file of games is" if summary.files == 1 else f"{summary.files} files of games are"
+        text = f"{were} now {summary.by}{removed}"
+    else:
+        text = f"Nothing to compact in {root}: all files are large, or alone in their run{removed}"
+    if young:
+        count = "the old file" if young == 1 else f"the {young:,} old files"
+        text += f"; 'qarena archive compact{option}' removes {count} ten minutes after they were replaced"
+    if foreign:
+        count = format_count_with_noun(foreign, "file")
+        text += f"; {count} with names that no archive gives: 'qarena archive compact --dry-run{option}'"
+    return text if summary.files else f"{text}."
 
 
 def upgrade_archive(root: PurePath) -> None:
@@ -131,7 +176,7 @@ def upgrade_archive(root: PurePath) -> None:
 
 def verify_archive(root: PurePath) -> int:
     """Check every file, record and game, and print the problems. Returns the exit code: 1 if there are any."""
-    opened = Archive.open(root)
+    opened = ArchiveStore.open(root)
     with show_progress_bar("verifying", "games") as bar:
         bar.start(None)
         found = verification.verify_archive(opened, bar.advance)
@@ -148,22 +193,6 @@ def verify_archive(root: PurePath) -> int:
     counts = [format_count_with_noun(*each) for at, each in enumerate(things) if each[0] or at < 4]
     console.print_line(f"{', '.join(counts)}: {format_count_with_noun(len(found.problems), 'problem')}")
     return 1 if found.problems else 0
-
-
-def collect_garbage(root: PurePath, min_age: str, remove: bool) -> None:
-    """Print the files that are not needed.
-
-    ``remove`` those that have not been needed for the ``min_age``, such as 10m.
-    """
-    least_age, opened = garbage.parse_age(min_age), Archive.open(root)
-    found = garbage.list_unneeded_files(opened)
-    removed = set(garbage.remove_unneeded_files(opened, found, least_age)) if remove else set()
-    for file in found:
-        fate = "not needed" if file.is_removable(least_age) else "young" if file.ours else "foreign"
-        path = to_line(str(file.path), MAX_LINE_CHARACTERS)  # anybody may have named it
-        typer.echo(f"{'removed' if file in removed else fate}  {file.bytes:,} bytes  {path}")
-    known, count = f"{len(found)} file{'s' * (len(found) != 1)}", sum(file.is_removable(least_age) for file in found)
-    typer.echo(f"{len(removed)} of {known} removed" if remove else f"{known}, {count} to remove with --remove")
 
 
 def export_games(root: PurePath, request: ExportRequest, output: str, force: bool) -> None:
@@ -211,7 +240,7 @@ def import_games_file(root: PurePath, file: str, rules: str, event: str | None, 
         raise RequestError(f"{source} has no game: a line of it looks like F@b1 3@b2 7@c4")
     known = {name: rules_of(name) for name in {text.distinct_tags[at].rules for at in set(text.tags.tolist())}}
     code = build_class_code_record([IMPORTED_PLAYER_TARGET], learning=False)
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     imported = import_games(archive, text, known, code, command)
     for run in imported:
         compact_small_files(archive, run.run_id)  # a text that grows day by day leaves a file each day

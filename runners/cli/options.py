@@ -147,6 +147,7 @@ Output = Annotated[Path | None, Option("--output", metavar="FILE", help="A file 
 Force = Annotated[bool, Option("--force", help="Replace files that exist.")]
 Wide = Annotated[bool, Option("--wide", help="Print all columns, also those that the terminal has no room for.")]
 Table = TableOutput
+Filters = dict[str, Any]  # keywords of a question: see ``analytics.library.GameFilters``
 
 
 def check_output_files(force: bool, *files: Path | None) -> None:
@@ -169,6 +170,38 @@ def add_output_options(command: Callable[..., None]) -> Callable[..., None]:
     return _merge_parameters(command, run_command)
 
 
+def add_game_filters(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options that choose games, in place of its parameter ``filters``: those of every question."""
+
+    def run_command(
+        where: Where = None,
+        run: Runs = None,
+        rules: Annotated[str | None, rules_option("Only games under these rules.")] = None,
+        agent: Annotated[
+            str | None,
+            Option("--agent", metavar="AGENT", help="Only games of the agent with this label; of decisions, its own."),
+        ] = None,
+        opponent: Annotated[
+            str | None, Option("--opponent", metavar="AGENT", help="Only games against the agent with this label.")
+        ] = None,
+        trainings: Annotated[
+            bool | None,
+            Option(
+                "--trainings/--no-trainings",
+                help="Whether games of trainings count. Default: not for results and ratings. "
+                "Those of runs that --run names always do.",
+                show_default=False,
+            ),
+        ] = None,
+        **others: Any,
+    ) -> None:
+        games = {"where": where, "run": run, "rules": rules, "agent": agent, "opponent": opponent}
+        chosen = games if trainings is None else {**games, "trainings": trainings}
+        command(**others, filters={name: value for name, value in chosen.items() if value not in (None, [])})
+
+    return _merge_parameters(command, run_command)
+
+
 def add_config_dir_option(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the option ``--config-dir``, whose yamls and modules are found while it is carried out."""
 
@@ -184,7 +217,7 @@ def add_config_dir_option(command: Callable[..., None]) -> Callable[..., None]:
 def _merge_parameters(command: Callable[..., None], replacement: Callable[..., None]) -> Callable[..., None]:
     """Return ``replacement`` as the command: with the command's own parameters that are options, then its own."""
     signature = inspect.signature(command, eval_str=True)
-    own = [each for each in signature.parameters.values() if each.name not in ("table", "launch")]
+    own = [each for each in signature.parameters.values() if each.name not in ("table", "filters", "launch")]
     more = [
         each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for each in inspect.signature(replacement, eval_str=True).parameters.values()
@@ -224,8 +257,10 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
         def launch(application: Any, words: Sequence[str] | None, keep_going: bool = False) -> None:
             from runners.config.arguments import parse_arguments
             from runners.config.execution import launch
+            from runners.terminal.console import format_shell_line
 
-            asked = parse_arguments(words or [], archive, keep_going, config_dir or [])
+            typed = format_shell_line(sys.argv[1:])
+            asked = parse_arguments(words or [], archive, keep_going, config_dir or [], typed)
             raise typer.Exit(launch(application, context, asked, multirun, cfg, help))
 
         command(**others, launch=launch)

@@ -38,7 +38,10 @@ def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None
 @policy_group.command("show")
 @options.add_config_dir_option
 def show(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCHIVE) -> None:
-    """Show a policy: its kind, method and games."""
+    """Show a policy: its kind, method and games.
+
+    Also where it comes from: runs, condition, code, and the policies that played its games.
+    """
     from runners.learning.policies.output import print_policy
 
     print_policy(archive, policy)
@@ -98,17 +101,6 @@ def rebuild(
     from runners.learning.policies.output import rebuild_and_print
 
     raise typer.Exit(rebuild_and_print(archive, policy, threads, trust_agents))
-
-
-@policy_group.command("lineage")
-def lineage(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCHIVE) -> None:
-    """Show where a policy comes from.
-
-    Runs, condition, code, and the policies that played its games.
-    """
-    from runners.learning.policies.output import print_lineage
-
-    print_lineage(archive, policy)
 
 
 @policy_group.command("compare")

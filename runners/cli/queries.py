@@ -6,42 +6,33 @@ import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
+from typing import Any
 
-import polars as pl
 import typer
 
 from analytics import format_archive_option, open_archive
 from analytics.questions.columns import (
     format_count_with_noun,
-    format_game_name,
     format_pace,
-    opening_columns,
-    text_column,
 )
 from analytics.questions.frame_formats import STREAMED_FORMATS
 from analytics.questions.openings import (
     OpeningsQuery,
-    OpeningsResult,
     parse_openings_query,
-    run_openings_query,
 )
+from analytics.questions.sql.conditions import check_and_combine_conditions
 from analytics.questions.sql.connection import ScratchFolder
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
-from analytics.questions.sql.syntax import check_and_combine_conditions
 from analytics.questions.sql.views import run_condition_sql
-from analytics.report.answers import describe_alike_choices
-from analytics.report.page import build_subject_sections, render_report
-from analytics.report.result import render_results_page, render_results_svg
-from analytics.store.archive import Archive, select_run_ids
+from analytics.report.answers import answer_openings
+from analytics.report.page import render_report
+from analytics.store.archive import ArchiveStore, select_run_ids
 from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
-from quarto.errors import RequestError
-from quarto.notation import format_position
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.indexing import index_and_compact_sums, is_index_writable, update_whole_index
 from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
@@ -49,7 +40,7 @@ from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import TableOutput, write_file
-from runners.terminal.tables import output_batches, output_frame, print_first_rows
+from runners.terminal.tables import output_batches, output_frame, output_result, print_first_rows
 
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 
@@ -64,6 +55,13 @@ FROM runs ORDER BY created
 """
 
 
+def answer(root: PurePath, output: TableOutput, question: str, *words: str, **arguments: Any) -> None:
+    """Ask an archive a question, which is a method of ``analytics.Archive``, and print or write the answer."""
+    with open_archive(root) as opened:
+        result = getattr(opened, question)(*words, **arguments)
+    output_result(result, output)
+
+
 def output_runs(root: PurePath, output: TableOutput) -> None:
     """Print or write the runs of an archive, the oldest first."""
     with open_archive(root, check=False) as opened:  # which names what to restore must not need it
@@ -74,7 +72,7 @@ def index_archive(
     root: PurePath, run_ids: Sequence[str], end_ply: int | None, threads: int | None, executor: Executor = THREADS
 ) -> None:
     """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     runs = select_run_ids(archive, run_ids)
     clock = WorkClock()
     with stop_on_signal() as stop:
@@ -151,49 +149,13 @@ def _run_sql_and_output(
             output_frame(opened.sql(query), output)
 
 
-MAX_TURNS = 16  # rows of the table that is shown without --by
-ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by the order of the rows
-DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
-
-
 def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
-    parse_openings_query(Archive.open(root), query)  # before anything is written
+    parse_openings_query(ArchiveStore.open(root), query)  # before anything is written
     update_whole_index(root)
     with open_archive(root) as opened:
-        found = run_openings_query(opened, query)
-        if not output.is_printed:
-            output_frame(found.rows, output)
-            return
-        _print_decisions(found, found.rows, query, "", output.wide)
-        if query.by is None and found.by != "turn":
-            turns = run_openings_query(opened, replace(query, by="turn"))
-            shown = turns.rows.head(MAX_TURNS)
-            note = f", the {len(shown)} {ORDER_DESCRIPTIONS[query.sort]} of {len(turns.rows)} (all: --by turn)"
-            _print_decisions(turns, shown, query, note if len(shown) < len(turns.rows) else "", output.wide)
-
-
-def _print_decisions(
-    result: OpeningsResult, rows: pl.DataFrame, query: OpeningsQuery, title_note: str, wide: bool | None
-) -> None:
-    """Print the decisions with their results and sample games, which are the first that a narrow terminal spares."""
-    text = format_position(result.position, result.rules.name)
-    games_by = f"{format_count_with_noun(result.games, 'game')} by {result.by}{_describe_deciders(query)}"
-    title = f"{text}: {games_by}{title_note}; in %, for {DECIDERS[result.by]}"
-    games = [format_game_name(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
-    sample = (
-        text_column("game", games)._replace(drop_priority=8),
-        text_column("sample", rows["sample"])._replace(drop_priority=9),
-    )
-    console.print_tables([console.build_table([*opening_columns(rows), *sample], title)], wide=wide)
-    console.print_line(describe_alike_choices(result, rows))
-
-
-def _describe_deciders(query: OpeningsQuery) -> str:
-    """Whose decisions were asked for."""
-    agent, opponent = query.games.agent, query.games.opponent
-    against = f" against {opponent}" if opponent else ""
-    return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
+        result = answer_openings(opened, query, with_turns=output.form not in STREAMED_FORMATS)
+    output_result(result, output)
 
 
 def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
@@ -209,30 +171,7 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
     console.print_line(f"{output}: {len(content):,} bytes; open it in a browser.")
 
 
-SECTION_RENDERERS = {".html": render_results_page, ".svg": render_results_svg}
-
-
-def output_section(root: PurePath, where: str | None, run_ids: Sequence[str], slug: str, output: Path | None) -> None:
-    """Print one section of the report, or write its page or, as SVG, its picture. Raises as ``write_report`` does."""
-    if output is not None and output.suffix not in SECTION_RENDERERS:
-        raise RequestError(
-            f"--output {output}: a section is written to a file that ends in {' or '.join(SECTION_RENDERERS)}"
-        )
-    with open_archive(root) as opened:
-        found = build_subject_sections(opened, slug, _build_condition(opened, where, run_ids), run_ids)
-    if all(each.missing for each in found):
-        raise RequestError(f"nothing to show: {found[0].missing}")
-    if output is not None:
-        write_file(output, SECTION_RENDERERS[output.suffix](found).encode())
-        return
-    for each in found:
-        if len(found) > 1:
-            console.print_line(each.title)
-        console.print_tables([console.build_table(table.columns, table.title) for table in each.tables])
-        console.print_line(each.note or each.missing)
-
-
 def _build_condition(opened: OpenArchive, where: str | None, run_ids: Sequence[str]) -> str | None:
     """The condition of games of these runs that meet another one. Raises ``RequestError`` for an unknown run."""
     runs = run_condition_sql(select_run_ids(opened.archive, run_ids)) if run_ids else None
-    return check_and_combine_conditions(opened.sql, runs, where) if runs and where is not None else runs or where
+    return check_and_combine_conditions(opened, runs, where) if runs and where is not None else runs or where

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from analytics.questions.columns import format_count_with_noun, format_game_name
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from quarto.rules import Rules
@@ -40,7 +40,7 @@ def replay_and_compare(
     Raises ``RequestError`` for a run that is not there, whose games are no function of its record, whose agents do not
     exist here, or which names code of others (unless ``trusted``); ``FailureError`` for damaged games.
     """
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     record = archive.load_requested_run(run_id)
     spec = build_run_spec(check_record_format(record), archive, trusted)
     if not archive.list_effective_ranges(run_id):
@@ -51,7 +51,7 @@ def replay_and_compare(
     return RunReplay(record, replay_run(archive, run_id, engine, spec.unit_line, threads, stop, progress), other_code)
 
 
-def build_run_spec(record: RunRecord, archive: Archive, trusted: bool) -> RunSpec:
+def build_run_spec(record: RunRecord, archive: ArchiveStore, trusted: bool) -> RunSpec:
     """The specification that a run's record describes.
 
     Raises ``RequestError`` for a run that cannot be repeated, and for one that this program describes otherwise.
@@ -82,7 +82,7 @@ def build_run_spec(record: RunRecord, archive: Archive, trusted: bool) -> RunSpe
     return spec
 
 
-def _build_agent_spec(agent_record: Mapping[str, Any], archive: Archive, trusted: bool) -> AgentSpec:
+def _build_agent_spec(agent_record: Mapping[str, Any], archive: ArchiveStore, trusted: bool) -> AgentSpec:
     """The agent that a record describes, with its policy from the archive."""
     spec = AgentSpec.from_record(agent_record, trusted)
     policy_id = spec.policy_id

@@ -16,10 +16,10 @@ from runners.config import schemas
 from runners.config.application import (
     Application,
     CommandOutcome,
+    Launch,
     ObjectiveValue,
     PreparedRequest,
     build_one_row_columns,
-    read_typed_command,
 )
 from runners.config.objectives import SweepTarget
 from runners.hosting.interruption import stop_on_signal
@@ -38,13 +38,14 @@ class SprtApplication(Application):
     schema = schemas.SprtConfig
     default_target = SweepTarget("normalised_elo", "maximize", format_elo)
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
         from runners.config.requests import prepare_test
 
-        return partial(_execute_test, prepare_test(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task))
+        prepared = prepare_test(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
+        return partial(_execute_test, prepared, launch)
 
 
-def _execute_test(prepared: SprtExperiment) -> CommandOutcome:
+def _execute_test(prepared: SprtExperiment, launch: Launch) -> CommandOutcome:
     """Carry out a test that is prepared."""
     from analytics.statistics.sprt import estimate_strength
     from runners.arena.sprt import execute_sprt
@@ -54,7 +55,7 @@ def _execute_test(prepared: SprtExperiment) -> CommandOutcome:
     for note in request.notes:
         console.print_note(note)
     with stop_on_signal() as stop, show_progress(request.progress, request.games) as watch:
-        outcome = execute_sprt(prepared, read_typed_command(), stop, watch)
+        outcome = execute_sprt(prepared, launch.command, stop, watch)
     trial, strength = outcome.trial, None
     if trial.pairs:
         strength = ObjectiveValue("normalised_elo", estimate_strength(trial.counts).normalised_elo.mean)

@@ -15,7 +15,7 @@ from typing import Any
 
 from agents.base.agent import Agent
 from agents.learning.policy import GENOME, Policy
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError, describe_valid_names
 from runners.arena.spec import AgentSpec
@@ -28,7 +28,6 @@ from runners.config.yaml_options import (
 )
 
 ANY = "any"  # the kind in ``reads`` that stands for all others
-MAX_LISTED_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def attach_policy(agent: AgentSpec, yaml_settings: Mapping[str, Any], root: Pure
         return replace(agent, params=params)
     from analytics.store import policy_store  # most runs need none
 
-    card, policy = policy_store.read(Archive.open(root), wanted)
+    card, policy = policy_store.read(ArchiveStore.open(root), wanted)
     kinds = _parse_policy_kinds(agent.label, yaml_settings) or (() if takes else (GENOME,))
     named = replace(agent, params=params | {takes: wanted} if takes else params, policy_id=card.policy_id)
     if ANY in kinds and policy.kind not in kinds:
@@ -216,14 +215,13 @@ def _find_training_command(agent: AgentSpec) -> str:
 
 
 def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, str]]:
-    """Everything on a policy's card, as names and texts."""
+    """Everything on a policy's card but its runs, as names and texts."""
     learned = card.learned
     source = "trainer" if not (card.is_derived or card.is_imported) else "parameter"
     parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}
     stored = ((card.stored_name(name), file) for name, file in card.files.items())
     files = [f"{name}, {file.bytes:,} bytes" + _format_row_count(file.rows) for name, file in stored]
     how, maker = describe_policy_origin(card)
-    more = len(learned["run_ids"]) - MAX_LISTED_RUNS
     return [
         ("name", card.name),
         ("policy_id", card.policy_id),
@@ -232,8 +230,6 @@ def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, st
         (how, maker if card.is_imported else f"{maker}, {learned['games']:,} games"),
         *([("where", str(learned["where"]))] if "where" in learned else []),
         *((f"{what} {key}", str(value)) for what, own in parameters.items() for key, value in flatten_settings(own)),
-        *(("run", run_id) for run_id in learned["run_ids"][:MAX_LISTED_RUNS]),
-        *([("", f"and {more} more runs")] if more > 0 else []),
         ("command", str(learned.get("command", ""))),
         ("created", card.created),
         ("code", ", ".join(f"{key} {value}" for key, value in card.code.items())),

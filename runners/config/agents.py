@@ -10,7 +10,7 @@ from typing import Any
 from agents.base.agent import AgentLimits
 from analytics import DEFAULT_ARCHIVE
 from analytics.store import labels
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.labels import parse_setting_value, split_label
 from analytics.store.records import LABEL
 from quarto.errors import RequestError, describe_valid_names
@@ -56,7 +56,7 @@ def find_stored_label(root: PurePath, label: str | None) -> str | None:
     """Find the stored label of an agent that may be named with defaults, as in ``mcts(iterations=200)``."""
     if label is None or "(" not in label:
         return label
-    return labels.find_stored_label(Archive.open(root).load_runs(), label)
+    return labels.find_stored_label(ArchiveStore.open(root).load_runs(), label)
 
 
 def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:

@@ -6,7 +6,7 @@ What plays or learns is imported when something is to be done: most wrong reques
 from __future__ import annotations
 
 import logging
-import os
+import os.path
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, chdir
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from runners.arena.experiment import Experiment
     from runners.arena.request import RunRequest
 
-# Environment variables, so that processes that a launcher starts have them too: the command as it was typed, and the
-# name of this launch's output folders, which must differ between two launches in the same second.
-COMMAND_VARIABLE, LAUNCH_VARIABLE = "QARENA_COMMAND", "QARENA_LAUNCH"
 DEFAULT_OBJECTIVE = "score"  # the objective of conf/run.yaml
 
 
@@ -61,6 +58,24 @@ class HydraLinesAndWarningsFilter(logging.Filter):
         if record.name.startswith("hydra_plugins."):  # failures are reported anyway
             return record.getMessage().startswith("\t#")
         return record.name.startswith("hydra.") or record.levelno >= logging.WARNING
+
+
+class Launch(NamedTuple):
+    """A command that was typed. It travels with the jobs of a sweep, which other processes may carry out."""
+
+    words: str  # as they were typed, without the program
+    user_folders: tuple[str, ...] = ()  # absolute
+    id: str = ""  # no other launch has it
+
+    @property
+    def command(self) -> str:
+        """The command as it was typed, for records."""
+        return f"qarena {self.words}"
+
+    def print_resume_hint(self, kept_sentence: str = "all games that were finished are in the archive") -> int:
+        """Print how the interrupted command is continued; returns the exit code."""
+        console.print_note(f"interrupted; {kept_sentence}. To go on:\n  {console.find_program()} {self.words}")
+        return interruption.exit_code()
 
 
 class ObjectiveValue(NamedTuple):
@@ -103,7 +118,7 @@ class Application(ABC):
     table_subtitle: ClassVar[str] = ""  # whose view the table of a sweep takes
 
     @abstractmethod
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
         """Get ready, given a configuration that the schema allows. Raises ``ArenaError`` if it cannot be done."""
 
     def count_requested_games(self, cfg: DictConfig) -> int:
@@ -126,11 +141,6 @@ class Application(ABC):
         """
         return self.default_target
 
-    def check_and_prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
-        """Check the configuration by the schema and ``prepare`` it."""
-        check_keys_and_values(cfg, self.schema)
-        return self.prepare(cfg, hydra_cfg)
-
 
 class RunApplication(Application):
     """Plays a match or a tournament."""
@@ -139,7 +149,7 @@ class RunApplication(Application):
     schema = RunConfig
     table_subtitle = "the first agent's view; win, draw and loss in %"
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
         from runners.arena.experiment import prepare_experiment
 
         request, objective = _build_request(cfg, hydra_cfg), _build_objective(cfg, hydra_cfg)
@@ -147,7 +157,7 @@ class RunApplication(Application):
         if hydra_cfg.mode != RunMode.MULTIRUN:  # the first job of a sweep stands for all
             objective.check_duration(request.spec)
         experiment = prepare_experiment(request)
-        return lambda: _play_experiment(experiment, objective)
+        return lambda: _play_experiment(experiment, objective, launch)
 
     def check_sweep_job(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:
         super().check_sweep_job(cfg, hydra_cfg)
@@ -172,7 +182,7 @@ def _build_objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Obje
     return build_objective(to_plain_dict(cfg.objective), str(hydra_cfg.runtime.choices["objective"]))
 
 
-def _play_experiment(experiment: Experiment, objective: Objective) -> CommandOutcome:
+def _play_experiment(experiment: Experiment, objective: Objective, launch: Launch) -> CommandOutcome:
     """The outcome of an experiment that was ready."""
     from runners.arena.execution import execute_experiment
 
@@ -184,7 +194,7 @@ def _play_experiment(experiment: Experiment, objective: Objective) -> CommandOut
         interruption.stop_on_signal() as stop,
         console.show_progress_bar("playing", "games", request.progress) as progress,
     ):
-        outcome = execute_experiment(experiment, read_typed_command(), stop, progress)
+        outcome = execute_experiment(experiment, launch.command, stop, progress)
     value = None if outcome.interrupted else objective.value(experiment, outcome.results)
 
     def print_tables_and_objective() -> None:
@@ -208,7 +218,7 @@ def _play_experiment(experiment: Experiment, objective: Objective) -> CommandOut
 
 def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
     """What a reader of a run's rows in the table of a sweep should know."""
-    from runners.terminal.results import MAX_ROWS
+    from analytics.questions.strength_tables import MAX_ROWS
 
     games, pairings, notes = request.games, len(outcome.results), list[str]()
     if any(result.games > games for result in outcome.results):
@@ -222,7 +232,7 @@ def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
 
 def _build_sweep_columns(outcome: RunOutcome, objective: Objective, value: float | None) -> list[ResultColumn]:
     """The first pairings as a sweep shows them; the value of the objective stands in the first row."""
-    from runners.terminal.results import MAX_ROWS
+    from analytics.questions.strength_tables import MAX_ROWS
 
     first = outcome.results[:MAX_ROWS]
     if not first:
@@ -255,14 +265,23 @@ def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
         return
     if len(outcome.results) > 1:
         from analytics.questions.pairings import build_crosstable
-        from runners.terminal.results import ALL_ROWS_HINT, print_crosstable
+        from analytics.questions.strength_tables import (
+            build_crosstable_table,
+            describe_crosstable_omissions,
+            describe_groups,
+        )
+        from analytics.questions.text_tables import build_visible_table
 
         # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
         shared = any(each.by_pairs for each in outcome.results)
         command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
-        print_crosstable(
-            build_crosstable(outcome.results), with_intervals=not shared, all_rows_hint=f"{command} {ALL_ROWS_HINT}"
-        )
+        crosstable = build_crosstable(outcome.results)
+        table = build_visible_table(build_crosstable_table(crosstable, with_intervals=not shared))
+        console.print_tables([table], *table.splits)
+        for omission in describe_crosstable_omissions(crosstable):
+            console.print_note(f"{omission}; {command} --output FILE for all")
+        if crosstable.group_count > 1:
+            console.print_line(describe_groups(crosstable.group_count))
         if shared:
             console.print_line(f"Pairings share openings; intervals over openings: {command}")
     _print_pairings(outcome)
@@ -280,10 +299,10 @@ def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
 
 def _is_first_of_archive(outcome: RunOutcome) -> bool:
     """Whether the archive holds no games but those that this command has just played."""
-    from analytics.store.archive import Archive
+    from analytics.store.archive import ArchiveStore
 
     total = sum(result.games for result in outcome.results)
-    return outcome.played == total and Archive.open(outcome.root).list_run_ids() == [outcome.run_id]
+    return outcome.played == total and ArchiveStore.open(outcome.root).list_run_ids() == [outcome.run_id]
 
 
 def _print_forfeits(outcome: RunOutcome, log_file: Path) -> None:
@@ -312,7 +331,7 @@ def _format_summary(outcome: RunOutcome) -> str:
 
 def _print_pairings(outcome: RunOutcome) -> None:
     """Print the first pairings of a run, and how to see all of them."""
-    from runners.terminal.results import ALL_ROWS_HINT, MAX_ROWS, print_row_limit_note
+    from analytics.questions.strength_tables import MAX_ROWS, describe_omissions
 
     found = outcome.results[:MAX_ROWS]
     seats = [
@@ -333,7 +352,8 @@ def _print_pairings(outcome: RunOutcome) -> None:
         ]
     )
     command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
-    print_row_limit_note(len(outcome.results), "pairings", f"{command} {ALL_ROWS_HINT}")
+    for omission in describe_omissions(len(outcome.results), "pairings"):
+        console.print_note(f"{omission}; {command} --output FILE for all")
     console.print_line(describe_seat_roles(outcome.mover_chooses))
 
 
@@ -346,16 +366,3 @@ def enter_launch_folder() -> AbstractContextManager[None]:
     Hydra's tasks may be elsewhere: launchers start processes, and ``hydra.job.chdir=true`` names the output folder.
     """
     return chdir(HydraConfig.get().runtime.cwd)
-
-
-def read_typed_command() -> str:
-    """The command as it was typed."""
-    return f"qarena {os.environ[COMMAND_VARIABLE]}"
-
-
-def print_resume_hint(kept_sentence: str = "all games that were finished are in the archive") -> int:
-    """Print how an interrupted command is continued; returns the exit code."""
-    console.print_note(
-        f"interrupted; {kept_sentence}. To go on:\n  {console.find_program()} {os.environ[COMMAND_VARIABLE]}"
-    )
-    return interruption.exit_code()

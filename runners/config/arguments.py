@@ -66,12 +66,17 @@ class CommandArguments(NamedTuple):
     overrides: list[str]  # as Hydra takes them; agents and the archive are among them
     agents: list[str]  # labels
     config_dirs: Sequence[Path]
+    typed: str = ""  # the words that repeat the request, without the program
 
 
 def parse_arguments(
-    words: Sequence[str], archive_root: str | None = None, keep_going: bool = False, config_dirs: Sequence[Path] = ()
+    words: Sequence[str],
+    archive_root: str | None = None,
+    keep_going: bool = False,
+    config_dirs: Sequence[Path] = (),
+    typed: str = "",
 ) -> CommandArguments:
-    """The arguments in ``words`` and the settings that flags gave.
+    """The arguments in ``words`` and the settings that flags gave; ``typed`` is the whole command for its records.
 
     Raises ``RequestError`` for agents and settings that do not go together.
     """
@@ -85,7 +90,7 @@ def parse_arguments(
         overrides.append(f"archive.root={quote(archive_root)}")
     if keep_going:
         overrides.append("keep_going=true")
-    return CommandArguments(overrides, labels, config_dirs)
+    return CommandArguments(overrides, labels, config_dirs, typed)
 
 
 def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 import yaml
+from msgspec import Meta
 from typer.core import TyperCommand
 
 from runners.config.application import Application
@@ -56,7 +57,9 @@ def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
         []
         if choices
         else [
-            f"{each.ge} to {each.le}" if each.le and each.le < 1 << 32 else f"at least {each.ge}" for each in declared
+            f"{each.ge} to {each.le}" if each.le and each.le < 1 << 32 else f"at least {each.ge}"
+            for each in declared
+            if isinstance(each, Meta)
         ]
     )
     kind = next((kind for kind in (bool, int, float) if kind in types), str)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.store.files.backend import parse_location
-from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, describe_valid_names
 from quarto.rules import Rules
 from runners.arena.executors.base import Executor, available_cores
@@ -20,7 +19,7 @@ from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec, build_from_settings, format_label
 from runners.arena.storage import ArchiveOptions
 from runners.config.agents import agent_from_entry, agent_from_settings
-from runners.config.schemas import RayConfig, RunConfig, check_range
+from runners.config.schemas import RayConfig, RunConfig
 from runners.config.yaml_options import build_rules, load_option, load_raw_options, load_rules, to_plain_dict
 
 if TYPE_CHECKING:
@@ -36,13 +35,12 @@ def build_request(
     overrides: Sequence[str] = (),
     objects: Sequence[AgentSpec] = (),
 ) -> RunRequest:
-    """Check a composed configuration. ``choices`` are Hydra's: ``{'agent@a': 'random', ...}``.
+    """Build the request of a checked configuration. ``choices`` are Hydra's: ``{'agent@a': 'random', ...}``.
 
     ``objects`` are the agents for which entries of ``agents`` stand, see ``OBJECT_KEY``.
 
     Raises ``RequestError`` for the first invalid value.
     """
-    check_range("games", cfg.games, 1, MAX_PAIRS * (1 + (cfg.seats == "swapped")))
     threads, storage = resolve_thread_count(cfg), build_archive_options(cfg.archive)
     tournament = cfg.agents is not None
     rules = name_rules(build_rules(to_plain_dict(cfg.rules)), choices["rules"])

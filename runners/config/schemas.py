@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, is_dataclass
 from math import inf
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from msgspec import Meta
@@ -21,11 +21,17 @@ from runners.config.yaml_options import list_options
 
 MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
+MAX_PAIRS = 1 << 31  # of a pairing, as in analytics.store.schema, which needs Polars
 SCHEDULES = ("round_robin", "gauntlet")
 # Types of keys with their ranges. Hydra checks the types, ``check_keys_and_values`` the rest.
 Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
 OpeningPlies = Annotated[int, Meta(ge=0, le=MAX_OPENING_PLIES)]
 ThreadCount = Annotated[int | None, Meta(ge=1, le=1024)]
+
+
+def find_most_games(node: DictConfig) -> int:
+    """Find the most games of a pairing that ids can number; ``node`` has the other keys."""
+    return MAX_PAIRS if node.get("seats") == "fixed" else 2 * MAX_PAIRS
 
 
 @dataclass
@@ -93,7 +99,7 @@ class MatchConfig(PlayConfig):
     a: Any = None
     b: Any = None
     agents: list[Any] | None = None
-    games: Annotated[int, Meta(ge=1)] = 100000
+    games: Annotated[int, Meta(ge=1), find_most_games] = 100000
     opening_plies: OpeningPlies = 0
     keep_going: bool = False
 
@@ -124,7 +130,7 @@ class TrainConfig(PlayConfig):
 class SprtConfig(MatchConfig):
     """The keys of ``qarena sprt``."""
 
-    games: Annotated[int, Meta(ge=2)] = 100000
+    games: Annotated[int, Meta(ge=2), find_most_games] = 100000
     opening_plies: OpeningPlies = 2
     elo0: float = 0.0
     elo1: float = 10.0
@@ -168,12 +174,25 @@ def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "")
             group = f"agent@{key}" if key in ("a", "b") else key
             wrong = "is missing" if node[key] is None else f"is how to choose one: {key}={node[key]} is no option"
             raise RequestError(f"{group}=NAME {wrong}{describe_valid_names('', list_options(group.partition('@')[0]))}")
-        for declared in get_args(hint)[1:] if node[key] is not None else ():
-            if isinstance(declared, Meta):
-                least, most = (usual if it is None else it for usual, it in ((-inf, declared.ge), (inf, declared.le)))
-                check_range(f"{prefix}{key}", node[key], least, most)
-            elif isinstance(declared, tuple):
-                check_choice(f"{prefix}{key}", node[key], declared)
+        if get_origin(hint) is Annotated and node[key] is not None:
+            _check_value(f"{prefix}{key}", node[key], get_args(hint)[1:], node)
+
+
+def _check_value(key: str, value: Any, declarations: Sequence[Any], node: DictConfig) -> None:
+    """Check a value by what its type declares: a range, a greatest value that depends on ``node``, or the valid texts.
+
+    Raises ``RequestError``.
+    """
+    least, most, is_number = -inf, inf, False
+    for declared in declarations:
+        if isinstance(declared, tuple):
+            check_choice(key, value, declared)
+        elif isinstance(declared, Meta):
+            least, most, is_number = declared.ge if declared.ge is not None else -inf, declared.le or inf, True
+        else:
+            most = declared(node)
+    if is_number:
+        check_range(key, value, least, most)
 
 
 def check_range(key: str, value: float, minimum: float, maximum: float) -> None:

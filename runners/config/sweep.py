@@ -27,15 +27,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agents.base.parameters import format_parameter
 from analytics.questions.columns import ResultColumn, Table, format_count_with_noun
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import parse_location
 from analytics.store.labels import quote
 from analytics.store.records import JsonRecord, SweepJob, convert_values, encode_record, load_record
 from quarto.errors import ArenaError, RequestError
-from runners.config.application import LAUNCH_VARIABLE, Application, enter_launch_folder, print_resume_hint
+from runners.config.application import Application, Launch, enter_launch_folder
 from runners.config.arguments import CommandArguments
 from runners.config.objectives import SweepTarget
-from runners.config.yaml_options import add_user_folders_to_path
+from runners.config.schemas import check_keys_and_values
+from runners.config.yaml_options import set_user_folders
 from runners.terminal import console
 
 # Folders, archive, threads, executor, progress and keep_going do not affect what a job returns, nor does the extent of
@@ -67,9 +68,9 @@ def compute_sweep_id(arguments: Sequence[str], config_name: str = "run") -> str:
     ]
 
 
-def format_job_file_name(job: int | str) -> str:
+def format_job_file_name(launch_id: str, job: int | str) -> str:
     """The name of a job's record in its output folder. Jobs of other launches have others in the same folder."""
-    return f"job-{os.environ[LAUNCH_VARIABLE].replace('/', '-')}-{job}.json"
+    return f"job-{launch_id}-{job}.json"
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,15 @@ class Sweep:
     overrides: Sequence[str]  # all that Hydra is told
     table_subtitle: str  # whose view the table takes
     study_target: SweepTarget | None  # that Optuna seeks
+    launch: Launch
 
     @staticmethod
     def from_request(
-        first_config: DictConfig, arguments: CommandArguments, target: SweepTarget | None, application: Application
+        first_config: DictConfig,
+        arguments: CommandArguments,
+        target: SweepTarget | None,
+        application: Application,
+        launch: Launch,
     ) -> Sweep:
         """The sweep that a request asks for; ``first_config`` is the configuration of its first job.
 
@@ -102,12 +108,17 @@ class Sweep:
         if is_study := first_config.hydra.runtime.choices["hydra/sweeper"] == "optuna":
             more += _build_optuna_overrides(first_config, arguments.overrides, target, name)
         return Sweep(
-            folder, created, [*arguments.overrides, *more], application.table_subtitle, target if is_study else None
+            folder=folder,
+            created_folders=created,
+            overrides=[*arguments.overrides, *more],
+            table_subtitle=application.table_subtitle,
+            study_target=target if is_study else None,
+            launch=launch,
         )
 
     def load_ended_jobs(self) -> list[Job]:
         """This launch's jobs that have ended, in the order of their numbers."""
-        found = (load_record(path, Job) for path in self.folder.rglob(format_job_file_name("*")))
+        found = (load_record(path, Job) for path in self.folder.rglob(format_job_file_name(self.launch.id, "*")))
         return sorted(found, key=lambda each: each.record.job)
 
     def remove_folders(self) -> None:
@@ -187,7 +198,7 @@ def _build_launcher_overrides(first_config: DictConfig, overrides: Sequence[str]
         return []
     given = [override.lstrip("+").partition("=")[0] for override in overrides]
     more = [f"++{RAY_KEY}.{name}={value}" for name, value in RAY_DEFAULTS.items() if f"{RAY_KEY}.{name}" not in given]
-    # Processes of a cluster that is there already need the environment variables that jobs read.
+    # Processes of a cluster that is there already need the settings of the user that jobs read.
     own = {name: value for name, value in os.environ.items() if name.startswith("QARENA_")}
     return [*more, *(f"++{RAY_KEY}.runtime_env.env_vars.{name}={quote(value)}" for name, value in own.items())]
 
@@ -221,19 +232,19 @@ class Job(JsonRecord, frozen=True):
     """A job of a sweep, as it is written into its output folder."""
 
     folder: str  # of its output
+    launch_id: str
     archive: str  # its folder or URL
     record: SweepJob
     columns: Sequence[ResultColumn] = ()  # of its rows in the table
     notes: Sequence[str] = ()  # what to know about its rows
 
     @staticmethod
-    def from_config(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
+    def from_config(cfg: DictConfig, hydra_cfg: HydraConf, games: int, launch_id: str) -> Job:
         """The job that Hydra is about to run, which asks for ``games`` games of each pairing."""
         settings = list_settings(cfg, hydra_cfg)
         asked = {"sweep_id": cfg.sweep.id, "job": hydra_cfg.job.num, "overrides": settings, "games": max(0, games)}
-        return Job(
-            hydra_cfg.runtime.output_dir, str(cfg.archive.root), convert_values(asked | {"status": "failed"}, SweepJob)
-        )
+        record = convert_values(asked | {"status": "failed"}, SweepJob)
+        return Job(hydra_cfg.runtime.output_dir, launch_id, str(cfg.archive.root), record)
 
     def record_and_print_failure(self, error: Exception) -> None:
         """Record that a job failed, and print why; ``Sweep.report`` prints it again at the end."""
@@ -243,7 +254,7 @@ class Job(JsonRecord, frozen=True):
     def write_outcome(self, columns: Sequence[ResultColumn] = (), notes: Sequence[str] = (), **outcome: Any) -> Job:
         """Write the job with its rows and with these fields of its record, and return it."""
         job = structs.replace(self, columns=columns, notes=notes, record=structs.replace(self.record, **outcome))
-        (Path(self.folder) / format_job_file_name(self.record.job)).write_bytes(encode_record(job))
+        (Path(self.folder) / format_job_file_name(self.launch_id, self.record.job)).write_bytes(encode_record(job))
         try:
             job.write_archive_record()
         except ArenaError:
@@ -253,7 +264,7 @@ class Job(JsonRecord, frozen=True):
 
     def write_archive_record(self, **changes: Any) -> None:
         """Write its record into its archive."""
-        Archive.open(parse_location(self.archive)).write_sweep_job(structs.replace(self.record, **changes))
+        ArchiveStore.open(parse_location(self.archive)).write_sweep_job(structs.replace(self.record, **changes))
 
     @property
     def failure_message(self) -> str:
@@ -290,14 +301,15 @@ def _format_setting(cfg: DictConfig, choices: Mapping[str, str], key: str, text:
     return text
 
 
-def run_sweep_job(application: Application, cfg: DictConfig) -> float | None:
+def run_sweep_job(application: Application, launch: Launch, cfg: DictConfig) -> float | None:
     """Hydra's task in a sweep: carry out a job, keep its outcome for the table at the end, return its value."""
-    add_user_folders_to_path()  # this may be a process that a launcher started
+    set_user_folders(launch.user_folders)  # this may be a process that a launcher started
     with enter_launch_folder():
         hydra_cfg = HydraConfig.get()
-        job = Job.from_config(cfg, hydra_cfg, application.count_requested_games(cfg))
+        job = Job.from_config(cfg, hydra_cfg, application.count_requested_games(cfg), launch.id)
         try:
-            finished = application.check_and_prepare(cfg, hydra_cfg)()
+            check_keys_and_values(cfg, application.schema)
+            finished = application.prepare(cfg, hydra_cfg, launch)()
         except Exception as error:
             job.record_and_print_failure(error)
             raise
@@ -308,7 +320,7 @@ def run_sweep_job(application: Application, cfg: DictConfig) -> float | None:
         recorded = judged._asdict() if judged else {}
         job.write_outcome(finished.columns, finished.notes, status=status, run_id=finished.run_id, **recorded)
     if finished.stopped:
-        sys.exit(print_resume_hint())
+        sys.exit(launch.print_resume_hint())
     return judged and judged.value
 
 

@@ -7,7 +7,7 @@ no more than this.
 
 from __future__ import annotations
 
-import os
+import os.path
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from quarto.rules import Rules
 
 CONF_FOLDER = Path(__file__).resolve().parents[2] / "conf"
-# An environment variable, so that processes that a launcher starts have it too: the user's own folders, absolute.
-USER_FOLDERS_VARIABLE = "QARENA_OWN_FOLDERS"
 OPTION_TYPE = ObjectType.CONFIG  # of a group, not the groups below it
 KIND_GROUP = "kind"  # of conf/: the kinds of policies that can be derived
 hydra_lock = RLock()  # Hydra, which reads the yamls, is one object of the whole process
@@ -45,6 +43,9 @@ LIMIT_KEYS = ("turn_seconds", "isolation", "megabytes")  # keys of every agent, 
 # Keys of an agent's yaml that its constructor does not take; ``id`` is gone once a yaml is read.
 _YAML_ONLY_KEYS = ("_target_", "name", "tactical", "reads", "default_player", "files", "paths", "starts_programs")
 NON_PARAMETER_KEYS = (*_YAML_ONLY_KEYS, *LIMIT_KEYS)
+
+
+_user_folders: list[str] = []  # the user's own folders, absolute: of the process, as Hydra and the import path are
 
 
 class UserFoldersPlugin(SearchPathPlugin):
@@ -57,7 +58,7 @@ class UserFoldersPlugin(SearchPathPlugin):
 
 def list_user_folders() -> list[str]:
     """List the user's own folders of this command."""
-    return [folder for folder in os.environ.get(USER_FOLDERS_VARIABLE, "").split(os.pathsep) if folder]
+    return [*_user_folders]
 
 
 @contextmanager
@@ -69,7 +70,7 @@ def use_config_dir(folder: Path | None) -> Iterator[None]:
 
 @contextmanager
 def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
-    """Let Hydra find yamls and Python modules in these folders, inside the context, also in processes that it starts.
+    """Let Hydra find yamls, and Python modules, in these folders, inside the context.
 
     Raises ``RequestError`` for one that is not a folder.
     """
@@ -79,23 +80,20 @@ def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
         if not folder.is_dir():
             raise RequestError(f"--config-dir {folder} is not a folder: name the one that holds agent/ or rules/")
     Plugins.instance().register(UserFoldersPlugin)
-    before = os.environ.get(USER_FOLDERS_VARIABLE)
-    os.environ[USER_FOLDERS_VARIABLE] = os.pathsep.join(str(folder.absolute()) for folder in folders)
-    added = add_user_folders_to_path()
+    before = list_user_folders()
+    added = set_user_folders([str(folder.absolute()) for folder in folders])
     try:
         yield
     finally:
         for path in added:
             sys.path.remove(path)
-        if before is None:
-            del os.environ[USER_FOLDERS_VARIABLE]
-        else:
-            os.environ[USER_FOLDERS_VARIABLE] = before
+        _user_folders[:] = before
 
 
-def add_user_folders_to_path() -> list[str]:
-    """Let this process import from the user's own folders; returns those that are new on its import path."""
-    added = [folder for folder in dict.fromkeys(list_user_folders()) if folder not in sys.path]
+def set_user_folders(folders: Sequence[str]) -> list[str]:
+    """Let this process find the user's own folders, also on its import path; returns those that are new there."""
+    _user_folders[:] = folders
+    added = [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
     sys.path.extend(added)
     return added
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TYPE_CHECKING, Unpack
 
-import polars as pl
 import typer
 
 from analytics import format_archive_option, open_archive
@@ -18,25 +18,14 @@ from analytics.exact.annotation import (
     list_annotation_chunks,
 )
 from analytics.questions.columns import (
-    ResultColumn,
     format_count_with_noun,
     format_duration,
-    format_game_name,
     format_pace,
-    number_column,
-    regret_and_blunder_columns,
-    text_column,
 )
-from analytics.questions.mistakes import (
-    Mistake,
-    build_judged_agent_names,
-    find_worst_mistakes,
-    summarise_decisions,
-)
-from analytics.questions.selection import GameFilter, describe_repeated_games, select_games
+from analytics.questions.frame_formats import STREAMED_FORMATS
+from analytics.questions.selection import GameFilter, select_games
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.views import quote_literal, run_condition_sql
-from analytics.store.archive import Archive, select_run_ids
+from analytics.store.archive import ArchiveStore, select_run_ids
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import StoredRange
 from analytics.tables.derived.decisions import AnnotationExtent, record_annotated_units
@@ -44,17 +33,28 @@ from analytics.tables.derived.range_table import Chunk
 from analytics.tables.derived.threads import StoppedError
 from analytics.tables.upkeep.compaction import compact_small_files
 from quarto.errors import RequestError
-from runners.arena.executors.base import Executor, StopSignal, Task, available_cores, check_solver_memory
+from runners.arena.executors.base import (
+    Executor,
+    LazyWorker,
+    StopSignal,
+    Task,
+    Worker,
+    available_cores,
+    check_solver_memory,
+)
 from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import TERMINAL_OUTPUT, TableOutput
-from runners.terminal.tables import output_frame
+from runners.terminal.tables import output_result
+
+if TYPE_CHECKING:
+    from analytics.library import GameFilters
 
 
 @dataclass(frozen=True)
-class AnnotateTask(Task):
+class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
     """Annotates chunks. The threads of a process share what they solve."""
 
     root: str
@@ -62,21 +62,24 @@ class AnnotateTask(Task):
     from_pieces: int | None
     megabytes: float
 
-    def __call__(self, chunk: Chunk[AnnotationExtent], stop: StopSignal) -> AnnotationSummary:
-        def raise_if_stopped() -> None:
-            if stop.is_set():
-                raise StoppedError
+    def build_worker(self) -> Worker[Chunk[AnnotationExtent], AnnotationSummary]:
+        return self.build_counting_worker([])
 
+    def build_counting_worker(self, game_counts: list[int]) -> Worker[Chunk[AnnotationExtent], AnnotationSummary]:
+        """Build a worker that adds to ``game_counts`` what it has judged, also of chunks in progress."""
         settings = AnnotationOptions(self.choices, self.from_pieces, 1, self.megabytes)
-        annotator = self.build_once("annotator", lambda: Annotator(Archive.open(parse_location(self.root)), settings))
-        with suppress(StoppedError):  # the rest is not wanted any more
-            return annotator.annotate(chunk, self.annotated_game_counts.append, raise_if_stopped)
-        return AnnotationSummary()
+        annotator = Annotator(ArchiveStore.open(parse_location(self.root)), settings)
 
-    @property
-    def annotated_game_counts(self) -> list[int]:
-        """Numbers of games that were judged in this process, those of chunks in progress included."""
-        return self.build_once("judged", list[int])
+        def annotate(chunk: Chunk[AnnotationExtent], stop: StopSignal) -> AnnotationSummary:
+            def raise_if_stopped() -> None:
+                if stop.is_set():
+                    raise StoppedError
+
+            with suppress(StoppedError):  # the rest is not wanted any more
+                return annotator.annotate(chunk, game_counts.append, raise_if_stopped)
+            return AnnotationSummary()
+
+        return annotate
 
 
 MEASURED_SECONDS = 5.0  # of judging, by which the time of the rest is estimated
@@ -114,24 +117,27 @@ def annotate_games(
     """
     workers = threads or available_cores()
     check_solver_memory(settings.megabytes, executor.count_local_processes(workers))
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     runs = select_run_ids(archive, game_filter.runs)
     clock = WorkClock()
     chunks = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, game_filter.where))]
     games = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
+    judged_counts = list[int]()
+    local_worker = LazyWorker(lambda: task.build_counting_worker(judged_counts))  # whose progress shows within a chunk
+    work = local_worker if executor.shares_memory else task
     judged, total = AnnotationSummary(), sum(each.games.units * games[each.run_id] for each in chunks)
     notice = LongTimeNotice(total, game_filter)
 
     def update_progress() -> None:
-        done = max(judged.games, sum(task.annotated_game_counts))
+        done = max(judged.games, sum(judged_counts))
         bar.set_done(done)
         notice.update(done)
 
     try:
         with stop_on_signal() as stop, show_progress_bar("judging", "games", visible=bool(chunks)) as bar:
             bar.start(total)
-            for done in executor.map(task, chunks, workers, stop, update_progress):
+            for done in executor.map(work, chunks, workers, stop, update_progress):
                 judged = judged.add(done)
                 update_progress()
         for run_id in runs:
@@ -177,79 +183,22 @@ def format_run_options(root: PurePath, run_ids: Sequence[str]) -> str:
     return "".join(f" --run {run_id}" for run_id in run_ids) + format_archive_option(root)
 
 
-REGRET_LEGEND = (
-    "regret: exact value that a decision gave up, 1 from a win to a draw or from a draw to a loss, 2 from a win to a "
-    "loss; blunders: decisions that gave up something"
-)
-PLY_LEGEND = "ply: from 0, the number of pieces on the board; otherwise as above"
-WORST_LEGEND = (
-    "most regret first, then the easiest; value: before the mistake, for the player that decides; saving: choices that "
-    "keep it, of all; missed: blunders in this position; game and ply: the worst one ('qarena show' prints the game)"
-)
-
-
 def output_mistakes(
-    root: PurePath, game_filter: GameFilter, max_positions: int, output: TableOutput = TERMINAL_OUTPUT
+    root: PurePath, max_positions: int, output: TableOutput = TERMINAL_OUTPUT, **games: Unpack[GameFilters]
 ) -> None:
-    """Print the regret of each agent and the worst mistakes, or of the agent in ``game_filter`` alone.
+    """Print or write the regret of each agent and the worst mistakes.
 
-    Another ``output`` gets the regrets alone, those of all plies with ``ply`` null. Raises ``RequestError`` if nothing
-    is annotated.
+    Raises ``RequestError`` if nothing is annotated, with the command that does it.
     """
-    archive = Archive.open(root)
-    records = game_filter.select_runs(archive)
-    runs, rules = [record.run_id for record in records], {record.rules.name for record in records}
-    chosen = (
-        run_condition_sql(runs)
-        if game_filter.agent is None
-        else f"{run_condition_sql(runs)} AND agent = {quote_literal(game_filter.agent)}"
-    )
     with open_archive(root) as opened:
-        names = build_judged_agent_names(opened, chosen)
-        totals, by_ply = (summarise_decisions(opened, chosen, each, names) for each in (False, True))
-        if totals.is_empty():
-            subject = "these runs" if game_filter.agent is None else f"agent '{game_filter.agent}'"
-            raise RequestError(
-                f"no decisions of {subject} are judged in archive {root} (the option --choices also counts how easy "
-                "each mistake was to avoid, and is slower: docs/decisions.md); this judges them: "
-                f"{console.format_annotate_command(root, game_filter)}"
-            )
-        notes = [*names.notes, *describe_repeated_games(opened, runs)]
-        worst = find_worst_mistakes(opened, chosen, max_positions) if max_positions and output.is_printed else []
-    if len(rules) > 1:
-        notes.append(f"these are decisions under different rules, {', '.join(sorted(rules))}: --rules NAME chooses one")
-    for note in notes:
-        console.print_note(note)
-    if not output.is_printed:
-        output_frame(pl.concat([totals, by_ply]), output)
-        return
-    _print_table(regret_and_blunder_columns(totals), "Regret in half-points a decision", REGRET_LEGEND)
-    _print_table(regret_and_blunder_columns(by_ply), "By ply", PLY_LEGEND)
-    if worst:
-        _print_table(_build_mistake_columns(worst), "Worst mistakes, positions up to symmetry", WORST_LEGEND)
-    if any(each.saving is None for each in worst):
-        command = console.format_annotate_command(root, game_filter, choices=True)
-        console.print_note(f"choices that keep the value are not counted everywhere; this counts them: {command}")
-
-
-def _print_table(columns: Sequence[ResultColumn], title: str, legend: str) -> None:
-    """Print a table, and below it a line that says what its columns mean."""
-    console.print_tables([console.build_table(columns, title)])
-    console.print_line(legend)
-
-
-def _build_mistake_columns(mistakes: Sequence[Mistake]) -> list[ResultColumn]:
-    from runners.exact.solutions import VALUE_NAMES
-
-    return [
-        text_column("position", [each.text for each in mistakes]),
-        text_column("decision", [each.kind for each in mistakes]),
-        number_column("regret", [each.regret for each in mistakes]),
-        text_column("value", [VALUE_NAMES[each.value] for each in mistakes]),
-        ResultColumn(
-            "saving", [f"{'?' if each.saving is None else each.saving} of {each.choices}" for each in mistakes]
-        ),
-        number_column("missed", [each.missed for each in mistakes]),
-        text_column("game", [format_game_name(each.run_id, each.game_id) for each in mistakes]),
-        number_column("ply", [each.ply for each in mistakes]),
-    ]
+        result = opened.mistakes(positions=0 if output.form in STREAMED_FORMATS else max_positions, **games)
+        agent = None if games.get("agent") is None else opened.find_label(str(games["agent"]))
+    if result.missing:
+        run = games.get("run") or ()
+        chosen = GameFilter(games.get("where"), (run,) if isinstance(run, str) else (*run,), games.get("rules"), agent)
+        raise RequestError(
+            f"no decision of these games is judged in archive {root} (the option --choices also counts how easy each "
+            "mistake was to avoid, and is slower: docs/decisions.md); this judges them: "
+            f"{console.format_annotate_command(root, chosen)}"
+        )
+    output_result(result, output)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from analytics.exact.tablebase import load_tablebase_index
 from analytics.questions.columns import (
+    VALUE_NAMES,
     ResultColumn,
     Table,
     format_count,
@@ -41,7 +42,6 @@ from runners.terminal.console import show_progress_bar
 from runners.terminal.files import is_printed, read_file, write_file
 
 LINES_PER_TASK = 16
-VALUE_NAMES = {1: "win", 0: "draw", -1: "loss"}
 ResultT = TypeVar("ResultT")
 LEGEND = "+n wins and -n loses in n placements, = draws, · is no legal turn; best first"
 SHORT_LEGEND = "+ wins, - loses, = draws, · is no legal turn; best first"

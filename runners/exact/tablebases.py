@@ -31,7 +31,7 @@ from quarto.rules import Rules
 from quarto.solver.solver import Solver
 from quarto.sources import source_fingerprint
 from runners.arena.code_fingerprints import project_version
-from runners.arena.executors.base import Executor, StopSignal, Task, available_megabytes
+from runners.arena.executors.base import Executor, StopSignal, Task, Worker, available_megabytes
 from runners.config.yaml_options import list_options, load_rules
 from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.terminal import console
@@ -140,18 +140,23 @@ class BoardChunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SolveBoardsTask(Task):
+class SolveBoardsTask(Task[BoardChunk, BoardChunk | None]):
     """Solves chunks. The threads of a process share what they find."""
 
     rules: Mapping[str, Any]  # the fields of ``Rules``
     megabytes: float
 
-    def __call__(self, chunk: BoardChunk, stop: StopSignal) -> BoardChunk | None:
+    def build_worker(self) -> Worker[BoardChunk, BoardChunk | None]:
         rules = Rules(**self.rules)
-        solver = self.build_once("solver", lambda: Solver(rules, self.megabytes)).fork()
-        with _forward_stop(solver, stop):
-            found = solve_and_time_chunk(solver, rules, np.asarray(chunk.content, np.uint64))
-        return None if found is None else BoardChunk(chunk.first, *found)
+        shared_solver = Solver(rules, self.megabytes)
+
+        def solve(chunk: BoardChunk, stop: StopSignal) -> BoardChunk | None:
+            solver = shared_solver.fork()
+            with _forward_stop(solver, stop):
+                found = solve_and_time_chunk(solver, rules, np.asarray(chunk.content, np.uint64))
+            return None if found is None else BoardChunk(chunk.first, *found)
+
+        return solve
 
 
 def solve_chunks(chunk_store: ChunkStore, executor: Executor, threads: int, stop: threading.Event) -> None:

@@ -24,7 +24,7 @@ from analytics.questions.columns import (
 )
 from analytics.statistics.tally import Estimate
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import TABLE, load_card, load_cards
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
@@ -193,7 +193,7 @@ def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> i
     """Return the bytes that an agent plays by: its policy, a tablebase, its own files; None if there are none."""
     sizes = [path.stat().st_size for path in agent.files.values() if path.is_file()]
     if agent.policy_id is not None:
-        card = load_card(Archive.open(root), agent.policy_id)
+        card = load_card(ArchiveStore.open(root), agent.policy_id)
         sizes += [card.files[name].bytes for name in KNOWLEDGE_FILES if name in card.files]
     tablebase = find_largest_tablebase(rules) if hasattr(agent.build(), "set_tablebases") else None
     return sum(sizes) + (tablebase.card.bytes if tablebase else 0) or None
@@ -204,7 +204,7 @@ def list_policy_commands(agents: Sequence[AgentSpec], root: PurePath) -> list[st
     policy_ids = {agent.policy_id for agent in agents}
     if policy_ids == {None}:
         return []
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     learned = [card.learned for card in load_cards(archive) if card.policy_id in policy_ids]
     records = {record.run_id: record for record in archive.load_runs()}
     sources = (records[run_id] for fields in learned for run_id in fields["run_ids"] if run_id in records)

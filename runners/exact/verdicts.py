@@ -32,7 +32,7 @@ from analytics.exact.position_set import (
 )
 from analytics.statistics.tally import DRAW, LOSS, WIN, Estimate, Tally, tally_by_pairing, win_rate
 from analytics.store import marker
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard, load_readable_cards
 from quarto.batch import Batch, Turns
 from quarto.errors import RequestError, describe_valid_names
@@ -70,7 +70,7 @@ def select_agents(
     if not (names or include_all):
         raise RequestError("name a policy or an agent to judge, 'rule_based' or 'mcts(iterations=400)', or give --all")
     known, damaged = (
-        load_readable_cards(Archive.open(root)) if marker.read_marker_content(root) is not None else ([], [])
+        load_readable_cards(ArchiveStore.open(root)) if marker.read_marker_content(root) is not None else ([], [])
     )
     found, notes = [], [str(error) for error in damaged]
     for name in names:
@@ -315,7 +315,7 @@ class PositionSetOptions(NamedTuple):
     megabytes: float = 128.0
 
 
-def build_position_frame(archive: Archive, options: PositionSetOptions) -> pl.DataFrame:
+def build_position_frame(archive: ArchiveStore, options: PositionSetOptions) -> pl.DataFrame:
     """The positions and the value of every turn in them.
 
     Raises ``RequestError`` where the mover chooses the piece and for an archive without games under these rules.
@@ -342,7 +342,7 @@ def build_position_frame(archive: Archive, options: PositionSetOptions) -> pl.Da
 
 def create_position_set(root: PurePath, options: PositionSetOptions, path: Path) -> None:
     """Draw a set of positions, solve it and write its file, which the caller has checked."""
-    frame = build_position_frame(Archive.open(root), options)
+    frame = build_position_frame(ArchiveStore.open(root), options)
     content = encode_position_set(frame, build_origin(options.rules, options.seed, options.positions_per_source))
     write_file(path, content)
     count = frame["position"].n_unique()

@@ -29,6 +29,7 @@ from runners.hosting.compile_clock import CompileClock, build_deadline, get_proc
 from runners.hosting.guarded_agent import StuckError, build_jitted_error
 from runners.hosting.interruption import WORK_THREAD_PREFIX
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
+from runners.hosting.subprocesses import Limits
 
 HANDLER_FACTORY = "runners.arena.isolated_agent_handler:build_handler"
 REQUEST_DTYPES = (
@@ -110,7 +111,7 @@ class IsolatedAgent:
         with self._explain_errors() as asked:
             clock = CompileClock()
             setup = {**self._setup, "compiling": clock.descriptor}
-            asked.append(Subprocess(HANDLER_FACTORY, setup, self._content, self.limits.megabytes, clock=clock))
+            asked.append(Subprocess(HANDLER_FACTORY, setup, self._content, Limits(self.limits.megabytes), clock=clock))
             return asked[0], asked[0].receive(AgentFacts)[0]
 
     @contextmanager

@@ -1,11 +1,9 @@
-"""A child process that serves requests within limits. It lives no longer than the run and can be ended at any time."""
+"""A subprocess that serves requests, one at a time, in messages: see ``subprocess_program``."""
 
 from __future__ import annotations
 
 import os
 import select
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,11 +16,11 @@ from agents.base.agent import TurnTimeoutError
 from analytics.store.records import prepare_type
 from quarto.errors import ErrorDetails, RemoteError
 from runners.hosting.compile_clock import CompileClock, build_deadline
-from runners.hosting.subprocess_program import ANSWER, FAILURE, HEADER, REQUEST, describe_exit, write_message
+from runners.hosting.subprocess_program import ANSWER, FAILURE, HEADER, REQUEST, write_message
+from runners.hosting.subprocesses import DEVNULL, NO_LIMITS, STDERR, LimitedProcess, Limits, describe_exit
 
-PROGRAM = (sys.executable, "-m", "runners.hosting.subprocess_program")
-MAX_BYTES = 1 << 26  # of an answer
-STDERR = 2
+PROGRAM = (sys.executable, "-P", "-m", "runners.hosting.subprocess_program")
+DEATH_SECONDS = 1.0  # in which a process that has closed its pipes is seen to end
 NO_ANSWER_MESSAGE = "its process wrote what is no answer"
 T = TypeVar("T")
 
@@ -44,7 +42,7 @@ class Subprocess:
         factory_path: str,
         setup: Any,
         content: bytes = b"",
-        megabytes: int | None = None,
+        limits: Limits = NO_LIMITS,
         program: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
         shared_descriptors: Sequence[int] = (),
@@ -53,28 +51,31 @@ class Subprocess:
     ) -> None:
         """Start a process and send its first request: ``setup`` and ``content``.
 
-        ``factory_path``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux;
-        ``program``: the command of ``subprocess_program``; ``variables``: environment; ``shared_descriptors``: open
-        files that it has too, under the same numbers; ``is_quiet``: what it prints is dropped instead of going to
-        standard error; ``clock``: in which it records the time of compiling, under the same number, and which is
-        closed with it. Raises ``SubprocessDiedError``.
+        ``factory_path``: ``module:function``; ``limits``: of memory beyond what its imports take, and of the bytes of
+        an answer; ``program``: the command of ``subprocess_program``; ``variables``: environment;
+        ``shared_descriptors``: open files that it has too, under the same numbers; ``is_quiet``: what it prints is
+        dropped instead of going to standard error; ``clock``: in which it records the time of compiling, under the same
+        number, and which is closed with it. Raises ``SubprocessDiedError``.
         """
         requests, self._to = os.pipe()
         self._from, answers = os.pipe()
-        lifeline, self._lifeline = os.pipe()
-        pipes, self._clock = (requests, answers, lifeline), clock
-        shared_descriptors = [*shared_descriptors, *([clock.descriptor] if clock else [])]
-        self._process = subprocess.Popen(  # noqa: S603  (this program)
-            [*(program or PROGRAM), factory_path, str(megabytes or ""), *map(str, pipes)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL if is_quiet else STDERR,
-            stderr=subprocess.DEVNULL if is_quiet else None,
-            pass_fds=(*pipes, *shared_descriptors),
-            process_group=0,  # Ctrl-C is for the run
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(variables or {})},
-        )
-        for descriptor in pipes:
-            os.close(descriptor)
+        self._clock, self._max_bytes = clock, limits.output_bytes
+        try:
+            self._process = LimitedProcess(
+                program or PROGRAM,
+                [factory_path, str(requests), str(answers)],
+                limits,
+                shared_descriptors=[requests, answers, *shared_descriptors, *([clock.descriptor] if clock else [])],
+                variables=variables,
+                stdout=DEVNULL if is_quiet else STDERR,
+                stderr=DEVNULL if is_quiet else None,
+            )
+        except BaseException:
+            self._close_pipes()
+            raise
+        finally:
+            os.close(requests)
+            os.close(answers)
         self.send(setup, content)
 
     def request(
@@ -101,7 +102,7 @@ class Subprocess:
         with self._stop_on_error():
             deadline = None if seconds is None else build_deadline(seconds, self._clock)
             message, text, further = HEADER.unpack(self._read_bytes(HEADER.size, deadline))
-            if message not in (ANSWER, FAILURE) or text + further > MAX_BYTES:
+            if message not in (ANSWER, FAILURE) or text + further > self._max_bytes:
                 raise SubprocessDiedError(NO_ANSWER_MESSAGE)
             value, content = self._read_bytes(text, deadline), self._read_bytes(further, deadline)
             try:
@@ -120,13 +121,18 @@ class Subprocess:
         """Send it a signal."""
         self._process.send_signal(number)
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
     def stop(self) -> None:
-        """End it and the processes that it started. May be called again."""
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        pipes, self._to, self._from, self._lifeline = (self._to, self._from, self._lifeline), -1, -1, -1
+        """End it and the processes that it started, without grace: it has nothing to lose. May be called again."""
+        self._process.stop()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        pipes, self._to, self._from = (self._to, self._from), -1, -1
         for descriptor in pipes:
             with suppress(OSError):  # it is closed
                 os.close(descriptor)
@@ -156,11 +162,8 @@ class Subprocess:
 
     def _raise_died(self) -> NoReturn:
         """Raise ``SubprocessDiedError`` with the way in which the process ended."""
-        try:
-            code = self._process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            raise SubprocessDiedError("its process closed its pipes") from None
-        raise SubprocessDiedError(describe_exit(code))
+        code = self._process.wait(DEATH_SECONDS)
+        raise SubprocessDiedError("its process closed its pipes" if code is None else describe_exit(code))
 
 
 def stop_all(subprocesses: Iterable[Subprocess]) -> None:

@@ -61,11 +61,11 @@ def index(archive: str | PurePath = DEFAULT_ARCHIVE) -> None:
     ``qarena sql`` does it by itself; a question from Python never writes. An archive that is open sees the index after
     ``refresh``. Raises ``FailureError`` if the archive cannot be written.
     """
-    from analytics.store.archive import Archive
+    from analytics.store.archive import ArchiveStore
     from runners.arena.indexing import index_and_compact_sums
 
     with take_turn():
-        opened = Archive.open(parse_location(archive))
+        opened = ArchiveStore.open(parse_location(archive))
         index_and_compact_sums(opened, opened.list_run_ids())
 
 

@@ -75,17 +75,15 @@ class Call(NamedTuple):
         """Parse the words. Raises ``RequestError`` for agents and settings that do not go together."""
         from runners.config.arguments import parse_arguments
 
-        return parse_arguments(self.words, self.archive, config_dirs=self.folders)
+        typed = self.command.removeprefix("qarena ")
+        return parse_arguments(self.words, self.archive, config_dirs=self.folders, typed=typed)
 
     @contextmanager
     def enter(self, arguments: CommandArguments, schema: type[Any]) -> Iterator[None]:
         """Inside the context it is this call's turn, and the user's folders are searched."""
-        from runners.config.arguments import explain_config_errors
-        from runners.config.execution import check_agent_words
-        from runners.config.yaml_options import search_user_folders
+        from runners.config.composing import open_config_folders
 
-        with take_turn(), search_user_folders(self.folders), explain_config_errors(arguments.overrides):
-            check_agent_words(arguments.agents, schema, self.name)
+        with take_turn(), open_config_folders(arguments, schema, self.name):
             yield
 
     @contextmanager
@@ -94,19 +92,13 @@ class Call(NamedTuple):
 
         Raises ``RequestError`` for words that the command would refuse.
         """
-        from hydra import initialize_config_dir
-
-        from runners.config.execution import compose_first_job
-        from runners.config.schemas import check_keys_and_values
-        from runners.config.yaml_options import CONF_FOLDER
+        from runners.config.composing import compose_single_request, initialize_hydra
+        from runners.config.yaml_options import hydra_lock
 
         arguments = self.parse()
         with self.enter(arguments, schema):
-            with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
-                cfg, _ = compose_first_job(self.config, arguments.overrides, multirun=False)
-            if cfg.hydra.mode.name != "RUN":
-                raise RequestError("hydra.mode=MULTIRUN is a sweep of several jobs: call runners.sweep(…)")
-            check_keys_and_values(cfg, schema)
+            with hydra_lock, initialize_hydra():
+                cfg = compose_single_request(self.config, schema, arguments.overrides)
             yield cfg
 
 

@@ -124,7 +124,7 @@ def sweep(
         application = TRAIN
     arguments = call.parse()
     with call.enter(arguments, application.schema), restore_logging():
-        finished, code = execute_sweep(application, arguments, call.command.removeprefix("qarena "))
+        finished, code = execute_sweep(application, arguments)
         jobs = finished.record_jobs()
     if any(job.record.status == "interrupted" for job in jobs) or code > FailureError.exit_code:  # one after a signal
         raise KeyboardInterrupt(f"sweep: the games of {len(jobs)} jobs are kept, the same call plays the rest")

@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import build_game
 from analytics.store.range_files import write_games
 from analytics.store.ranges import first_game_id, list_gaps, merge_ranges
@@ -185,7 +185,7 @@ def build_block(game: Game, game_number: int) -> Block:
 class Logbook:
     """Logs the games of one run. If other code began the run, a new run is begun beside it."""
 
-    def __init__(self, archive: Archive, spec: RunSpec, agent: Agent, command: str) -> None:
+    def __init__(self, archive: ArchiveStore, spec: RunSpec, agent: Agent, command: str) -> None:
         self._archive = archive
         self.root = archive.root
         self._code = build_code_record(spec, [None, agent])  # the person comes first
@@ -237,7 +237,7 @@ class Logbook:
         from analytics.tables.derived.indexing import index_runs  # a game that is not finished does not need it
 
         try:
-            index_runs(Archive.open(self.root), [run_id])
+            index_runs(ArchiveStore.open(self.root), [run_id])
         except ArenaError as error:
             command = self._archive.format_command("archive index")
             logger.warning("the game is logged, and it is not indexed (%s): run %s", error, command)
@@ -276,7 +276,7 @@ def prepare_game(
     word = run_id_to_stream_key(spec.run_id)
     if archive_root is None:
         return PreparedGame(spec, seat, AgentOpponent(guarded, word, game_number or 0), None, game_number or 0)
-    logbook = Logbook(Archive.open(archive_root, create=True), spec, agent, command)
+    logbook = Logbook(ArchiveStore.open(archive_root, create=True), spec, agent, command)
     following = logbook.find_first_free_number()
     chosen = following if game_number is None else game_number
     if chosen > following:

@@ -14,8 +14,9 @@ from analytics.store.files.backend import expand_home
 from quarto.errors import FailureError, RequestError, describe_valid_names
 
 STANDARD_STREAM = "-"  # a name that means the standard input or output
-# The first is for people; spreadsheet is csv in which no text is a formula.
-TABLE_FORMATS = ("table", "csv", "spreadsheet", "json", "parquet")
+# table, md, html and svg are for people, svg only where there is a picture; spreadsheet is csv in which no text is a
+# formula.
+TABLE_FORMATS = ("table", "csv", "spreadsheet", "json", "parquet", "md", "html", "svg")
 
 
 def read_file(name: str) -> bytes:
@@ -113,7 +114,10 @@ class TableOutput(NamedTuple):
 
 
 TERMINAL_OUTPUT = TableOutput()
-FORMATS_BY_ENDING = {"txt": "table", "csv": "csv", "json": "json", "parquet": "parquet"}  # of files, and their forms
+FORMATS_BY_ENDING = {  # of files, and their forms
+    "txt": "table",
+    **{form: form for form in TABLE_FORMATS if form not in ("table", "spreadsheet")},
+}
 
 
 def build_table_output(

@@ -7,25 +7,58 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.questions.frame_formats import process_batches, write_rows
+from analytics.questions.frame_formats import FRAME_FORMATS, STREAMED_FORMATS, process_batches, write_rows
 from analytics.questions.sql.query_execution import check_times
 from analytics.questions.text_tables import to_table
+from quarto.errors import RequestError
 from runners.terminal import console
-from runners.terminal.files import TERMINAL_OUTPUT, TableOutput, replace_file, write_file
+from runners.terminal.files import STANDARD_STREAM, TERMINAL_OUTPUT, TableOutput, replace_file, write_file
+
+if TYPE_CHECKING:
+    from analytics.report.result import Result
 
 MAX_PRINTED_ROWS = 50  # rows of an answer that is printed as a table
 
 
-def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT) -> None:
+def output_result(result: Result, output: TableOutput = TERMINAL_OUTPUT) -> None:
+    """Print the answer to a question or write it to a file, for people or, as rows of its frame, for programs.
+
+    Warnings go to standard error unless the format is one for people. Raises ``RequestError`` if there is nothing to
+    show, and for a picture that the answer does not have, ``FailureError`` if the file cannot be written.
+    """
+    if result.missing:
+        raise RequestError(f"nothing to show: {result.missing}")
+    if not output.is_printed and output.form not in STREAMED_FORMATS:
+        from analytics.report.result import render_result
+
+        form = "txt" if output.form == "table" else output.form
+        write_file(output.path or Path(STANDARD_STREAM), render_result(result, form))
+        return
+    if output.is_printed:
+        result.draw(console.build_output_console(), output.wide)
+        for line in result.note.splitlines():
+            console.print_line(line)
+    else:
+        output_batches(result.frame.lazy(), lambda: None, output)
+    omissions = [f"{text}; --output FILE for all" for text in result.omissions] if output.is_printed else []
+    for note in (*result.warnings, *omissions):
+        console.print_note(note)
+
+
+def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT, title: str = "Answer") -> None:
     """Print a frame or write it to a file. Raises ``FailureError`` if the file cannot be written."""
     if output.is_printed:
         console.print_tables([to_table(frame)], wide=output.wide)
-    else:
+    elif output.form in FRAME_FORMATS:
         output_batches(frame.lazy(), lambda: None, output)
+    else:
+        from analytics.report.result import Result  # with all that draws pictures
+
+        output_result(Result(table=to_table(frame), title=title, frame=frame), output)
 
 
 def output_batches(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutput) -> None:

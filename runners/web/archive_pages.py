@@ -238,6 +238,7 @@ def agent_page(reader: ReaderDependency, agent: str = "", rules: str = "") -> Re
     return reader.render_page(ARCHIVE_TEMPLATE, shown=reader.compute_once(build_agent_page, agent, rules))
 
 
+YES_NO = ("yes", "no")
 LATEST_ROWS = 5  # runs, and agents, on the first page
 
 
@@ -349,7 +350,8 @@ def results_page(
 ) -> Response:
     """A section of a report, about the games of the runs under some rules or of one run."""
     run, rules = run.strip(), "" if run.strip() else rules or reader.default_rules
-    wanted = GameFilter(runs=parse_run_field(run), rules=rules or None, trainings=trainings == "yes")
+    with_trainings = trainings == "yes" if trainings else sections.counts_trainings(slug)
+    wanted = GameFilter(runs=parse_run_field(run), rules=rules or None, trainings=with_trainings)
     found = reader.compute_once(sections.build_section, slug, wanted)
     section, pager = found.section, reader.build_pager(len(found.section.figures), FIGURES_PER_PAGE)
     part = replace(
@@ -360,7 +362,7 @@ def results_page(
         FormField("run", "Run", run, "all runs"),
     ]
     if slug != "learning":
-        filters.append(FormField("trainings", "With runs of trainings", wanted.trainings, kind="checkbox"))
+        filters.append(FormField("trainings", "Runs of trainings", "yes" if with_trainings else "no", options=YES_NO))
     listed: list[Table | str] = []
     if slug == "mistakes":
         filters += [
@@ -377,7 +379,9 @@ def results_page(
     of = f": run `{run}`" if run else f", {rules} rules"
     many = found.agents > MAX_AGENTS
     best = f"; shown are the {MAX_AGENTS} best agents of {found.agents:,} ({RANKING_RULE})" if many else ""
-    said = f"{format_count_with_noun(found.games, 'game')} of {format_count_with_noun(found.runs, 'run')}{of}{best}"
+    without = "" if with_trainings or run else "; without runs of trainings"
+    counts = format_count_with_noun(found.games, "game"), format_count_with_noun(found.runs, "run")
+    said = f"{counts[0]} of {counts[1]}{of}{without}{best}"
     parts = [f"Nothing to show: {section.missing}." if section.missing else part, *listed]
     shown = ArchivePage(section.title, parts=parts, pieces=slug == "gifts")
     return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, **pager)

@@ -48,19 +48,19 @@ PLAYED = {
 }
 CASES = [(name, rules) for name, rules_of_one in PLAYED.items() for rules in rules_of_one]
 # All agents and all rules are met in `make test` too, but not each agent under each: its first and one other, in turn.
-QUICK = {(name, each[i].name) for n, (name, each) in enumerate(PLAYED.items()) for i in (0, -1 - n % len(each))}
+QUICK = {(name, rules[i].name) for n, (name, rules) in enumerate(PLAYED.items()) for i in (0, -1 - n % len(rules))}
 # Where the mover chooses, perfect play from the first ply takes seconds: there, test_oracle.py plays from later ones.
 QUICK = QUICK - {("oracle", "own_piece")} | {("oracle", "torus")}
 
 
-def marked(cases: Iterable[tuple[str, Rules]]) -> list[pytest.ParameterSet]:
-    """These cases, those slow that ``make test`` leaves out."""
+def mark_slow(cases: Iterable[tuple[str, Rules]]) -> list[pytest.ParameterSet]:
+    """Mark the cases as slow that ``make test`` leaves out."""
     slow = {True: (), False: (pytest.mark.slow,)}
     return [pytest.param(name, rules, marks=slow[(name, rules.name) in QUICK]) for name, rules in cases]
 
 
-TACTICAL_CASES = marked((name, rules) for name, rules in CASES if name in TACTICAL)
-REMEMBERING_CASES = marked((name, rules) for name, rules in CASES if name in REMEMBERING)
+TACTICAL_CASES = mark_slow((name, rules) for name, rules in CASES if name in TACTICAL)
+REMEMBERING_CASES = mark_slow((name, rules) for name, rules in CASES if name in REMEMBERING)
 
 
 def label(value: str | Rules) -> str:
@@ -72,12 +72,12 @@ def streams(count: int) -> Streams:
 
 
 def player(name: str, rules: Rules) -> BatchPlayer:
-    """A freshly built one."""
+    """Return a freshly built agent."""
     return build_player(SPECS[name].build(), rules, name)
 
 
 def turns_of(player: BatchPlayer, rules: Rules, positions: list[Position], rng: Streams) -> list[tuple[int, int]]:
-    """The agent's turns as (cell, gift); where only a gift was asked for, the cell is NONE."""
+    """Return the agent's turns as (cell, gift); where only a gift was asked for, the cell is NONE."""
     turns = player.play(Batch.from_positions(positions), rng)
     gift_only = [position.hand == NONE and not rules.mover_chooses for position in positions]
     cells = np.where(gift_only, NONE, turns.cells)
@@ -107,7 +107,7 @@ def test_every_description_fits_the_table_of_agents() -> None:
     assert [line for line in first if len(line.removeprefix("# ")) > 53] == []
 
 
-@pytest.mark.parametrize(("name", "rules"), marked(CASES), ids=label)
+@pytest.mark.parametrize(("name", "rules"), mark_slow(CASES), ids=label)
 @pytest.mark.parametrize("opening_plies", [*seldom(0), 3])
 def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: int) -> None:
     arena = BatchEngine(rules, [SPECS[name].build(), Random()], [name, "random"], [(0, 1)], 3, 3, opening_plies)
@@ -116,7 +116,7 @@ def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: i
     assert {ENDINGS[ending] for ending in games.ending} <= {"line", "full_board"}
 
 
-@pytest.mark.parametrize(("name", "rules"), marked(CASES), ids=label)
+@pytest.mark.parametrize(("name", "rules"), mark_slow(CASES), ids=label)
 def test_turns_of_a_game_that_begins_depend_on_position_and_seed_only(name: str, rules: Rules) -> None:
     positions = asked(rules, GAMES // 4)
     rng = streams(len(positions))
@@ -131,7 +131,7 @@ def test_turns_of_a_game_that_begins_depend_on_position_and_seed_only(name: str,
 
 @pytest.mark.parametrize(("name", "rules"), REMEMBERING_CASES, ids=label)
 def test_turns_depend_on_nothing_else_but_this_games_earlier_ones(name: str, rules: Rules) -> None:
-    def played(orders: list[PairRange], threads: int) -> dict[tuple[int, int], list[list[int]]]:
+    def play_blocks(orders: list[PairRange], threads: int) -> dict[tuple[int, int], list[list[int]]]:
         arena = BatchEngine(
             rules, [SPECS[name].build(), SPECS["semi_random"].build()], [name, "two"], [(0, 0), (0, 1)], 3, 3, 2
         )
@@ -144,10 +144,10 @@ def test_turns_depend_on_nothing_else_but_this_games_earlier_ones(name: str, rul
             for block, i in columns
         }
 
-    whole = played([PairRange(0, 0, 12), PairRange(1, 0, 12)], threads=1)
+    games = play_blocks([PairRange(0, 0, 12), PairRange(1, 0, 12)], threads=1)
     parts = [PairRange(pairing, first, pairs) for pairing in (1, 0) for first, pairs in ((7, 5), (0, 1), (1, 6))]
-    assert played(parts, threads=2) == whole
-    assert len(whole) == 48
+    assert play_blocks(parts, threads=2) == games
+    assert len(games) == 48
 
 
 @pytest.mark.parametrize(("name", "rules"), TACTICAL_CASES, ids=label)

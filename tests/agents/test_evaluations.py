@@ -33,7 +33,7 @@ from tests.positions import asked, view_of
 
 
 def evaluate(agent: Agent, rules: Rules, positions: list[Position]) -> tuple[Turns, Evaluations]:
-    """The turns of an agent in some positions, with seeds 0, 1, ..., and its evaluations of them."""
+    """Return the turns of an agent in some positions, with seeds 0, 1, ..., and its evaluations of them."""
     if isinstance(agent, KernelAgent):
         agent.evaluates = True
     player, evaluations = build_player(agent, rules, "it"), Evaluations.blank(len(positions))
@@ -51,7 +51,7 @@ def in_units(value: float) -> int:
 
 @pytest.mark.parametrize("settings", [{"draw_reward": 0.5}, {"solver": True}, {"faithful": True}], ids=str)
 def test_mcts_thinks_the_mean_reward_of_its_search_and_counts_the_visits_of_its_turn(settings: dict[str, Any]) -> None:
-    positions = [each for each in asked(CLASSIC, 6) if each.available.bit_count() < 8]
+    positions = [position for position in asked(CLASSIC, 6) if position.available.bit_count() < 8]
     _, evaluations = evaluate(Mcts(iterations=60, **settings), CLASSIC, positions)
     for i, position in enumerate(positions):
         slow = twin(iterations=60, **settings)
@@ -88,7 +88,7 @@ def test_alpha_beta_thinks_what_is_proven() -> None:
 
 
 def test_ga_minimax_thinks_what_its_search_found_and_else_nothing() -> None:
-    positions, slow = [each for each in endgames(CLASSIC, 5, 60) if each.hand != NONE], minimax.AlphaBeta(2)
+    positions, slow = [position for position in endgames(CLASSIC, 5, 60) if position.hand != NONE], minimax.AlphaBeta(2)
     _, evaluations = evaluate(GaMinimax(depth=2), CLASSIC, positions)
     reported = [i for i, value in enumerate(evaluations.value.tolist()) if value != NO_VALUE]
     for i in reported:
@@ -109,19 +109,20 @@ def test_oracle_thinks_the_exact_value(name: str) -> None:
 @pytest.mark.parametrize("units", [*seldom(0), 3])
 def test_line_values_thinks_its_chance_to_win_less_its_chance_to_lose(units: int) -> None:
     policy, stages = random_policy(CLASSIC, units)
-    positions = [each for each in asked(CLASSIC, 3) if each.hand != NONE and each.available]
+    positions = [position for position in asked(CLASSIC, 3) if position.hand != NONE and position.available]
     turns, evaluations = evaluate(LineValues(policy, 0.3), CLASSIC, positions)
     counted = 0
     for i, position in enumerate(positions):
         view, pieces = view_of(position, CLASSIC), [piece for piece in range(16) if position.available >> piece & 1]
         every = lines.safe_turns(naive_board(position), position.hand, pieces, CLASSIC)
-        made = [after for cell, gift, after in every if (cell, gift) == (turns.cells[i], turns.gifts[i])]
+        afterstates = [after for cell, gift, after in every if (cell, gift) == (turns.cells[i], turns.gifts[i])]
         if any(naive.finishes_line(view.board, view.hand, cell, CLASSIC) for cell in naive.empty_cells(view.board)):
             assert evaluations.value[i] == VALUE_UNITS
-        elif not made:
+        elif not afterstates:
             assert evaluations.value[i] == -VALUE_UNITS
         else:
-            assert evaluations.value[i] == pytest.approx(in_units(2 * value_of(made[0], stages, units, 0.5) - 1), abs=1)
+            expected = 2 * value_of(afterstates[0], stages, units, 0.5) - 1
+            assert evaluations.value[i] == pytest.approx(in_units(expected), abs=1)
             counted += 1
     assert counted > 15
 

@@ -25,15 +25,15 @@ from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB
 SEEDS = st.integers(0, (1 << 63) - 1)
 
 
-def shown(individual: Individual, generation: int, opponents: int) -> Fitness:
-    """A fitness that depends on everything it may, coarse enough for many to be equal."""
+def build_fitness(individual: Individual, generation: int, opponents: int) -> Fitness:
+    """Return a fitness that depends on everything it may, coarse enough for many to be equal."""
     word = naive.mix(individual.number * 1000 + generation)
     near = sum(abs(gene) for gene in individual.genes) < 10
     return tuple((naive.mix(word + i) % 3 + near) / 4 for i in range(opponents))
 
 
 def gone_through(breeder: Breeder, twin: Study, opponents: int) -> tuple[list[Population], Evolution]:
-    """The evolution that the twin describes: everybody of each generation."""
+    """Return the evolution that the twin describes: all individuals of each generation."""
     start = np.array(twin.start) if twin.start else None
     evolution = Evolution(breeder, twin.seed, twin.size, twin.offspring, opponents, twin.again, start)
     history = []
@@ -84,7 +84,7 @@ def test_an_evolution_is_that_of_its_slow_twin(
     study: Callable[..., Study], opponents: int, started: int, **parameters: Any
 ) -> None:
     def judge(generation: int, judged: list[Individual]) -> list[Fitness]:
-        return [shown(individual, generation, opponents) for individual in judged]
+        return [build_fitness(individual, generation, opponents) for individual in judged]
 
     start = [[0.125 * (gene + i) for gene in range(5 if study is StudyA else 2)] for i in range(started)]
     twin = study(judge=judge, start=start, **parameters)
@@ -97,8 +97,8 @@ def test_an_evolution_is_that_of_its_slow_twin(
 
 @given(SEEDS, st.integers(0, 100), st.integers(1, 1 << 30))
 def test_the_seed_of_a_run_is_its_twins_and_one_of_its_own(seed: int, generation: int, games: int) -> None:
-    found = compute_run_seed(seed, generation, games)
-    assert found == naive_evolution.run_seed(seed, generation, games)
-    assert 0 <= found < 1 << 63
-    others = [compute_run_seed(seed, generation + 1, games), compute_run_seed(seed, generation, games + 1)]
-    assert found not in others
+    run_seed = compute_run_seed(seed, generation, games)
+    assert run_seed == naive_evolution.run_seed(seed, generation, games)
+    assert 0 <= run_seed < 1 << 63
+    other_seeds = [compute_run_seed(seed, generation + 1, games), compute_run_seed(seed, generation, games + 1)]
+    assert run_seed not in other_seeds

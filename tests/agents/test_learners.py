@@ -52,7 +52,7 @@ def played_by_both(
     games: int,
     seats: str = "both",
 ) -> Policy:
-    """The knowledge of a learner: its games are those of its twin, and their log gives the same knowledge again."""
+    """Return the knowledge of a learner whose games are those of its twin, and whose log gives the same again."""
     policy, played = train(learners[0], opponents[0], rules, games, seats)
     assert played == train_twin(learners[1], opponents[1], rules, games, seats)
     assert same_bytes(relearn(learners[0], rules, played, seats), policy)
@@ -158,7 +158,7 @@ SOME_VALUES = {code: code // 8 % 3 - 1.0 for code in range(0, CODES, 8)}  # one 
 
 
 def policy_of(values: dict[int, float], seed: int = 0) -> Policy:
-    """A policy that says this of some codes and nothing new of the others."""
+    """Return a policy that says this of some codes and nothing new of the others."""
     table = sample_initial_values(uint64(seed))
     table[list(values)] = list(values.values())
     return Policy("encoded_values", table={"code": np.arange(CODES, dtype=np.int32), "value": table})
@@ -188,12 +188,12 @@ def test_rl_encoded_plays_whole_games_as_its_twin() -> None:
 def test_rl_encoded_learns_what_its_twin_learns(games: int) -> None:
     rewards = {"win": 2.5, "loss": -1.0, "draw": 0.5, "else": 0.125}
     more = {"learning_rate": 0.3, "discount": 0.9, "exploration": 0.7, "exploration_step": 0.2}  # ends after game 4
-    others: dict[str, Any] = {**more, "gift_rule": "min_max", "values_seed": 3}
+    settings: dict[str, Any] = {**more, "gift_rule": "min_max", "values_seed": 3}
     for learner, twin, rules, number in (
         (EncodedLearner(), rl_encoded.EncodedLearner(), CLASSIC, games),
         (
-            EncodedLearner(rewards=list(rewards.values()), **others),
-            rl_encoded.EncodedLearner(rewards=rewards, **others),
+            EncodedLearner(rewards=list(rewards.values()), **settings),
+            rl_encoded.EncodedLearner(rewards=rewards, **settings),
             PRESETS["square"],
             8,
         ),

@@ -46,7 +46,10 @@ UNITS_FROM = 7  # pieces on the board from which the stages of random policies h
 
 @cache
 def random_policy(rules: Rules, units: int) -> tuple[Policy, dict[int, np.ndarray]]:
-    """Weights of one in seven, of features and heads in turn, and of all units; the same by number of pieces."""
+    """Build a policy in which every seventh weight is random, as are those of all units.
+
+    Returns also its weights by number of pieces.
+    """
     features, drawn = int(build_feature_words(rules)[STAGE_SIZE]), np.random.default_rng(units)
     stages = dict[int, np.ndarray]()
     for pieces in range(1, 16):
@@ -58,7 +61,7 @@ def random_policy(rules: Rules, units: int) -> tuple[Policy, dict[int, np.ndarra
 
 
 def value_of(after: lines.Afterstate, stages: dict[int, np.ndarray], units: int, risk: float) -> float:
-    """The value of an afterstate by the formula."""
+    """Return the value of an afterstate by the formula."""
     words = build_feature_words(after.rules)
     features, pieces = int(words[STAGE_SIZE]), 16 - after.board.count(NONE)
     if pieces not in stages:
@@ -77,22 +80,22 @@ def value_of(after: lines.Afterstate, stages: dict[int, np.ndarray], units: int,
 
 
 @kernel()
-def chances(logits: Any, found: Any) -> None:
+def chances(logits: Any, results: Any) -> None:
     for i in range(len(logits)):
-        found[i] = sigmoid(logits[i])
+        results[i] = sigmoid(logits[i])
 
 
 def chance(logit: float) -> float:
-    found = np.zeros(1)
-    chances(np.array([logit]), found)
-    return float(found[0])
+    results = np.zeros(1)
+    chances(np.array([logit]), results)
+    return float(results[0])
 
 
 def test_chances_are_the_logistic_function() -> None:
     logits = np.linspace(-STEEPEST, STEEPEST, 1001)
-    found = np.zeros(1001)
-    chances(logits, found)
-    assert np.abs(found - 1 / (1 + np.exp(-logits))).max() < 5e-5
+    results = np.zeros(1001)
+    chances(logits, results)
+    assert np.abs(results - 1 / (1 + np.exp(-logits))).max() < 5e-5
     assert chance(1e9) == chance(STEEPEST) == 1 - chance(-1e9)
 
 
@@ -111,7 +114,7 @@ def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) ->
     reading = pack_weights(policy, rules)
     weights = weights_in(reading)
     different = set()
-    for position in [each for each in asked(rules, 3) if each.hand != NONE and each.available]:
+    for position in [position for position in asked(rules, 3) if position.hand != NONE and position.available]:
         images = (position, image(position, dice, rules), image(position, dice, rules))
         tops = {top_of(moved, reading.keys, weights) for moved in images}
         assert len(tops) == 1
@@ -120,16 +123,16 @@ def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) ->
 
 
 def weights_in(reading: PackedWeights) -> Weights:
-    """As ``unpack_weights``, for Python."""
+    """Unpack weights in Python."""
     return Weights(reading.table.view(np.int16), reading.keys[WORDS:].copy())
 
 
 def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list[tuple[float, int, int]]:
-    """The value, cell and gift of the best turns; -inf and NONE if fewer give no win away."""
-    boards, found = np.empty((5, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
+    """Return the value, cell and gift of the best turns; -inf and NONE if fewer give no win away."""
+    boards, features = np.empty((5, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     top, cells, gifts = np.empty((1, kept)), *np.empty((2, 1, kept), np.int64)
     sums, chances_of = np.empty(HEADS + MAX_UNITS, np.int32), np.empty(HEADS)
-    work = WorkMemory(np.full(1, 0.25), boards, found, sums, chances_of, top, cells, gifts)
+    work = WorkMemory(np.full(1, 0.25), boards, features, sums, chances_of, top, cells, gifts)
     rank_turns(
         uint64(position.lanes), position.occupied, position.available, position.hand, words, weights, work, ALL_TURNS
     )
@@ -144,11 +147,12 @@ def test_as_many_of_the_best_turns_as_wanted_are_kept_in_order() -> None:
     policy, stages = random_policy(CLASSIC, 3)
     reading = pack_weights(policy, CLASSIC)
     weights = weights_in(reading)
-    for position in [each for each in asked(CLASSIC, 4) if each.hand != NONE and each.available][::25]:
+    positions = [position for position in asked(CLASSIC, 4) if position.hand != NONE and position.available]
+    for position in positions[::25]:
         pieces = [piece for piece in range(16) if position.available >> piece & 1]
         turns = lines.safe_turns(naive_board(position), position.hand, pieces, CLASSIC)
         valued = [(value_of(after, stages, 3, 0.25), cell, gift) for cell, gift, after in turns]
-        valued.sort(key=lambda each: -each[0])  # a stable order: first on ties by cell, then by gift
+        valued.sort(key=lambda turn: -turn[0])  # a stable order: first on ties by cell, then by gift
         assert len(valued) < 256
         for kept in (3, 256):
             expected = (valued + [(-np.inf, NONE, NONE)] * kept)[:kept]

@@ -110,7 +110,7 @@ def test_a_kept_tree_is_used_for_the_position_that_followed_and_for_no_other() -
     for seed in range(20):
         player.start(range(1))
         cell, gift = turn_in(position_from_plies(plies, 1), seed, slot)
-        reply = next(each for each in range(16) if each not in (0, 1, 2, 3, 4, 5, 10, 15, cell))
+        reply = next(piece for piece in range(16) if piece not in (0, 1, 2, 3, 4, 5, 10, 15, cell))
         hand = next(piece for piece in (2, 4, 7, 8) if piece != gift)
         follows = position_from_plies([*plies, (1, cell), (gift, reply)], hand)
         other = position_from_plies([*plies[:-2], (9, 15), (6, 3), (1, cell), (gift, reply)], hand)
@@ -122,7 +122,7 @@ def test_a_kept_tree_is_used_for_the_position_that_followed_and_for_no_other() -
 
 
 def games_won(settings: dict[str, Any], opponent: Mcts | Random, pairs: int) -> float:
-    """The share of games, in percent."""
+    """Return the share of games, in percent."""
     engine = BatchEngine(CLASSIC, [Mcts(**settings), opponent], ["mcts", "opponent"], [(0, 1)], seed=5, run=5)
     games = engine.play_block(PairRange(0, 0, pairs)).games
     return float(100 * ((games.winner[0::2] == 0).mean() + (games.winner[1::2] == 1).mean()) / 2)

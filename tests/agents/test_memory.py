@@ -93,10 +93,10 @@ class InPython:
         return turns.cells, turns.gifts
 
 
-def expected(
+def play_expected_games(
     arena: BatchEngine, fragile: bool, keys: Iterator[tuple[int, int, int]]
 ) -> dict[tuple[int, int, int], Outcome]:
-    """The same games of a diarist, first, against himself or against random, second."""
+    """Return the same games of a diarist, first, against himself or against random, second."""
     games = {}
     for pairing, pair, game in keys:
         first, second = arena.pairings[pairing]
@@ -113,7 +113,7 @@ def expected(
 def diarists(
     rules: Rules = CLASSIC, opponent: Agent | None = None, *, fragile: bool = False, **settings: Any
 ) -> BatchEngine:
-    """A diarist meets himself, and an opponent."""
+    """Build an engine in which a diarist meets himself, and an opponent."""
     agents = [Diarist(fragile), opponent or Random()]
     return BatchEngine(rules, agents, ["diarist", "opponent"], [(0, 0), (0, 1)], SEED, RUN, **settings)
 
@@ -126,38 +126,38 @@ ORDERS = [PairRange(0, 100, 30), PairRange(1, 200, 30)]
 @pytest.mark.parametrize("opponent", [Random(), InPython(Random())], ids=["jitted", "python"])
 def test_games_are_remembered_apart(rules: Rules, settings: dict[str, Any], opponent: Agent) -> None:
     arena = diarists(rules, opponent, **settings)
-    found = outcomes(arena, ORDERS)
-    assert found == expected(arena, False, iter(found))
-    assert max(outcome.plies for outcome in found.values()) > 12
+    games = outcomes(arena, ORDERS)
+    assert games == play_expected_games(arena, False, iter(games))
+    assert max(outcome.plies for outcome in games.values()) > 12
 
 
 @pytest.mark.parametrize("fragile", [*seldom(False), True])
 def test_neither_blocks_nor_threads_nor_memory_change_a_game(fragile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = outcomes(diarists(fragile=fragile), ORDERS)
+    games = outcomes(diarists(fragile=fragile), ORDERS)
     pieces = [PairRange(pairing, first + i, 1 + i % 2) for pairing, first, _ in ORDERS for i in range(0, 30, 3)]
     pieces += [
         PairRange(pairing, first + i + 1 + i % 2, 2 - i % 2) for pairing, first, _ in ORDERS for i in range(0, 30, 3)
     ]
-    assert outcomes(diarists(fragile=fragile), pieces, threads=2) == whole
-    asked: list[range] = []
+    assert outcomes(diarists(fragile=fragile), pieces, threads=2) == games
+    started_slots: list[range] = []
     start = KernelPlayer.start
 
-    def noted(player: KernelPlayer, slots: range) -> None:
-        asked.append(slots)
+    def record_start(player: KernelPlayer, slots: range) -> None:
+        started_slots.append(slots)
         start(player, slots)
 
-    monkeypatch.setattr(KernelPlayer, "start", noted)
+    monkeypatch.setattr(KernelPlayer, "start", record_start)
     monkeypatch.setattr(batch_engine, "GAME_MEMORY_BYTES", 8 * WORDS * 14)
-    assert outcomes(diarists(fragile=fragile), ORDERS) == whole
-    assert {len(slots) for slots in asked} == {7, 2, 14}  # of 30 pairs, where both remember and where one does
+    assert outcomes(diarists(fragile=fragile), ORDERS) == games
+    assert {len(slots) for slots in started_slots} == {7, 2, 14}  # of 30 pairs, where both remember and where one does
 
 
 @pytest.mark.parametrize("opponent", [*seldom(Random()), InPython(Random())], ids=["jitted", "python"])
 def test_a_turn_that_raises_leaves_no_trace_in_other_games(opponent: Agent, caplog: pytest.LogCaptureFixture) -> None:
     arena = diarists(opponent=opponent, fragile=True)
-    found = outcomes(arena, ORDERS)
-    assert found == expected(arena, True, iter(found))
-    endings = [outcome.ending for outcome in found.values()]
+    games = outcomes(arena, ORDERS)
+    assert games == play_expected_games(arena, True, iter(games))
+    endings = [outcome.ending for outcome in games.values()]
     assert endings.count("forfeit_error") > 10
     assert endings.count("line") > 10
     assert "sabotage" in caplog.text

@@ -17,21 +17,24 @@ from tests.positions import asked
 
 
 def layers(units: int = 3) -> Layers:
-    """Random weights, multiples of ``UNIT``, as a policy has them."""
+    """Draw random weights, multiples of ``UNIT``, as a policy has them."""
     chance = np.random.default_rng(4)
 
-    def drawn(*shape: int) -> Any:
+    def draw_weights(*shape: int) -> Any:
         return np.rint(chance.normal(0, 0.5, shape) / UNIT) * UNIT
 
-    return [(drawn(INPUTS, units), drawn(units)), (drawn(units, TURN_CODES), drawn(TURN_CODES))]
+    return [
+        (draw_weights(INPUTS, units), draw_weights(units)),
+        (draw_weights(units, TURN_CODES), draw_weights(TURN_CODES)),
+    ]
 
 
-class Twin:
+class NetworkTwin:
     """The turn of the greatest value, in exact fractions, by the text of ``agents/network.py``."""
 
-    def __init__(self, known: Layers) -> None:
+    def __init__(self, network: Layers) -> None:
         self.layers = [
-            [[Fraction(x) for x in row] for row in (*weights.tolist(), biases.tolist())] for weights, biases in known
+            [[Fraction(x) for x in row] for row in (*weights.tolist(), biases.tolist())] for weights, biases in network
         ]
 
     def turn(self, view: View, seed: int) -> tuple[int, int]:
@@ -74,5 +77,5 @@ class Twin:
 
 
 def test_turns_are_those_of_the_twin() -> None:
-    known = layers()
-    assert assert_same_turns(Network(to_policy(known)), Twin(known), CLASSIC, asked(CLASSIC, 4)) > 30
+    network = layers()
+    assert assert_same_turns(Network(to_policy(network)), NetworkTwin(network), CLASSIC, asked(CLASSIC, 4)) > 30

@@ -32,12 +32,12 @@ LATE = 9  # plies of an opening from which a game takes a millisecond
 
 
 def results(games: Games, first: Sequence[int]) -> list[int]:
-    """1, 0 or -1 for the given seat of each game."""
+    """Return 1, 0 or -1 for the given seat of each game."""
     return [0 if winner < 0 else 1 if winner == seat else -1 for winner, seat in zip(games.winner, first, strict=True)]
 
 
 def play(rules: Rules, agents: Sequence[Agent], plies: int, pairs: int, seed: int = 1) -> tuple[Games, list[int]]:
-    """Games of two agents from random openings, and the value of each opening for seat 0."""
+    """Play games of two agents from random openings; return also the value of each opening for seat 0."""
     games = BatchEngine(rules, agents, ["a", "b"], [(0, 1)], seed, seed, plies).play_block(PairRange(0, 0, pairs)).games
     solver, values = Solver(rules, 16.0), []
     acts = (plies + rules.mover_chooses) % 2
@@ -74,21 +74,21 @@ def test_no_agent_takes_anything_from_it_in_either_seat(opponent: str, plies: in
 
 
 def turns(agent: Agent, rules: Rules, position: Position, seeds: int) -> list[tuple[int, int]]:
-    """Its turns with this many seeds; a cell or gift that is ignored is NONE."""
+    """Ask an agent for its turns with this many seeds. A cell or gift that is ignored is NONE."""
     player = build_player(agent, rules, "it")
-    found = player.play(
+    cells, gifts = player.play(
         Batch.from_positions([position] * seeds), Streams(np.array([naive.mix(i) for i in range(seeds)], np.uint64))
     )
     gift_only = position.hand == NONE and not rules.mover_chooses
     answers = {(turn.cell, turn.gift) for turn in Solver(rules, 1.0).turns(position, distance=False)}
     return [
         (cell, NONE) if (cell, NONE) in answers else (cell, gift)
-        for cell, gift in zip([NONE] * seeds if gift_only else found.cells.tolist(), found.gifts.tolist(), strict=True)
+        for cell, gift in zip([NONE] * seeds if gift_only else cells.tolist(), gifts.tolist(), strict=True)
     ]
 
 
 def best_turns(position: Position, rules: Rules) -> set[tuple[int, int]]:
-    """Every turn that keeps the value and wins soonest or loses latest."""
+    """Return every turn that keeps the value and wins soonest or loses latest."""
     value, distance = solve_position(position, rules)
     return {turn for turn, solved in turns_of(position, rules).items() if solved == Solved(value, distance)}
 
@@ -109,20 +109,20 @@ def test_what_is_tied_is_drawn_among_all_of_it(name: str) -> None:
 
 
 def saving(position: Position, turn: tuple[int, int]) -> int:
-    """The number of the opponent's turns that keep the value, after a turn that does not end the game."""
+    """Count the opponent's turns that keep the value, after a turn that does not end the game."""
     cell, gift = turn
     lanes, occupied = position.lanes, position.occupied
     if cell != NONE:
         placed = position_from_plies([(position.hand, cell)])
         lanes, occupied = lanes | placed.lanes, occupied | placed.occupied
     after = Position(lanes, occupied, position.available & ~(1 << gift), gift, NONE)
-    replies = turns_of(after, CLASSIC).values()
-    return sum(reply.value == max(each.value for each in replies) for reply in replies)
+    values = [reply.value for reply in turns_of(after, CLASSIC).values()]
+    return values.count(max(values))
 
 
 def test_a_trap_leaves_the_opponent_the_fewest_saving_replies() -> None:
     choosy = 0
-    for position in [each for pieces in (13, 12, 11) for each in live_positions(CLASSIC, pieces, 25, 5)]:
+    for position in [position for pieces in (13, 12, 11) for position in live_positions(CLASSIC, pieces, 25, 5)]:
         value = solve_position(position, CLASSIC).value
         if value > 0:
             continue
@@ -145,11 +145,12 @@ def test_a_trap_leaves_the_opponent_the_fewest_saving_replies() -> None:
 def test_before_the_horizon_another_agent_plays(rules: Rules, horizon: int | None) -> None:
     agent, below = Oracle(horizon=horizon, below=Random()), Random()
     first = 4 if horizon is None else horizon
-    few = [each for each in asked(rules, 20) if each.occupied.bit_count() < first]
+    few = [position for position in asked(rules, 20) if position.occupied.bit_count() < first]
     for position in few:
         rng = Streams(np.array([naive.mix(7)], np.uint64))
-        both = [build_player(each, rules, "it").play(Batch.from_positions([position]), rng) for each in (agent, below)]
-        assert [each.tolist() for each in both[0]] == [each.tolist() for each in both[1]]
+        players = build_player(agent, rules, "it"), build_player(below, rules, "it")
+        one, other = (player.play(Batch.from_positions([position]), rng) for player in players)
+        assert (one.cells.tolist(), one.gifts.tolist()) == (other.cells.tolist(), other.gifts.tolist())
     assert len(few) > 50
     for position in live_positions(rules, 13, 10, 6):
         assert set(turns(agent, rules, position, 2)) <= best_turns(position, rules)
@@ -169,7 +170,7 @@ def test_what_plays_before_the_horizon_is_part_of_the_agents_identity() -> None:
 
 
 def slips(position: Position, rules: Rules) -> set[tuple[int, int]]:
-    """The turns that give exact value up, and neither miss a win at once nor allow one."""
+    """Return the turns that give exact value up, and neither miss a win at once nor allow one."""
     solved = Solver(rules, 16.0).solve(position)
     at_once = 1 if position.hand == NONE and not rules.mover_chooses else 2
     if any((turn.value, turn.distance) == (1, 1) for turn in solved.turns):
@@ -183,14 +184,14 @@ def test_a_slip_gives_value_up_and_no_win_at_once(name: str) -> None:
     rules, slipped = PRESETS[name], 0
     for position in endgames(rules, 8, 60):
         expected = slips(position, rules)
-        found = set(turns(Oracle(slip=1.0), rules, position, 10))
-        assert found <= (expected or set(turns(Oracle(), rules, position, 200))), position
+        oracle_turns = set(turns(Oracle(slip=1.0), rules, position, 10))
+        assert oracle_turns <= (expected or set(turns(Oracle(), rules, position, 200))), position
         slipped += bool(expected)
     assert slipped >= 5, slipped
 
 
 def test_a_slip_is_as_frequent_as_asked_and_never_early() -> None:
-    position = next(each for each in endgames(CLASSIC, 8, 200) if slips(each, CLASSIC))
+    position = next(position for position in endgames(CLASSIC, 8, 200) if slips(position, CLASSIC))
     offered = slips(position, CLASSIC)
     slipped = [turn in offered for turn in turns(Oracle(slip=0.25), CLASSIC, position, 2000)]
     assert 400 < sum(slipped) < 600

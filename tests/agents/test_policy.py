@@ -24,13 +24,13 @@ def test_without_a_policy_all_gifts_are_equal() -> None:
 
 @pytest.mark.parametrize("fallback", ["semi_random", "random"])
 def test_without_a_policy_the_fallback_plays_but_wins_are_taken(fallback: str) -> None:
-    class Twin:
+    class FallbackTwin:
         def turn(self, view: naive.View, seed: int) -> tuple[int, int]:
             wins = view.hand != naive.NONE and naive.winning_cells(view.board, view.hand, view.rules)
             player = naive.SemiRandom() if wins or fallback == "semi_random" else naive.Random()
             return player.turn(view, seed)
 
-    assert assert_same_turns(PolicyAgent(None, fallback), Twin(), CLASSIC, asked(CLASSIC, 10)) > 100
+    assert assert_same_turns(PolicyAgent(None, fallback), FallbackTwin(), CLASSIC, asked(CLASSIC, 10)) > 100
 
 
 def test_it_plays_only_where_the_opponent_chooses() -> None:

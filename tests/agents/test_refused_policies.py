@@ -37,8 +37,8 @@ from tests.naive_players.rl_tabular import policy_of as of_counters
 
 @cache
 def sound(agent: Any) -> Policy:
-    """A policy that an agent can play by."""
-    made: dict[Any, Callable[[], Policy]] = {
+    """Return a policy that an agent can play by."""
+    builders: dict[Any, Callable[[], Policy]] = {
         PolicyAgent: lambda: means([1], [1], [0.5]),
         Gifts: lambda: risks([0], [0], [0.5]),
         QPlacement: lambda: of_placements([((15, *[-1] * 15), 3, cell, float(cell)) for cell in (1, 5, 7)]),
@@ -48,7 +48,7 @@ def sound(agent: Any) -> Policy:
         Network: lambda: of_layers(layers()),
         LineValues: lambda: random_policy(CLASSIC, 0)[0],
     }
-    return made[agent]()
+    return builders[agent]()
 
 
 CODE = np.arange(CODES, dtype=np.int32)
@@ -109,8 +109,8 @@ def test_a_table_of_another_shape_is_refused() -> None:
     counters, network = sound(RlTabular), sound(Network)
     lacking = {name: np.delete(column, 5) for name, column in network.table.items()}
     first = {name: column[network.table["layer"] == 0] for name, column in network.table.items()}
-    made: Any
-    for made, policy, message in (
+    agent: Any
+    for agent, policy, message in (
         (
             RlTabular,
             Policy("counters", table={**counters.table, "count": np.zeros(3)}),
@@ -121,7 +121,7 @@ def test_a_table_of_another_shape_is_refused() -> None:
         (LineValues, Policy(LINE_VALUES, {}, sound(LineValues).table), "has no parameter 'lines'"),
     ):
         with pytest.raises(ValueError, match=message):
-            made(policy)
+            agent(policy)
 
 
 def test_a_policy_for_other_players_is_refused() -> None:
@@ -135,10 +135,10 @@ def test_a_policy_for_other_players_is_refused() -> None:
         Network: "network reads 'network'",
         LineValues: "line_values reads 'line_values'",
     }
-    made: Any
-    for made, reads in agents.items():
+    agent: Any
+    for agent, reads in agents.items():
         with pytest.raises(ValueError, match=f"^policy of kind 'genome' is for other players; {reads}"):
-            made(Policy("genome"))
+            agent(Policy("genome"))
     with pytest.raises(ValueError, match=r"^policy='mine' is not a policy; rl_encoded reads one of kind 'encoded"):
         RlEncoded("mine")  # type: ignore[arg-type]
 
@@ -158,7 +158,7 @@ def test_a_policy_of_other_rules_is_refused_when_it_shall_play() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "message"),
+    ("wrong_layers", "message"),
     [
         ([], "0 layers, the last of 357 units: a network has 1 to 8 layers"),
         (layers()[:1], "1 layers, the last of 3 units"),
@@ -168,6 +168,6 @@ def test_a_policy_of_other_rules_is_refused_when_it_shall_play() -> None:
     ],
     ids=str,
 )
-def test_layers_that_no_network_has_are_refused(known: Layers, message: str) -> None:
+def test_layers_that_no_network_has_are_refused(wrong_layers: Layers, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        of_layers(known)
+        of_layers(wrong_layers)

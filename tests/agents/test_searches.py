@@ -44,7 +44,7 @@ def shares(view: View, depth: int) -> float:
 
 @pytest.mark.parametrize(("agent", "value_of"), [(AlphaBeta(5), sooner), (Minimax(5), shares)])
 def test_what_the_memory_holds_is_true(agent: KernelAgent, value_of: Callable[[View, int], float]) -> None:
-    """Each entry, read as the search would, against minimax without a memory."""
+    """Compare each entry, read as the search would, with minimax without a memory."""
     player, positions = build_player(agent, CLASSIC, "agent"), endgames(CLASSIC, 6, 300)
     assert isinstance(player, KernelPlayer)
     player.play(Batch.from_positions(positions), Streams(np.zeros(len(positions), np.uint64)))
@@ -63,7 +63,7 @@ def test_what_the_memory_holds_is_true(agent: KernelAgent, value_of: Callable[[V
 
 
 def test_ga_minimax_values_positions_by_the_code_as_the_slow_twin() -> None:
-    """Where a line comes sooner or later, or a full board ends the search, of either side's."""
+    """Compare positions in which a line of either side comes sooner or later, or a full board ends the search."""
     twin, infinity, values = ga.GaMinimax(), UNBOUNDED, []
     for position in endgames(CLASSIC, 3, 100):
         if position.hand == NONE:
@@ -80,7 +80,7 @@ def test_ga_minimax_values_positions_by_the_code_as_the_slow_twin() -> None:
 
 
 def share_won(agent: GeneticMinimax) -> float:
-    """Of 300 games against random."""
+    """Return the share won of 300 games against random."""
     engine = BatchEngine(CLASSIC, [agent, Random()], ["genetic_minimax", "random"], [(0, 1)], seed=5, run=5)
     games = engine.play_block(PairRange(0, 0, 150)).games
     return float((games.winner[0::2] == 0).mean() + (games.winner[1::2] == 1).mean()) / 2
@@ -93,7 +93,7 @@ def test_genetic_minimax_beats_random_soundly_by_the_text_and_barely_by_the_code
     assert share_won(GeneticMinimax(faithful=True)) == pytest.approx(13 / 25, abs=0.06)
 
 
-# Searches by a learned policy.
+# Searches by a learned_value policy.
 
 
 UNITS = 2
@@ -104,19 +104,19 @@ def policy() -> Policy:
     return random_values(CLASSIC, UNITS)[0]
 
 
-def learned(after: Afterstate) -> float:
+def learned_value(after: Afterstate) -> float:
     return value_of(after, random_values(CLASSIC, UNITS)[1], UNITS, 0.5)
 
 
 @pytest.mark.parametrize(("depth", "exact_from"), [(1, 16), (2, 16), (3, 13), (2, 12)])
 def test_turns_of_alpha_beta_are_those_of_the_slow_twin(depth: int, exact_from: int) -> None:
-    twin = valued.AlphaBeta(learned, exact_from, depth, BREADTH)
+    twin = valued.AlphaBeta(learned_value, exact_from, depth, BREADTH)
     assert_same_turns(AlphaBeta(depth, policy(), exact_from), twin, CLASSIC, endgames(CLASSIC, 6, 24))
 
 
 @pytest.mark.parametrize(("iterations", "c", "exact_from"), [(2, 2.0, 16), (30, 1.0, 16), (30, 0.2, 13)])
 def test_turns_of_mcts_are_those_of_the_slow_twin(iterations: int, c: float, exact_from: int) -> None:
-    twin = valued.Puct(learned, exact_from)
+    twin = valued.Puct(learned_value, exact_from)
     twin.iterations, twin.c, twin.breadth, twin.temperature = iterations, c, puct.BREADTH, puct.TEMPERATURE
     assert_same_turns(
         Mcts(iterations, c, value=policy(), exact_from=exact_from), twin, CLASSIC, endgames(CLASSIC, 6, 24)

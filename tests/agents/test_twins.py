@@ -45,7 +45,7 @@ def late(most_empty: int, count: int) -> Positions:
     return lambda rules: endgames(rules, most_empty, count)
 
 
-def met(games: int) -> Positions:
+def asked_positions(games: int) -> Positions:
     return lambda rules: asked(rules, games)
 
 
@@ -55,11 +55,11 @@ def many_unused(rules: Rules) -> list[Position]:
 
 @cache
 def boards(most_empty: int, rules: Rules) -> list[Position]:
-    """Boards of the classic game, which lasts longer, without a piece in hand: most of them without a win at once."""
-    found = [position for position in endgames(CLASSIC, most_empty, 4000) if position.hand == NONE]
-    views = ((position, view_of(position, rules)) for position in found)
-    safe = (each for each, view in views if naive.safe_pieces(view.board, view.available, rules) == view.available)
-    return [*islice(safe, 12), *found[:10]]
+    """List boards of the classic game, which lasts longer, without a piece in hand, mostly without a win at once."""
+    positions = [position for position in endgames(CLASSIC, most_empty, 4000) if position.hand == NONE]
+    views = ((position, view_of(position, rules)) for position in positions)
+    safe = (one for one, view in views if naive.safe_pieces(view.board, view.available, rules) == view.available)
+    return [*islice(safe, 12), *positions[:10]]
 
 
 def five_genes(genes: tuple[float, ...], faithful: bool) -> Players:
@@ -69,18 +69,18 @@ def five_genes(genes: tuple[float, ...], faithful: bool) -> Players:
 
 def turns() -> Iterator[tuple[str, Players, Positions, tuple[str, ...]]]:
     """Name, players, the positions that they are asked about, and the rules by name."""
-    yield "random", (Random(), naive.Random()), met(40), ALL
-    yield "dumb", (Dumb(), naive.Dumb()), met(40), ALL
-    yield "semi_random", (SemiRandom(), naive.SemiRandom()), met(40), ALL
-    yield "rule_based", (RuleBased(), naive.RuleBased()), met(40), GIVEN
+    yield "random", (Random(), naive.Random()), asked_positions(40), ALL
+    yield "dumb", (Dumb(), naive.Dumb()), asked_positions(40), ALL
+    yield "semi_random", (SemiRandom(), naive.SemiRandom()), asked_positions(40), ALL
+    yield "rule_based", (RuleBased(), naive.RuleBased()), asked_positions(40), GIVEN
     for version in ("last", "earlier"):
         players = RuleBased(True, version), study_a.FaithfulRuleBased(version)
-        yield f"rule_based faithful {version}", players, met(20), GIVEN
+        yield f"rule_based faithful {version}", players, asked_positions(20), GIVEN
     for genes in GENES2:
-        yield f"ga2 {genes}", (Ga2(*genes), ga.Ga2(*genes)), met(40), GIVEN
+        yield f"ga2 {genes}", (Ga2(*genes), ga.Ga2(*genes)), asked_positions(40), GIVEN
     for number, genes5 in enumerate(GENES5):
         for faithful in (False, True):
-            yield f"ga5 {number} {faithful}", five_genes(genes5, faithful), met(30), GIVEN
+            yield f"ga5 {number} {faithful}", five_genes(genes5, faithful), asked_positions(30), GIVEN
     for faithful in (False, True):
         for genes in GENES2:
             one, other = GaMinimax(*genes, faithful=faithful), ga.GaMinimax(*genes, faithful=faithful)
@@ -110,16 +110,19 @@ def turns() -> Iterator[tuple[str, Players, Positions, tuple[str, ...]]]:
     settings: tuple[dict[str, Any], ...] = ({}, {"faithful": True}, {"tournament": 4})
     for more in settings:
         bred = GeneticMinimax(**SMALL, **more), genetic_minimax.GeneticMinimax(**SMALL, **more)
-        yield f"genetic_minimax {more}", bred, met(4), ALL
+        yield f"genetic_minimax {more}", bred, asked_positions(4), ALL
 
 
 def turn_cases() -> Iterator[Any]:
-    """Under the first rules and, in turn, under one of the others; the other rules take longer than `make test` may."""
+    """Yield cases under the first rules and, in turn, under one of the others.
+
+    The other rules are slow, because they take longer than ``make test`` may.
+    """
     for number, (name, players, positions, rules) in enumerate(turns()):
         quick = {rules[0], rules[-1 - number % len(rules)]}
-        for each in rules:
-            marks = [] if each in quick and "3 True" not in name else [pytest.mark.slow]
-            yield pytest.param(players, positions, PRESETS[each], id=f"{name} {each}", marks=marks)
+        for rules_name in rules:
+            marks = [] if rules_name in quick and "3 True" not in name else [pytest.mark.slow]
+            yield pytest.param(players, positions, PRESETS[rules_name], id=f"{name} {rules_name}", marks=marks)
 
 
 @pytest.mark.parametrize("one_in", [3, *seldom(1)])
@@ -161,7 +164,10 @@ def test_games_are_those_of_the_slow_twin(
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["last", "earlier"])
 def test_longer_matches_by_the_code_are_those_of_the_slow_twin(version: str) -> None:
-    """Its old board, which the search leaves as it was, comes into play when a turn that was found is worth nothing."""
+    """Play on until the study's old board matters, which the search leaves as it was.
+
+    It matters when a turn that was found is worth nothing.
+    """
     one: Players = Mixed(7, 2, True, version), study_a.FaithfulMixed(7, 2, version)
     assert_same_match(one, ANYBODY, CLASSIC, 60)
     assert_same_match(one, (Dumb(), naive.Dumb()), CLASSIC, 40)

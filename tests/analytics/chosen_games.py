@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_store import PolicyOrigin
 from analytics.store.ranges import LARGEST_RANGE
 from analytics.store.records import RunRecord
@@ -67,8 +67,8 @@ RUNS = (
 )
 
 
-def write_archive(root: Path, runs: Sequence[Played] = RUNS, most: int = LARGEST_RANGE) -> Archive:
-    archive = Archive.open(root, create=True)
+def write_archive(root: Path, runs: Sequence[Played] = RUNS, most: int = LARGEST_RANGE) -> ArchiveStore:
+    archive = ArchiveStore.open(root, create=True)
     for played in runs:
         archive.write_run(played.record)
         store(archive, played.record.run_id, played.blocks, played.pairings, most)
@@ -107,7 +107,7 @@ CHOICES: tuple[tuple[str | None, Callable[[Row], bool]], ...] = (
 )
 
 
-def add_decisions(archive: Archive, seed: int = 5) -> list[Row]:
+def add_decisions(archive: ArchiveStore, seed: int = 5) -> list[Row]:
     """Made-up decisions of the first run's games; the rows that the view ``decisions`` should have."""
     games, plies = rows_of(RUNS[:1], lambda _row: True)
     known = {row["game_id"]: row for row in games}
@@ -132,7 +132,7 @@ BY_GAMES = pl.DataFrame(
 BY_GENERATIONS = pl.DataFrame({"generation": [0, 1], "games": [4, 4], "best": [0.5, 0.75], "mean": [0.25, 0.5]})
 
 
-def add_policies(archive: Archive) -> None:
+def add_policies(archive: ArchiveStore) -> None:
     """Two that learned in the first run, each with a curve of its kind, and one of a run that is not there."""
     learned = LEARNED | {"run_ids": [RUNS[0].record.run_id]}
     for name, curve, of in (

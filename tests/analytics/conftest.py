@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.marker import MARKER_NAME
 from tests.analytics.folders import copied
 from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
@@ -22,7 +22,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def archive(request: pytest.FixtureRequest, tmp_path: Path, written: Path) -> Archive:
+def archive(request: pytest.FixtureRequest, tmp_path: Path, written: Path) -> ArchiveStore:
     """An archive with one run of two ranges, ``BLOCKS``: units 0 to 15 and 16 to 23, pairs 0 to 7 of each pairing.
 
     It is in a folder or, with ``BOTH`` of ``tests.object_storage``, also in a bucket.
@@ -30,7 +30,7 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path, written: Path) -> Ar
     root = root_of(request, tmp_path)
     if not isinstance(root, Path):
         return filled(root)
-    archive = Archive.open(root, create=True)  # its marker is not copied: copies would be those of strangers
+    archive = ArchiveStore.open(root, create=True)  # its marker is not copied: copies would be those of strangers
     shutil.copytree(
         written, root, ignore=shutil.ignore_patterns(MARKER_NAME), copy_function=shutil.copy, dirs_exist_ok=True
     )
@@ -38,13 +38,13 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path, written: Path) -> Ar
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """The same archive, one for a file of tests that change nothing in it."""
     return filled(tmp_path_factory.mktemp("shared") / "archive")
 
 
 @pytest.fixture(scope="module")
-def opened(shared: Archive) -> "Iterator[OpenArchive]":
+def opened(shared: ArchiveStore) -> "Iterator[OpenArchive]":
     """``shared``, opened once: each question is asked after those of other tests."""
     from analytics.questions.sql.database import OpenArchive  # tests below this folder need no database
 
@@ -53,7 +53,7 @@ def opened(shared: Archive) -> "Iterator[OpenArchive]":
 
 
 @pytest.fixture(scope="session")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+def everything(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """The same archive with files of every kind, so that no view is empty. It is only copied."""
     from analytics.tables.derived.definitions import EVALUATIONS_TABLE
     from analytics.tables.derived.indexing import index_runs
@@ -71,13 +71,13 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture
-def whole(everything: Archive, tmp_path: Path) -> Archive:
+def full_archive(everything: ArchiveStore, tmp_path: Path) -> ArchiveStore:
     """A copy of that archive, to be damaged."""
     return copied(everything, tmp_path / "whole")
 
 
-def filled(root: PurePath) -> Archive:
-    archive = Archive.open(root, create=True)
+def filled(root: PurePath) -> ArchiveStore:
+    archive = ArchiveStore.open(root, create=True)
     archive.write_run(record())
     store(archive, RUN_ID, BLOCKS)
     return archive

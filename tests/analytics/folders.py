@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import CHECKSUM, add_checksum
 
 
@@ -15,14 +15,14 @@ def snapshot(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def contents(archive: Archive) -> dict[PurePath, bytes]:
+def contents(archive: ArchiveStore) -> dict[PurePath, bytes]:
     """Every file of an archive with its content, wherever it is."""
     return {path: archive.backend.read(path) for path in archive.backend.list_files_below(archive.root)}
 
 
-def copied(archive: Archive, place: Path) -> Archive:
+def copied(archive: ArchiveStore, place: Path) -> ArchiveStore:
     """The same archive in another folder."""
-    return Archive(Path(shutil.copytree(archive.root, place)))
+    return ArchiveStore(Path(shutil.copytree(archive.root, place)))
 
 
 def forge(path: Path, change: Mapping[str, Any] | Callable[[dict[str, Any]], object]) -> None:
@@ -33,6 +33,6 @@ def forge(path: Path, change: Mapping[str, Any] | Callable[[dict[str, Any]], obj
     path.write_text(json.dumps(add_checksum(values)))
 
 
-def files_of(archive: Archive, run_id: str, table: str) -> list[Path]:
+def files_of(archive: ArchiveStore, run_id: str, table: str) -> list[Path]:
     """The files of ``games`` or ``plies`` that count, by unit; of an archive in a folder."""
     return [Path(archive.find_path(table, run_id, stored)) for stored in archive.list_effective_ranges(run_id)]

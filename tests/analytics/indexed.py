@@ -11,7 +11,7 @@ import polars as pl
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import policy_store, sprt_verdicts
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
@@ -32,7 +32,7 @@ from tests.analytics.stored_policies import COUNTS, CURVE, origin
 
 
 def index(
-    archive: Archive, end_ply: int = END_PLY, wanted: Callable[[StoredRange], bool] = lambda _stored: True
+    archive: ArchiveStore, end_ply: int = END_PLY, wanted: Callable[[StoredRange], bool] = lambda _stored: True
 ) -> None:
     """Index the positions of plies before ``end_ply``, and count the first plies, of some ranges of all runs."""
     for run_id in archive.list_run_ids():
@@ -45,7 +45,7 @@ def index(
             )
 
 
-def write_draw_evaluations(archive: Archive, run_id: str) -> None:
+def write_draw_evaluations(archive: ArchiveStore, run_id: str) -> None:
     """Store that each player of a run expected a draw, after no time, at each of its plies."""
     for stored in archive.list_effective_ranges(run_id):
         plies, games = (read_rows(archive, run_id, stored, table) for table in ("plies", "games"))
@@ -55,20 +55,20 @@ def write_draw_evaluations(archive: Archive, run_id: str) -> None:
         EVALUATIONS_TABLE.write(archive, run_id, stored, rows)
 
 
-def save_verdict(archive: Archive, run_id: str) -> None:
+def save_verdict(archive: ArchiveStore, run_id: str) -> None:
     """Store what a sequential test of a run says after eight pairs that the first agent won."""
     trial = SequentialTest(Hypotheses(), 8)
     trial.add_outcomes(np.full(8, 4, np.int8))
     sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(run_id, trial, "qarena sprt"))
 
 
-def save_own_verdict(archive: Archive, run_id: str) -> None:
+def save_own_verdict(archive: ArchiveStore, run_id: str) -> None:
     """Store the verdict of a sequential test on the games of a run."""
     trial = sprt_verdicts.run_sequential_test(archive, run_id, Hypotheses(0, 50), 8)
     sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(run_id, trial, "qarena sprt"))
 
 
-def derive_all(archive: Archive, run_id: str, from_pieces: int) -> None:
+def derive_all(archive: ArchiveStore, run_id: str, from_pieces: int) -> None:
     """Index a run, annotate boards with so many pieces or more, and add a sweep, a verdict and a policy."""
     index_runs(archive, [run_id], 2)
     annotate_runs(archive, [run_id], AnnotationOptions(from_pieces=from_pieces, megabytes=1.0))
@@ -79,10 +79,10 @@ def derive_all(archive: Archive, run_id: str, from_pieces: int) -> None:
 
 def about_values(problem: Problem) -> bool:
     """Whether a problem is about the values of decisions, which ``decide`` makes up."""
-    return "do not fit together" in problem.what or "in truth" in problem.what
+    return "do not fit together" in problem.fault or "in truth" in problem.fault
 
 
-def decide(archive: Archive, run_id: str, seed: int = 5) -> pl.DataFrame:
+def decide(archive: ArchiveStore, run_id: str, seed: int = 5) -> pl.DataFrame:
     """Store decisions of a run's games, their values made up; the rows by the schema ``DECISIONS``."""
     found = []
     for stored in archive.list_effective_ranges(run_id):

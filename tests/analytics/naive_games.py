@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import TableBytes, concat_blocks, encode_game_tables, select_games
 from analytics.store.range_files import write_games
 from analytics.store.ranges import LARGEST_RANGE, Range, StoredRange, UnitLine, merge_ranges, split_into_files
@@ -172,7 +172,9 @@ def games_of_seed(seed: int, pairs: int) -> list[Block]:
     return [random_block(seed, pairing, 0, pairs) for pairing in range(len(PAIRINGS))]
 
 
-def store_span(archive: Archive, span: Range, blocks: Sequence[Block] = BLOCKS, run_id: str = RUN_ID) -> StoredRange:
+def store_span(
+    archive: ArchiveStore, span: Range, blocks: Sequence[Block] = BLOCKS, run_id: str = RUN_ID
+) -> StoredRange:
     """Store the games that blocks have of a range of units, as one file of every table."""
     run = archive.load_run(run_id)
     mine = [part for block in blocks if (part := cut(block, run.unit_line, span)).pairs]
@@ -180,7 +182,7 @@ def store_span(archive: Archive, span: Range, blocks: Sequence[Block] = BLOCKS, 
 
 
 def store(
-    archive: Archive,
+    archive: ArchiveStore,
     run_id: str,
     blocks: Sequence[Block],
     pairings: Pairings = PAIRINGS,

@@ -8,7 +8,7 @@ from pathlib import PurePath
 import polars as pl
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
 from analytics.tables.verification.archive import verify_archive
@@ -18,11 +18,11 @@ PAIRS = 32
 
 
 def assert_writers_readers_and_upkeep_share_an_archive(root: PurePath) -> None:
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     archive.write_run(record(games=2 * PAIRS))
 
     def write(most: int) -> None:
-        store(Archive.open(root), RUN_ID, [random_block(2, pairing, 0, PAIRS) for pairing in range(3)], most=most)
+        store(ArchiveStore.open(root), RUN_ID, [random_block(2, pairing, 0, PAIRS) for pairing in range(3)], most=most)
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(write, (16, 16, 16, 32)))  # three of them write the same files

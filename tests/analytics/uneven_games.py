@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.naive_games import Game, Pairings, block_of, random_game, record, spec_of, store
 from tests.naive import PRESETS
@@ -19,9 +19,9 @@ SECONDS, THOUGHT = 2.0, 400.0  # that the runs of agents took together, and a pe
 Decide = Callable[[int], int | None]  # the winning seat of the game with a number; None: as it comes
 
 
-def write_uneven_archive(root: Path) -> Archive:
+def write_uneven_archive(root: Path) -> ArchiveStore:
     """Write the archive: a league in a ring under two rules, what is hard about it, and a training."""
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     ring = [*zip(LEAGUE, [*LEAGUE[1:], LEAGUE[0]], strict=True)]
     _write_run(archive, ring, 52, seconds=SECONDS)
     _write_run(archive, [(STAR, LEAGUE[0])], 110, lambda game: game % 2)
@@ -37,7 +37,7 @@ def write_uneven_archive(root: Path) -> Archive:
 
 
 def _write_run(
-    archive: Archive,
+    archive: ArchiveStore,
     pairings: Pairings,
     games: int,
     decide: Decide = lambda _: None,

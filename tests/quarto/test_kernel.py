@@ -29,32 +29,32 @@ from tests.paths import ROOT
 
 @kernel()
 def every_bit(masks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each mask its number of ones, its lowest one, and all of them in order by their number, twice: [N, 34]."""
-    found = np.full((masks.shape[0], 34), -1, np.int64)
+    """List each mask's number of ones, its lowest one, and twice all of them in order: [N, 34]."""
+    bits = np.full((masks.shape[0], 34), -1, np.int64)
     for i in range(masks.shape[0]):
-        found[i, 0] = popcount(masks[i])
+        bits[i, 0] = popcount(masks[i])
         if masks[i]:
-            found[i, 1] = lowest_bit(masks[i])
-        for n in range(found[i, 0]):
-            found[i, 2 + n] = nth_bit(masks[i], n)  # by whatever this processor does best
-            found[i, 18 + n] = nth_bit_by_table(masks[i], n)
-    return found
+            bits[i, 1] = lowest_bit(masks[i])
+        for n in range(bits[i, 0]):
+            bits[i, 2 + n] = nth_bit(masks[i], n)  # by whatever this processor does best
+            bits[i, 18 + n] = nth_bit_by_table(masks[i], n)
+    return bits
 
 
 @kernel()
 def bits_of_floats(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
-    found = np.zeros(numbers.shape[0], np.int64)
+    bits = np.zeros(numbers.shape[0], np.int64)
     for i in range(numbers.shape[0]):
-        found[i] = float_bits(numbers[i])
-    return found
+        bits[i] = float_bits(numbers[i])
+    return bits
 
 
 def test_bits_of_all_masks_equal_those_counted_one_by_one() -> None:
-    found = every_bit(np.arange(1 << 16))
+    kernel_bits = every_bit(np.arange(1 << 16))
     for mask in range(1 << 16):
         bits = [bit for bit in range(16) if mask >> bit & 1]
         padded = [*bits, *[-1] * (16 - len(bits))]
-        assert found[mask].tolist() == [len(bits), bits[0] if bits else -1, *padded, *padded]
+        assert kernel_bits[mask].tolist() == [len(bits), bits[0] if bits else -1, *padded, *padded]
 
 
 READ_ONLY = types.Array(types.int64, 1, "C", readonly=True)
@@ -83,7 +83,7 @@ def type_of_loading_number(_number: LoadingNumber, _context: object) -> types.Ty
 
 
 def test_a_kernel_that_is_completed_while_it_is_called_converts_its_arguments() -> None:
-    """numba asks whether arguments must match exactly, then for their types, then what may be converted.
+    """Check a race: numba asks whether arguments must match exactly, then for their types, then what may be converted.
 
     A thread that completed the kernel in between made the call fail with "No matching definition for argument type(s)".
     """
@@ -139,7 +139,7 @@ DOCUMENTED = {"numba.core.event", "numba.core.caching.UserProvidedCacheLocator"}
 
 
 def test_numbas_private_parts_are_left_alone() -> None:
-    """numba's dispatcher calls private methods in an order that threads can break and a new version may change."""
+    """Check that we use none: numba's dispatcher calls them in an order that threads and new versions can break."""
     root = Path(kernel_module.__file__).parent.parent
     paths = [path for package in (*KERNEL_PACKAGES, *OTHER_PACKAGES) for path in root.glob(f"{package}/**/*.py")]
     for path in (path for path in paths if "numba.core" in path.read_text()):
@@ -156,12 +156,12 @@ def test_numbas_private_parts_are_left_alone() -> None:
 
 @pytest.mark.parametrize("edits", [(), *seldom((("edited",),))])
 def test_another_copy_of_the_same_sources_compiles_nothing(edits: tuple[str, ...], tmp_path: Path) -> None:
-    """As another environment of the same user has it; an edited copy compiles its own."""
+    """Import a copy, as another environment of the same user has it; an edited copy compiles its own kernels."""
     script = (
         "import quarto, sys, numpy as np; from quarto import rng, sources; rng.Streams(np.zeros(1, np.uint64)).draw(0);"
         "print(quarto.__file__, sources.compilation_progress.compiled)"
     )
-    found = []
+    compiling = []
     for name in ("one", "two", *edits):
         shutil.copytree(ROOT / "quarto", tmp_path / name / "quarto")
         if name == "edited":
@@ -171,16 +171,16 @@ def test_another_copy_of_the_same_sources_compiles_nothing(edits: tuple[str, ...
         ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
         file, compiled = ended.stdout.split()
         assert Path(file).is_relative_to(tmp_path / name)
-        found.append(int(compiled) > 0)
-    assert found == [True, False, True][: 2 + len(edits)]
+        compiling.append(int(compiled) > 0)
+    assert compiling == [True, False, True][: 2 + len(edits)]
 
 
 def test_bits_of_floats_are_those_of_ieee_754_and_grow_with_those_not_negative() -> None:
     numbers = np.array([-np.inf, 0.0, 5e-324, 0.1, 0.1 + 2.0**-55, 1.0, 1.5, 1e300, np.inf])
-    found = bits_of_floats(numbers)
-    assert found.tolist() == numbers.view(np.int64).tolist()
-    assert found[1:].tolist() == sorted(set(found[1:].tolist()))
-    assert found[0] < found[1]
+    bits = bits_of_floats(numbers)
+    assert bits.tolist() == numbers.view(np.int64).tolist()
+    assert bits[1:].tolist() == sorted(set(bits[1:].tolist()))
+    assert bits[0] < bits[1]
 
 
 def test_an_edit_of_what_an_outside_kernel_imports_makes_another_fingerprint(

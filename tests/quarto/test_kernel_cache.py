@@ -16,7 +16,7 @@ STRANGER = 54_321  # a user and a group that do not exist
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache that its user has used before, in a folder of the user's."""
+    """Return a cache that its user has used before, in a folder of the user's."""
     root = tmp_path / "around/cache"
     monkeypatch.setenv("QARENA_CACHE", str(root))
     assert find_directory().is_relative_to(root)
@@ -24,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def find_directory() -> Path:
-    """The folder of kernels as another process would find it."""
+    """Return the folder of kernels as another process would find it."""
     return jit.cache_directory.__wrapped__()
 
 
@@ -58,9 +58,9 @@ def test_a_cache_where_others_can_write_is_not_read(
     directories = [find_directory(), find_directory()]
     assert not any(directory.is_relative_to(cache) for directory in directories)
     assert mode_of(directories[0].parent) == 0o700
-    (said,) = caplog.messages  # once
-    assert f"others may write to {folder} (mode {mode:o})" in said
-    assert "QARENA_CACHE" in said
+    (message,) = caplog.messages  # once
+    assert f"others may write to {folder} (mode {mode:o})" in message
+    assert "QARENA_CACHE" in message
 
 
 def test_in_a_sticky_folder_of_all_users_the_cache_is_its_users(cache: Path) -> None:
@@ -115,15 +115,15 @@ def test_a_link_of_another_user_is_not_followed(
 
 
 def test_the_group_of_its_user_alone_may_write(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many systems give each user a group of the same name, and make all folders writable for it."""
+    """Allow the group of the user's name, because many systems make all folders writable for it."""
     import grp
     import pwd
 
     cache.chmod(0o770)
     user, group = pwd.getpwuid(os.geteuid()), cache.stat().st_gid
     if group != sources.ROOT_USER:
-        own = user.pw_gid == group and grp.getgrgid(group).gr_name == user.pw_name
-        assert find_directory().is_relative_to(cache) == own
+        is_user_group = user.pw_gid == group and grp.getgrgid(group).gr_name == user.pw_name
+        assert find_directory().is_relative_to(cache) == is_user_group
     monkeypatch.setattr(sources, "ROOT_USER", STRANGER)  # so that root is a user like any other
     alone = grp.struct_group((user.pw_name, "x", user.pw_gid, []))
     for members, is_private in (((), True), ((user.pw_name,), True), ((user.pw_name, "other"), False)):

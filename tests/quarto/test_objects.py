@@ -24,7 +24,7 @@ from quarto import Piece, Player, Quarto
 RECORDED = json.loads(Path(__file__).with_name("politecnico_calls.json").read_text())
 
 
-class Random(Player):
+class RandomPlayer(Player):
     def choose_piece(self) -> int:
         return random.randrange(16)
 
@@ -52,8 +52,8 @@ def state(game: Any) -> list[Any]:
 def test_pieces_are_those_of_the_original() -> None:
     game = Quarto()
     pieces = [game.get_piece_charachteristics(i) for i in range(16)]
-    found = [[piece.HIGH, piece.COLOURED, piece.SOLID, piece.SQUARE, piece.binary] for piece in pieces]
-    assert found == RECORDED["pieces"]
+    fields = [[piece.HIGH, piece.COLOURED, piece.SOLID, piece.SQUARE, piece.binary] for piece in pieces]
+    assert fields == RECORDED["pieces"]
     assert all(i == 8 * p.HIGH + 4 * p.COLOURED + 2 * p.SOLID + p.SQUARE for i, p in enumerate(pieces))
     assert Piece(True, False, True, True).binary == [1, 0, 1, 1]
 
@@ -77,13 +77,13 @@ def test_run_plays_and_ends_as_that_of_the_original() -> None:
     for seed, expected in enumerate(RECORDED["runs"]):
         random.seed(seed)
         game = Quarto()
-        game.set_players((Random(game), Random(game)))
+        game.set_players((RandomPlayer(game), RandomPlayer(game)))
         assert [game.run(), game.get_current_player(), game.get_board_status().tolist()] == expected
 
 
 def test_copies_are_deep_and_players_may_write_boards() -> None:
     game: Any = Quarto()
-    game.set_players((Random(game), Random(game)))
+    game.set_players((RandomPlayer(game), RandomPlayer(game)))
     assert game.select(np.int64(5))
     assert game.place(np.int64(2), np.int8(1))
     copied = copy.deepcopy(game)
@@ -118,7 +118,7 @@ def test_names_of_the_older_version_are_the_same_things() -> None:
 
 def test_a_player_knows_its_game_and_reset_keeps_the_players() -> None:
     game = Quarto()
-    pair = Random(game), Random(game)
+    pair = RandomPlayer(game), RandomPlayer(game)
     game.set_players(pair)
     game.select(3)
     game.place(0, 0)

@@ -27,19 +27,19 @@ from tests import naive
 
 
 def games(seed: int, count: int, rules: Rules = CLASSIC) -> list[StepwiseGame]:
-    """The states of random games."""
+    """Return the states of random games."""
     chance = random.Random(seed)
-    found: list[StepwiseGame] = []
-    while len(found) < count:
+    states: list[StepwiseGame] = []
+    while len(states) < count:
         game = StepwiseGame(rules)
         while not game.over:
-            found.append(game.copy())
+            states.append(game.copy())
             game.act(chance.choice([action for action in range(ACTIONS) if game.legal_action_mask >> action & 1]))
-    return found[:count]
+    return states[:count]
 
 
 def twin(position: Position, places: list[int]) -> np.ndarray:
-    """What an observation shows, value by value."""
+    """Build an observation value by value."""
     rows = np.zeros(SHAPE, np.int8)
     for place, piece in enumerate(places):
         for attribute in range(4):
@@ -60,12 +60,12 @@ def test_a_batch_is_encoded_like_its_positions_one_by_one() -> None:
         assert legal.tolist() == [state.legal_action_mask >> action & 1 for action in range(ACTIONS)]
         assert np.array_equal(unpack_mask(state.legal_action_mask), legal)
     apart = Batch(*(field[::2] for field in Batch.from_positions([state.position for state in states])))  # type: ignore[arg-type]
-    for whole, part in zip((observations, masks), encode_observations_and_masks(apart), strict=True):
-        assert np.array_equal(whole[::2], part)
+    for array, part in zip((observations, masks), encode_observations_and_masks(apart), strict=True):
+        assert np.array_equal(array[::2], part)
 
 
 def can_be_taken(game: StepwiseGame, cell: int, gift: int) -> bool:
-    """Whether the decisions of a turn can be taken one after the other, and are all there are."""
+    """Return whether the decisions of a turn can be taken one after the other, and are all there are."""
     other = game.copy()
     if game.rules.mover_chooses:
         if gift == NO_GIFT or not other.available >> gift & 1:
@@ -101,15 +101,15 @@ RULES = (
 
 
 def legal_in(game: Game, hand: int) -> list[int]:
-    """The legal actions of the twin, which takes piece and cell at once where the mover chooses both."""
+    """Return the legal actions of the twin, which takes piece and cell at once where the mover chooses both."""
     if game.next_decision is NextDecision.NOTHING:
         return []
     placing = hand != NONE if game.next_decision is NextDecision.PLY else game.next_decision is NextDecision.PLACEMENT
     return game.empty_cells if placing else [piece for piece in game.pieces_left if piece != hand]
 
 
-def followed(game: Game, hand: int, action: int) -> tuple[Game, int]:
-    """The twin and the piece that its mover has chosen, after an action."""
+def follow_action(game: Game, hand: int, action: int) -> tuple[Game, int]:
+    """Return the twin and the piece that its mover has chosen, after an action."""
     if game.next_decision is NextDecision.PLY:
         return (game, action) if hand == NONE else (game.play(hand, action), NONE)
     return (game.place(action) if game.next_decision is NextDecision.PLACEMENT else game.give(action)), NONE
@@ -139,7 +139,7 @@ def test_it_is_the_game_that_people_play(rules: Rules) -> None:
                 assert stepwise.turn_number == game.turn
             action = chance.choice(legal_in(game, hand))
             stepwise.act(action)
-            game, hand = followed(game, hand, action)
+            game, hand = follow_action(game, hand, action)
         winners.add(stepwise.winner)
     assert {0, 1} <= winners
 

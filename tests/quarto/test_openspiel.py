@@ -17,7 +17,7 @@ pytestmark = pytest.mark.extras
 PLAYTHROUGH = ROOT / "tests/quarto/playthroughs/python_quarto.txt"
 
 
-def loaded(name: str = "python_quarto") -> Any:
+def load_quarto(name: str = "python_quarto") -> Any:
     import pyspiel
 
     import quarto.openspiel  # noqa: F401  (registers the game)
@@ -29,18 +29,21 @@ def loaded(name: str = "python_quarto") -> Any:
 def test_openspiel_plays_it_at_random(rules: str) -> None:
     import pyspiel
 
-    pyspiel.random_sim_test(loaded(f"python_quarto(rules={rules})"), num_sims=10, serialize=False, verbose=False)
+    pyspiel.random_sim_test(load_quarto(f"python_quarto(rules={rules})"), num_sims=10, serialize=False, verbose=False)
 
 
 def test_the_playthrough_is_as_recorded() -> None:
-    """``playthrough("python_quarto", None, seed=1)`` of OpenSpiel's ``generate_playthrough`` records a new one."""
-    loaded()
+    """Replay a game that OpenSpiel's ``generate_playthrough`` recorded.
+
+    ``playthrough("python_quarto", None, seed=1)`` records a new one.
+    """
+    load_quarto()
     from absl import flags
     from open_spiel.python.algorithms.generate_playthrough import replay
 
     flags.FLAGS.mark_as_parsed()
-    expected, found = replay(str(PLAYTHROUGH))
-    assert found == expected
+    expected, replayed = replay(str(PLAYTHROUGH))
+    assert replayed == expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +51,7 @@ def test_the_playthrough_is_as_recorded() -> None:
     [copy.copy, copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state)), lambda state: state.clone()],  # noqa: S301
 )
 def test_a_copied_state_goes_on_by_itself(copied: Callable[[Any], Any]) -> None:
-    state = loaded("python_quarto(rules=square)").new_initial_state()
+    state = load_quarto("python_quarto(rules=square)").new_initial_state()
     for action in (3, np.int64(0), 7):
         state.apply_action(action)
     other = copied(state)
@@ -61,7 +64,7 @@ def test_a_copied_state_goes_on_by_itself(copied: Callable[[Any], Any]) -> None:
 
 
 def test_its_states_are_those_of_the_game() -> None:
-    game, twin = loaded(), StepwiseGame()
+    game, twin = load_quarto(), StepwiseGame()
     state, chance = game.new_initial_state(), np.random.default_rng(1)
     while not state.is_terminal():
         assert state.current_player() == twin.seat
@@ -80,6 +83,6 @@ def test_its_states_are_those_of_the_game() -> None:
 
 
 def test_rules_are_a_parameter() -> None:
-    game = loaded("python_quarto(rules=square)")
+    game = load_quarto("python_quarto(rules=square)")
     assert game.rules == Rules("square", squares="plain")
     assert str(game.new_initial_state()).endswith("square")

@@ -27,7 +27,7 @@ from tests.naive_quarto import ORACLES, live_prefixes
 
 
 def known_layer(ply: int) -> PerftLayer:
-    """The known counts of classic games, without the number of live boards."""
+    """Return the known counts of classic games, without the number of live boards."""
     return PerftLayer(
         ply,
         ORACLES["live_game_prefixes_after_k_plies"][ply],
@@ -40,8 +40,8 @@ def known_layer(ply: int) -> PerftLayer:
 @pytest.mark.parametrize("plies", [5, *seldom(7)])
 def test_classic_counts_are_the_known_ones(plies: int) -> None:
     counted = perft(CLASSIC, plies)
-    known = [known_layer(ply) for ply in range(plies + 1)]
-    assert [layer._replace(canonical_live_boards=0) for layer in counted] == known
+    expected = [known_layer(ply) for ply in range(plies + 1)]
+    assert [layer._replace(canonical_live_boards=0) for layer in counted] == expected
     assert counted[4].canonical_live_boards == ORACLES["canonical_live_boards_k4"]
     assert all(type(field) is int for layer in counted for field in layer)
 
@@ -64,7 +64,7 @@ def test_a_number_of_plies_that_cannot_be_counted_is_refused_before_counting() -
 
 @pytest.mark.slow
 def test_every_live_board_is_reached_in_each_order_of_its_plies() -> None:
-    """The prefixes that lead to an orbit are its boards times the orders of their plies: two ways to count them."""
+    """Count the prefixes that lead to an orbit in a second way: as its boards times the orders of their plies."""
     boards, orders = CanonicalBoards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)}), 1
     for ply in range(1, 5):
         _, boards = count_next_layer(CLASSIC, boards, ply, is_last=False)
@@ -86,16 +86,16 @@ def test_chances_are_those_of_the_known_random_play() -> None:
     live, ends = undecided_probabilities(CLASSIC), length_probabilities(CLASSIC)
     assert live is not None
     assert ends is not None
-    known = ORACLES["random_play"]
-    assert live[16] == Fraction(*known["draw"]) == Fraction(CLASSIC_LIVE_PREFIXES[16], factorial(16) ** 2)
+    oracle = ORACLES["random_play"]
+    assert live[16] == Fraction(*oracle["draw"]) == Fraction(CLASSIC_LIVE_PREFIXES[16], factorial(16) ** 2)
     assert sum(ends) == 1
     assert not any(ends[:4])
     won = [float(chance) for chance in (*ends[4:16], ends[16] - live[16])]
-    assert won == pytest.approx(known["win_probability_at_placement_4_to_16"], abs=6e-7)
+    assert won == pytest.approx(oracle["win_probability_at_placement_4_to_16"], abs=6e-7)
     assert float(sum(plies * chance for plies, chance in enumerate(ends))) == pytest.approx(
-        known["mean_placements"], abs=1e-6
+        oracle["mean_placements"], abs=1e-6
     )
-    assert sum(ends[1::2]) == Fraction(*known["seat_1_wins"])  # which places plies 0, 2, 4, …
+    assert sum(ends[1::2]) == Fraction(*oracle["seat_1_wins"])  # which places plies 0, 2, 4, …
 
 
 def test_who_chooses_the_piece_makes_no_difference_and_the_lines_do() -> None:

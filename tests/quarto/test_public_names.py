@@ -6,10 +6,13 @@ import doctest
 import subprocess
 import sys
 from importlib import import_module
+from types import ModuleType
 
 import pytest
 
 import quarto
+from agents.base import agent
+from quarto import game, rules, views
 from quarto.errors import RequestError
 from quarto.solver import solver
 from tests.paths import ROOT
@@ -45,10 +48,13 @@ def test_importing_the_packages_loads_nothing_heavy() -> None:
 
 def test_a_position_is_solved_in_one_line() -> None:
     text = "0.6F/.3A./..5./C..9 7"
-    found = quarto.solve(text)
-    assert found == quarto.solve(quarto.PositionView.parse(text))
-    assert max(turn.value for turn in found.turns) == found.value
+    solution = quarto.solve(text)
+    assert solution == quarto.solve(quarto.PositionView.parse(text))
+    assert max(turn.value for turn in solution.turns) == solution.value
     with pytest.raises(RequestError, match="the game is over"):
         quarto.solve("0123/..../..../.... -")
-    examples = doctest.testmod(solver)
-    assert (examples.failed, examples.attempted) == (0, 2)
+
+
+@pytest.mark.parametrize(("module", "examples"), [(agent, 13), (game, 3), (rules, 2), (solver, 5), (views, 5)])
+def test_the_examples_of_public_names_run(module: ModuleType, examples: int) -> None:
+    assert doctest.testmod(module) == (0, examples)

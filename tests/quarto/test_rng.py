@@ -79,8 +79,8 @@ def test_streams_of_a_batch_equal_those_of_its_games() -> None:
     assert streams.draw(3).tolist() == [naive.draw(seed, 3) for seed in seeds]
     assert streams.integers(3, 7).tolist() == [naive.below(naive.draw(seed, 3), 7) for seed in seeds]
     counts = np.arange(1, 51)
-    each = [naive.below(naive.draw(seed, 2), int(count)) for seed, count in zip(seeds, counts, strict=True)]
-    assert streams.integers(2, counts).tolist() == each
+    integers = [naive.below(naive.draw(seed, 2), int(count)) for seed, count in zip(seeds, counts, strict=True)]
+    assert streams.integers(2, counts).tolist() == integers
 
 
 def test_a_generator_depends_on_its_own_game_only() -> None:

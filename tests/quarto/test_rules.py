@@ -85,8 +85,9 @@ def test_winning_cells_equal_those_found_by_trying(position: Position, rules: Ru
 @given(positions(), preset_rules)
 def test_safe_pieces_are_those_that_win_on_no_cell(position: Position, rules: Rules) -> None:
     fast = safe_pieces(uint64(position.lanes), position.occupied, rules.tables)
-    left = bits(position.available)
-    assert [piece for piece in left if int(fast) >> piece & 1] == naive.safe_pieces(board(position), left, rules)
+    available = bits(position.available)
+    safe = [piece for piece in available if int(fast) >> piece & 1]
+    assert safe == naive.safe_pieces(board(position), available, rules)
 
 
 @given(positions(), preset_rules)

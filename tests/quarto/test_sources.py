@@ -74,21 +74,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_module_that_is_imported_is_found_and_no_other(folder: Path) -> None:
-    found = read_imported_modules("walk_agent.player")
-    assert set(found) == REACHED
-    assert found["walk_parent"] == (folder / "walk_parent.py").read_bytes()
+    contents = read_imported_modules("walk_agent.player")
+    assert set(contents) == REACHED
+    assert contents["walk_parent"] == (folder / "walk_parent.py").read_bytes()
     assert not [name for name in sys.modules if name.startswith("walk_")]
 
 
 def test_what_is_imported_already_changes_nothing(folder: Path) -> None:
-    """The whole answer is that of a process of its own."""
+    """Compare with the answer of a process that has imported other modules."""
     program = "import json, walk_values, walk_computed, walk_deep.inner.leaf; from quarto.sources import *; "
     program += "print(json.dumps(sorted(read_imported_modules('walk_agent.player'))))"
     lines = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
     assert lines.stdout.strip() == str(sorted(REACHED)).replace("'", '"')
 
-    found = read_imported_modules("walk_agent.player", lambda importing, imported: "star" not in importing + imported)
-    assert set(found) == {name for name in REACHED if "star" not in name}
+    contents = read_imported_modules(
+        "walk_agent.player", lambda importing, imported: "star" not in importing + imported
+    )
+    assert set(contents) == {name for name in REACHED if "star" not in name}
 
 
 def test_installed_packages_and_the_standard_library_have_versions_of_their_own() -> None:

@@ -56,8 +56,8 @@ WITHOUT_STRAIGHT = [
 
 
 def permutations_of(rules: Rules) -> list[list[int]]:
-    found: list[list[int]] = build_symmetries(rules).cells.tolist()
-    return found
+    permutations: list[list[int]] = build_symmetries(rules).cells.tolist()
+    return permutations
 
 
 def position_of(pieces: Board, hand: int) -> Position:
@@ -70,24 +70,24 @@ def typed_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) ->
 
 
 def transform_of(position: Position, rules: Rules) -> Transform:
-    found = typed_transform(uint64(position.lanes), position.occupied, position.hand, build_symmetries(rules))
-    return Transform(*map(int, found))
+    transform = typed_transform(uint64(position.lanes), position.occupied, position.hand, build_symmetries(rules))
+    return Transform(*map(int, transform))
 
 
 # The group
 
 
 def test_group_sizes_of_the_presets() -> None:
-    known = ORACLES["symmetries"]
+    oracle = ORACLES["symmetries"]
     sizes = {name: len(build_symmetries(rules).cells) for name, rules in PRESETS.items()}
     assert sizes == {
-        "classic": known["cells"],
-        "square": known["cells_square_rules"],
-        "torus": known["cells_torus_rules"],
+        "classic": oracle["cells"],
+        "square": oracle["cells_square_rules"],
+        "torus": oracle["cells_torus_rules"],
         "torus_square": 128,
-        "own_piece": known["cells"],
+        "own_piece": oracle["cells"],
     }
-    assert known["cells"] * PIECE_SYMMETRIES == known["all"]
+    assert oracle["cells"] * PIECE_SYMMETRIES == oracle["all"]
     assert [len(build_symmetries(rules).cells) for rules in WITHOUT_STRAIGHT] == [16, 128]
 
 
@@ -103,13 +103,13 @@ def test_pieces_have_no_symmetry_beyond_xor_and_exchange_of_attributes() -> None
 @pytest.mark.parametrize("rules", [*OTHER_RULES[::4], *WITHOUT_STRAIGHT, *seldom(*OTHER_RULES)], ids=str)
 def test_cell_symmetries_of_any_rules_are_a_group_that_keeps_the_lines(rules: Rules) -> None:
     group = permutations_of(rules)
-    known = {frozenset(line) for line in lines(rules)}
+    line_sets = {frozenset(line) for line in lines(rules)}
     assert group[0] == list(range(16))
     assert 8 <= len(group) <= MAX_SYMMETRIES
     everything = {tuple(cells) for cells in group}
     assert len(everything) == len(group)
     for cells in group:
-        assert {frozenset(cells[cell] for cell in line) for line in known} == known
+        assert {frozenset(cells[cell] for cell in line) for line in line_sets} == line_sets
     for first, second in zip(group, reversed(group), strict=True):
         assert tuple(first[second[cell]] for cell in range(16)) in everything
         assert tuple(first[first[cell]] for cell in range(16)) in everything
@@ -176,7 +176,7 @@ def test_orbit_size_is_the_number_of_different_images(position: Position) -> Non
 
 
 def children(lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]) -> tuple[Any, Any]:
-    """Every piece that is left on every empty cell of every board."""
+    """Place every piece that is left on every empty cell of every board."""
     all_lanes, all_occupied = [np.empty(0, np.uint64)], [np.empty(0, np.uint16)]
     for cell, piece in product(range(16), range(16)):
         spread_piece = np.uint64(lanes_of([NONE] * cell + [piece]))
@@ -192,7 +192,7 @@ def children(lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]) -> tuple[A
 
 
 def distinct(lanes: Any, occupied: Any, hand: Any) -> tuple[Any, Any]:
-    """The different canonical forms of positions or boards under classic rules."""
+    """Return the different canonical forms of positions or boards under classic rules."""
     forms = np.stack(
         [part.astype(np.uint64) for part in canonical_forms(lanes, occupied, hand, build_symmetries(CLASSIC))]
     )

@@ -14,7 +14,7 @@ from tests.naive_turns import canonical_form, mask
 
 
 def form_of(occupied: int, board: int, cell: int, piece: int, has_hand: bool) -> tuple[int, ...]:
-    """The twin's form of a stored turn, unpacked by the text of data/README.md."""
+    """Return the twin's form of a stored turn, unpacked by the text of data/README.md."""
     size = occupied.bit_count()
     cells = [at for at in range(16) if occupied >> at & 1]
     lanes = [mask(at for i, at in enumerate(cells) if board >> (4 + size * bit + i) & 1) for bit in (3, 2, 1, 0)]
@@ -41,9 +41,9 @@ def test_a_turn_has_the_least_of_its_images(name: str, pieces: int) -> None:
     position = random_position(dice, pieces, hand=not rules.mover_chooses)
     turns = list_canonical_turns(position, rules)
     for row in turns.sample(min(3, len(turns)), seed=pieces).iter_rows(named=True):
-        own = row["own_hand"], row["own_cell"], row["own_piece"]
+        turn = row["own_hand"], row["own_cell"], row["own_piece"]
         form = form_of(row["occupied"], row["board"], row["cell"], row["piece"], not rules.mover_chooses)
-        assert form == canonical_form(board_of(position), *own, rules), (position, own)
+        assert form == canonical_form(board_of(position), *turn, rules), (position, turn)
 
 
 def test_positions_that_differ_in_the_hand_are_neighbours() -> None:

@@ -32,8 +32,8 @@ hand 7  left 0 1 2 4 5 6 8 9 A B C D E"""
 
 @pytest.fixture(params=PRESETS.values(), ids=lambda rules: rules.name)
 def rules(request: pytest.FixtureRequest) -> Rules:
-    found: Rules = request.param
-    return found
+    preset: Rules = request.param
+    return preset
 
 
 def members(row: np.ndarray) -> tuple[int, ...]:
@@ -94,9 +94,9 @@ def test_the_example_of_the_page_on_agents_is_true() -> None:
     (parsed,) = re.findall(r'PositionView\.parse\("(.*)"\)', page)
     position = PositionView.parse(parsed)
     assert f"```\n{position}\n```" in page
-    told = re.findall(r"^position\.(\w+)\((\d*)\) +# (\(.*?\)):", page, re.MULTILINE)
-    assert len(told) == 4
-    for method, argument, answer in told:
+    examples = re.findall(r"^position\.(\w+)\((\d*)\) +# (\(.*?\)):", page, re.MULTILINE)
+    assert len(examples) == 4
+    for method, argument, answer in examples:
         assert getattr(position, method)(*map(int, filter(None, [argument]))) == ast.literal_eval(answer)
     for view, heading in ((PositionView, "### Positions"), (BatchView, "### Batches")):
         section = page.partition(heading)[2].partition("\n#")[0]

@@ -30,7 +30,6 @@ from omegaconf._utils import get_yaml_loader
 
 from runners.cli import main
 from runners.config import yaml_options
-from runners.config.application import LAUNCH_VARIABLE
 from runners.config.yaml_options import CONF_FOLDER
 from runners.hosting.interruption import SIGNALS
 
@@ -129,16 +128,19 @@ def searched(repo: IConfigRepository) -> str:
     return repr(places) if all(scheme != "file" or path == str(CONF_FOLDER) for scheme, path in places) else ""
 
 
+HANDLERS_OF_HYDRA = (logging.FileHandler, logging.StreamHandler)
+
+
 @pytest.fixture(autouse=True)
 def handlers_that_others_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keeps handlers of logging from Hydra, which closes all before it makes its own; and its own from later tests.
 
-    That of absl, which OpenSpiel imports, would close the stream it was made for: pytest's. That of Hydra opens its
-    file at the first message, and the folder is gone by then.
+    That of absl, which OpenSpiel imports, would close the stream it was made for: pytest's. Those of Hydra open a file
+    at the first message, when its folder is gone, and write to the stream of a test that has ended.
     """
     monkeypatch.setattr(logging, "_handlerList", [])
     yield
-    for handler in [each for each in logging.getLogger().handlers if type(each) is logging.FileHandler]:
+    for handler in [each for each in logging.getLogger().handlers if type(each) in HANDLERS_OF_HYDRA]:
         logging.getLogger().removeHandler(handler)
         handler.close()
 
@@ -148,8 +150,6 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     """Runs ``qarena …`` in an empty folder, as often as a test likes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("QARENA_COMMAND", "")  # both are set by the command line: restored after the test
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     for name in ("set_threshold", "freeze"):  # the tests of one process share the collector
         monkeypatch.setattr(gc, name, lambda *_: None)
     monkeypatch.setattr(
@@ -167,7 +167,6 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
             handler.close()
         root.handlers[:] = before[1]
         root.setLevel(before[0])
-        os.environ.pop(LAUNCH_VARIABLE, None)
         for number, own in handlers.items():  # a command that was interrupted leaves one that does nothing
             signal.signal(number, own)
         return Result(int(left.value.code or 0), *capsys.readouterr())
@@ -179,13 +178,13 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A set of a few late positions."""
     from analytics.exact.position_set import build_origin, encode_position_set
-    from analytics.store.archive import Archive
+    from analytics.store.archive import ArchiveStore
     from quarto.rules import CLASSIC
     from runners.exact.verdicts import PositionSetOptions, build_position_frame
     from tests.paths import SAMPLE
 
     frame = build_position_frame(
-        Archive.open(SAMPLE), PositionSetOptions(CLASSIC, positions_per_source=8, piece_counts=(11, 13))
+        ArchiveStore.open(SAMPLE), PositionSetOptions(CLASSIC, positions_per_source=8, piece_counts=(11, 13))
     )
     path = tmp_path_factory.mktemp("sets") / "small.parquet"
     path.write_bytes(encode_position_set(frame, build_origin(CLASSIC, 2026, 8)))

@@ -19,7 +19,7 @@ import pytest
 
 import runners
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from quarto.views import PositionView
@@ -53,9 +53,10 @@ def test_positions_are_there_after_an_index(tmp_path: Path) -> None:
     runners.run("random", "dumb", games=4, archive=tmp_path, progress=False)
     archive = open_archive(tmp_path)
     assert archive.openings().frame["games"].sum() == 4
-    for ask in (lambda: archive.scan("positions").collect(), lambda: archive.sql("FROM positions")):
-        with pytest.raises(FailureError, match=r"in Python runners\.index, then refresh"):
-            ask()
+    with pytest.raises(FailureError, match=r"in Python runners\.index, then refresh"):
+        archive.scan("positions").collect()
+    with pytest.raises(FailureError, match=r"in Python runners\.index, then refresh"):
+        archive.sql("FROM positions")
     runners.index(tmp_path)
     archive.refresh()
     first = archive.sql("SELECT sum(games) AS games FROM positions WHERE ply = 0").item()
@@ -183,7 +184,7 @@ def test_an_object_plays_runs_of_its_own(qarena: Qarena, tmp_path: Path) -> None
         agents = archive.sql("SELECT DISTINCT agent FROM seats ORDER BY 1")["agent"].to_list()
         assert agents == ["Corner", "Corner-2", label, "random"]
         assert "Corner" in archive.ratings().frame["agent"]
-    assert verify_archive(Archive.open(root)).problems == []
+    assert verify_archive(ArchiveStore.open(root)).problems == []
     assert "Corner" in runners.annotate(root, run=one.run_id).frame["agent"]
     runners.build_policy("gift", archive=root)
     assert runners.rebuild_policy("gift", root).frame.is_empty()
@@ -194,13 +195,13 @@ def test_an_object_plays_runs_of_its_own(qarena: Qarena, tmp_path: Path) -> None
 
 
 def test_a_run_of_objects_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    locked, lock = [], Archive.lock_run
+    locked, lock = [], ArchiveStore.lock_run
 
-    def record_lock(archive: Archive, run_id: str) -> AbstractContextManager[None]:
+    def record_lock(archive: ArchiveStore, run_id: str) -> AbstractContextManager[None]:
         locked.append(run_id)
         return lock(archive, run_id)
 
-    monkeypatch.setattr(Archive, "lock_run", record_lock)
+    monkeypatch.setattr(ArchiveStore, "lock_run", record_lock)
     assert [runners.run(Corner(), "random", games=2, archive=tmp_path).run_id] == locked
 
 
@@ -240,7 +241,7 @@ def test_a_policy_is_that_of_the_command(qarena: Qarena, tmp_path: Path) -> None
 
 
 def test_a_judgement_has_the_rows_of_the_command(qarena: Qarena, tmp_path: Path) -> None:
-    Archive.open(tmp_path / "archive", create=True)
+    ArchiveStore.open(tmp_path / "archive", create=True)
     options = ("--draws", "1", "--games", "0", "--threads", "1", "--archive", str(tmp_path / "archive"))
     done = qarena("policy", "judge", "semi_random", *options, "--output", str(tmp_path / "x.parquet"))
     assert done.code == 0, done.err

@@ -30,7 +30,7 @@ from analytics.questions.selection import (
 )
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import policy_store
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.game_tables import RangeGames, compute_fingerprint, select_games
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import MODULUS
@@ -66,25 +66,25 @@ class Dataset:
         return len(self.game_id)
 
     def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """The games of each run, as a ``GameSource`` gives them."""
+        """Yield the games of each run, as a ``GameSource`` does."""
         for record, start, end in self.list_run_spans():
             rows = slice(start, end)
             yield record, RangeGames(self.game_id[rows], self.opening[rows], select_games(self.games, rows))
 
     def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
-        """None, because games in memory have no evaluations."""
+        """Return ``NO_VALUE`` everywhere, because games in memory have no evaluations."""
         return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
 
     def list_run_spans(self) -> Iterator[tuple[RunRecord, int, int]]:
-        """Each run with the indices of its first game and of the one after its last."""
+        """Yield each run with the indices of its first game and of the one after its last."""
         yield from zip(self.runs, self.begins[:-1], self.begins[1:], strict=True)
 
     def to_id_ranges(self) -> pl.DataFrame:
-        """The ids of all games as ranges."""
+        """Return the ids of all games as ranges."""
         return build_id_ranges({record.run_id: self.game_id[start:end] for record, start, end in self.list_run_spans()})
 
     def compute_fingerprints(self, threads: int) -> dict[str, str]:
-        """For each run id the fingerprint of its chosen games, 16 hex digits."""
+        """Compute the fingerprint of each run's chosen games, 16 hex digits, by run id."""
 
         def add(first: int, last: int) -> int:
             return int(compute_fingerprint(self.game_id, self.opening, self.games, (first, last)))
@@ -95,7 +95,7 @@ class Dataset:
 
 
 def format_fingerprints(sums: Mapping[str, int]) -> dict[str, str]:
-    """For each run id the fingerprint, 16 hex digits, that the sums of all parts of its games add up to."""
+    """Format the sums of all parts of the runs' games as fingerprints, 16 hex digits, by run id."""
     return {run_id: f"{total % MODULUS:016x}" for run_id, total in sums.items()}
 
 
@@ -112,11 +112,11 @@ class GameSource(Protocol):
     def size(self) -> int: ...
 
     def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """Games of one run after the other, each time ascending by id; as often as asked for."""
+        """Yield blocks of games, run by run, each block ascending by id; may be called again."""
         ...
 
     def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
-        """The value that each turn had for its player, in millionths, where that was logged, else NO_VALUE: [16, G].
+        """Read the logged value of each turn for its player, [16, G] in millionths, or ``NO_VALUE``.
 
         Row n has the turn that placed ply n, and where the plies before were imposed the first gift after ply n.
         """
@@ -133,10 +133,10 @@ class LearnedPolicy:
 
 @runtime_checkable
 class PolicyKind(Protocol):
-    """A kind of policy: derives one from games. Objects are made from ``conf/kind/KIND.yaml``."""
+    """A kind of policy, which derives one from games. Objects are made from ``conf/kind/KIND.yaml``."""
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
-        """The policy: the same for the same games on any number of threads.
+        """Derive the policy: the same for the same games on any number of threads.
 
         Raises ``RequestError`` if its parameters do not fit the games.
         """
@@ -148,11 +148,11 @@ class LearningKind(Protocol):
     """A kind of policy that is learned pass by pass, from games that need not be in memory."""
 
     def derive(self, dataset: GameSource, threads: int) -> Policy:
-        """As that of a ``PolicyKind``."""
+        """Derive the policy, as a ``PolicyKind`` does."""
         ...
 
     def learn(self, dataset: GameSource, threads: int) -> LearnedPolicy:
-        """The policy that ``derive`` gives, and how it was learned."""
+        """Learn the policy that ``derive`` returns, and report how it was learned."""
         ...
 
 
@@ -161,16 +161,16 @@ class CountingKind(Protocol):
     """A kind whose policy follows from counts that add up over games, so that files of games can be counted apart."""
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
-        """The counts of some games: an array of the same shape for any games."""
+        """Count some games: an array of the same shape for any games."""
         ...
 
     def policy_from_counts(self, counts: NDArray[np.int64]) -> Policy:
-        """The policy that follows from the counts of all games."""
+        """Build the policy that follows from the counts of all games."""
         ...
 
 
 def find_agent_seat_bits(agent: str | None, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
-    """The seats that an agent held in games of a run: [G], bit s for seat s; None: both seats of every game."""
+    """Return the seats that an agent held in games of a run: [G], bit s for seat s; without agent, both seats."""
     if agent is None:
         return np.full(len(game_id), BOTH_SEATS, np.int8)
     first, second = (np.array([labels[i] == agent for labels in record.pairings]) for i in (0, 1))
@@ -180,14 +180,14 @@ def find_agent_seat_bits(agent: str | None, record: RunRecord, game_id: NDArray[
 
 
 def check_agent_played(agent: str | None, played: bool, runs: Sequence[RunRecord]) -> None:
-    """Raises ``RequestError`` unless an agent ``played`` some of the games."""
+    """Check that an agent ``played`` some of the games. Raises ``RequestError`` if not."""
     if not played:
         labels = {label for record in runs for label in record.labels}
         raise RequestError(f"agent={agent} played none of the games{describe_valid_names(str(agent), labels)}")
 
 
 def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
-    """``function(first, last)`` of equal parts of a range, a thread each: the results in order.
+    """Call ``function(first, last)`` for equal parts of a range, a thread each, and return the results in order.
 
     Kernels release the GIL.
     """
@@ -197,7 +197,7 @@ def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: 
 
 
 def load_dataset(selection: Selection, run_order: Sequence[str] = ()) -> Dataset:
-    """The games of a selection in memory.
+    """Load the games of a selection into memory.
 
     ``run_order``, ids of all its runs, is the order in which they are learned from; by default that in which they
     began.
@@ -215,15 +215,15 @@ def load_dataset(selection: Selection, run_order: Sequence[str] = ()) -> Dataset
         first = free[record.run_id]
         free[record.run_id] = end = first + len(chosen.game_id)
         dataset.game_id[first:end], dataset.opening[first:end] = chosen.game_id, chosen.opening
-        for whole, part in zip(dataset.games, chosen.games, strict=True):
-            whole[..., first:end] = part
+        for column, values in zip(dataset.games, chosen.games, strict=True):
+            column[..., first:end] = values
     for _, start, end in dataset.list_run_spans():
         _sort_by_game_id(dataset, start, end)
     return dataset
 
 
 def sort_for_learning(runs: Sequence[RunRecord], run_order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
-    """Runs in the order of learning: the order of their ids in ``run_order``, or the order in which they began.
+    """Sort runs in the order of learning: that of their ids in ``run_order``, or that in which they began.
 
     Raises ``RequestError`` as ``_check_same_rules`` does.
     """
@@ -233,11 +233,11 @@ def sort_for_learning(runs: Sequence[RunRecord], run_order: Sequence[str] = ()) 
 
 
 def _check_same_rules(runs: Sequence[RunRecord]) -> None:
-    """Raises ``RequestError`` unless all runs have the same rules, under which the opponent chooses the piece."""
+    """Check that all runs have the same rules, under which the opponent chooses the piece. Raises ``RequestError``."""
     first = runs[0]
     for record in runs[1:]:
         if replace(record.rules, name="") != replace(first.rules, name=""):
-            one, other = (f"{each.run_id} ({each.rules.name})" for each in (first, record))
+            one, other = (f"{run.run_id} ({run.rules.name})" for run in (first, record))
             only = f"run_id IN (SELECT run_id FROM runs WHERE rules = '{first.rules.name}')"  # noqa: S608  (an example)
             raise RequestError(
                 f"runs {one} and {other} have different rules, and a policy is learned under one: choose, as in {only}"
@@ -250,7 +250,7 @@ def _check_same_rules(runs: Sequence[RunRecord]) -> None:
 
 
 def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
-    """Bring the games of a run into the order of their ids; one row of the arrays at a time, to save memory."""
+    """Sort the games of a run by their ids, one row of the arrays at a time to save memory."""
     ids = dataset.game_id[start:end]
     if np.all(ids[1:] > ids[:-1]):
         return
@@ -262,7 +262,7 @@ def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
 
 @kernel()
 def compute_values_fingerprint(game_id: NDArray[np.int64], values: NDArray[np.int32]) -> int:
-    """The sum, uint64, of a mixed number for each value [16, G] of a turn that was reported."""
+    """Sum (uint64) a mixed number for each reported value [16, G] of a turn."""
     total = uint64(0)
     for ply in range(values.shape[0]):
         for game in range(values.shape[1]):
@@ -300,7 +300,7 @@ class GameStream:
         return self.runs[0].rules
 
     def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """The games, those of a pairing in a file together, by pairing and pair."""
+        """Yield the games by pairing and pair, those of a pairing in a file together."""
         sums, ranges = dict[str, int](), list[pl.DataFrame]()
         for record in self.runs:
             for chosen in self._read_run_blocks(record):
@@ -313,21 +313,23 @@ class GameStream:
 
     def _read_run_blocks(self, record: RunRecord) -> Iterator[RangeGames]:
         archive = self._selection.opened.archive
-        found = [*self._selection.select_ranges_and_ids(record)]
-        wanted = [
+        chosen_ids = [*self._selection.select_ranges_and_ids(record)]
+        pair_ranges = [
             (number, part)
-            for number, (stored, chosen) in enumerate(found)
+            for number, (stored, chosen) in enumerate(chosen_ids)
             for part in select_pair_ranges(archive, record, stored, chosen)
         ]
-        wanted.sort(key=lambda each: each[1])
-        yield from read_pair_ranges(wanted, lambda number: read_selected_games(archive, record.run_id, *found[number]))
+        pair_ranges.sort(key=lambda item: item[1])
+        yield from read_pair_ranges(
+            pair_ranges, lambda number: read_selected_games(archive, record.run_id, *chosen_ids[number])
+        )
 
     def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
-        """As a ``GameSource`` gives them."""
+        """Read the values of turns as a ``GameSource`` does."""
         values = np.full(games.games.pieces.shape, NO_VALUE, np.int32)
         span = [run_id, int(games.game_id[0]), int(games.game_id[-1])]
-        known = self._selection.opened.sql(EVALUATED_TURNS_SQL, span)
-        ids, plies, worth = (known[name].to_numpy() for name in ("game_id", "ply", "value"))
+        turns = self._selection.opened.sql(EVALUATED_TURNS_SQL, span)
+        ids, plies, worth = (turns[name].to_numpy() for name in ("game_id", "ply", "value"))
         columns = np.searchsorted(games.game_id, ids)
         chosen = games.game_id[np.minimum(columns, len(games.game_id) - 1)] == ids
         values[plies[chosen], columns[chosen]] = worth[chosen]
@@ -348,12 +350,12 @@ class GameStream:
                 pass
 
     def compute_fingerprints(self, threads: int) -> dict[str, str]:  # noqa: ARG002  (each file is read by one)
-        """As those of a ``Dataset``."""
+        """Compute the fingerprints as a ``Dataset`` does."""
         self._ensure_read()
         return format_fingerprints(self._sums)
 
     def to_id_ranges(self) -> pl.DataFrame:
-        """The ids of all games as ranges, those that follow on each other joined."""
+        """Return the ids of all games as ranges, adjacent ones joined."""
         self._ensure_read()
         rows = pl.concat(self._ranges)
         end = pl.col("first_game") + pl.col("games") * pl.col("step")
@@ -372,7 +374,7 @@ ID_RANGES_SCHEMA = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int
 
 
 def build_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
-    """Ids of games, ascending, by run, as ranges: ``games`` ids from ``first_game`` on, ``step`` apart."""
+    """Build ranges of ascending game ids, by run: ``games`` ids from ``first_game`` on, ``step`` apart."""
     parts = []
     for run_id, ids in ids_by_run.items():
         apart = np.diff(ids)
@@ -385,37 +387,37 @@ def build_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame
 
 
 def expand_id_ranges(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
-    """The ids in ranges, by run."""
-    found = {}
+    """Expand ranges to the ids in them, by run."""
+    ids_by_run = {}
     for (run_id,), rows in ranges.group_by("run_id", maintain_order=True):
         first, games, step = (rows[name].to_numpy() for name in ("first_game", "games", "step"))
         before = np.repeat(np.cumsum(games) - games, games)
-        found[str(run_id)] = np.repeat(first, games) + (np.arange(games.sum()) - before) * np.repeat(step, games)
-    return found
+        ids_by_run[str(run_id)] = np.repeat(first, games) + (np.arange(games.sum()) - before) * np.repeat(step, games)
+    return ids_by_run
 
 
 def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
-    """The games that a policy was derived from.
+    """Select the games that a policy was derived from.
 
     Raises ``RequestError`` if the archive lacks any of them, or a file that they were in.
     """
     ranges = _read_id_ranges(opened.archive, card)
     records = {run_id: opened.archive.find_run(run_id) for run_id in card.learned["run_ids"]}
-    wanted, runs = {}, []
+    ids_by_run, runs = {}, []
     for run_id, record in records.items():
         if record is None:
             raise RequestError(
                 f"policy '{card.name}' was derived from run {run_id}, which is no longer in archive "
                 f"{opened.archive.root}: restore it, or name the archive that has it"
             )
-        own = ranges.filter(run_id=run_id)
-        games, held = own["games"].sum(), opened.archive.count_games(run_id)
+        run_ranges = ranges.filter(run_id=run_id)
+        games, held = run_ranges["games"].sum(), opened.archive.count_games(run_id)
         if games > held + MAX_MISSING_GAMES:
             raise RequestError(
                 f"policy '{card.name}' was derived from {games:,} games of run {run_id}, and archive "
                 f"{opened.archive.root} has {held:,}: repeat the command of the run to play them"
             )
-        wanted[run_id] = ids = expand_id_ranges(own)[run_id]
+        ids_by_run[run_id] = ids = expand_id_ranges(run_ranges)[run_id]
         lost = _select_missing_ids(opened.archive, record, ids)
         if lost.size:
             raise RequestError(
@@ -430,12 +432,12 @@ def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
                 "is missing: restore it from a copy"
             )
         runs.append(check_record_format(record))
-    counts = tuple(len(wanted[record.run_id]) for record in runs)
-    return Selection(opened, ALWAYS_TRUE, tuple(runs), counts, wanted)
+    counts = tuple(len(ids_by_run[record.run_id]) for record in runs)
+    return Selection(opened, ALWAYS_TRUE, tuple(runs), counts, ids_by_run)
 
 
-def _read_id_ranges(archive: Archive, card: PolicyCard) -> pl.DataFrame:
-    """The ranges of a card. Raises ``RequestError`` for a table that no derivation stores."""
+def _read_id_ranges(archive: ArchiveStore, card: PolicyCard) -> pl.DataFrame:
+    """Read the ranges of a card. Raises ``RequestError`` for a table that no derivation stores."""
     ranges = policy_store.read_table(archive, card, ID_RANGES_TABLE)
     wrong = "other columns" if ranges.schema != pl.Schema(ID_RANGES_SCHEMA) else None
     if (
@@ -452,13 +454,13 @@ def _read_id_ranges(archive: Archive, card: PolicyCard) -> pl.DataFrame:
     return ranges
 
 
-def _select_missing_ids(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The ids that the run does not hold."""
+def _select_missing_ids(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Select the ids that the run does not hold."""
     return ids[~archive.list_effective_ranges(record.run_id).mark_held_units(record.unit_line.compute_units(ids))]
 
 
-def _find_missing_plies_file(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
-    """The file of plies that a range with some of the ids lacks, if any; a range counts by its file of games."""
+def _find_missing_plies_file(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
+    """Find the file of plies that a range with some of the ids lacks; a range counts by its file of games."""
     for stored in archive.list_effective_ranges(record.run_id):
         if has_any_game(record, stored, ids):
             try:

@@ -62,7 +62,7 @@ class FittedQ:
     def _fit_level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, worth: NDArray[np.float64], threads: int
     ) -> tuple[NDArray[Any], ...]:
-        """The columns of the afterstates with this many pieces; ``worth`` becomes that of this level."""
+        """Fit the columns of the afterstates with ``pieces`` pieces; ``worth`` becomes that of this level."""
         games, level, size = dataset.games, build_level(dataset.rules, pieces), len(dataset.game_id)
         keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), dataset.rules.tables
 
@@ -88,7 +88,7 @@ def fit_level(
     discount: float,
     worth: NDArray[np.float64],
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.float64]]:
-    """The afterstates of a level: keys [K], counts and values. ``order`` sorts the games by key.
+    """Fit the afterstates of a level: keys [K], counts and values. ``order`` sorts the games by key.
 
     ``worth`` [G] comes in as the values of the games' next turns and goes out as those of the turns at this level.
     """
@@ -96,7 +96,7 @@ def fit_level(
     for i in range(size):
         key = keys[order[i]]
         different += int64(key != uint64(NO_KEY) and (i == 0 or key != keys[order[i - 1]]))
-    found, counts, values = np.empty(different, np.uint64), np.empty(different, np.int64), np.empty(different)
+    distinct_keys, counts, values = np.empty(different, np.uint64), np.empty(different, np.int64), np.empty(different)
     start = int64(0)
     for row in range(different):
         key, end, best = keys[order[start]], start, -np.inf
@@ -110,8 +110,8 @@ def fit_level(
             else:
                 best = max(best, worth[game])
             end += 1
-        found[row], counts[row], values[row] = key, end - start, -discount * best
+        distinct_keys[row], counts[row], values[row] = key, end - start, -discount * best
         for i in range(start, end):
             worth[order[i]] = -discount * best
         start = end
-    return found, counts, values
+    return distinct_keys, counts, values

@@ -34,7 +34,7 @@ class Gift:
         return self.policy_from_counts(self.count(dataset, threads))
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
-        """[2, COMBINATIONS] the gifts by their features: row 0 where the giver lost, row 1 elsewhere."""
+        """Count the gifts by their features, [2, COMBINATIONS]: row 0 where the giver lost, row 1 elsewhere."""
         rules = dataset.rules.tables
 
         def count_span(first: int, last: int) -> NDArray[np.int64]:
@@ -60,12 +60,12 @@ def count_gifts(
 ) -> None:
     """Count chosen gifts by features into ``counts`` [2, COMBINATIONS]: row 0 if the giver lost, row 1 otherwise."""
     for game in range(span[0], span[1]):
-        lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
+        lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
         for ply in range(games.plies[game]):
             piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
-            left &= ~(int64(1) << piece)
+            available &= ~(int64(1) << piece)
             if ply >= opening[game]:
                 lost = games.winner[game] == 1 - (ply & 1)
-                counts[0 if lost else 1, encode_features(lanes, occupied, piece, left, rules)] += 1
+                counts[0 if lost else 1, encode_features(lanes, occupied, piece, available, rules)] += 1
             lanes |= piece_to_lanes(piece) << uint64(cell)
             occupied |= int64(1) << cell

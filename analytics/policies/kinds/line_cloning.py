@@ -61,7 +61,7 @@ class TurnMemory(NamedTuple):
 
     boards: NDArray[np.int64]  # [4, BOARD]: before the placement, after it, a reply, and an answer to it
     gifts: NDArray[np.int64]  # [16] the safe gifts after a placement on each cell, as bits
-    found: NDArray[np.int64]  # [SAMPLED, MAX_FEATURES]
+    features: NDArray[np.int64]  # [SAMPLED, MAX_FEATURES]
     counts: NDArray[np.int64]  # [SAMPLED] features
     sums: NDArray[np.float32]  # [SAMPLED, HEADS + units]
     errors: NDArray[np.float32]  # [SAMPLED, HEADS]
@@ -71,7 +71,7 @@ class TurnMemory(NamedTuple):
 
 @inline_function
 def allocate_turn_memory(units: int) -> TurnMemory:
-    """Memory of one thread."""
+    """Allocate the memory of one thread."""
     return TurnMemory(
         np.empty((5, BOARD), np.int64),
         np.empty(CELLS, np.int64),
@@ -86,9 +86,9 @@ def allocate_turn_memory(units: int) -> TurnMemory:
 
 @inline_function
 def fill_and_count_turns(
-    lanes: int, occupied: int, cells: int, hand: int, left: int, words: Any, memory: TurnMemory
+    lanes: int, occupied: int, cells: int, hand: int, available: int, words: Any, memory: TurnMemory
 ) -> int:
-    """The safe gifts after a placement on each of ``cells`` into ``memory``; returns the number of turns.
+    """Fill ``memory`` with the safe gifts after a placement on each of ``cells``; return the number of turns.
 
     0 if the player could choose the cell and finish a line.
     """
@@ -100,14 +100,14 @@ def fill_and_count_turns(
     for cell in range(CELLS):
         memory.gifts[cell] = 0
         if (cells >> cell) & 1:
-            memory.gifts[cell] = left & SAFE_PIECES[dangers_after(cell, byte, before)]
+            memory.gifts[cell] = available & SAFE_PIECES[dangers_after(cell, byte, before)]
             turns += int64(popcount(memory.gifts[cell]))
     return turns
 
 
 @inline_function
 def turn_number(cell: int, gift: int, memory: TurnMemory) -> int:
-    """The number of a turn among those of ``memory``, by cell, then by gift."""
+    """Return the number of a turn among those of ``memory``, by cell, then by gift."""
     number = int64(popcount(memory.gifts[cell] & ((int64(1) << gift) - 1)))
     for other in range(cell):
         number += int64(popcount(memory.gifts[other]))
@@ -116,7 +116,7 @@ def turn_number(cell: int, gift: int, memory: TurnMemory) -> int:
 
 @inline_function
 def turn_at(number: int, memory: TurnMemory) -> tuple[int, int]:
-    """The cell and the gift of a turn by its number."""
+    """Return the cell and the gift of a turn by its number."""
     cell = int64(0)
     while number >= int64(popcount(memory.gifts[cell])):
         number -= int64(popcount(memory.gifts[cell]))
@@ -130,7 +130,7 @@ def turn_at(number: int, memory: TurnMemory) -> tuple[int, int]:
 
 @inline_function
 def sample_turns(logged: int, turns: int, word: int, numbers: Any) -> int:
-    """The logged turn's number and those of others into ``numbers`` [SAMPLED]; returns how many, all if they fit."""
+    """Sample the logged turn's number and others into ``numbers`` [SAMPLED]; return how many, all if they fit."""
     numbers[0], count = logged, int64(1)
     if turns <= SAMPLED_TURNS:
         for other in range(turns):
@@ -140,10 +140,10 @@ def sample_turns(logged: int, turns: int, word: int, numbers: Any) -> int:
         return count
     for i in range(SAMPLED_TURNS - 1):
         number = int64(((draw(word, i) >> uint64(32)) * uint64(turns)) >> uint64(32))
-        known = False
+        drawn = False
         for k in range(count):
-            known |= numbers[k] == number
-        if not known:
+            drawn |= numbers[k] == number
+        if not drawn:
             numbers[count] = number
             count += 1
     return count
@@ -151,18 +151,18 @@ def sample_turns(logged: int, turns: int, word: int, numbers: Any) -> int:
 
 @inline_function
 def evaluate_turn(
-    i: int, number: int, occupied: int, hand: int, left: int, words: Any, fit: StageFit, memory: TurnMemory
+    i: int, number: int, occupied: int, hand: int, available: int, words: Any, fit: StageFit, memory: TurnMemory
 ) -> None:
-    """The features and the values of a turn's afterstate into row ``i`` of ``memory``; decided, it has no features."""
+    """Fill row ``i`` of ``memory`` with a turn's features and values; a decided afterstate has no features."""
     cell, gift = turn_at(number, memory)
     filled = occupied | int64(1) << cell
     place_on_lines(memory.boards[0], hand, cell, words, memory.boards[1])
     survey_board(filled, words, memory.boards[1])
-    rest = left & ~(int64(1) << gift)
-    found = memory.found[i]
-    count = compute_features(filled, gift, rest, words, memory.boards[1], memory.boards[2:], found)
+    rest = available & ~(int64(1) << gift)
+    features = memory.features[i]
+    count = compute_features(filled, gift, rest, words, memory.boards[1], memory.boards[2:], features)
     memory.counts[i] = max(count, 0)
-    forward(found, memory.counts[i], fit, memory.sums[i])
+    forward(features, memory.counts[i], fit, memory.sums[i])
     if count < 0:
         for head in range(HEADS):
             memory.sums[i, head] = np.float32((2.0 * DECIDED_CHANCES[count + 3, head] - 1.0) * STEEPEST)
@@ -170,7 +170,7 @@ def evaluate_turn(
 
 @inline_function
 def compute_errors(count: int, memory: TurnMemory, squared_errors: Any) -> None:
-    """The gradient of each turn's values.
+    """Compute the gradient of each turn's values.
 
     The squared errors, a mean over the others, are added to ``squared_errors``.
     """
@@ -195,7 +195,7 @@ def learn_turns(
     fit: StageFit,
     squared_errors: Any,
 ) -> int:
-    """Learn the turns of some games after which ``stage`` pieces are on the board; returns how many there were.
+    """Learn the turns of some games after which ``stage`` pieces are on the board; return how many there were.
 
     ``imposed_and_seats`` [2, G]: the plies that were imposed on each game, and the seats whose turns are learned, a
     bit each. The squared errors before a turn was learned are added to ``squared_errors`` [HEADS]. At a ``rate`` of 0
@@ -207,24 +207,26 @@ def learn_turns(
         imposed = int64(imposed_and_seats[0, game])
         if games.plies[game] <= stage or imposed > stage or (imposed_and_seats[1, game] >> (stage & 1)) & 1 == 0:
             continue
-        lanes, occupied, left = replay_board(games, game, stage - 1)
+        lanes, occupied, available = replay_board(games, game, stage - 1)
         hand, cell = int64(games.pieces[stage - 1, game]), int64(games.cells[stage - 1, game])
         gift = int64(games.pieces[stage, game])
-        left &= ~(int64(1) << hand)
+        available &= ~(int64(1) << hand)
         cells = ~occupied & ALL_CELLS if imposed < stage else int64(1) << cell  # of an imposed placement: no other
-        turns = fill_and_count_turns(lanes, occupied, cells, hand, left, words, choice)
+        turns = fill_and_count_turns(lanes, occupied, cells, hand, available, words, choice)
         if turns < 2 or (choice.gifts[cell] >> gift) & 1 == 0:
             continue
         count = sample_turns(turn_number(cell, gift, choice), turns, draw(games_words[game], stage), numbers)
         for i in range(count):
-            evaluate_turn(i, numbers[i], occupied, hand, left, words, fit, choice)
+            evaluate_turn(i, numbers[i], occupied, hand, available, words, fit, choice)
         compute_errors(count, choice, squared_errors)
         learned += 1
         if rate > 0.0:
             for i in range(count):
                 mean = learn_output_weights(choice.errors[i], rate32, fit, choice.sums[i], choice.slopes)
                 count_of, errors = choice.counts[i], choice.errors[i]
-                learn_feature_weights(choice.found[i], count_of, errors, rate32, fit, choice.slopes, mean, choice.steps)
+                learn_feature_weights(
+                    choice.features[i], count_of, errors, rate32, fit, choice.slopes, mean, choice.steps
+                )
     return learned
 
 
@@ -239,30 +241,30 @@ class CloningBlock(NamedTuple):
 def select_cloning_block(
     range_games: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool
 ) -> CloningBlock:
-    """The games that measure the error, or those that are learned from."""
+    """Select the games that measure the error, or those that are learned from."""
     rows = np.flatnonzero(is_held_out(words) == held_out)
     taken = range_games.select_rows(rows)
-    games = Games(*(np.ascontiguousarray(each) for each in taken.games))
+    games = Games(*(np.ascontiguousarray(column) for column in taken.games))
     return CloningBlock(games, np.stack([taken.opening, seats[rows]]), words[rows])
 
 
 def learn_from_turns(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """The weights by which an agent, or all, preferred the turns that they made, and the errors of each pass.
+    """Learn the weights by which an agent, or all, preferred the turns they made; return them and each pass's errors.
 
     Raises ``RequestError`` for an agent without games.
     """
 
     def read_learners(number: int) -> Iterator[StageLearner]:
         met = False
-        for record, found in dataset.read_blocks():
-            seats = find_agent_seat_bits(agent, record, found.game_id)
+        for record, range_games in dataset.read_blocks():
+            seats = find_agent_seat_bits(agent, record, range_games.game_id)
             met |= bool(seats.any())
-            drawn = compute_game_words(run_id_to_stream_key(record.run_id), found.game_id, plan.seed)
+            drawn = compute_game_words(run_id_to_stream_key(record.run_id), range_games.game_id, plan.seed)
             for first in range(0, len(seats), BLOCK_GAMES):
                 span = slice(first, first + BLOCK_GAMES)
-                block = found.select_contiguous(span), seats[span], drawn[span]
+                block = range_games.select_contiguous(span), seats[span], drawn[span]
                 learned, held_out = (
                     select_cloning_block(*block, held_out=False),
                     select_cloning_block(*block, held_out=True),

@@ -46,7 +46,7 @@ class StageFit(NamedTuple):
 
 
 def build_stage_fit(words: NDArray[np.uint64], units: int, seed: int) -> StageFit:
-    """Weights before the first pass: 0, but random ones to and from the hidden layer."""
+    """Build the weights before the first pass: 0, except random ones to and from the hidden layer."""
     features = int(words[STAGE_SIZE])
     fit = StageFit(
         np.zeros(stage_size(features, units), np.float32),
@@ -71,7 +71,7 @@ def _randomise_hidden_weights(fit: StageFit, seed: int) -> None:
 
 @inline_function
 def forward(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> None:
-    """The logits of the heads, and before them the sums of the hidden units, into ``sums`` [HEADS + units] float32."""
+    """Compute the logits of the heads, then the sums of the hidden units, into ``sums`` [HEADS + units] float32."""
     width, units = HEADS + fit.units, fit.units
     if units == 0:  # both sums stay in registers
         not_lost, won = np.float32(0.0), np.float32(0.0)
@@ -92,7 +92,7 @@ def forward(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> None:
 
 @inline_function
 def learn_output_weights(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
-    """Change the output weights; the gradients of the units into ``slopes``; returns their mean square."""
+    """Change the output weights, fill ``slopes`` with the gradients of the units, and return their mean square."""
     width, units, mean = HEADS + fit.units, fit.units, np.float32(0.0)
     output, squares = fit.features * width, fit.features * (HEADS + 1)
     for k in range(units):
@@ -112,7 +112,7 @@ def learn_output_weights(errors: Any, rate: Any, fit: StageFit, sums: Any, slope
 
 @inline_function
 def allocate_step_memory() -> NDArray[np.float32]:
-    """Memory for ``learn_feature_weights``: [HEADS + 1, MAX_FEATURES]."""
+    """Allocate the memory for ``learn_feature_weights``: [HEADS + 1, MAX_FEATURES]."""
     return np.empty((HEADS + 1, MAX_FEATURES), np.float32)
 
 
@@ -147,14 +147,14 @@ def learn_feature_weights(
         for i in range(count):
             factor = rate / np.sqrt(steps[HEADS, i] + np.float32(FIRST_HIDDEN_SQUARES))
             row = int64(feature_numbers[i]) * width + HEADS
-            own = fit.weights[row : row + fit.units]  # a slice, as in ``add_rows_to_sums``
+            hidden_row = fit.weights[row : row + fit.units]  # a slice, as in ``add_rows_to_sums``
             for k in range(fit.units):
-                own[k] += factor * slopes[k]
+                hidden_row[k] += factor * slopes[k]
 
 
 @kernel()
 def learn_examples(examples: Examples, rate: float, fit: StageFit, squared_errors: NDArray[np.float64]) -> None:
-    """One pass over the examples.
+    """Learn from the examples in one pass.
 
     Their squared errors, before each was learned from, are added to ``squared_errors`` [HEADS].
 
@@ -163,19 +163,19 @@ def learn_examples(examples: Examples, rate: float, fit: StageFit, squared_error
     sums, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
     errors, steps, rate32 = np.empty(HEADS, np.float32), allocate_step_memory(), np.float32(rate)
     for i in range(examples.targets.shape[0]):
-        found = examples.feature_numbers[examples.begins[i] : examples.begins[i + 1]]
-        count = int64(found.shape[0])
-        forward(found, count, fit, sums)
+        features = examples.feature_numbers[examples.begins[i] : examples.begins[i + 1]]
+        count = int64(features.shape[0])
+        forward(features, count, fit, sums)
         for head in range(HEADS):
             errors[head] = np.float32(examples.targets[i, head] - sigmoid(float64(sums[head])))
             squared_errors[head] += errors[head] * errors[head]
         if rate > 0.0:
             mean = learn_output_weights(errors, rate32, fit, sums, slopes)
-            learn_feature_weights(found, count, errors, rate32, fit, slopes, mean, steps)
+            learn_feature_weights(features, count, errors, rate32, fit, slopes, mean, steps)
 
 
 def round_weights(fit: StageFit) -> NDArray[np.int16]:
-    """The weights as a policy has them, in multiples of ``UNIT``; those of features that were never met are 0."""
+    """Round the weights to multiples of ``UNIT``, as a policy has them; those of features never met are 0."""
     clipped = np.clip(fit.weights, -MAX_WEIGHT, MAX_WEIGHT)
     weights: NDArray[np.int16] = np.rint(clipped / np.float32(UNIT)).astype(np.int16)
     rows = weights[: fit.features * (HEADS + fit.units)].reshape(fit.features, -1)
@@ -203,15 +203,15 @@ class LearningPlan(NamedTuple):
     seed: int
 
     def rate_for_pass(self, number: int) -> float:
-        """The step size of a pass, from 0."""
+        """Return the step size of a pass, numbered from 0."""
         return self.rate * (LAST_RATE if number >= max(self.passes - LAST_PASSES, 1) else 1.0)
 
 
 class StageLearner(Protocol):
-    """Learns one stage from a block of games."""
+    """A function that learns one stage from a block of games."""
 
     def __call__(self, stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64]) -> None:
-        """``sums`` [2, 1 + HEADS] grows by the number of boards and their squared errors, learned and held out."""
+        """Learn a stage; add boards and squared errors, learned and held out, to ``sums`` [2, 1 + HEADS]."""
         ...
 
 
@@ -221,7 +221,7 @@ def learn_in_passes(
     read_learners: Callable[[int], Iterator[StageLearner]],
     threads: int,
 ) -> tuple[Stages, pl.DataFrame]:
-    """Linear weights of each stage that was met, and its mean errors in each pass, before anything was learned from.
+    """Learn linear weights of each stage that was met; return them and each pass's mean errors before learning.
 
     ``read_learners`` gives the blocks of games of a pass, by its number from 0.
     """
@@ -235,8 +235,8 @@ def learn_in_passes(
             for stage in reversed(fits):
                 means = [float(total / row[0]) if row[0] else None for row in sums[stage] for total in row[1:]]
                 rows.append((stage, number + 1, int(sums[stage][0, 0]), *means))
-    known = {stage: round_weights(fit) for stage, fit in fits.items() if sums[stage][0, 0]}
-    return known, pl.DataFrame([row for row in rows if row[2]], schema=CURVE_SCHEMA, orient="row")
+    weights = {stage: round_weights(fit) for stage, fit in fits.items() if sums[stage][0, 0]}
+    return weights, pl.DataFrame([row for row in rows if row[2]], schema=CURVE_SCHEMA, orient="row")
 
 
 BLOCK_GAMES = (

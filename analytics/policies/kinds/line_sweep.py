@@ -78,7 +78,7 @@ MIN_FOR_UNITS = 50_000  # games: with fewer, a hidden layer learns the boards by
 
 
 def build_stage_plans(games: int, passes: int | None) -> dict[int, StagePlan]:
-    """The plans for at most so many games, and for so many passes if they are given."""
+    """Build the plans for at most ``games`` games, and for ``passes`` passes if given."""
     return {
         stage: plan._replace(
             games=min(plan.games, games),
@@ -94,22 +94,22 @@ class StageBoards(NamedTuple):
 
     lanes: NDArray[np.uint64]  # [N]
     occupied: NDArray[np.int64]  # [N]
-    left: NDArray[np.int64]  # [N] pieces neither on the board nor given
+    available: NDArray[np.int64]  # [N] pieces neither on the board nor given
     gift: NDArray[np.int64]  # [N]
 
     @staticmethod
     def empty(size: int) -> StageBoards:
-        """``size`` uninitialised boards."""
+        """Allocate ``size`` uninitialised boards."""
         return StageBoards(np.empty(size, np.uint64), *(np.empty(size, np.int64) for _ in range(3)))
 
     def select_first(self, size: int) -> StageBoards:
-        """Copies of the first ``size`` boards."""
-        lanes, *others = self
-        return StageBoards(lanes[:size].copy(), *(field[:size].copy() for field in others))
+        """Copy the first ``size`` boards."""
+        lanes, *fields = self
+        return StageBoards(lanes[:size].copy(), *(field[:size].copy() for field in fields))
 
 
 def is_held_out(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Whether each of some games measures the error, by its random word; the others are learned from."""
+    """Return whether each game measures the error, by its random word; the others are learned from."""
     held_out: NDArray[np.bool_] = words % np.uint64(HELD_OUT_ONE_IN) == 0
     return held_out
 
@@ -121,13 +121,13 @@ class GameSample(NamedTuple):
     games: Games
 
     def select_games(self, held_out: bool) -> GameSample:
-        """The games that measure the error, or those that are learned from."""
+        """Select the games that measure the error, or those that are learned from."""
         rows = np.flatnonzero(is_held_out(self.words) == held_out)
-        return GameSample(self.words[rows], Games(*(np.ascontiguousarray(each[..., rows]) for each in self.games)))
+        return GameSample(self.words[rows], Games(*(np.ascontiguousarray(column[..., rows]) for column in self.games)))
 
 
 def sample_games(dataset: GameSource, seed: int) -> GameSample:
-    """About ``MAX_GAMES`` games at most, those with the least words: they depend on the dataset's games alone."""
+    """Sample at most about ``MAX_GAMES`` games, those with the least words, which depend on the chosen games alone."""
     limit = np.uint64(min(MAX_GAMES / dataset.size, 1.0) * MAX_WORD)
     words, parts = [], []
     for record, part in dataset.read_blocks():
@@ -137,13 +137,13 @@ def sample_games(dataset: GameSource, seed: int) -> GameSample:
         parts.append(select_games(part.games, rows))
     together = np.concatenate(words)
     order = np.argsort(together, kind="stable")
-    games = (np.ascontiguousarray(np.concatenate(each, axis=-1)[..., order]) for each in zip(*parts, strict=True))
+    games = (np.ascontiguousarray(np.concatenate(columns, axis=-1)[..., order]) for columns in zip(*parts, strict=True))
     return GameSample(together[order], Games(*games))
 
 
 @kernel()
 def compute_game_words(run_key: int, game_id: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
-    """A random word for each game of a run, the same whatever else was chosen: [G] uint64.
+    """Compute a random word for each game of a run, the same whatever else was chosen: [G] uint64.
 
     ``run_key`` is the run's number by ``run_id_to_stream_key``.
     """
@@ -155,21 +155,21 @@ def compute_game_words(run_key: int, game_id: NDArray[np.int64], seed: int) -> N
 
 @kernel()
 def replay_board(games: Games, game: int, plies: int) -> tuple[int, int, int]:
-    """The board of a logged game after some plies: its lanes, the cells occupied, and the pieces not placed."""
-    lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
+    """Replay a logged game's first plies: its lanes, the cells occupied, and the pieces not placed."""
+    lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(plies):
         piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
-        left &= ~(int64(1) << piece)
+        available &= ~(int64(1) << piece)
         lanes |= piece_to_lanes(piece) << uint64(cell)
         occupied |= int64(1) << cell
-    return lanes, occupied, left
+    return lanes, occupied, available
 
 
 @inline_function
-def sample_turn(lanes: int, occupied: int, left: int, piece: int, word: int, rules: Any) -> tuple[int, int]:
-    """A random placement and a random safe gift. The gift is NONE if the piece can finish a line, or none is safe."""
+def sample_turn(lanes: int, occupied: int, available: int, piece: int, word: int, rules: Any) -> tuple[int, int]:
+    """Draw a placement and a safe gift; the gift is NONE if the piece can finish a line, or none is safe."""
     cell, gift = random_cell(word, ~occupied & ALL_CELLS), int64(NONE)
-    safe = left & safe_pieces(lanes | piece_to_lanes(piece) << uint64(cell), occupied | int64(1) << cell, rules)
+    safe = available & safe_pieces(lanes | piece_to_lanes(piece) << uint64(cell), occupied | int64(1) << cell, rules)
     if safe != 0 and winning_cells(lanes, occupied, piece, rules) == 0:
         gift = random_piece(word, safe)
     return cell, gift
@@ -182,7 +182,7 @@ SECOND_LAST_DRAWS = 512  # the first of the random words for second-last turns; 
 def fill_stage_boards(
     chosen: GameSample, span: tuple[int, int], stage: int, turns: tuple[int, int], boards: StageBoards, rules: Any
 ) -> int:
-    """Fill ``boards`` with afterstates of ``stage`` pieces from some games; returns how many.
+    """Fill ``boards`` with afterstates of ``stage`` pieces from some games; return how many.
 
     First come the boards of all these games as they were logged, then those with another last turn, then those with
     another turn before that. A turn is drawn again as ``sample_turn`` says.
@@ -193,25 +193,25 @@ def fill_stage_boards(
         for game in range(span[0], span[1]):
             if chosen.games.plies[game] <= stage or (second_last > 0 and stage < 2):
                 continue
-            lanes, occupied, left = replay_board(chosen.games, game, early)
+            lanes, occupied, available = replay_board(chosen.games, game, early)
             word, piece = mix(chosen.words[game] + uint64(stage)), int64(chosen.games.pieces[early, game])
-            left &= ~(int64(1) << piece)
+            available &= ~(int64(1) << piece)
             for ply in range(early, stage):
                 cell, gift = int64(chosen.games.cells[ply, game]), int64(chosen.games.pieces[ply + 1, game])
                 again = number % turns[1] if ply == stage - 1 else second_last
                 if again > 0 or (ply == stage - 1 and second_last > 0):
                     index = number if ply == stage - 1 else SECOND_LAST_DRAWS + second_last
-                    cell, gift = sample_turn(lanes, occupied, left, piece, draw(word, index), rules)
+                    cell, gift = sample_turn(lanes, occupied, available, piece, draw(word, index), rules)
                     if gift == NONE:
                         break
                 lanes |= piece_to_lanes(piece) << uint64(cell)
                 occupied |= int64(1) << cell
-                left &= ~(int64(1) << gift)
+                available &= ~(int64(1) << gift)
                 piece = gift
             if int64(popcount(occupied)) < stage or (safe_pieces(lanes, occupied, rules) >> piece) & 1 == 0:
                 continue
             boards.lanes[count], boards.occupied[count] = lanes, occupied
-            boards.left[count], boards.gift[count] = left, piece
+            boards.available[count], boards.gift[count] = available, piece
             count += 1
     return count
 
@@ -220,24 +220,26 @@ def fill_stage_boards(
 def extract_features(
     boards: StageBoards, count: int, words: Any, feature_numbers: NDArray[np.int32], begins: NDArray[np.int64]
 ) -> int:
-    """The features of ``count`` boards, as ``Examples`` have them; returns how many boards these are.
+    """Extract the features of ``count`` boards, as ``Examples`` have them; return how many boards are kept.
 
     Boards whose replies show how the game ends are left out: the others are moved to the beginning of ``boards``.
     """
-    state, own = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
+    state, board_features = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     kept, begins[0] = int64(0), 0
     for i in range(count):
         occupied = boards.occupied[i]
         compute_lines(boards.lanes[i], occupied, words, state[0])
         survey_board(occupied, words, state[0])
-        features = compute_features(occupied, boards.gift[i], boards.left[i], words, state[0], state[1:], own)
+        features = compute_features(
+            occupied, boards.gift[i], boards.available[i], words, state[0], state[1:], board_features
+        )
         if features < 0:
             continue
         for k in range(features):
-            feature_numbers[begins[kept] + k] = own[k]
+            feature_numbers[begins[kept] + k] = board_features[k]
         begins[kept + 1] = begins[kept] + features
         boards.lanes[kept], boards.occupied[kept] = boards.lanes[i], occupied
-        boards.left[kept], boards.gift[kept] = boards.left[i], boards.gift[i]
+        boards.available[kept], boards.gift[kept] = boards.available[i], boards.gift[i]
         kept += 1
     return kept
 
@@ -253,14 +255,14 @@ def mix_in_best_replies(
     """
     work = allocate_work_memory(np.array([0.0, 1.0]), 1)  # P(not lost) alone, and P(won)
     for i in range(boards.lanes.shape[0]):
-        lanes, occupied, left, hand = boards.lanes[i], boards.occupied[i], boards.left[i], boards.gift[i]
-        rank_turns(lanes, occupied, left, hand, words, weights, work, all_cells_and_pieces())
+        lanes, occupied, available, hand = boards.lanes[i], boards.occupied[i], boards.available[i], boards.gift[i]
+        rank_turns(lanes, occupied, available, hand, words, weights, work, all_cells_and_pieces())
         for head in range(HEADS):
             targets[i, head] = (1.0 - share) * targets[i, head] + share * (1.0 - max(work.top[1 - head, 0], 0.0))
 
 
 def solve_targets(boards: StageBoards, solver: Solver) -> NDArray[np.float64]:
-    """The exact values of boards as chances of 0 or 1, [N, HEADS]."""
+    """Solve boards exactly and return their values as chances of 0 or 1, [N, HEADS]."""
     occupied, hands = boards.occupied.astype(np.uint16), boards.gift.astype(np.int8)
     values = -solver.values(boards.lanes, occupied, hands)
     return np.stack([values >= 0, values > 0], axis=-1).astype(np.float64)
@@ -302,7 +304,7 @@ class LineSweep:
         self._curve: dict[int, list[tuple[float | None, ...]]] = {}
 
     def run(self) -> tuple[Stages, pl.DataFrame]:
-        """The weights of each stage that has boards, and the errors after each pass.
+        """Fit each stage that has boards; return the weights and the errors after each pass.
 
         Tasks wait only for those that began before them.
         """
@@ -313,16 +315,16 @@ class LineSweep:
                     plan, after = self._plans[stage], fitted.get(stage + 1)
                     measured = StagePlan(plan.games // 8, exact_share=1.0 if stage >= EXACT_ERROR_FROM else 0.0)
                     parts, held_out = (
-                        self._submit_blocks(pool, stage, games, each, after)
-                        for games, each in ((self._learned, plan), (self._held_out, measured))
+                        self._submit_blocks(pool, stage, games, stage_plan, after)
+                        for games, stage_plan in ((self._learned, plan), (self._held_out, measured))
                     )
                     fitted[stage] = pool.submit(self._fit_stage, stage, parts, held_out)
-                known = {stage: future.result() for stage, future in fitted.items()}
+                results = {stage: future.result() for stage, future in fitted.items()}
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
         rows = [row for stage in sorted(self._curve, reverse=True) for row in self._curve[stage]]
-        stages = {stage: weights for stage, weights in known.items() if weights is not None}
+        stages = {stage: weights for stage, weights in results.items() if weights is not None}
         return stages, pl.DataFrame(rows, schema=CURVE_SCHEMA, orient="row")
 
     def _submit_blocks(
@@ -333,7 +335,7 @@ class LineSweep:
         plan: StagePlan,
         next_stage_weights: Future[NDArray[np.int16] | None] | None,
     ) -> list[Future[StageExamples]]:
-        """Tasks that prepare the boards of a stage, in blocks of games."""
+        """Submit the tasks that prepare the boards of a stage, in blocks of games."""
         size, step = min(plan.games, len(games.words)), max(BLOCK_BOARDS // (plan.turns[0] * plan.turns[1]), 1)
         spans = [(first, min(first + step, size)) for first in range(0, size, step)]
         prepared = [pool.submit(self.prepare_block, games, span, stage, plan) for span in spans]
@@ -345,14 +347,14 @@ class LineSweep:
         ]
 
     def prepare_block(self, games: GameSample, span: tuple[int, int], stage: int, plan: StagePlan) -> StageExamples:
-        """The boards of some games with their features, and their exact values if these are learned."""
+        """Prepare the boards of some games with their features, and their exact values if these are learned."""
         boards = StageBoards.empty((span[1] - span[0]) * plan.turns[0] * plan.turns[1])
         count = fill_stage_boards(games, span, stage, plan.turns, boards, self._rules)
-        found, begins = np.empty(count * MAX_FEATURES, np.int32), np.empty(count + 1, np.int64)
-        count = extract_features(boards, count, self._words, found, begins)
+        feature_numbers, begins = np.empty(count * MAX_FEATURES, np.int32), np.empty(count + 1, np.int64)
+        count = extract_features(boards, count, self._words, feature_numbers, begins)
         boards, begins = boards.select_first(count), begins[: count + 1].copy()
         targets = self._solve_targets(boards) if plan.exact_share > 0.0 else np.zeros((count, HEADS))
-        return StageExamples(boards, Examples(found[: begins[-1]].copy(), begins, targets))
+        return StageExamples(boards, Examples(feature_numbers[: begins[-1]].copy(), begins, targets))
 
     def _solve_targets(self, boards: StageBoards) -> NDArray[np.float64]:
         solver = self._solvers.get()
@@ -364,7 +366,7 @@ class LineSweep:
     def mix_in_block_replies(
         self, block: Future[StageExamples], share: float, next_stage_weights: Future[NDArray[np.int16] | None]
     ) -> StageExamples:
-        """The boards with ``share`` of what the best replies leave, by the weights of the stage after."""
+        """Mix ``share`` of the best replies, by the weights of the next stage, into the targets of a block."""
         weights, (boards, examples) = next_stage_weights.result(), block.result()
         if weights is None:
             return StageExamples(boards, examples._replace(targets=self._solve_targets(boards)))
@@ -376,10 +378,10 @@ class LineSweep:
     def _fit_stage(
         self, stage: int, learned_blocks: list[Future[StageExamples]], held_out: list[Future[StageExamples]]
     ) -> NDArray[np.int16] | None:
-        """The weights of a stage, None without boards; its errors are added to the curve."""
-        learned, measured = ([each.result().examples for each in futures] for futures in (learned_blocks, held_out))
+        """Fit the weights of a stage, None without boards, and add its errors to the curve."""
+        learned, measured = ([block.result().examples for block in futures] for futures in (learned_blocks, held_out))
         learned_blocks.clear()  # their memory is needed for other stages
-        size, plan = sum(len(each.targets) for each in learned), self._plans[stage]
+        size, plan = sum(len(block.targets) for block in learned), self._plans[stage]
         if size == 0:
             return None
         fit, rows = build_stage_fit(self._words, plan.units, self._plan.seed * CELLS + stage), []
@@ -392,9 +394,9 @@ class LineSweep:
 
 
 def learn_and_measure(examples: Sequence[Examples], rate: float, fit: StageFit) -> NDArray[np.float64]:
-    """Learn from examples; returns the mean squared error of each head before (Brier's score), NaN without examples."""
+    """Learn from examples; return the mean squared error of each head before (Brier's score), NaN without examples."""
     squared = np.zeros(HEADS)
-    for each in examples:
-        learn_examples(each, rate, fit, squared)
+    for block in examples:
+        learn_examples(block, rate, fit, squared)
     with np.errstate(invalid="ignore"):
-        return squared / np.float64(sum(len(each.targets) for each in examples))
+        return squared / np.float64(sum(len(block.targets) for block in examples))

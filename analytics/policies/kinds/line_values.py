@@ -56,14 +56,14 @@ def learn_block(
     fit: StageFit,
     sums: Any,
 ) -> int:
-    """Learn one stage from some games, in their order; returns how many boards there were.
+    """Learn one stage from some games, in their order; return how many boards there were.
 
     A game counts if a player chose the gift and it could finish no line at once. The answer to a gift that can finish a
     line says nothing about the board. What is learned is the score that the player expected when it made the turn.
     Games in which it reported none are left out, and boards whose replies show how the game ends. The squared errors
     are added to ``sums`` [HEADS].
     """
-    board, found = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
+    board, features = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
     boards, rate32, steps = int64(0), np.float32(rate), allocate_step_memory()
     errors, targets = np.empty(HEADS, np.float32), np.empty(HEADS, np.float64)
@@ -74,27 +74,27 @@ def learn_block(
         expected = int64(block.evaluations[stage - 1, game])
         if expected == NO_VALUE:
             continue
-        occupied, left = int64(0), int64(ALL_PIECES)
+        occupied, available = int64(0), int64(ALL_PIECES)
         clear_lines(words, board[0])
         for ply in range(stage):
             piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
-            left &= ~(int64(1) << piece)
+            available &= ~(int64(1) << piece)
             occupied |= int64(1) << cell
             update_lines(board[0], piece, cell, words)
         gift = int64(games.pieces[stage, game])
         survey_board(occupied, words, board[0])
         if (SAFE_PIECES[board[0, DANGERS]] >> gift) & 1 == 0:
             continue
-        count = compute_features(occupied, gift, left & ~(int64(1) << gift), words, board[0], board[1:], found)
+        count = compute_features(occupied, gift, available & ~(int64(1) << gift), words, board[0], board[1:], features)
         if count < 0:
             continue
         targets[:] = (float64(expected) / VALUE_UNITS + 1.0) / 2.0
-        forward(found, count, fit, values)
+        forward(features, count, fit, values)
         for head in range(HEADS):
             errors[head] = np.float32(targets[head] - sigmoid(float64(values[head])))
             sums[head] += errors[head] * errors[head]
         mean = learn_output_weights(errors, rate32, fit, values, slopes)
-        learn_feature_weights(found, count, errors, rate32, fit, slopes, mean, steps)
+        learn_feature_weights(features, count, errors, rate32, fit, slopes, mean, steps)
         boards += 1
     return boards
 
@@ -102,7 +102,7 @@ def learn_block(
 def learn_from_evaluations(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """The weights by the evaluations in the games, and the errors of each pass.
+    """Learn the weights from the evaluations in the games; return them and the errors of each pass.
 
     See ``learn_in_passes``. Raises ``RequestError`` for an agent without games.
     """

@@ -55,7 +55,7 @@ class McAfterstate:
     def _average_level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int
     ) -> tuple[NDArray[Any], ...]:
-        """Lanes, occupied, count and mean of the afterstates with this many pieces."""
+        """Return lanes, occupied, count and mean of the afterstates with ``pieces`` pieces."""
         level = build_level(dataset.rules, pieces)
         keys, counts, totals = sum_sorted_outcomes_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
         kept = counts >= self.least
@@ -64,13 +64,13 @@ class McAfterstate:
 
 
 def build_afterstate_table(levels: Sequence[tuple[NDArray[Any], ...]], value_column: str) -> dict[str, NDArray[Any]]:
-    """The table of the afterstates of all levels, rows ascending by lanes, then by occupied.
+    """Build the table of the afterstates of all levels, rows ascending by lanes, then by occupied.
 
     Each level has the columns lanes, occupied, count and the one named ``value_column``.
     """
-    lanes, occupied, *others = (np.concatenate(column) for column in zip(*levels, strict=True))
+    lanes, occupied, *value_columns = (np.concatenate(column) for column in zip(*levels, strict=True))
     order = np.lexsort((occupied, lanes))
-    columns = zip(("lanes", "occupied", "count", value_column), (lanes, occupied, *others), strict=True)
+    columns = zip(("lanes", "occupied", "count", value_column), (lanes, occupied, *value_columns), strict=True)
     return {name: column[order] for name, column in columns}
 
 
@@ -85,7 +85,7 @@ class GameBoards(NamedTuple):
 
     @staticmethod
     def empty(size: int) -> GameBoards:
-        """Before the first ply."""
+        """Return empty boards, as before the first ply."""
         return GameBoards(np.zeros(size, np.uint64), np.zeros(size, np.uint16))
 
 
@@ -98,7 +98,7 @@ class AfterstateLevel(NamedTuple):
 
 
 def build_level(rules: Rules, pieces: int) -> AfterstateLevel:
-    """The level with ``pieces`` pieces on the board."""
+    """Build the level with ``pieces`` pieces on the board."""
     tables = build_symmetries(rules)
     counts = np.bitwise_count(tables.masks)
     return AfterstateLevel(pieces, int(np.searchsorted(counts, pieces)), tables)
@@ -106,7 +106,7 @@ def build_level(rules: Rules, pieces: int) -> AfterstateLevel:
 
 @inline_function
 def encode_afterstate(lanes: int, occupied: int, gift: int, level: AfterstateLevel) -> int:
-    """The key (uint64) of an afterstate of this level."""
+    """Encode an afterstate of this level as its key (uint64)."""
     least, minimal = canonical_form(lanes, occupied, gift, level.tables)
     word = squeeze_lanes(least, minimal, level.tables)
     rank = int64(level.tables.number[minimal]) - level.first_mask
@@ -115,7 +115,7 @@ def encode_afterstate(lanes: int, occupied: int, gift: int, level: AfterstateLev
 
 @kernel()
 def decode_afterstates(keys: NDArray[np.uint64], level: AfterstateLevel) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The canonical forms with these keys: lanes and occupied, both [K]."""
+    """Decode keys to canonical forms: lanes and occupied, both [K]."""
     lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
     for i in range(keys.shape[0]):
         mask = int64(level.tables.masks[int64(keys[i] >> uint64(ATTRIBUTES * level.pieces)) + level.first_mask])
@@ -157,7 +157,7 @@ def fill_outcome_words(
     words: NDArray[np.uint64],
     span: tuple[int, int],
 ) -> int:
-    """The afterstates of a level in games that reached it by a chosen gift: the key, then two bits with the outcome.
+    """Fill ``words`` with a level's afterstates that a chosen gift reached: the key, then two bits with the outcome.
 
     The outcome is that of the player who made the turn: 2 won, 1 drawn, 0 lost. Written from ``words[span[0]]`` on;
     returns how many.
@@ -185,7 +185,7 @@ def fill_keys_and_wins(
     wins: NDArray[np.bool_],
     span: tuple[int, int],
 ) -> None:
-    """The key of each game's afterstate, or NO_KEY, and whether the piece in hand finishes a line there."""
+    """Fill in the key of each game's afterstate, or NO_KEY, and whether the piece in hand finishes a line there."""
     for game in range(span[0], span[1]):
         keys[game], wins[game] = uint64(NO_KEY), False
         if level.pieces < games.plies[game]:
@@ -198,7 +198,7 @@ def fill_keys_and_wins(
 def sum_sorted_outcomes_by_key(
     words: NDArray[np.uint64],
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """Sorted words of ``fill_outcome_words``, added up by key: keys [K], games, and wins less losses."""
+    """Sum sorted words of ``fill_outcome_words`` by key: keys [K], games, and wins less losses."""
     different = int64(words.shape[0] > 0)
     for i in range(1, words.shape[0]):
         different += int64(words[i] >> uint64(2) != words[i - 1] >> uint64(2))
@@ -217,7 +217,7 @@ def sum_sorted_outcomes_by_key(
 def encode_sorted_outcomes(
     dataset: Dataset, level: AfterstateLevel, boards: GameBoards, threads: int
 ) -> NDArray[np.uint64]:
-    """The words of ``fill_outcome_words`` of all games, ascending."""
+    """Encode all games' words of ``fill_outcome_words``, ascending."""
     size = len(dataset.game_id)
     words = np.empty(size, np.uint64)
 
@@ -225,6 +225,6 @@ def encode_sorted_outcomes(
         count = fill_outcome_words(dataset.games, dataset.opening, level, boards, words, (first, last))
         return words[first : first + count]
 
-    found = np.concatenate(map_spans(encode_span, 0, size, threads))
-    found.sort()
-    return found
+    filled_words = np.concatenate(map_spans(encode_span, 0, size, threads))
+    filled_words.sort()
+    return filled_words

@@ -60,7 +60,7 @@ def learn_until_full(
 
 
 def learn_policy_from_games(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Policy:
-    """A learner's policy after all games, by run and id; ``seats`` [G] has a bit for each seat that it learns as."""
+    """Learn a policy from all games, by run and id; ``seats`` [G] has a bit for each seat that the learner takes."""
     state = LearnerState(learner, dataset.rules)
     update, rules = learner.load_update(), dataset.rules.tables
     for record, first, end in dataset.list_run_spans():

@@ -12,6 +12,6 @@ SELECT
     count(*) FILTER (outcome = 0) AS draws,
     count(*) FILTER (outcome = -1) AS losses
 FROM plies
-WHERE ply < 3 AND (true /* chosen */)
+WHERE ply < 3 /* first plies */ AND (true /* chosen */)
 GROUP BY ALL
 ORDER BY ALL

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import PurePath
 
 from analytics.questions.sql.views import record_columns_sql, unit_condition_sql
-from analytics.store.archive import GAMES_FOLDER, Archive, ExtentFilter, check_nothing_lost, unknown_run_error
+from analytics.store.archive import GAMES_FOLDER, ArchiveStore, ExtentFilter, check_nothing_lost, unknown_run_error
 from analytics.store.files.local_files import find_backend
 from analytics.store.marker import VerifiableFile, find_damaged_file
 from analytics.store.policy_cards import FOLDER, TABLE, PolicyCard, policy_folder
@@ -47,7 +47,7 @@ class ArchiveFiles:
 
     def __init__(self, root: PurePath, check: bool = True) -> None:
         """See ``OpenArchive``."""
-        self.archive = Snapshot(Archive.open(root).root)
+        self.archive = Snapshot(ArchiveStore.open(root).root)
         self._current_backend = find_backend(self.archive.root)  # what is there now, not as the archive was listed
         self._check = check
         self.record_failures: dict[str, FailureError] = {}  # by run: questions to its games may meet them

@@ -27,10 +27,10 @@ import polars as pl
 
 from analytics.questions.sql import lazy_rows, views
 from analytics.questions.sql.archive_files import ArchiveFiles
-from analytics.questions.sql.definitions import list_needed_names, load_definitions
+from analytics.questions.sql.definitions import add_dependencies, list_needed_names, load_definitions
 from analytics.questions.sql.lazy_rows import ArrowStream, Failures, LazyArrowStream, ReplayScanner
 from analytics.questions.sql.query_execution import QueryLimits, build_query_error
-from analytics.questions.sql.syntax import POLICY_MACRO, find_references
+from analytics.questions.sql.syntax import POLICY_MACRO, ParsedQuery
 from analytics.store.files.local_files import build_filesystem
 from analytics.store.labels import find_stored_label
 from analytics.store.marker import VerifiableFile
@@ -122,19 +122,19 @@ class Connection:
 
     # What a question reads is made before it is asked.
 
-    def prepare_query(self, text: str) -> None:
+    def prepare_query(self, query: ParsedQuery) -> None:
         """Fill the views that a question reads. Raises ``FailureError`` if their files are damaged."""
-        read = find_references(self.duckdb, text, QUERYABLE_NAMES)
-        self._define_missing(list_needed_names(" ".join([text, *sorted(read.views)])))
-        more = views.ON_DEMAND_COLUMNS if read.columns is None else views.ON_DEMAND_COLUMNS & read.columns
-        if more != self._columns and not read.views.isdisjoint(_VIEWS_WITH_EXTRA_COLUMNS):
+        read = query.select_views(QUERYABLE_NAMES)
+        self._define_missing(list_needed_names(query))
+        more = views.ON_DEMAND_COLUMNS if query.columns is None else views.ON_DEMAND_COLUMNS & query.columns
+        if more != self._columns and not read.isdisjoint(_VIEWS_WITH_EXTRA_COLUMNS):
             self._columns = more
             self._made -= {*_VIEWS_WITH_EXTRA_COLUMNS}
-        for view in sorted({views.SOURCE_VIEWS.get(name, name) for name in read.views - {POLICY_MACRO}} - self._made):
-            self._try_fill_view(view, read.composed)
-        names = [card.name for card in self._files.archive.load_cards()] if read.policies is None else read.policies
-        if read.texts:
-            self._find_labels(read.texts, read.labels)
+        for view in sorted({views.SOURCE_VIEWS.get(name, name) for name in read - {POLICY_MACRO}} - self._made):
+            self._try_fill_view(view, may_be_unread=not query.is_certain)
+        names = [card.name for card in self._files.archive.load_cards()] if query.policies is None else query.policies
+        if query.texts:
+            self._find_labels(query.texts, query.labels)
         if names:
             self.duckdb.execute(views.create_policy_macro_sql({name: self.build_policy_query(name) for name in names}))
 
@@ -161,7 +161,17 @@ class Connection:
 
     def define_all(self) -> bool:
         """Make every view and macro, so that DuckDB can propose them; false: all were there."""
-        return self._define_missing(list_needed_names(" ".join(load_definitions())))
+        return self._define_missing(add_dependencies(load_definitions()))
+
+    def list_functions(self, names: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
+        """The name, stability and definition of each function and macro of these names; a macro has no stability."""
+        names = [*names]
+        self._define_missing(add_dependencies(names))
+        listed = (
+            "SELECT DISTINCT function_name, stability, macro_definition FROM duckdb_functions() "
+            "WHERE function_type IN ('scalar', 'macro') AND list_contains($1, function_name)"
+        )
+        return self.duckdb.execute(listed, [names]).fetchall()
 
     def _try_fill_view(self, view: str, may_be_unread: bool) -> None:
         """Give a view its rows.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -29,7 +29,8 @@ from analytics.questions.sql.query_execution import (
     build_query_error,
     run_query,
 )
-from analytics.questions.sql.syntax import check_vocabulary
+from analytics.questions.sql.syntax import ParsedQuery, parse_query
+from analytics.questions.sql.vocabulary import check_vocabulary
 from analytics.store.marker import VerifiableFile, warn_if_unknown_archive
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.snapshot import Snapshot
@@ -138,10 +139,11 @@ class OpenArchive:
         types are those of ``sql``, unless ``exact`` is false: then sums stay 128-bit decimals, and the first rows come
         at once. Raises the same errors, and those of ``write``.
         """
-        self.retry_if_file_missing(lambda: self._connect().prepare_query(text))
+        query = self.parse_query(text)
+        self.retry_if_file_missing(lambda: self._connect().prepare_query(query))
         folder = self._connect().scratch.folder if exact else None
         try:
-            self._run_query(text, lambda answer: answer.stream(write, folder))
+            self._run_query(query, lambda answer: answer.stream(write, folder))
         except BaseException:
             self._abandon()
             raise
@@ -160,9 +162,17 @@ class OpenArchive:
         self.refresh()
         return operation()
 
+    def parse_query(self, text: str) -> ParsedQuery:
+        """Return what a text in SQL is and names. Raises ``RequestError`` for one that is nested too deeply."""
+        return parse_query(self._connect().duckdb, text)
+
+    def list_functions(self, names: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
+        """Return the name, stability and definition of each function and macro of these names."""
+        return self._connect().list_functions(names)
+
     def _run_query(
         self,
-        text: str,
+        text: str | ParsedQuery,
         consume_result: Callable[[QueryResult], AnswerT],
         parameters: Parameters | None = None,
         frames: Mapping[str, Any] | None = None,
@@ -174,12 +184,13 @@ class OpenArchive:
             limits = self._limits.enforce(connection.duckdb, connection.scratch.spill_folder, broken)
             with connection.register_frames(frames or {}):
                 if self._vocabulary_only:
-                    check_vocabulary(connection.duckdb, text, QUERYABLE_NAMES)
-                return run_query(connection.duckdb, text, parameters, consume_result, limits)
+                    check_vocabulary(connection.duckdb, query, QUERYABLE_NAMES)
+                return run_query(connection.duckdb, query, parameters, consume_result, limits)
 
         try:
             connection = self._connect()
-            connection.prepare_query(text)
+            query = self.parse_query(text) if isinstance(text, str) else text
+            connection.prepare_query(query)
             found = run_on(connection)
             if isinstance(found, QueryFailure) and found.is_unknown_name and connection.define_all():
                 found = run_on(connection)  # now DuckDB can propose any name
@@ -303,7 +314,8 @@ class OpenArchive:
         text = f"SELECT {named} FROM {from_clause}{limit}"  # noqa: S608  (names of columns)
         own, complaint = self.fork(), None
         try:
-            own.retry_if_file_missing(lambda: own._connect().prepare_query(text))
+            query = own.parse_query(text)
+            own.retry_if_file_missing(lambda: own._connect().prepare_query(query))
             yield from pl.scan_arrow_c_stream(ArrowStream(own._connect().duckdb.sql(text))).collect_batches()
         except (duckdb.Error, pl.exceptions.PolarsError) as error:
             complaint = own._build_error(QueryFailure.from_error(error))

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
@@ -78,11 +78,11 @@ def scan_frames(schema: pl.Schema, frame_source: FrameSource) -> pl.LazyFrame:
 # A replay puts the error that ended it here. If the error left the stream, which DuckDB reads from Polars, Python would
 # end some questions later by a segmentation fault (DuckDB 2.0, Polars 2.1).
 Failures = list[ArenaError]
-ReplayScanner = Callable[[Archive, RunRecord, Failures], pl.LazyFrame]
+ReplayScanner = Callable[[ArchiveStore, RunRecord, Failures], pl.LazyFrame]
 
 
 def scan_boards(
-    archive: Archive, record: RunRecord, failures: Failures, extra_columns: Collection[str]
+    archive: ArchiveStore, record: RunRecord, failures: Failures, extra_columns: Collection[str]
 ) -> pl.LazyFrame:
     """The plies of a run with the board before each, by the schema ``BOARDS`` and with some of ``EXTRA_COLUMNS``."""
     schema = pl.Schema({**BOARDS, **{name: kind for name, kind in EXTRA_COLUMNS.items() if name in extra_columns}})
@@ -95,7 +95,7 @@ def scan_boards(
     )
 
 
-def scan_ordered_openings(archive: Archive, record: RunRecord, failures: Failures) -> pl.LazyFrame:
+def scan_ordered_openings(archive: ArchiveStore, record: RunRecord, failures: Failures) -> pl.LazyFrame:
     """The first plies of each game of a run, in order and up to symmetry, by the schema ``ORDERED_OPENINGS``."""
     return _scan_replay(
         archive, record.run_id, lambda plies: derive_ordered_openings(plies, record.rules), ORDERED_OPENINGS, failures
@@ -103,7 +103,7 @@ def scan_ordered_openings(archive: Archive, record: RunRecord, failures: Failure
 
 
 def _scan_replay(
-    archive: Archive,
+    archive: ArchiveStore,
     run_id: str,
     replay: Callable[[pl.DataFrame], pl.DataFrame],
     schema: pl.Schema,

@@ -24,11 +24,11 @@ from duckdb.sqltypes import DuckDBPyType
 from polars.datatypes import DataTypeClass
 
 from analytics.questions.sql.lazy_rows import ArrowStream
+from analytics.questions.sql.syntax import PIVOT_KINDS, SELECT_KINDS, ParsedQuery
 from analytics.questions.sql.views import DERIVED_TABLE_VIEWS, VIEWS
 from analytics.store.files.backend import parse_size
 from quarto.errors import RequestError, describe_valid_names
 
-_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
 AnswerT = TypeVar("AnswerT")
 
 # Consumes rows once. A thread of Polars reads ahead: to end early is to call the second argument and consume the rest.
@@ -120,7 +120,7 @@ def _read_frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
 
 def run_query(
     connection: duckdb.DuckDBPyConnection,
-    text: str,
+    query: ParsedQuery,
     parameters: Any,
     consume_result: Callable[[QueryResult], AnswerT],
     limits: AbstractContextManager[None],
@@ -131,15 +131,18 @@ def run_query(
 
     ``parameters`` are the values of its placeholders, in order or by name; None: it has none.
 
-    Raises ``RequestError`` unless ``text`` is one question whose answer a frame can hold.
+    Raises ``RequestError`` unless ``query`` is one question whose answer a frame can hold.
     """
+    _check_single_select(query)
+    if query.error:
+        return QueryFailure(f"Parser Error: {query.error}", is_fatal=False)
     try:
-        _check_single_select(text)
         connection.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT may contain an INSERT
         answer = None
         try:
             with limits:
-                relation = connection.sql(text) if parameters is None else connection.sql(text, params=parameters)
+                with_parameters = {} if parameters is None else {"params": parameters}
+                relation = connection.sql(query.text, **with_parameters)
                 _check_columns(relation.columns, relation.types)
                 answer = QueryResult(relation, connection.interrupt)
                 return consume_result(answer)
@@ -167,40 +170,23 @@ def build_query_error(message: str) -> RequestError:
     return RequestError("SQL: " + " ".join(line for line in lines if line) + hint)
 
 
-def _check_single_select(text: str) -> None:
-    """Raise ``RequestError`` unless ``text`` is one SELECT, or one EXPLAIN of a SELECT."""
-    if not text.isascii() and text.encode(errors="replace").decode() != text:
+def _check_single_select(query: ParsedQuery) -> None:
+    """Raise ``RequestError`` unless a text that is SQL is one SELECT, or one EXPLAIN of a SELECT, that only reads."""
+    if not query.text.isascii() and query.text.encode(errors="replace").decode() != query.text:
         raise RequestError("SQL: the question holds bytes that are not UTF-8: write it in UTF-8")
-    kinds = _list_statement_kinds(text)
-    explains = _EXPLAIN.match(text)
-    if kinds == ["EXPLAIN"] and explains:
-        kinds = _list_statement_kinds(text[explains.end() :])  # EXPLAIN ANALYZE runs what it explains
-    if kinds == ["MULTI"]:
-        _check_pivot(text)
-    elif kinds != ["SELECT"]:
-        found = "; ".join(kinds) or "nothing"
-        raise RequestError(f"SQL here is one SELECT that only reads (this is: {found}); views: {', '.join(VIEWS)}")
-
-
-def _check_pivot(text: str) -> None:
-    """Raise ``RequestError`` unless a statement that DuckDB splits into several is a question as a whole.
-
-    DuckDB splits a PIVOT without its values, to find them first. It also splits a COPY of such a PIVOT. But a COPY is a
-    syntax error in brackets after FROM, because the grammar allows only questions there.
-    """
-    try:
-        reads = _list_statement_kinds(f"FROM (\n{text}\n)") == ["MULTI"]
-    except duckdb.Error:
-        reads = False
-    if not reads:
+    if query.error or (query.is_read_only and query.kinds == SELECT_KINDS):
+        return
+    if query.kinds != PIVOT_KINDS:
+        found = "; ".join(query.kinds) or "nothing"
+        change = "" if query.is_read_only or query.kinds != SELECT_KINDS else " that writes"
+        raise RequestError(
+            f"SQL here is one SELECT that only reads (this is: {found}{change}); views: {', '.join(VIEWS)}"
+        )
+    if query.explains or not query.is_read_only:
         raise RequestError(
             "SQL: PIVOT without its values only works in one SELECT that only reads: name them, as in "
             "PIVOT games ON ending IN ('line', 'full_board') USING count(*)"
         )
-
-
-def _list_statement_kinds(text: str) -> list[str]:
-    return [statement.type.name for statement in duckdb.extract_statements(text)]
 
 
 def _check_columns(names: list[str], kinds: list[DuckDBPyType]) -> None:

@@ -21,7 +21,7 @@ import polars as pl
 
 from analytics.questions.pairings import PairingResult, load_job_results, load_results_by_run
 from analytics.statistics.sprt import estimate_strength
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import TABLE, PolicyCard
 from analytics.store.ranges import UnitLine
 from analytics.store.records import RunRecord, SweepJob
@@ -260,7 +260,7 @@ def _select_list_sql(values: Mapping[str, str]) -> str:
     return ", ".join(f"{value} AS {name}" for name, value in values.items())
 
 
-def build_pairings_table(archive: Archive) -> pl.DataFrame:
+def build_pairings_table(archive: ArchiveStore) -> pl.DataFrame:
     """The rows of the table ``_pairings``: every pairing of every run. Raises ``FailureError`` for a damaged record."""
     rows = [
         (record.run_id, number, first, second, record.rules.mover_chooses, record.rules.name)
@@ -343,7 +343,7 @@ def parse_setting(text: str) -> bool | int | float | str | None:
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
-def _build_run_row(archive: Archive, record: RunRecord) -> Row:
+def _build_run_row(archive: ArchiveStore, record: RunRecord) -> Row:
     held = archive.list_effective_ranges(record.run_id)
     return {
         "run_id": record.run_id,

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.questions.columns import ResultColumn, Table, format_percent, interval_column, number_column, text_column
+from analytics.questions.columns import (
+    ResultColumn,
+    Table,
+    format_count_with_noun,
+    format_percent,
+    format_plies,
+    interval_column,
+    number_column,
+    text_column,
+)
 from analytics.report import style
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
@@ -58,10 +67,10 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 def _describe_mean_length(rows: pl.DataFrame) -> str:
     games, plies = (int(rows.select(each).item()) for each in (pl.col("games").sum(), pl.col("games").dot("plies")))
-    text = f"{games:,} {'game' if games == 1 else 'games'}, {plies / games:.2f} plies on average"
+    text = f"{format_count_with_noun(games, 'game')}, {format_plies(plies / games)} plies on average"
     if rows["random"].null_count():
         return text
-    return f"{text} (random {(rows['plies'] * rows['random']).sum():.2f})"
+    return f"{text} (random {format_plies(float((rows['plies'] * rows['random']).sum()))})"
 
 
 def lengths_frame(data: ReportData) -> pl.DataFrame:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import polars as pl
 
-from analytics.questions.columns import regret_and_blunder_columns
-from analytics.questions.mistakes import summarise_decisions
+from analytics.questions.columns import (
+    VALUE_NAMES,
+    ResultColumn,
+    Table,
+    format_game_name,
+    number_column,
+    regret_and_blunder_columns,
+    text_column,
+)
+from analytics.questions.mistakes import Mistake, find_worst_mistakes, summarise_decisions
+from analytics.questions.selection import describe_repeated_games
+from analytics.questions.sql.views import quote_literal
 from analytics.report import style
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
@@ -13,6 +26,15 @@ from analytics.report.section import agent_figures, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
 
+REGRET_LEGEND = (
+    "regret: exact value that a decision gave up, 1 from a win to a draw or from a draw to a loss, 2 from a win to a "
+    "loss; blunders: decisions that gave up something"
+)
+PLY_LEGEND = "ply: from 0, the number of pieces on the board; otherwise as above"
+WORST_LEGEND = (
+    "most regret first, then the easiest; value: before the mistake, for the player that decides; saving: choices that "
+    "keep it, of all; missed: blunders in this position; game and ply: the worst one ('qarena show' prints the game)"
+)
 KINDS = ["gift", "placement"]
 HEADROOM = 1.25  # height of the figures over the largest share; intervals are cut there
 
@@ -25,15 +47,52 @@ def build_mistakes_section(data: ReportData) -> Result:
     every_by_ply = mistakes_frame(data, by_ply=True)
     totals, by_ply = map(data.select_shown, (every, every_by_ply))
     note = (
-        "Decisions judged by the exact value of the position. Regret is what a decision gave up in half-points, from 0 "
-        "to 2; a blunder gives up something. The pictures show blunders by ply. Solid lines with dots are gifts, "
-        "dashed lines with squares placements, bands 95 % intervals."
+        "Decisions judged by the exact value of the position. The pictures show blunders by ply. Solid lines with dots "
+        "are gifts, dashed lines with squares placements, bands 95 % intervals."
     )
     tables = [
-        agent_table(data, caption, frame, regret_and_blunder_columns(frame)[1:])
-        for caption, frame in (("Regret in half-points, and blunders", totals), ("The same by ply", by_ply))
+        replace(agent_table(data, caption, frame, regret_and_blunder_columns(frame)[1:]), legend=legend)
+        for caption, frame, legend in (
+            ("Regret in half-points a decision", totals, REGRET_LEGEND),
+            ("By ply", by_ply, PLY_LEGEND),
+        )
     ]
     return Result(note, tables[0], _build_figures(by_ply, data), tables[1], frame=pl.concat([every, every_by_ply]))
+
+
+def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
+    """The same, with the positions in which most was given up, and what a reader of the numbers must know."""
+    section = build_mistakes_section(data)
+    if section.missing:
+        return section
+    condition = data.selection.condition
+    if data.agent is not None:
+        condition = f"({condition}) AND agent = {quote_literal(data.agent)}"
+    worst = find_worst_mistakes(data.opened, condition, max_positions) if max_positions else []
+    warnings = [*data.agent_names.notes, *describe_repeated_games(data.opened, data.records)]
+    if len(data.rules) > 1:
+        warnings.append(f"these are decisions under different rules, {', '.join(data.rules)}: --rules NAME chooses one")
+    if any(mistake.saving is None for mistake in worst):
+        warnings.append("choices that keep the value are not counted everywhere: 'qarena annotate --choices' does that")
+    return replace(section, others=[build_worst_mistakes_table(worst)] if worst else [], warnings=warnings)
+
+
+def build_worst_mistakes_table(mistakes: Sequence[Mistake]) -> Table:
+    """The table of positions in which most was given up."""
+    columns = [
+        text_column("position", [mistake.text for mistake in mistakes]),
+        text_column("decision", [mistake.kind for mistake in mistakes]),
+        ResultColumn("regret", [f"{mistake.regret}" for mistake in mistakes]),
+        text_column("value", [VALUE_NAMES[mistake.value] for mistake in mistakes]),
+        ResultColumn(
+            "saving",
+            [f"{'?' if mistake.saving is None else mistake.saving} of {mistake.choices}" for mistake in mistakes],
+        ),
+        number_column("missed", [mistake.missed for mistake in mistakes]),
+        text_column("game", [format_game_name(mistake.run_id, mistake.game_id) for mistake in mistakes]),
+        number_column("ply", [mistake.ply for mistake in mistakes]),
+    ]
+    return Table("Worst mistakes, positions up to symmetry", columns, legend=WORST_LEGEND)
 
 
 def mistakes_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:

@@ -17,6 +17,7 @@ from analytics.questions.columns import (
     number_column,
     text_column,
 )
+from analytics.questions.openings import describe_first_plies
 from analytics.report import style
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
@@ -26,7 +27,7 @@ from analytics.statistics.tally import normal_quantile
 from quarto.notation import format_cell, format_piece
 from quarto.rules import SIDE
 
-PLIES = 3  # the first ones: later, positions differ too much to compare a cell or a piece alone
+PLIES = 3  # the first free ones: later, positions differ too much to compare a cell or a piece alone
 TILE_SIZE = 38  # pixels: the widest number, five letters, leaves a margin
 PIECE_SIZE = 20  # pixels of its picture
 GAP, HEADING = 0.4, 0.6  # tiles between two boards and above them
@@ -53,7 +54,7 @@ def build_first_placements_section(data: ReportData) -> Result:
     """The cells of the first placements."""
     note = (
         "Where the first pieces are placed, and the score of the mover against all its opponents, both in percent; a "
-        "draw counts half. First all agents together, by ply; then the first ply of each agent in seat 1."
+        "draw counts half. First all agents together, by ply; then the first placement of each agent."
     )
     return _build_section(data, PLACEMENTS, note)
 
@@ -64,7 +65,7 @@ def build_first_gifts_section(data: ReportData) -> Result:
         "Which pieces are given first, and the score of the giver, both in percent. A piece is a hexadecimal digit, "
         "8 high, 4 coloured, 2 solid, 1 square: coloured pieces are purple with light bands, those that are not solid "
         "have a hole. "
-        "By symmetry no first gift is better than another: what differs is how agents answer it."
+        "By symmetry no gift of ply 0 is better than another: what differs is how agents answer it."
     )
     return _build_section(data, GIFTS, note)
 
@@ -73,9 +74,8 @@ def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
     every = openings_frame(data, kind)
     frame = data.select_shown(every, ALL_AGENTS)
     if frame.is_empty():
-        return Result(missing=f"the first {PLIES} plies of all games were imposed, or none was played")
-    imposed = sorted({record.spec["opening_plies"] for record in data.records.values()} - {0})
-    left_out = f" Imposed plies are left out (runs with {', '.join(map(str, imposed))} of them)." if imposed else ""
+        return Result(missing="no ply of these games was free, or none was played")
+    first = _describe_first_free_plies(data)
     agents = frame.select(pl.format("{}, {}", "rules", pl.col("agent").replace(ALL_AGENTS, "all agents"))).to_series()
     choices = [Cell(kind.format_choice(each), piece=each if kind is GIFTS else None) for each in frame[kind.column]]
     columns = [
@@ -91,22 +91,39 @@ def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
         assign_figure_ids(kind.column, _build_figures(frame, kind, data)),
         Table(f"First {kind.noun}s", columns),
     )
-    return Result(note + left_out, figures=figures, numbers=numbers, frame=every)
+    return Result(note + first, figures=figures, numbers=numbers, frame=every)
+
+
+def _describe_first_free_plies(data: ReportData) -> str:
+    """Describe from which ply the games count, if openings were imposed."""
+    games_by_ply: dict[int, int] = {}
+    for record in data.records.values():
+        ply = record.spec["opening_plies"]
+        games_by_ply[ply] = games_by_ply.get(ply, 0) + data.selection.games_by_run[record.run_id]
+    if not any(games_by_ply):
+        return ""
+    text = describe_first_plies(dict(sorted(games_by_ply.items())), "from")
+    return f" {text[0].upper()}{text[1:]}."
 
 
 def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
-    """The choices at the first plies with their outcomes for the agent that chose; imposed plies are left out.
+    """Return the choices at the first free plies of games with their outcomes for the agent that chose.
 
-    There is a row for each rules, agent, ply and choice. The agent ``ALL_AGENTS`` is all agents together. Columns:
+    The first free plies are the ``PLIES`` plies after those that a run imposed: 0 to 2 without imposed openings. There
+    is a row for each rules, agent, ply and choice. The agent ``ALL_AGENTS`` is all agents together. Columns:
     ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``, ``losses`` of the
     agent that chose (Int64); ``share`` of the choices at that ply (Float64); ``score`` (1 won, 1/2 drawn, 0 lost) with
     ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
-    found = data.run_named_query(kind.query_name).join(data.agents_by_seat_frame(), on=("run_id", "pairing", "game"))
+    players = data.agents_by_seat_frame()
+    imposed = [record.spec["opening_plies"] for record in data.records.values()]
+    counts = data.run_named_query(kind.query_name, range(min(imposed), max(imposed) + PLIES)).join(
+        players, on=("run_id", "pairing", "game")
+    )
     placing = (pl.col("ply") + 1) % 2
     gave = pl.col("mover_chooses").not_() if kind is GIFTS else pl.lit(value=False)
     chose = pl.when(gave).then(1 - placing).otherwise(placing)
-    choices = found.filter(pl.col("ply") >= pl.col("imposed")).select(
+    choices = counts.filter((pl.col("ply") - pl.col("imposed")).is_between(0, PLIES - 1)).select(
         "rules",
         "ply",
         kind.column,
@@ -145,14 +162,16 @@ def _add_shares_and_scores(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_figures(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) -> list[Figure]:
-    """The first plies of all agents together, then the first ply of each agent; per figure two 4 x 4 boards."""
+    """Build figures of the first plies of all agents together, then of each agent's first; in each two 4 x 4 boards."""
     frequent = (2 * frame.filter(pl.col("games") >= ENOUGH_GAMES)["score"] - 1).abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
     several = frame["rules"].n_unique() > 1
     figures = []
-    for (rules, agent, ply), rows in frame.group_by("rules", "agent", "ply", maintain_order=True):
-        if agent == ALL_AGENTS or ply == 0:
-            what = f"all agents, {kind.noun} of ply {ply}" if agent == ALL_AGENTS else f"{agent}"
+    marked = frame.with_columns(first=pl.min("ply").over("rules", "agent"))
+    for (rules, agent, ply), rows in marked.group_by("rules", "agent", "ply", maintain_order=True):
+        if agent == ALL_AGENTS or ply == rows["first"][0]:
+            of_agent = f"{agent}, ply {ply}" if ply else f"{agent}"
+            what = f"all agents, {kind.noun} of ply {ply}" if agent == ALL_AGENTS else of_agent
             titled = f"{what}, {rules}" if several else what
             colour = None if agent == ALL_AGENTS else data.find_colour_number(str(agent))
             figures.append(Figure(titled, _render_boards(rows, kind, reach), colour=colour))

@@ -68,7 +68,7 @@ DEFAULT_ARCHIVE: PurePath = expand_home(os.environ.get("QARENA_ARCHIVE", "data/a
 
 
 def parse_location(text: str | PurePath) -> PurePath:
-    """The location that a user named: a folder, or a URL that begins with ``s3://``, ``gs://`` or ``az://``.
+    """Parse the location that a user named: a folder, or a URL that begins with ``s3://``, ``gs://`` or ``az://``.
 
     ``~`` is the user's home folder.
 
@@ -78,16 +78,16 @@ def parse_location(text: str | PurePath) -> PurePath:
         return text
     if not str(text):
         raise RequestError("an archive needs a name: --archive DIR")
-    found = _URL.fullmatch(str(text))
-    if not found or not (found[1] in SCHEMES or "://" in str(text)):
+    match = _URL.fullmatch(str(text))
+    if not match or not (match[1] in SCHEMES or "://" in str(text)):
         return expand_home(text)
-    scheme, rest = found[1], found[2]
+    scheme, rest = match[1], match[2]
     if scheme not in SCHEMES:
         raise RequestError(f"{text}: {scheme}:// is not a kind of archive: name a folder, or s3://, gs:// or az://")
     bucket, _, key = rest.partition("/")
     if not _CONTAINER.fullmatch(bucket):
         raise RequestError(
-            f"{text} does not name a bucket ({bucket!r} has not 3 to 223 of a-z, 0-9, '.', '-', '_'): write "
+            f"{text} does not name a bucket ({bucket!r} does not have 3 to 223 of a-z, 0-9, '.', '-', '_'): write "
             f"{scheme}://BUCKET/PREFIX"
         )
     if not _KEY.fullmatch(key) or {".", ".."} & set(key.split("/")):
@@ -99,24 +99,49 @@ def parse_location(text: str | PurePath) -> PurePath:
 
 
 def format_archive_option(root: PurePath) -> str:
-    """The option that names the archive at ``root``, with a space in front; nothing for the default one."""
-    return "" if root == DEFAULT_ARCHIVE else f" --archive {shlex.quote(str(root))}"
+    """Format the option that names an archive, for commands that messages suggest.
+
+    Args:
+        root: The location of the archive.
+
+    Returns:
+        `` --archive ROOT``, quoted for a shell, with a space in front; "" for the default archive.
+
+    Examples:
+        >>> from pathlib import PurePosixPath
+        >>> format_archive_option(PurePosixPath("my games"))
+        " --archive 'my games'"
+
+    """
+    return "" if root == DEFAULT_ARCHIVE else f" --archive {_quote_path(root)}"
+
+
+def _quote_path(path: PurePath) -> str:
+    r"""Quote a path for a shell, bytes outside UTF-8 as ``$'\xef'``: a terminal and a log have no form for them."""
+    text = str(path)
+    if text.isprintable():
+        return shlex.quote(text)
+    parts = (
+        byte if 32 <= ord(byte) < 127 and byte not in "'\\" else f"\\x{ord(byte):02x}"
+        for byte in os.fsencode(path).decode("latin-1")
+    )
+    return f"$'{''.join(parts)}'"
 
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])i)?B")
 
 
-def parse_size(size: str, what: str = "", alternative: str = "") -> int:
-    """The bytes of a size.
+def parse_size(size: str, prefix: str = "", alternative: str = "") -> int:
+    """Parse a size such as ``1GiB`` and return its bytes.
 
     Raises ``RequestError`` for a text that is none, and for 0; ``alternative`` is also allowed.
     """
-    found = _SIZE.fullmatch(size)
-    if not found or not float(found[1]):
+    match = _SIZE.fullmatch(size)
+    if not match or not float(match[1]):
         raise RequestError(
-            f"{what}{size!r} is not a size: write a number and KiB, MiB, GiB or TiB, such as 1GiB{alternative}"
+            f"{prefix}{size!r} is not a size: write a number and KiB, MiB, GiB or TiB, such as 1GiB{alternative}"
         )
-    return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " "))
 
 
 RECORD_SUFFIX = ".json"  # how names of records end
@@ -148,7 +173,7 @@ _READING_VERBS = ("find", "list", "read")  # what is done without writing
 
 
 @contextmanager
-def explain_errors(what: str, path: PurePath) -> Iterator[None]:
+def explain_errors(verb: str, path: PurePath) -> Iterator[None]:
     """Turn an ``OSError`` inside into a ``FailureError`` of one line: what failed, where, why, what to do."""
     try:
         yield
@@ -158,10 +183,10 @@ def explain_errors(what: str, path: PurePath) -> Iterator[None]:
             if is_inode_shortage(error, path)
             else _ADVICE.get(error.errno or 0, error.strerror or str(error))
         )
-        if error.errno == errno.EACCES and what in _READING_VERBS:
+        if error.errno == errno.EACCES and verb in _READING_VERBS:
             place = error.filename or path  # a folder or a file in it
-            raise FailureError(f"cannot {what} {place}: permission denied: let this user read it") from error
-        raise FailureError(f"cannot {what} {path}: {reason}; what was written before is kept") from error
+            raise FailureError(f"cannot {verb} {place}: permission denied: let this user read it") from error
+        raise FailureError(f"cannot {verb} {path}: {reason}; what was written before is kept") from error
 
 
 def is_inode_shortage(error: OSError, path: PurePath) -> bool:
@@ -177,7 +202,7 @@ def is_inode_shortage(error: OSError, path: PurePath) -> bool:
 
 
 def temporary_name() -> str:
-    """A name that no other writer uses, of a file that is not finished or does not stay."""
+    """Return a name that no other writer uses, for a file that is not finished or does not stay."""
     return f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
 
 
@@ -190,36 +215,39 @@ class FileStatus(NamedTuple):
 
 
 class Backend(ABC):
-    """Reads and writes files. It holds none open, and may be used by any number of threads."""
+    """A reader and writer of files. It holds none open, and any number of threads may use it."""
 
     # Reading.
 
     @abstractmethod
     def read(self, path: PurePath) -> bytes:
-        """The content of a file. Raises ``FileNotFoundError`` if there is none; a record may not be too large."""
+        """Read the content of a file.
+
+        Raises ``FileNotFoundError`` if there is none, ``OSError`` for a record that is too large.
+        """
 
     def open(self, path: PurePath) -> io.BufferedIOBase:
-        """A file to read in parts; it stays readable when it is removed meanwhile. Raises ``FileNotFoundError``."""
+        """Open a file to read in parts; it stays readable if it is removed meanwhile. Raises ``FileNotFoundError``."""
         return io.BytesIO(self.read(path))
 
     def read_all(self, paths: Sequence[PurePath]) -> list[bytes]:
-        """The contents of files, in their order; where a request takes long, many at once."""
+        """Read the contents of files, in their order; where a request takes long, many at once."""
         return [self.read(path) for path in paths]
 
     @abstractmethod
     def status(self, path: PurePath) -> FileStatus | None:
-        """The status of a file; None if there is none, or a folder."""
+        """Return the status of a file; None if there is none, or a folder."""
 
     @abstractmethod
     def list_names(self, folder: PurePath) -> list[str]:
-        """The names of what is directly in a folder, in any order; nothing if there is no such folder."""
+        """List the names directly in a folder, in any order; empty if there is no such folder."""
 
     @abstractmethod
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
-        """All files in a folder and in the folders in it."""
+        """Return the status of each file in a folder and in the folders below it."""
 
     def list_irregular_files(self, root: PurePath) -> Iterable[tuple[PurePath, str]]:
-        """All in an archive that is neither a file nor a folder, with what it is: a link, a pipe, a device."""
+        """Yield entries that are neither regular files nor folders, with their kind: a link, a pipe, a device."""
         del root
         return ()
 
@@ -243,7 +271,7 @@ class Backend(ABC):
 
     @abstractmethod
     def lock(self, path: PurePath) -> AbstractContextManager[bool]:
-        """Hold a file that nobody else holds meanwhile, inside the context; false if somebody does."""
+        """Hold a lock file inside the context; yields False if another process holds it."""
 
     # What is not needed any more.
 
@@ -257,21 +285,21 @@ class Backend(ABC):
 
     @abstractmethod
     def read_clock(self, root: PurePath) -> float:
-        """The time by the clock that dates the files of an archive, which need not be this machine's."""
+        """Return the time by the clock that dates the files of an archive, which need not be this machine's."""
 
     # An archive as a whole.
 
     @abstractmethod
     def can_write(self, folder: PurePath) -> bool:
-        """Whether files can be added to a folder that is there, as far as that can be known before."""
+        """Return whether files can be added to an existing folder, as far as that can be known beforehand."""
 
     @abstractmethod
     def not_writable_error(self, root: PurePath, error: OSError) -> RequestError:
-        """The error for an archive that this user may not write to, because of ``error``."""
+        """Build the error for an archive that this user may not write to, because of ``error``."""
 
     @abstractmethod
     def identity(self, root: PurePath) -> bytes:
-        """A name of ``root`` that is the same wherever it is used."""
+        """Return a name of ``root`` that is the same wherever it is used."""
 
     def check_storage(self, root: PurePath) -> None:
         """Raise ``OSError`` for a store in which archives would not be safe. Called before one is made in ``root``."""
@@ -282,7 +310,7 @@ class Backend(ABC):
     checks_bytes: bool = False  # whether the store itself keeps and compares a checksum of each file
 
     def absolute(self, path: PurePath) -> PurePath:
-        """The location of a file for other readers, wherever they work."""
+        """Return the location of a file for other readers, whatever their working folder."""
         return path
 
     @property
@@ -315,14 +343,17 @@ class StoreOptions:
 
     @staticmethod
     def from_environment(scheme: str) -> StoreOptions:
-        """Raises ``RequestError`` for a value that is no number, and for an endpoint that is not encrypted."""
+        """Read the options of a scheme from environment variables.
+
+        Raises ``RequestError`` for a value that is no number, and for an endpoint that is not encrypted.
+        """
         endpoint = next((os.environ[name] for name in ENDPOINT_VARIABLES.get(scheme, ()) if os.environ.get(name)), "")
         parts, allow = urlsplit(endpoint), ALLOW_HTTP_VARIABLES.get(scheme, "")
-        said = os.environ.get(allow, "").lower() in ("1", "true", "yes")
+        http_allowed = os.environ.get(allow, "").lower() in ("1", "true", "yes")
         if endpoint and (parts.scheme not in ("http", "https") or not parts.hostname):
             raise RequestError(f"the endpoint {_strip_credentials(endpoint)} is not a URL: write https://HOST:PORT")
         local = parts.hostname in LOCAL_HOSTS
-        if parts.scheme == "http" and not (local or said):
+        if parts.scheme == "http" and not (local or http_allowed):
             raise RequestError(
                 f"the endpoint {_strip_credentials(endpoint)} is not encrypted: write https://, or allow it with "
                 f"{allow}=true"
@@ -331,13 +362,13 @@ class StoreOptions:
         return StoreOptions(scheme, _strip_credentials(endpoint), parts.scheme == "http", *times)
 
     def client_options(self) -> dict[str, Any]:
-        """The options of obstore's connections."""
+        """Return the options of obstore's connections."""
         options: dict[str, Any] = {"timeout": timedelta(seconds=self.timeout)}
         options["connect_timeout"] = timedelta(seconds=min(5.0, self.timeout))
         return options | ({"allow_http": True} if self.allow_http else {})
 
     def retry_options(self, is_first: bool) -> dict[str, Any]:
-        """The repeats of what fails in passing (429, 5xx, lost connections): after random, ever longer pauses.
+        """Return how to repeat requests that fail in passing (429, 5xx, lost connections): after ever longer pauses.
 
         ``is_first``: of the first request.
         """
@@ -345,7 +376,7 @@ class StoreOptions:
         return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=seconds)}
 
     def polars_arguments(self) -> dict[str, Any]:
-        """The arguments that Polars' own reader needs; it reads the rest from the environment.
+        """Return the arguments that Polars' own reader needs; it reads the rest from the environment.
 
         Without ``credential_provider=None`` Polars asks Google's and Amazon's libraries for credentials where these are
         installed. They read other variables than obstore, which writes the archive.
@@ -385,6 +416,6 @@ def hide_credentials(text: str) -> str:
 
 
 def _strip_credentials(endpoint: str) -> str:
-    """An endpoint without the user and password that it may hold."""
+    """Remove the user and password that an endpoint may hold."""
     parts = urlsplit(endpoint)
     return endpoint.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1) if "@" in parts.netloc else endpoint

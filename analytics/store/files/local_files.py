@@ -39,13 +39,13 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.
 
 
 def temporary_beside(path: Path) -> Path:
-    """A path in the same folder with a name that no other writer uses."""
+    """Return a path in the same folder with a name that no other writer uses."""
     return path.with_name(temporary_name())
 
 
 @contextmanager
 def use_temporary_path(path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path``, for a file to be renamed; what is still there at the end is removed."""
+    """Yield a temporary path beside ``path``, for a file to be renamed; remove what is still there at the end."""
     temporary = temporary_beside(path)
     try:
         yield temporary
@@ -55,7 +55,7 @@ def use_temporary_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _write_temporary(path: Path, content: bytes | bytearray | memoryview) -> Iterator[Path]:
-    """A temporary file beside ``path`` with this content, on the disk."""
+    """Write a temporary file with this content beside ``path``, and sync it to the disk."""
     with use_temporary_path(path) as temporary:
         with temporary.open("xb") as file:
             file.write(content)
@@ -174,19 +174,19 @@ class LocalBackend(Backend):
         self._root = root
 
     def _find_status(self, path: PurePath) -> os.stat_result | None:
-        """The status of a file or folder; None: there is none. Raises ``IrregularFileError`` for all else."""
-        found = None
+        """Find the status of a file or folder, or None. Raises ``IrregularFileError`` for any other kind of entry."""
+        status = None
         try:
             for name in self._list_path_steps(path):
-                found = os.lstat(name) if self._root else os.stat(name)  # noqa: PTH116  (a pure path has no stat)
-                if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-                    raise IrregularFileError(name, found.st_mode)
+                status = os.lstat(name) if self._root else os.stat(name)  # noqa: PTH116  (a pure path has no stat)
+                if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                    raise IrregularFileError(name, status.st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return found
+        return status
 
     def _list_path_steps(self, path: PurePath) -> Iterator[str]:
-        """The folders below the root that lead to a path, and the path."""
+        """Yield the folders below the root that lead to a path, then the path itself."""
         name, root = str(path), self._root
         if root is None:
             yield name
@@ -205,9 +205,9 @@ class LocalBackend(Backend):
         yield name
 
     def _is_folder(self, path: PurePath) -> bool:
-        """Whether there is such a folder. Raises ``IrregularFileError`` for what is neither a folder nor a file."""
-        found = self._find_status(path)
-        return found is not None and stat.S_ISDIR(found.st_mode)
+        """Return whether a path is a folder. Raises ``IrregularFileError`` if it is neither a folder nor a file."""
+        status = self._find_status(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def read(self, path: PurePath) -> bytes:
         with self.open(path) as file:
@@ -226,20 +226,20 @@ class LocalBackend(Backend):
 
     def status(self, path: PurePath) -> FileStatus | None:
         try:
-            found = self._find_status(path)
+            status = self._find_status(path)
         except IrregularFileError:
             return None
-        return _status_from_stat(found) if found and stat.S_ISREG(found.st_mode) else None
+        return _status_from_stat(status) if status and stat.S_ISREG(status.st_mode) else None
 
     @contextmanager
     def _scan_folder(self, folder: PurePath) -> Iterator[Iterator[os.DirEntry[str]]]:
-        """The entries of a folder; none if there is no such folder."""
+        """Yield an iterator over the entries of a folder, empty if there is no such folder."""
         with ExitStack() as stack:
             try:
-                found = stack.enter_context(os.scandir(folder)) if self._is_folder(folder) else iter(())
+                entries = stack.enter_context(os.scandir(folder)) if self._is_folder(folder) else iter(())
             except FileNotFoundError:
-                found = iter(())
-            yield found
+                entries = iter(())
+            yield entries
 
     def list_names(self, folder: PurePath) -> list[str]:
         try:
@@ -248,13 +248,16 @@ class LocalBackend(Backend):
             return []
 
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
-        """All files. Raises ``IrregularFileError`` if there is anything else: a part would look like the whole."""
-        found: dict[PurePath, FileStatus] = {}
+        """Return the status of each file.
+
+        Raises ``IrregularFileError`` for any other kind of entry, because a part would look like the whole.
+        """
+        statuses: dict[PurePath, FileStatus] = {}
         for path, status in self._walk_folder(folder):
             if not stat.S_ISREG(status.st_mode):
                 raise IrregularFileError(str(path), status.st_mode)
-            found[path] = _status_from_stat(status)
-        return found
+            statuses[path] = _status_from_stat(status)
+        return statuses
 
     def list_irregular_files(self, root: PurePath) -> Iterator[tuple[PurePath, str]]:
         for path, status in self._walk_folder(root):
@@ -262,7 +265,7 @@ class LocalBackend(Backend):
                 yield path, _describe_mode(status.st_mode)
 
     def _walk_folder(self, folder: PurePath) -> Iterator[tuple[Path, os.stat_result]]:
-        """All that is in a folder and in the folders in it, and is no folder; links are not followed."""
+        """Yield every entry below a folder that is not a folder itself, without following links."""
         waiting = [Path(folder)]
         while waiting:
             with self._scan_folder(waiting.pop()) as entries:
@@ -359,7 +362,7 @@ def _status_from_stat(stat_result: os.stat_result) -> FileStatus:
 
 
 def _describe_mode(mode: int) -> str:
-    """The kind of file that a mode stands for."""
+    """Return the kind of file that a mode stands for."""
     return _KINDS.get(stat.S_IFMT(mode), "a device")
 
 
@@ -370,7 +373,7 @@ LOCAL = LocalBackend()  # of files that the user named, in no archive
 
 
 def find_backend(location: PurePath) -> Backend:
-    """The backend that reads and writes the files below a location.
+    """Return the backend that reads and writes the files below a location.
 
     For a URL raises ``MissingExtraError`` without the library, and ``RequestError`` for a wrong setting.
     """
@@ -390,7 +393,7 @@ def _find_object_backend(scheme: str, bucket: str, settings: StoreOptions) -> Ba
 
 
 def build_filesystem(backend: Backend) -> Any:
-    """The filesystem by fsspec with which DuckDB is to read files; None: its own."""
+    """Build the fsspec filesystem with which DuckDB is to read files, or return None for DuckDB's own."""
     if isinstance(backend, LocalBackend):
         return None
     from analytics.store.files.object_filesystem import ObjectFilesystem
@@ -400,7 +403,7 @@ def build_filesystem(backend: Backend) -> Any:
 
 
 def find_listing_backend(root: PurePath) -> Backend:
-    """The same for one reader of an archive: where a request takes long, each folder is listed once."""
+    """Return a backend for one reader of an archive: where a request takes long, it lists each folder only once."""
     if not isinstance(root, ObjectUrl):
         return _local_backend(root)
     from analytics.store.files.object_storage import ListingBackend

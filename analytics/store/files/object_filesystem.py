@@ -41,14 +41,14 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         self._lock = Lock()
 
     def read_range(self, path: PurePath, start: int, end: int) -> bytes:
-        """The bytes of a file from ``start`` to before ``end``; kept for the next time."""
+        """Read the bytes of a file from ``start`` to before ``end``, and keep them for the next time."""
         key = path, start, end
         with self._lock:
-            known = self._kept.get(key)
-            reading: Future[bytes] = known or Future()
+            cached = self._kept.get(key)
+            reading: Future[bytes] = cached or Future()
             self._kept[key] = reading
             self._kept.move_to_end(key)
-        if known is None:  # other threads that want the same wait for this one
+        if cached is None:  # other threads that want the same wait for this one
             try:
                 reading.set_result(self._backend.read_range(path, start, end))
             except BaseException as error:
@@ -60,7 +60,7 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         return reading.result()
 
     def _evict_oldest(self, new_bytes: int) -> None:
-        """Forget what was not used for longest. What is being read is among what was used last."""
+        """Forget the least recently used ranges. Those that are being read are among the most recent."""
         with self._lock:
             self._room -= new_bytes
             while self._room < 0 and len(self._kept) > MIN_CACHED_RANGES:
@@ -72,22 +72,22 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         return path
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """The name, size and kind of a file. Raises ``FileNotFoundError``."""
+        """Return the name, size and kind of a file. Raises ``FileNotFoundError``."""
         status = self._backend.status(parse_location(path))
         if status is None:
             raise FileNotFoundError(f"{path} does not exist")
         return {"name": path, "size": status.bytes, "type": "file", "mtime": status.modified}
 
     def modified(self, path: str) -> datetime:
-        """The time of the last change, in UTC."""
+        """Return the time of the last change, in UTC."""
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """The file itself: names with patterns in them are no archive's."""
+        """Return the file itself, because no archive has names with patterns in them."""
         return [path] if self.exists(path) else []
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> io.BufferedIOBase:
-        """A file to read."""
+        """Open a file to read."""
         if mode != "rb":
             raise ValueError(f"{path} can only be read")
         return _ObjectFile(self, path, self.info(path)["size"])
@@ -110,23 +110,23 @@ class _ObjectFile(io.BufferedIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to an offset; returns it."""
+        """Go to an offset and return it."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next bytes, as many as asked for or as there are."""
+        """Read the next ``size`` bytes, or as many as there are."""
         start = self._at
         end = self.size if size is None or size < 0 else min(self.size, start + size)
         if end <= start:
             return b""
         begin, last = self._widen_range(start, end)
-        found = self._files.read_range(self._path, begin, last)[start - begin : end - begin]
-        self._at = start + len(found)
-        return found
+        content = self._files.read_range(self._path, begin, last)[start - begin : end - begin]
+        self._at = start + len(content)
+        return content
 
     def _widen_range(self, start: int, end: int) -> tuple[int, int]:
-        """The range to read where this one is asked for."""
+        """Return the range to read when this one is requested: whole blocks, the tail, or the whole of a small file."""
         if self.size <= WHOLE_BYTES:
             return 0, self.size
         if start >= self.size - TAIL_BYTES:

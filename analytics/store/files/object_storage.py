@@ -112,10 +112,12 @@ def _to_os_error(path: PurePath, settings: StoreOptions, error: Exception) -> OS
 
 
 def _response_error(text: str, status: re.Match[str] | None, store: str, settings: StoreOptions) -> OSError:
-    """The error for an answer that is none of the expected ones, or for none."""
+    """Build the error for an unexpected answer of the store, or for none."""
     if status:
-        what = f"{store} answers {status[1]} {status[2]}".strip()
-        return ConnectionError(f"{what}: try again later") if _PASSING_STATUS.fullmatch(status[1]) else OSError(what)
+        answer = f"{store} answers {status[1]} {status[2]}".strip()
+        return (
+            ConnectionError(f"{answer}: try again later") if _PASSING_STATUS.fullmatch(status[1]) else OSError(answer)
+        )
     if re.search("timed out|kind: Timeout", text):
         return ConnectionError(f"{store} took more than {settings.timeout:g} s to answer: try again later")
     if re.search("sending request|[Cc]onnect|HTTP error", text):
@@ -134,7 +136,7 @@ class _ObjectVersion(NamedTuple):
 
 
 def generate_pauses() -> Iterator[float]:
-    """Seconds to wait before the next attempt: longer each time, and at random, so that writers do not meet again."""
+    """Yield seconds to wait before the next attempt: ever longer and random, so that writers do not meet again."""
     longest = PAUSE_SECONDS
     while True:
         yield random.uniform(0, longest)
@@ -153,7 +155,7 @@ class ObjectBackend(Backend):
 
     @cached_property
     def _stores(self) -> tuple[Any, Any]:
-        """The store as it is asked first, and later. Until it has answered once it is not waited for long."""
+        """The store for the first request, and for later ones: until it has answered once, patience is short."""
         options, url = self.settings.client_options(), str(self.bucket)
         with translate_errors(self.bucket, self.settings):
             first, later = (
@@ -164,7 +166,7 @@ class ObjectBackend(Backend):
 
     @contextmanager
     def _use_store(self, path: PurePath) -> Iterator[Any]:
-        """The store, for one request about an object, or a prefix. Raises ``OSError`` for what it refuses."""
+        """Yield the store for one request about an object or a prefix. Raises ``OSError`` for what it refuses."""
         try:
             with translate_errors(path, self.settings):
                 yield self._stores[self._answered]
@@ -176,7 +178,7 @@ class ObjectBackend(Backend):
     # Reading.
 
     def _request(self, path: PurePath, send: Callable[[Any], T]) -> T:
-        """The answer to a request that changes nothing. The library does not repeat one of which a part has arrived."""
+        """Send a request that changes nothing, and repeat it if only a part of the answer arrives: obstore does not."""
         last = time.monotonic() + self.settings.patience
         for attempt, pause in enumerate(generate_pauses(), 1):
             try:
@@ -190,11 +192,11 @@ class ObjectBackend(Backend):
 
     def _read_version(self, path: PurePath) -> _ObjectVersion:
         def get(store: Any) -> _ObjectVersion:
-            found = obstore.get(store, _object_key(path))
-            meta = found.meta
+            response = obstore.get(store, _object_key(path))
+            meta = response.meta
             check_record_size(path, meta["size"])
-            known = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
-            return _ObjectVersion(bytes(found.bytes()), known)
+            condition = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
+            return _ObjectVersion(bytes(response.bytes()), condition)
 
         return self._request(path, get)
 
@@ -202,7 +204,7 @@ class ObjectBackend(Backend):
         return self._read_version(path).content
 
     def read_range(self, path: PurePath, start: int, end: int) -> bytes:
-        """The bytes of an object from ``start`` to before ``end``."""
+        """Read the bytes of an object from ``start`` to before ``end``."""
         return self._request(
             path, lambda store: bytes(obstore.get_range(store, _object_key(path), start=start, end=end))
         )
@@ -220,18 +222,20 @@ class ObjectBackend(Backend):
         return self._request(folder, lambda store: list_method(store, _object_key(folder) or None))
 
     def list_names(self, folder: PurePath) -> list[str]:
-        found = self._request_listing(folder, obstore.list_with_delimiter)
+        listing = self._request_listing(folder, obstore.list_with_delimiter)
         return [
             url.name
-            for url in self._keys_to_urls([*found["common_prefixes"], *(each["path"] for each in found["objects"])])
+            for url in self._keys_to_urls(
+                [*listing["common_prefixes"], *(entry["path"] for entry in listing["objects"])]
+            )
         ]
 
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
-        found = self._request_listing(folder, lambda store, prefix: obstore.list(store, prefix).collect())
-        return {url: _status_from_metadata(each) for each in found for url in self._keys_to_urls([each["path"]])}
+        listing = self._request_listing(folder, lambda store, prefix: obstore.list(store, prefix).collect())
+        return {url: _status_from_metadata(entry) for entry in listing for url in self._keys_to_urls([entry["path"]])}
 
     def _keys_to_urls(self, keys: Any) -> Iterator[ObjectUrl]:
-        """The URLs of keys. Those of no archive, such as ``a//b``, are left out."""
+        """Yield the URLs of keys, but not of keys that no archive has, such as ``a//b``."""
         for key in keys:
             url = self.bucket / key
             if url.key == key.rstrip("/"):
@@ -276,7 +280,7 @@ class ObjectBackend(Backend):
             obstore.put(store, _object_key(path), content, **options)
 
     def _read_mark(self, path: PurePath) -> str | None:
-        """The mark of an object, nothing if it has none; None: there is no such object."""
+        """Read the mark of an object, "" if it has none; None if there is no such object."""
         try:
             with self._use_store(path) as store:
                 return str(
@@ -290,17 +294,17 @@ class ObjectBackend(Backend):
             obstore.put(store, _object_key(path), content, use_multipart=False)
 
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
-        """See ``Backend``. Where a store has no ``If-Match``, the last writer wins: ``docs/storage.md``."""
+        """Update a file as ``Backend`` says; without ``If-Match`` in a store the last writer wins (docs/storage.md)."""
         del guard  # a condition takes the place of a lock
         for attempt, pause in enumerate(generate_pauses(), 1):
             try:
-                known = self._read_version(path)
+                stored = self._read_version(path)
             except FileNotFoundError:
-                known = None
-            content = change(known and known.content)
+                stored = None
+            content = change(stored and stored.content)
             if content is None:
                 return
-            if self.put_if(path, content, known.condition if known else "create"):
+            if self.put_if(path, content, stored.condition if stored else "create"):
                 return
             if attempt == MAX_CONFLICTS:
                 raise OSError(f"other writers change it all the time ({MAX_CONFLICTS} attempts)")
@@ -364,7 +368,7 @@ class ObjectBackend(Backend):
 
 
 def request_at_once(send: Callable[[PurePath], Any], paths: Sequence[PurePath]) -> list[Any]:
-    """The answers to a question about each of many objects, in their order."""
+    """Send one request about each of many objects, several at a time, and return the answers in order."""
     if len(paths) < 2:
         return [send(path) for path in paths]
     with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(paths))) as pool:
@@ -404,7 +408,7 @@ class _FolderTree:
 
 
 class ListingBackend(ObjectBackend):
-    """Folders are as they were when they were listed; objects that were not there then are asked for all the same."""
+    """A backend that lists each folder once; it still requests objects that were not there then."""
 
     def __init__(self, root: ObjectUrl, settings: StoreOptions) -> None:
         super().__init__(root.scheme, root.bucket, settings)
@@ -415,7 +419,7 @@ class ListingBackend(ObjectBackend):
         self._fetched: set[PurePath] = set()  # folders
 
     def _find_top_folder(self, path: PurePath) -> PurePath | None:
-        """The archive's folder that a location is in, or is; None: it is in none."""
+        """Find the archive's top folder that a location is in, or is; None if it is in none."""
         depth = len(self._root.parts)
         inside = len(path.parts) > depth and path.parts[:depth] == self._root.parts
         return self._root / path.parts[depth] if inside else None
@@ -431,8 +435,8 @@ class ListingBackend(ObjectBackend):
 
     def status(self, path: PurePath) -> FileStatus | None:
         tree = self._list_tree(path)
-        found = tree.files.get(path) if tree else None
-        return super().status(path) if found is None else found
+        status = tree.files.get(path) if tree else None
+        return super().status(path) if status is None else status
 
     def list_names(self, folder: PurePath) -> list[str]:
         tree = self._list_tree(folder)
@@ -460,9 +464,9 @@ class ListingBackend(ObjectBackend):
         with self._lock:
             if top not in self._fetched:
                 self._fetched.add(top)
-                paths = [each for each in tree.files if each.suffix == RECORD_SUFFIX]
-                found = zip(paths, request_at_once(self._read_if_there, paths), strict=True)
-                self._records |= {each: content for each, content in found if content is not None}
+                paths = [record_path for record_path in tree.files if record_path.suffix == RECORD_SUFFIX]
+                responses = zip(paths, request_at_once(self._read_if_there, paths), strict=True)
+                self._records |= {record_path: content for record_path, content in responses if content is not None}
 
     def _read_if_there(self, path: PurePath) -> bytes | None:
         try:

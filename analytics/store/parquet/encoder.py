@@ -130,7 +130,7 @@ class ParquetBuilder:
         self.rows += rows
 
     def finish(self) -> bytearray:
-        """The file, which does not grow any more. It is not copied: large ones take their size in memory once."""
+        """Finish the file and return its bytes, without a copy: a large file takes its size in memory once."""
         footer = _encode_footer(self._columns, self.rows, self._groups, self._metadata)
         self._content += footer + len(footer).to_bytes(4, "little") + MAGIC
         return self._content
@@ -139,22 +139,22 @@ class ParquetBuilder:
 def encode_parquet(
     groups: Iterable[pl.DataFrame], schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None
 ) -> bytearray:
-    """A Parquet file of a table from its row groups, which need not be in memory at once.
+    """Encode a table as a Parquet file from its row groups, which need not be in memory at once.
 
     Its columns are Int8, Int32, Int64 or Enum without nulls. Int64 columns should ascend for the most part: they are
     stored as differences. ``metadata`` are texts by key for the footer. Raises ``KeyError`` for other types.
     """
-    known = {name: kind.categories.to_list() for name, kind in schema.items() if isinstance(kind, pl.Enum)}
+    labels = {name: kind.categories.to_list() for name, kind in schema.items() if isinstance(kind, pl.Enum)}
     file = ParquetBuilder(
-        {name: kind for name, kind in schema.items() if name in known or INTEGER_STORAGE[type(kind)]}, metadata
+        {name: kind for name, kind in schema.items() if name in labels or INTEGER_STORAGE[type(kind)]}, metadata
     )
     room = allocate_buffer(0)
     for group in groups:
         if len(room) < bound_column_bytes(len(group)):
             room = allocate_buffer(len(group))
         chunks = (
-            encode_labels(group[name].to_physical().to_numpy().astype(np.int32), known[name], room)
-            if name in known
+            encode_labels(group[name].to_physical().to_numpy().astype(np.int32), labels[name], room)
+            if name in labels
             else encode_integers(group[name].to_numpy(), room)
             for name in schema
         )
@@ -163,22 +163,22 @@ def encode_parquet(
 
 
 def bound_column_bytes(rows: int) -> int:
-    """The most bytes that packing a column of so many rows needs."""
+    """Return the most bytes that packing a column of ``rows`` rows needs."""
     return 9 * rows + 2048
 
 
 def allocate_buffer(rows: int, columns: int = 1) -> NDArray[np.uint8]:
-    """Room in which columns of a row group of at most so many rows are packed."""
+    """Allocate room in which columns of a row group of at most ``rows`` rows are packed."""
     return np.empty(columns * bound_column_bytes(rows), np.uint8)
 
 
 def allocate_facts(columns: int = 1) -> ColumnFacts:
-    """Room for the facts about columns that are packed."""
+    """Allocate room for the facts about packed columns."""
     return ColumnFacts(*np.empty((len(ColumnFacts._fields), columns), np.int64))
 
 
 def encode_integers(values: NDArray[np.integer], buffer: NDArray[np.uint8]) -> ColumnChunk:
-    """A column of integers, ``values`` [R], R > 0.
+    """Encode a column of integers, ``values`` [R], R > 0.
 
     It is packed in ``buffer`` (``allocate_buffer``), so the chunk is valid until that is written again.
     """
@@ -195,12 +195,14 @@ def encode_integers(values: NDArray[np.integer], buffer: NDArray[np.uint8]) -> C
 def build_integer_chunks(
     physical: Sequence[int], rows: int, buffer: NDArray[np.uint8], facts: ColumnFacts
 ) -> Iterator[ColumnChunk]:
-    """Columns of integers that are packed in ``buffer``, one after the other: valid until that is written again.
+    """Yield columns of integers packed in ``buffer``, one after the other: valid until the buffer is written again.
 
     ``physical`` [columns] are their types, ``facts`` [columns] what ``pack_small`` and ``pack_ascending`` wrote.
     """
     start = 0
-    for kind, least, largest, encoding, end in zip(physical, *(each.tolist() for each in facts), strict=True):
+    for kind, least, largest, encoding, end in zip(
+        physical, *(column_facts.tolist() for column_facts in facts), strict=True
+    ):
         content = buffer[start:end].data
         dictionary = _encode_range_dictionary(least, largest) if encoding == RLE_DICTIONARY else b""
         size = 8 if kind == INT64 else 4
@@ -211,7 +213,7 @@ def build_integer_chunks(
 
 
 def encode_labels(indices: NDArray[np.integer], labels: Sequence[str], buffer: NDArray[np.uint8]) -> ColumnChunk:
-    """A column of labels: ``indices`` [R], R > 0, into ``labels``.
+    """Encode a column of labels: ``indices`` [R], R > 0, into ``labels``.
 
     It is packed in ``buffer`` (``allocate_buffer``), so the chunk is valid until that is written again.
     """
@@ -233,19 +235,18 @@ def _encode_page_header(kind: int, content: bytes | memoryview, of_kind: Field) 
 
 @functools.lru_cache(maxsize=256)  # here and below: what most row groups have in common
 def _encode_data_page_header(rows: int, encoding: int) -> Field:
-    """A required column has no definition or repetition levels; RLE is the encoding that they would have."""
+    """Encode the header of a data page; RLE stands for the levels, which a required column does not have."""
     return struct_field(5, [i32_field(1, rows), i32_field(2, encoding), i32_field(3, RLE), i32_field(4, RLE)])
 
 
 @functools.lru_cache(maxsize=64)  # wide ones are large and seldom the same
 def _encode_range_dictionary(least: int, largest: int) -> bytes:
-    """The dictionary of all integers from the least to the largest."""
+    """Encode the dictionary of all integers from the least to the largest."""
     return _encode_dictionary_page(np.arange(least, largest + 1, dtype="<i4").tobytes(), largest - least + 1)
 
 
 @functools.lru_cache(maxsize=256)
 def _encode_text_dictionary(texts: tuple[str, ...]) -> bytes:
-    """The dictionary of texts."""
     entries = [text.encode() for text in texts]
     return _encode_dictionary_page(
         b"".join(len(entry).to_bytes(4, "little") + entry for entry in entries), len(entries)
@@ -260,7 +261,7 @@ def _encode_dictionary_page(content: bytes, entries: int) -> bytes:
 
 
 def _encode_column_chunk(name: str, physical: int, chunk: ColumnChunk, rows: int, offset: int, end: int) -> bytes:
-    """The ``ColumnChunk`` of a chunk from ``offset`` to before ``end`` of the file."""
+    """Encode the ``ColumnChunk`` of a chunk from ``offset`` to before ``end`` of the file."""
     size = encode_zigzag(end - offset)
     metadata = [
         i64_field(5, rows),
@@ -280,7 +281,7 @@ def _encode_column_chunk(name: str, physical: int, chunk: ColumnChunk, rows: int
 
 @functools.lru_cache(maxsize=256)
 def _encode_column_metadata(name: str, physical: int, encodings: tuple[int, ...]) -> bytes:
-    """The first four fields of a ``ColumnMetaData``."""
+    """Encode the first four fields of a ``ColumnMetaData``."""
     listed = build_list_field(2, I32, [encode_zigzag(encoding) for encoding in encodings])
     path = build_list_field(3, BINARY, [binary_field(0, name.encode())[2]])
     return encode_fields([i32_field(1, physical), listed, path, i32_field(4, UNCOMPRESSED)])

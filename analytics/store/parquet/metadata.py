@@ -29,7 +29,7 @@ _SINGLE_BYTES = tuple(bytes([byte]) for byte in range(0x80))
 
 
 def encode_varint(number: int) -> bytes:
-    """An unsigned number, seven bits a byte, lowest first."""
+    """Encode an unsigned number, seven bits a byte, lowest first."""
     if number < 0x80:
         return _SINGLE_BYTES[number]
     if number < 0x4000:
@@ -38,12 +38,12 @@ def encode_varint(number: int) -> bytes:
 
 
 def encode_zigzag(number: int) -> bytes:
-    """A signed number of at most 64 bits as a varint: 0, -1, 1, -2, ... become 0, 1, 2, 3, ..."""
+    """Encode a signed number of at most 64 bits as a varint: 0, -1, 1, -2, ... become 0, 1, 2, 3, ..."""
     return encode_varint((number << 1) ^ (number >> 63))
 
 
 def encode_struct(fields: Iterable[Field], encoded_fields: bytes = b"", previous_id: int = 0) -> bytes:
-    """A struct; its fields must ascend by id, at most 15 apart.
+    """Encode a struct; its fields must ascend by id, at most 15 apart.
 
     ``encoded_fields`` are fields that are encoded already, up to the id ``previous_id``.
     """
@@ -51,7 +51,7 @@ def encode_struct(fields: Iterable[Field], encoded_fields: bytes = b"", previous
 
 
 def encode_fields(fields: Iterable[Field], previous_id: int = 0) -> bytes:
-    """Some consecutive fields of a struct, after one with the id ``previous_id``."""
+    """Encode consecutive fields of a struct, after one with the id ``previous_id``."""
     result = bytearray()
     for identifier, kind, value in fields:
         result.append((identifier - previous_id) << 4 | kind)
@@ -61,38 +61,38 @@ def encode_fields(fields: Iterable[Field], previous_id: int = 0) -> bytes:
 
 
 def i32_field(identifier: int, number: int) -> Field:
-    """A 32-bit number as a field."""
+    """Encode a 32-bit number as a field."""
     return identifier, I32, encode_zigzag(number)
 
 
 def i64_field(identifier: int, number: int) -> Field:
-    """A 64-bit number as a field."""
+    """Encode a 64-bit number as a field."""
     return identifier, I64, encode_zigzag(number)
 
 
 def binary_field(identifier: int, value: bytes) -> Field:
-    """Bytes or UTF-8 text as a field."""
+    """Encode bytes or UTF-8 text as a field."""
     return identifier, BINARY, encode_varint(len(value)) + value
 
 
 def struct_field(identifier: int, fields: Iterable[Field]) -> Field:
-    """A struct as a field."""
+    """Encode a struct as a field."""
     return identifier, STRUCT, encode_struct(fields)
 
 
 def build_list_field(identifier: int, kind: int, values: list[bytes]) -> Field:
-    """A list of values of one type as a field."""
+    """Encode a list of values of one type as a field."""
     head = bytes([len(values) << 4 | kind]) if len(values) < 15 else bytes([0xF0 | kind]) + encode_varint(len(values))
     return identifier, LIST, head + b"".join(values)
 
 
 def decode_struct(content: bytes, offset: int, field_forms: StructForm) -> tuple[dict[int, Any], int]:
-    """The values of some fields, by id, of a struct that begins at a byte, and where it ends; the others are skipped.
+    """Decode the struct at ``offset``: the values of the fields in ``field_forms``, by id, and where it ends.
 
     The bytes may be a stranger's. Raises ``IndexError`` where they end too soon, ``ValueError`` or ``RecursionError``
     for other bytes that are none of this protocol.
     """
-    identifier, found = 0, dict[int, Any]()
+    identifier, values = 0, dict[int, Any]()
     while head := content[offset]:
         offset, kind = offset + 1, head & 15
         if head >> 4:
@@ -103,13 +103,13 @@ def decode_struct(content: bytes, offset: int, field_forms: StructForm) -> tuple
         if form is None or kind != (form if isinstance(form, int) else LIST if isinstance(form, list) else STRUCT):
             offset = _find_value_end(content, offset, kind)
             continue
-        _check_sound(identifier not in found)
-        found[identifier], offset = _decode_value(content, offset, form)
-    return found, offset + 1
+        _check_sound(identifier not in values)
+        values[identifier], offset = _decode_value(content, offset, form)
+    return values, offset + 1
 
 
 def _decode_value(content: bytes, offset: int, form: FieldForm) -> tuple[Any, int]:
-    """A value of a wanted form that begins at a byte, and where it ends."""
+    """Decode the value of the given form at ``offset``; return it and where it ends."""
     if form == BINARY:
         size, offset = _decode_varint(content, offset)
         return content[offset : offset + size], offset + size
@@ -119,22 +119,22 @@ def _decode_value(content: bytes, offset: int, form: FieldForm) -> tuple[Any, in
         return decode_struct(content, offset, form)
     head, offset = content[offset], offset + 1
     size, offset = _decode_varint(content, offset) if head >> 4 == 15 else (head >> 4, offset)
-    found = []
+    values = []
     for _ in range(size):
         _check_sound(head & 15 == STRUCT)
-        each, offset = decode_struct(content, offset, form[0])
-        found.append(each)
-    return found, offset
+        value, offset = decode_struct(content, offset, form[0])
+        values.append(value)
+    return values, offset
 
 
 def _decode_zigzag(content: bytes, offset: int) -> tuple[int, int]:
-    """The signed number that begins at a byte, and where it ends."""
-    found, offset = _decode_varint(content, offset)
-    return (found >> 1) ^ -(found & 1), offset
+    """Decode the signed number at ``offset``; return it and where it ends."""
+    number, offset = _decode_varint(content, offset)
+    return (number >> 1) ^ -(number & 1), offset
 
 
 def _decode_varint(content: bytes, offset: int) -> tuple[int, int]:
-    """The unsigned number that begins at a byte, and where it ends."""
+    """Decode the unsigned number at ``offset``; return it and where it ends."""
     byte = content[offset]
     if byte < 0x80:
         return byte, offset + 1
@@ -150,7 +150,7 @@ def _decode_varint(content: bytes, offset: int) -> tuple[int, int]:
 
 
 def _find_value_end(content: bytes, offset: int, kind: int) -> int:
-    """Where a value ends that begins at a byte: nearly all of a footer is passed over, and this is its only loop."""
+    """Find where the value at ``offset`` ends. Nearly all of a footer is skipped by this one loop."""
     if kind in (I16, I32, I64):
         while content[offset] >= 0x80:
             offset += 1
@@ -167,11 +167,11 @@ def _find_value_end(content: bytes, offset: int, kind: int) -> int:
     if kind in (LIST, SET):
         head, offset = content[offset], offset + 1
         size, offset = _decode_varint(content, offset) if head >> 4 == 15 else (head >> 4, offset)
-        each = BYTE if head & 15 <= FALSE else head & 15
-        if each in SIZES:  # however many a stranger says there are
-            return offset + size * SIZES[each]
+        element_kind = BYTE if head & 15 <= FALSE else head & 15
+        if element_kind in SIZES:  # however many a stranger says there are
+            return offset + size * SIZES[element_kind]
         for _ in range(size):
-            offset = _find_value_end(content, offset, each)
+            offset = _find_value_end(content, offset, element_kind)
         return offset
     if kind not in SIZES:
         raise ValueError(f"type {kind}")
@@ -248,7 +248,7 @@ def read_footer(file: io.BufferedIOBase, storage: AllowedStorage = OWN_STORAGE) 
     """
     size = file.seek(0, os.SEEK_END)
     try:
-        found, columns, groups = _parse_footer(_read_footer_bytes(file, size))
+        footer, columns, groups = _parse_footer(_read_footer_bytes(file, size))
         _check_sound(sum(chunk[PACKED] for _, chunks in groups for chunk in chunks) <= size)
         unpacked = sum(
             _count_memory_bytes(column, chunk, rows, file, storage)
@@ -262,11 +262,11 @@ def read_footer(file: io.BufferedIOBase, storage: AllowedStorage = OWN_STORAGE) 
     if unpacked > MAX_UNPACKED_RATIO * size + FREE_BYTES:
         raise ValueError(f"has {size:,} bytes and would unpack to {unpacked:,}: no table is so repetitive")
     file.seek(0)
-    return found
+    return footer
 
 
 def _read_footer_bytes(file: io.BufferedIOBase, size: int) -> bytes:
-    """The bytes of the footer. Its size is limited, because parsing takes a microsecond a byte."""
+    """Read the bytes of the footer. Its size is limited, because parsing takes a microsecond a byte."""
     file.seek(max(0, size - TRAILER_BYTES))
     tail = file.read(TRAILER_BYTES)
     length = int.from_bytes(tail[:4], "little")
@@ -284,20 +284,20 @@ class _SchemaColumn(NamedTuple):
 
 
 def _parse_footer(content: bytes) -> tuple[Footer, list[_SchemaColumn], list[tuple[int, list[dict[int, int]]]]]:
-    """The facts in a footer, its columns with values, and its row groups: the rows and the chunks of each."""
-    found, _ = decode_struct(content, 0, FOOTER_FORM)
-    _, *elements = [(each[NAME].decode(), each.get(PHYSICAL)) for each in found[2]]  # the first is the whole
-    groups = [(group[3], [column[3] for column in group[1]]) for group in found[4]]
+    """Parse the facts in a footer, its columns with values, and its row groups: the rows and the chunks of each."""
+    footer, _ = decode_struct(content, 0, FOOTER_FORM)
+    _, *elements = [(element[NAME].decode(), element.get(PHYSICAL)) for element in footer[2]]  # the first is the whole
+    groups = [(group[3], [column[3] for column in group[1]]) for group in footer[4]]
     _check_sound(all(name.isprintable() for name, _ in elements))  # they are shown
-    _check_sound(min((rows for rows, _ in groups), default=0) >= 0 and found[3] == sum(rows for rows, _ in groups))
+    _check_sound(min((rows for rows, _ in groups), default=0) >= 0 and footer[3] == sum(rows for rows, _ in groups))
     columns = [_SchemaColumn(name, physical) for name, physical in elements if physical is not None]
-    return Footer(found[3], tuple(name for name, _ in elements)), columns, groups
+    return Footer(footer[3], tuple(name for name, _ in elements)), columns, groups
 
 
 def _count_memory_bytes(
     column: _SchemaColumn, chunk: Mapping[int, int], rows: int, file: io.BufferedIOBase, storage: AllowedStorage
 ) -> int:
-    """The bytes that a column of a row group may take in memory. Raises ``_StorageError`` for one that is not read.
+    """Count the bytes that a column of a row group may take in memory. Raises ``_StorageError`` if it cannot be read.
 
     Readers make room for a compressed page by the size in its header, and unpack texts by the encoding in it, whatever
     the footer says. So the pages of such columns are looked at one by one.
@@ -326,7 +326,7 @@ def _count_memory_bytes(
 
 
 def _read_page_header(file: io.BufferedIOBase, offset: int) -> tuple[dict[int, Any], int]:
-    """The header of the page that begins at a byte of a file, and its size. Only one with long statistics is long."""
+    """Read the header of the page at ``offset``, and its size. Only a header with long statistics is long."""
     for size in (USUAL_PAGE_HEADER_BYTES, PAGE_HEADER_BYTES):
         file.seek(offset)
         content = file.read(size)
@@ -339,9 +339,11 @@ def _format_code(code: int, names: Mapping[int, str]) -> str:
     return names.get(code) or ("FIXED_LEN_BYTE_ARRAY" if code == FIXED_LEN_BYTE_ARRAY else f"number {code}")
 
 
-def _check_allowed(allowed: bool, column: _SchemaColumn, what: str, value: str) -> None:
+def _check_allowed(allowed: bool, column: _SchemaColumn, description: str, value: str) -> None:
     if not allowed:
-        raise _StorageError(f"has a column {column.name[:MESSAGE_CHARACTERS]!r} with {what} {value}, which is not read")
+        raise _StorageError(
+            f"has a column {column.name[:MESSAGE_CHARACTERS]!r} with {description} {value}, which is not read"
+        )
 
 
 def _check_sound(sound: bool) -> None:

@@ -45,7 +45,7 @@ def pack_small(
     facts: ColumnFacts,
     column: int,
 ) -> int:
-    """Pack R integers of ``size`` bytes, 1 or 4, from ``start`` on; returns the end. ``values`` are their bytes.
+    """Pack R integers of ``size`` bytes, 1 or 4, from ``start`` on; return the end. ``values`` are their bytes.
 
     They become indices into the range from the least to the largest, unless that is ``widest`` or wider. There is at
     least one. ``out`` needs ``9 R + 2048`` bytes from there. The facts about column number ``column`` are written.
@@ -78,7 +78,7 @@ def pack_small(
 def pack_ascending(
     values: NDArray[np.int64], out: NDArray[np.uint8], start: int, facts: ColumnFacts, column: int
 ) -> int:
-    """The same for integers of 64 bits, which become differences of neighbours; these must fit into 63 bits."""
+    """Pack 64-bit integers as differences of neighbours, which must fit into 63 bits; otherwise like ``pack_small``."""
     least, largest, _runs = _find_bounds_and_runs(values)
     end = start + _pack_deltas(values, out[start:])
     _set_facts(facts, column, least, largest, DELTA_BINARY_PACKED, end)
@@ -93,7 +93,7 @@ def _set_facts(facts: Any, column: int, least: int, largest: int, encoding: int,
 
 @inline_function
 def _put_varint(out: Any, at: int, number: Any) -> int:
-    """Write an unsigned (uint64) number, seven bits a byte; returns the index after it."""
+    """Write an unsigned (uint64) number, seven bits a byte; return the index after it."""
     while number > np.uint64(0x7F):
         out[at] = (number & np.uint64(0x7F)) | np.uint64(0x80)
         number >>= np.uint64(7)
@@ -109,7 +109,7 @@ def _put_zigzag(out: Any, at: int, number: Any) -> int:
 
 @inline_function
 def _bit_length(number: Any) -> int:
-    """The number of bits that an unsigned (uint64) number needs."""
+    """Return the number of bits that an unsigned (uint64) number needs."""
     width = 0
     while number != np.uint64(0):
         number >>= np.uint64(1)
@@ -119,7 +119,7 @@ def _bit_length(number: Any) -> int:
 
 @inline_function
 def _find_bounds_and_runs(values: Any) -> tuple[int, int, int]:
-    """The least value, the largest, and the number of runs of equal values. ``values`` [R], R > 0."""
+    """Return the least value, the largest, and the number of runs of equal values. ``values`` [R], R > 0."""
     least = largest = np.int64(values[0])
     runs = np.int64(1)
     for row in range(1, values.shape[0]):
@@ -132,7 +132,7 @@ def _find_bounds_and_runs(values: Any) -> tuple[int, int, int]:
 
 @inline_function
 def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
-    """``values`` [R] minus ``least`` from ``at`` on, ``width`` 1 to 8 bits each; returns the end.
+    """Pack ``values`` [R] minus ``least`` from ``at`` on, ``width`` 1 to 8 bits each, and return the end.
 
     ``out`` needs ``width`` bytes for each eight values begun, and 8 more.
     """
@@ -151,7 +151,7 @@ def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[n
 
 @inline_function
 def _pack_one_by_one(values: Any, least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
-    """One value after the other; returns the end."""
+    """Pack one value after the other, and return the end."""
     end: int = at + (values.shape[0] + 7) // 8 * width
     waiting, bits = np.uint64(0), np.uint64(0)
     for row in range(values.shape[0]):
@@ -172,7 +172,7 @@ def _pack_one_by_one(values: Any, least: int, width: int, out: NDArray[np.uint8]
 
 @inline_function
 def _pack_eights(words: Any, least: int, width: int, out: Any, at: int) -> int:
-    """Bytes minus ``least``, 1, 2 or 4 bits each, eight at a time: the bytes of a word. Returns the end.
+    """Pack bytes minus ``least``, 1, 2 or 4 bits each, eight at a time (the bytes of a word), and return the end.
 
     Neighbours in the word are joined three times: four times as fast as one value after the other.
     """
@@ -194,7 +194,7 @@ def _pack_eights(words: Any, least: int, width: int, out: Any, at: int) -> int:
 
 @inline_function
 def _pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
-    """``values`` [R] minus ``least`` as runs of equal values of RLE_DICTIONARY, ``width`` 0 to 32 bits each.
+    """Pack ``values`` [R] minus ``least`` as runs of equal values of RLE_DICTIONARY, ``width`` 0 to 32 bits each.
 
     ``out`` needs nine bytes for each run and one more. Returns how many were used.
     """
@@ -213,7 +213,7 @@ def _pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> i
 
 @inline_function
 def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
-    """``values`` [R], R > 0, as DELTA_BINARY_PACKED; differences must fit into 63 bits.
+    """Pack ``values`` [R], R > 0, as DELTA_BINARY_PACKED; differences must fit into 63 bits.
 
     ``out`` needs ``9 R + 2048`` bytes. Returns how many were used.
     """
@@ -243,7 +243,7 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
 
 @inline_function
 def _compute_differences(values: Any, above: Any) -> int:
-    """The least difference of neighbours; ``above`` [128] gets all minus that, and 0 where there are fewer."""
+    """Return the least difference of neighbours; fill ``above`` [128] with all minus that, then with zeros."""
     size = np.uint64(values.shape[0] - 1)
     least = values[1] - values[0]
     for row in range(size):
@@ -279,14 +279,14 @@ def _pack_narrow(numbers: Any, width: int, out: Any, at: int) -> None:
 def _pack_wide(numbers: Any, width: int, out: Any, at: int) -> None:
     """Pack a miniblock piece by piece: a number may be wider than what is left of a 64-bit word."""
     waiting, bits = np.uint64(0), 0
-    for each in numbers:
-        number, left = each, width
-        while left > 0:
-            taken = min(left, 56 - bits)
+    for wide_number in numbers:
+        number, bits_left = wide_number, width
+        while bits_left > 0:
+            taken = min(bits_left, 56 - bits)
             waiting |= (number & ((np.uint64(1) << np.uint64(taken)) - np.uint64(1))) << np.uint64(bits)
             number >>= np.uint64(taken)
             bits += taken
-            left -= taken
+            bits_left -= taken
             while bits >= 8:
                 out[at] = waiting & np.uint64(0xFF)
                 waiting >>= np.uint64(8)

@@ -110,7 +110,7 @@ def _fill_tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules:
     for row in range(plies.piece.shape[0]):
         lanes, occupied = boards.lanes[row], int64(boards.filled[row])
         piece, cell = int64(plies.piece[row]), int64(plies.cell[row])
-        left = int64(ALL_PIECES) & ~int64(boards.before[row])
+        available = int64(ALL_PIECES) & ~int64(boards.before[row])
         winning, finished, shared = winning_cells(lanes, occupied, piece, rules), int64(0), int64(0)
         if (winning >> cell) & 1:
             after = lanes | (piece_to_lanes(piece) << uint64(cell))
@@ -122,10 +122,10 @@ def _fill_tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules:
                         shared |= int64(1) << value
         if rules.mover_chooses != 0:
             for other in range(PIECES):
-                if (left >> other) & 1:
+                if (available >> other) & 1:
                     winning |= winning_cells(lanes, occupied, other, rules)
         tactics.winning_cells[row] = winning
-        tactics.safe_gifts[row] = left & safe_pieces(lanes, occupied, rules)
+        tactics.safe_gifts[row] = available & safe_pieces(lanes, occupied, rules)
         tactics.lines[row], tactics.attributes[row] = finished, shared
 
 
@@ -159,7 +159,7 @@ def _gather_first_plies_by_game(
 def _fill_least_cells(
     cells: NDArray[np.int8], ply_counts: NDArray[np.int8], words: NDArray[np.int64], tables: Symmetries
 ) -> None:
-    """The least image of each game's cells [G, 8] as a word [G]: ply by ply, the permutations that attain it remain."""
+    """Fill ``words`` [G] with the least image of each game's cells [G, 8]; the permutations that attain it remain."""
     remaining = np.empty(tables.cells.shape[0], np.int16)
     for game in range(cells.shape[0]):
         count, word = remaining.shape[0], int64(0)
@@ -181,7 +181,7 @@ def _fill_least_cells(
 
 @kernel()
 def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], words: NDArray[np.int64]) -> None:
-    """The least image of each game's pieces [G, 8] as a word [G].
+    """Fill ``words`` [G] with the least image of each game's pieces [G, 8].
 
     The first piece becomes 0. Attributes that have not been distinguished stand side by side; of these, the ones that
     the next piece has take the lowest ranks.
@@ -205,13 +205,13 @@ def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], w
                 end, low = start + 1, start
                 while not begins[end]:
                     end += 1
-                for wanted in (1, 0):
+                for bit in (1, 0):
                     for rank in range(start, end):
-                        if (piece >> order[rank]) & 1 == wanted:
+                        if (piece >> order[rank]) & 1 == bit:
                             kept[low] = order[rank]
-                            image |= int64(wanted) << int64(low)
+                            image |= int64(bit) << int64(low)
                             low += 1
-                    if wanted and start < low < end:
+                    if bit and start < low < end:
                         begins[low] = True
                         groups += 1
                 start = end
@@ -222,28 +222,28 @@ def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], w
 
 
 def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collection[str] = ()) -> pl.DataFrame:
-    """The rows of a shard's plies by the schema ``BOARDS``, with the board before each and some of ``EXTRA_COLUMNS``.
+    """Replay a shard's plies: rows by the schema ``BOARDS``, with the board before each and some of ``EXTRA_COLUMNS``.
 
     Raises ``ValueError`` if the rows are not games in order.
     """
     rows, of_plies, rules = len(plies), plies_from_frame(plies, len(plies)), record.rules
     boards = replay_boards(find_ply_starts(plies), of_plies, PIECES)
-    found = {"before": pl.Series(boards.before), "filled": pl.Series(boards.filled)}
+    columns = {"before": pl.Series(boards.before), "filled": pl.Series(boards.filled)}
     if AGENT_COLUMNS.keys() & set(extra_columns):
-        found |= _compute_agents(plies, record)
+        columns |= _compute_agents(plies, record)
     if KEY_COLUMNS.keys() & set(extra_columns):
         keys = np.empty((2, rows), np.int64)
         _fill_keys(of_plies, boards, rules.mover_chooses, keys, build_symmetries(rules))
-        found |= {name: pl.Series(key) for name, key in zip(KEY_COLUMNS, keys, strict=True)}
+        columns |= {name: pl.Series(key) for name, key in zip(KEY_COLUMNS, keys, strict=True)}
     if TACTICS_COLUMNS.keys() & set(extra_columns):
-        found |= _compute_tactics(of_plies, boards, rules)
+        columns |= _compute_tactics(of_plies, boards, rules)
     return plies.with_columns(
-        **{name: column for name, column in found.items() if name in BOARDS or name in extra_columns}
+        **{name: column for name, column in columns.items() if name in BOARDS or name in extra_columns}
     )
 
 
 def _compute_agents(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
-    """The columns ``AGENT_COLUMNS``."""
+    """Compute the columns ``AGENT_COLUMNS``."""
     game_id, seat, ply = (plies[name].to_numpy() for name in ("game_id", "seat", "ply"))
     numbers = 1 + np.array(record.spec["pairings"], np.int32).ravel()
     mover = 2 * (game_id >> GAME_BITS) + (seat ^ (game_id & 1))
@@ -252,7 +252,7 @@ def _compute_agents(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Seri
 
 
 def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl.Series]:
-    """The columns ``TACTICS_COLUMNS``."""
+    """Compute the columns ``TACTICS_COLUMNS``."""
     rows = len(plies.piece)
     small = np.empty((3, rows), np.int32)
     tactics = Tactics(small[0], small[1], np.empty(rows, np.int64), small[2])
@@ -262,19 +262,19 @@ def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl
 
 
 def derive_ordered_openings(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """The first plies of each game of a shard, in order and up to symmetry: a table by the schema ``ORDERED_OPENINGS``.
+    """Derive each game's first plies, in order and up to symmetry: a table by the schema ``ORDERED_OPENINGS``.
 
     Games without plies are left out. Raises ``ValueError`` if the rows are not games in order.
     """
     starts = find_ply_starts(plies)
     games = int(starts[1])
-    pieces, cells, made = np.zeros((games, 8), np.int8), np.zeros((games, 8), np.int8), np.zeros(games, np.int8)
+    pieces, cells, ply_counts = np.zeros((games, 8), np.int8), np.zeros((games, 8), np.int8), np.zeros(games, np.int8)
     reached = _gather_first_plies_by_game(
-        starts, plies_from_frame(plies, int(starts[ORDERED_PLIES + 1])), pieces, cells, made
+        starts, plies_from_frame(plies, int(starts[ORDERED_PLIES + 1])), pieces, cells, ply_counts
     )
     check_games_complete(reached, ORDERED_PLIES)
     words = np.zeros((2, games), np.int64)
-    _fill_least_pieces(pieces, made, words[0])
-    _fill_least_cells(cells, made, words[1], build_symmetries(rules))
+    _fill_least_pieces(pieces, ply_counts, words[0])
+    _fill_least_cells(cells, ply_counts, words[1], build_symmetries(rules))
     first = plies.head(games).select("game_id", "pairing", "outcome")
-    return first.with_columns(ordered=pl.Series(made), pieces=pl.Series(words[0]), cells=pl.Series(words[1]))
+    return first.with_columns(ordered=pl.Series(ply_counts), pieces=pl.Series(words[0]), cells=pl.Series(words[1]))

@@ -13,7 +13,7 @@ import polars as pl
 from msgspec import structs
 from numpy.typing import NDArray
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames
 from analytics.tables.derived.exact_values import ExactValues
 from analytics.tables.derived.range_table import RangeTable, select_best_ranges
@@ -49,20 +49,20 @@ class AnnotationExtent(NamedTuple):
 
     @staticmethod
     def from_text(text: str) -> AnnotationExtent:
-        """The extent in the name of a file. A text that is no extent holds nothing."""
+        """Parse the extent in the name of a file. A text that is no extent holds nothing."""
         if not DECISIONS_TABLE.is_extent(text):
             return EMPTY_EXTENT
         return AnnotationExtent(text.endswith("c"), PIECES - int(text.removesuffix("c")))
 
     def is_included_in(self, text: str) -> bool:
-        """Whether the extent in the name of a file includes this one."""
+        """Return whether the extent in the name of a file includes this one."""
         other = AnnotationExtent.from_text(text)
         return self.choices <= other.choices and self.from_pieces >= other.from_pieces
 
     def union(self, texts: Iterable[str]) -> AnnotationExtent:
-        """The least extent that includes this one and those in the names of files."""
+        """Return the least extent that includes this one and those in the names of files."""
         every = [self, *map(AnnotationExtent.from_text, texts)]
-        return AnnotationExtent(any(each.choices for each in every), min(each.from_pieces for each in every))
+        return AnnotationExtent(any(extent.choices for extent in every), min(extent.from_pieces for extent in every))
 
 
 EMPTY_EXTENT = AnnotationExtent(from_pieces=PIECES)
@@ -79,26 +79,26 @@ DECISIONS_TABLE = RangeTable(
 
 
 def build_extent(rules: Rules, choices: bool, from_pieces: int | None = None) -> AnnotationExtent:
-    """The extent that a user asked for; ``from_pieces``: None for the default of the rules."""
+    """Build the extent that a user asked for; without ``from_pieces`` the default of the rules."""
     default = DEFAULT_FROM_PIECES_MOVER if rules.mover_chooses else 0
     return AnnotationExtent(choices, default if from_pieces is None else from_pieces)
 
 
-def record_annotated_units(archive: Archive, run_id: str) -> None:
+def record_annotated_units(archive: ArchiveStore, run_id: str) -> None:
     """Note in a run's record how many units are annotated. Raises ``FailureError`` if that cannot be written."""
     units = select_best_ranges(archive, run_id, DECISIONS_TABLE).units
     record = archive.find_run(run_id)
     if record is not None and record.annotated != units:
-        archive.update_run(run_id, lambda known: known and structs.replace(known, annotated=units))
+        archive.update_run(run_id, lambda run: run and structs.replace(run, annotated=units))
 
 
 def find_first_annotated_plies(games: RangeGames, extent: AnnotationExtent) -> NDArray[np.int8]:
-    """[G] the first ply of each game that is annotated: imposed plies are no decisions."""
+    """Find the first annotated ply of each game, [G]: imposed plies are no decisions."""
     return np.maximum(games.opening, np.int8(extent.from_pieces))
 
 
 def derive_decisions(games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules) -> pl.DataFrame:
-    """The decisions of games from ply ``first`` [G] on: by ply, then gifts before placements, then game.
+    """Derive the decisions of games from ply ``first`` [G] on: by ply, then gifts before placements, then game.
 
     A table by the schema ``DECISIONS``.
     """
@@ -108,7 +108,7 @@ def derive_decisions(games: RangeGames, first: NDArray[np.int8], values: ExactVa
 def derive_decisions_by_ply(
     games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules
 ) -> Iterator[pl.DataFrame]:
-    """The same rows, a table for each ply and kind."""
+    """Yield the rows of ``derive_decisions``, a table for each ply and kind."""
     for ply in range(PIECES):
         for kind in (PLACEMENT,) if rules.mover_chooses else (GIFT, PLACEMENT):
             yield pl.DataFrame(_derive_columns(games, first, values, ply, kind, rules), schema=DECISIONS)
@@ -117,7 +117,7 @@ def derive_decisions_by_ply(
 def _derive_columns(
     games: RangeGames, first: NDArray[np.int8], values: ExactValues, ply: int, kind: int, rules: Rules
 ) -> dict[str, NDArray[Any]]:
-    """The decisions of one kind at one ply."""
+    """Derive the columns of the decisions of one kind at one ply."""
     plies = games.games.plies
     at = np.flatnonzero((plies > ply) & (first <= ply))
     if kind == GIFT:

@@ -10,7 +10,7 @@ import operator
 import numpy as np
 import polars as pl
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import EVALUATIONS_FOLDER, read_rows, tallies_to_frame, tally_game_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
@@ -64,7 +64,7 @@ FIRST_PLIES_KEY = ("pairing", "second", "piece", "cell")
 
 
 def derive_first_plies(plies: pl.DataFrame) -> pl.DataFrame:
-    """The first plies of games, counted, from the table ``plies``: a table by the schema ``FIRST_PLIES``.
+    """Count the first plies of games in the table ``plies``: a table by the schema ``FIRST_PLIES``.
 
     Ply 0 is placed in seat 1: in game 0 of a pair by the pairing's second agent.
     """
@@ -96,7 +96,7 @@ END_PLY = 6  # the default: from seven pieces on, nearly every position of rando
 
 
 class NotIndexedError(FailureError):
-    """The answer to a question needs positions that are not indexed."""
+    """The error of a question that needs positions which are not indexed."""
 
 
 POSITIONS_TABLE = RangeTable(
@@ -118,19 +118,19 @@ POSITIONS_TABLE = RangeTable(
 
 
 def format_extent(end_ply: int) -> str:
-    """The extent of positions whose turns of plies 0 to before ``end_ply`` are counted."""
+    """Format the extent of positions whose turns of plies 0 to before ``end_ply`` are counted."""
     return f"{end_ply:02d}"
 
 
 def has_turns_of_ply(ply: int, extent: str) -> bool:
-    """Whether positions of an extent hold the turns of a ply."""
+    """Return whether positions of an extent hold the turns of a ply."""
     return POSITIONS_TABLE.is_extent(extent) and extent > format_extent(ply)
 
 
 def derive_stored_positions(
-    archive: Archive, record: RunRecord, stored: StoredRange, of_plies: range, ply_rows: pl.DataFrame | None = None
+    archive: ArchiveStore, record: RunRecord, stored: StoredRange, of_plies: range, ply_rows: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """The positions of some consecutive plies of a range, from its games: a table by the schema ``POSITIONS``.
+    """Derive the positions of consecutive plies of a stored range: a table by the schema ``POSITIONS``.
 
     ``ply_rows`` are those of ``plies`` if they were read already. Raises ``FailureError`` for a file of plies that is
     missing or damaged.

@@ -46,7 +46,7 @@ class ExactValues(NamedTuple):
 
     @staticmethod
     def empty(games: int) -> ExactValues:
-        """Zeros for a number of games, no choices counted."""
+        """Return zeros for a number of games, no choices counted."""
         gift, placement = (np.zeros((size, games), np.int8) for size in (CELLS + 1, CELLS))
         gifts, cells = (np.full((CELLS, games), NOT_COUNTED, np.int16) for _ in range(2))
         return ExactValues(gift, placement, np.zeros(games, np.int8), gifts, cells)
@@ -59,12 +59,12 @@ COUNT_TYPE = types.int64
 
 @function_value(MOVER_QUESTION_SIGNATURE)
 def _can_giver_achieve(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
-    """Whether the giver can win or at least draw; ``available`` is not empty."""
+    """Return whether the giver can win or at least draw; ``available`` is not empty."""
     pieces = int64(popcount(occupied))
     key = proof_key(lanes, occupied, search) if pieces <= TABLE_PIECES else uint64(0)
-    known = recall_answer(key, pieces, question, search) if pieces <= TABLE_PIECES else int64(-1)
-    if known >= 0:
-        return known
+    stored = recall_answer(key, pieces, question, search) if pieces <= TABLE_PIECES else int64(-1)
+    if stored >= 0:
+        return stored
     safe = available & SAFE_PIECES[danger_byte(lanes, occupied, rules)]
     answer = can_giver_win_or_draw(lanes, occupied, available, safe, question, rules, search)
     if pieces <= TABLE_PIECES and search.stopped == 0:
@@ -77,7 +77,7 @@ can_giver_achieve = to_external_kernel(_can_giver_achieve)
 
 @inline_function
 def can_mover_achieve(board: Position, gift: int, question: int, rules: Any, search: Any) -> int:
-    """Whether the mover can win or at least draw with ``gift`` in hand."""
+    """Return whether the mover can win or at least draw with ``gift`` in hand."""
     if winning_cells(board.lanes, board.occupied, gift, rules) != 0:
         return int64(1)
     rest = board.available & ~(int64(1) << gift)
@@ -88,16 +88,16 @@ def can_mover_achieve(board: Position, gift: int, question: int, rules: Any, sea
 def _can_choosing_mover_achieve(
     lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Under rules where the mover chooses the piece: whether the mover can win or at least draw."""
+    """Return whether the mover can win or at least draw, under rules where the mover chooses the piece."""
     if available == 0:
         return int64(question == DRAW)
     if can_win_at_once(lanes, occupied, available, rules):
         return int64(1)
     pieces = int64(popcount(occupied))
     key = proof_key(lanes, occupied, search) if pieces <= TABLE_PIECES_MOVER else uint64(0)
-    known = recall_answer(key, pieces, question, search) if pieces <= TABLE_PIECES_MOVER else int64(-1)
-    if known >= 0:
-        return known
+    stored = recall_answer(key, pieces, question, search) if pieces <= TABLE_PIECES_MOVER else int64(-1)
+    if stored >= 0:
+        return stored
     answer = can_mover_win_or_draw(lanes, occupied, available, question, rules, search)
     if pieces <= TABLE_PIECES_MOVER and search.stopped == 0:
         remember_answer(key, question, answer, search)
@@ -109,7 +109,7 @@ can_choosing_mover_achieve = to_external_kernel(_can_choosing_mover_achieve)
 
 @inline_function
 def solve_board(board: Position, at_least: int, rules: Any, search: Any) -> int:
-    """The value for the giver (for the mover, where the mover chooses), known to be at least ``at_least``."""
+    """Return the giver's value (the mover's, where the mover chooses), known to be at least ``at_least``."""
     mover = rules.mover_chooses != 0
     if at_least > 0:
         return int64(1)
@@ -129,7 +129,7 @@ def solve_board(board: Position, at_least: int, rules: Any, search: Any) -> int:
 
 @inline_function
 def solve_hand(board: Position, piece: int, at_least: int, rules: Any, search: Any) -> int:
-    """The value for the mover with ``piece``, which is available, in hand, known to be at least ``at_least``."""
+    """Return the mover's value with ``piece``, which is available, in hand, known to be at least ``at_least``."""
     if at_least > 0 or can_mover_achieve(board, piece, WIN, rules, search):
         return int64(1)
     if at_least == 0:
@@ -139,7 +139,7 @@ def solve_hand(board: Position, piece: int, at_least: int, rules: Any, search: A
 
 @inline_function
 def count_saving_gifts(board: Position, value: int, rules: Any, search: Any) -> int:
-    """The number of gifts that keep the giver's ``value``."""
+    """Count the gifts that keep the giver's ``value``."""
     gifts, count = board.available, int64(0)
     if value < 0:
         return int64(popcount(gifts))
@@ -152,7 +152,7 @@ def count_saving_gifts(board: Position, value: int, rules: Any, search: Any) -> 
 
 @inline_function
 def count_saving_cells(board: Position, piece: int, value: int, rules: Any, search: Any) -> int:
-    """The number of cells for ``piece`` that keep the mover's ``value``."""
+    """Count the cells for ``piece`` that keep the mover's ``value``."""
     wins = winning_cells(board.lanes, board.occupied, piece, rules)
     count, empty = int64(0), ~board.occupied & ALL_CELLS
     rest = board.available & ~(int64(1) << piece)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.range_files import read_rows
 from analytics.store.ranges import FileSlice
 from analytics.tables.derived.definitions import (
@@ -31,18 +31,20 @@ class IndexExtent(NamedTuple):
 
 
 class IndexSummary(NamedTuple):
-    """What was indexed."""
+    """The games that were indexed, and the rows that they gave."""
 
     games: int = 0
     rows: int = 0  # of positions
 
     def add(self, other: IndexSummary) -> IndexSummary:
-        """The totals of both."""
+        """Return the totals of two summaries."""
         return IndexSummary(self.games + other.games, self.rows + other.rows)
 
 
-def list_index_chunks(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> list[Chunk[IndexExtent]]:
-    """The ranges of games that are not indexed up to ``end_ply``.
+def list_index_chunks(
+    archive: ArchiveStore, run_ids: Sequence[str], end_ply: int | None = None
+) -> list[Chunk[IndexExtent]]:
+    """List the ranges of games that are not indexed up to ``end_ply``.
 
     Without ``end_ply`` a run is to be indexed as deep as its deepest range, and at least to ``END_PLY``. Raises
     ``FailureError`` for a run without a record, ``RequestError`` for one of another schema version.
@@ -60,7 +62,7 @@ def list_index_chunks(archive: Archive, run_ids: Sequence[str], end_ply: int | N
     return chunks
 
 
-def index_chunk(archive: Archive, chunk: Chunk[IndexExtent]) -> IndexSummary:
+def index_chunk(archive: ArchiveStore, chunk: Chunk[IndexExtent]) -> IndexSummary:
     """Count the positions and the first plies of a range of games, and store both.
 
     Raises ``FailureError`` for a file that cannot be read or written.
@@ -77,7 +79,7 @@ def index_chunk(archive: Archive, chunk: Chunk[IndexExtent]) -> IndexSummary:
     return IndexSummary(stored.units * record.unit_line.games_a_pair, rows)
 
 
-def index_runs(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> IndexSummary:
+def index_runs(archive: ArchiveStore, run_ids: Sequence[str], end_ply: int | None = None) -> IndexSummary:
     """Index the games of runs that are not indexed yet, in this thread.
 
     Raises as ``list_index_chunks`` and ``index_chunk`` do.

@@ -59,7 +59,7 @@ class Plies(NamedTuple):
     outcome: NDArray[np.int8]  # [R] of the game, for the mover: 1, 0, -1
 
     def slice_rows(self, start: int, end: int) -> Plies:
-        """The rows from ``start`` to before ``end``, as views."""
+        """Select the rows from ``start`` to before ``end``, as views."""
         of = slice(start, end)
         return Plies(self.game_id[of], self.piece[of], self.cell[of], self.outcome[of])
 
@@ -72,7 +72,7 @@ class Boards(NamedTuple):
     filled: NDArray[np.int32]  # [R] bit c: cell c holds a piece
 
     def slice_rows(self, start: int, end: int) -> Boards:
-        """The boards from ``start`` to before ``end``, as views."""
+        """Select the boards from ``start`` to before ``end``, as views."""
         return Boards(self.lanes[start:end], self.before[start:end], self.filled[start:end])
 
 
@@ -85,11 +85,11 @@ class SortKeys(NamedTuple):
 
     @staticmethod
     def empty(rows: int) -> SortKeys:
-        """Uninitialised keys."""
+        """Allocate uninitialised keys."""
         return SortKeys(np.empty(rows, np.uint64), np.empty(rows, np.uint64), np.empty(rows, np.int32))
 
     def head(self, rows: int) -> SortKeys:
-        """The first ``rows`` keys, as views."""
+        """Select the first ``rows`` keys, as views."""
         return SortKeys(self.board[:rows], self.choice[:rows], self.row[:rows])
 
 
@@ -109,7 +109,7 @@ class PositionCounts(NamedTuple):
 
     @staticmethod
     def empty(rows: int) -> PositionCounts:
-        """Uninitialised columns."""
+        """Allocate uninitialised columns."""
         small, large = np.empty((3, rows), np.int8), np.empty((6, rows), np.int64)
         return PositionCounts(large[0], large[1], np.empty(rows, np.int32), *small, *large[2:])
 
@@ -135,7 +135,7 @@ def _fill_boards(starts: NDArray[np.int64], plies: Plies, boards: Boards, end: i
 
 
 def replay_boards(starts: NDArray[np.int64], plies: Plies, end: int) -> Boards:
-    """The boards before the plies before ``end``. Raises ``ValueError`` if the rows are not games in order."""
+    """Replay the boards before the plies before ``end``. Raises ``ValueError`` if the rows are not games in order."""
     rows = len(plies.piece)
     boards = Boards(np.zeros(rows, np.uint64), np.zeros(rows, np.int32), np.zeros(rows, np.int32))
     check_games_complete(_fill_boards(starts, plies, boards, end), end)
@@ -153,13 +153,13 @@ def _fill_sort_keys(
     ply: int, mover: bool, rows: Plies, after: Plies, boards: Boards, keys: SortKeys, tables: Symmetries
 ) -> None:
     """Fill ``keys`` with the turns of a ply; the gifts are in ``after``, the rows of the next one."""
-    found = int64(0)
+    after_row = int64(0)
     for row in range(rows.game_id.shape[0]):
-        game_id, given, cell = rows.game_id[row], int64(rows.piece[row]), int64(rows.cell[row])
-        goes_on = found < after.game_id.shape[0] and after.game_id[found] == game_id
+        game_id, placed, cell = rows.game_id[row], int64(rows.piece[row]), int64(rows.cell[row])
+        goes_on = after_row < after.game_id.shape[0] and after.game_id[after_row] == game_id
         occupied = int64(boards.filled[row])
-        piece = given if mover else int64(after.piece[found]) if goes_on else int64(NONE)
-        hand = int64(NONE) if mover else given
+        piece = placed if mover else int64(after.piece[after_row]) if goes_on else int64(NONE)
+        hand = int64(NONE) if mover else placed
         if ply == 0:
             turn = canonical_first_turn(hand, (cell, piece), tables)
         else:
@@ -174,12 +174,12 @@ def _fill_sort_keys(
         keys.board[row] = turn.board
         keys.choice[row] = uint64(choice) | uint64(tables.number[occupied]) << uint64(MASK_SHIFT)
         keys.row[row] = row
-        found += int64(goes_on)
+        after_row += int64(goes_on)
 
 
 @inline_function
 def _distribute_by_digit(words: NDArray[np.uint64], shift: int, source: SortKeys, target: SortKeys) -> bool:
-    """One pass of the sort, by the digit at ``shift`` of the words; if all are equal it does nothing, returns false."""
+    """Sort by the digit at ``shift`` of the words, or return False and do nothing if that digit is equal in all."""
     counts = np.zeros(BUCKETS, np.int64)
     mask = uint64(BUCKETS - 1)
     for row in range(words.shape[0]):
@@ -223,7 +223,7 @@ def radix_sort(keys: SortKeys, spare: SortKeys) -> bool:
 
 @kernel()
 def _count_equal_keys(keys: SortKeys, plies: Plies, counts: PositionCounts, first: int, tables: Symmetries) -> int:
-    """Write a row for each group of equal keys into ``counts``, from row ``first`` on; returns the row after them."""
+    """Write a row for each group of equal keys into ``counts``, from row ``first`` on; return the row after them."""
     at = first - 1
     for i in range(keys.row.shape[0]):
         row, choice = keys.row[i], keys.choice[i]
@@ -244,7 +244,7 @@ def _count_equal_keys(keys: SortKeys, plies: Plies, counts: PositionCounts, firs
 
 
 def derive_positions(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: range = range(PIECES)) -> pl.DataFrame:
-    """The turns of consecutive plies of one shard, counted by position: a table by the schema ``POSITIONS``.
+    """Count the turns of consecutive plies of one shard by position: a table by the schema ``POSITIONS``.
 
     ``plies`` is the stored table, ``opening`` how many plies were imposed. Raises ``ValueError`` if its rows are not
     games in order.
@@ -257,7 +257,7 @@ def derive_positions(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: 
     counts, ends = PositionCounts.empty(starts[of_plies.stop] - starts[of_plies.start]), [0]
     for ply in of_plies:
         rows, after = (every.slice_rows(starts[at], starts[at + 1]) for at in (ply, ply + 1))
-        keys, spare = (each.head(len(rows.game_id)) for each in (keys, spare))
+        keys, spare = (sort_keys.head(len(rows.game_id)) for sort_keys in (keys, spare))
         _fill_sort_keys(
             ply, rules.mover_chooses, rows, after, boards.slice_rows(starts[ply], starts[ply + 1]), keys, tables
         )
@@ -266,12 +266,12 @@ def derive_positions(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: 
 
 
 def find_ply_starts(plies: pl.DataFrame) -> NDArray[np.int64]:
-    """[18] the row where each ply begins in the table of a shard; for plies 16 and 17 the number of rows."""
+    """Find the row [18] where each ply begins in a shard's table; for plies 16 and 17 the number of rows."""
     return np.searchsorted(plies["ply"].to_numpy(), np.arange(PIECES + 2, dtype=np.int8))
 
 
 def plies_from_frame(frame: pl.DataFrame, rows: int) -> Plies:
-    """Copies of the first rows of a stored table. Raises ``ValueError`` for a piece or cell that is not 0 to 15."""
+    """Copy the first rows of a stored table. Raises ``ValueError`` for a piece or cell that is not 0 to 15."""
     game_id, piece, cell, outcome = (np.array(frame[name][:rows]) for name in Plies._fields)
     for name, column in (("piece", piece), ("cell", cell)):
         if rows and not 0 <= column.min() <= column.max() < PIECES:
@@ -280,43 +280,43 @@ def plies_from_frame(frame: pl.DataFrame, rows: int) -> Plies:
 
 
 def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.int64], opening: int) -> pl.DataFrame:
-    """The counts as a table; ``sizes`` are the numbers of rows of each ply."""
+    """Convert the counts to a table; ``sizes`` are the numbers of rows of each ply."""
     ply, rows = np.array(of_plies, np.int8), int(sizes.sum())
     imposed = np.where(ply + 1 < opening, IMPOSED_TURN, np.where(ply < opening, IMPOSED_PLACEMENT, CHOSEN_TURN)).astype(
         np.int8
     )
-    known = {"ply": np.repeat(ply, sizes), "imposed": np.repeat(imposed, sizes)}
-    known |= {name: column[:rows].copy() for name, column in counts._asdict().items()}  # without the unused room
-    return pl.DataFrame({name: known[name] for name in POSITIONS}, schema=POSITIONS)
+    columns = {"ply": np.repeat(ply, sizes), "imposed": np.repeat(imposed, sizes)}
+    columns |= {name: column[:rows].copy() for name, column in counts._asdict().items()}  # without the unused room
+    return pl.DataFrame({name: columns[name] for name in POSITIONS}, schema=POSITIONS)
 
 
 @kernel()
 def _compute_canonical_turns(position: Position, turns: NDArray[np.int64], tables: Symmetries) -> NDArray[np.int64]:
-    """[T, 4] the fields of ``CanonicalTurn``: the canonical forms of turns [T, 3] (hand, cell, piece) on one board."""
-    found = np.empty((turns.shape[0], 4), np.int64)
+    """Compute the fields of ``CanonicalTurn`` [T, 4] of turns [T, 3] (hand, cell, piece) on one board."""
+    forms = np.empty((turns.shape[0], 4), np.int64)
     for i in range(turns.shape[0]):
         choice = turns[i, 1], turns[i, 2]
         if position.occupied == 0:
             turn = canonical_first_turn(turns[i, 0], choice, tables)
         else:
             turn = canonical_turn(position.lanes, position.occupied, turns[i, 0], choice, tables)
-        found[i, 0], found[i, 1], found[i, 2], found[i, 3] = turn.occupied, int64(turn.board), turn.cell, turn.piece
-    return found
+        forms[i, 0], forms[i, 1], forms[i, 2], forms[i, 3] = turn.occupied, int64(turn.board), turn.cell, turn.piece
+    return forms
 
 
 def list_canonical_turns(position: Position, rules: Rules) -> pl.DataFrame:
-    """Every turn in a position or, on a board without a hand, after every gift, with its canonical form.
+    """List every turn in a position or, on a board without a hand, after every gift, with its canonical form.
 
     Columns ``own_hand``, ``own_cell``, ``own_piece`` (NONE: no gift), ascending, and the fields of ``CanonicalTurn``.
     """
     every = [piece for piece in range(PIECES) if position.available >> piece & 1]
     cells = [cell for cell in range(CELLS) if not position.occupied >> cell & 1]
-    given = position.hand != NONE or rules.mover_chooses
+    has_one_hand = position.hand != NONE or rules.mover_chooses
     turns = [
         (hand, cell, piece)
-        for hand in ([position.hand] if given else every)
+        for hand in ([position.hand] if has_one_hand else every)
         for cell in cells
-        for piece in ([] if rules.mover_chooses else [NONE]) + [each for each in every if each != hand]
+        for piece in ([] if rules.mover_chooses else [NONE]) + [gift for gift in every if gift != hand]
     ]
     turn_table = np.array(turns, np.int64).reshape(-1, 3)
     board = position._replace(lanes=uint64(position.lanes), hand=NONE, last_cell=NONE)

@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import polars as pl
 
-from analytics.store.archive import Archive, ExtentFilter
+from analytics.store.archive import ArchiveStore, ExtentFilter
 from analytics.store.game_tables import ROW_GROUP_ROWS, TableBytes
 from analytics.store.parquet.encoder import encode_parquet
 from analytics.store.range_files import write_table
@@ -51,7 +51,7 @@ class RangeTable:
     encode: Callable[[Iterator[pl.DataFrame], RunRecord, Range], TableBytes] | None = None
 
     def is_extent(self, extent: str) -> bool:
-        """Whether a file may have an extent in its name."""
+        """Return whether a file may have an extent in its name."""
         return re.fullmatch(self.extents, extent) is not None
 
     @property
@@ -60,48 +60,48 @@ class RangeTable:
         return f"remove it and run '{self.command}'" if self.command else "remove it, it follows from the games"
 
     def read_frames(
-        self, archive: Archive, run_id: str, stored: StoredRange, rows: int | None = None
+        self, archive: ArchiveStore, run_id: str, stored: StoredRange, rows: int | None = None
     ) -> Iterator[pl.DataFrame]:
-        """The rows of a file, in parts of so many. Raises ``FailureError`` for a damaged one."""
+        """Read the rows of a file, in parts of ``rows`` rows. Raises ``FailureError`` for a damaged file."""
         path = archive.folder(self.name, run_id) / stored.name
         return read_file_frames(archive.backend, path, self.schema, rows)
 
     def write(
-        self, archive: Archive, run_id: str, games: StoredRange, frame: pl.DataFrame, extent: str = ""
+        self, archive: ArchiveStore, run_id: str, games: StoredRange, frame: pl.DataFrame, extent: str = ""
     ) -> StoredRange:
         """Write the table of a range. Raises ``FailureError`` when the disk refuses."""
         content = encode_parquet(frame.iter_slices(self.group_rows), self.schema)
         return write_table(archive, run_id, self.name, games, content, extent)
 
     def merge(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
-        """The rows of a parent of so many units from those of its children. All come in parts."""
+        """Merge the rows of children to those of a parent of ``units`` units. All come in parts."""
         return merge_sorted_tables(children, self.key, self.parent_rows(units), self.totals)
 
     def build_parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
-        """A parent's file of a range of units."""
+        """Build a parent's file of a range of units."""
         rows = self.merge(children, span[1] - span[0])
         return encode_parquet(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 
-def list_extents(archive: Archive, run_id: str, table: RangeTable) -> list[str]:
-    """The extents of a run's files of a table, the greatest first."""
-    every = {each.extent for each in archive.list_files(table.name, run_id)}
+def list_extents(archive: ArchiveStore, run_id: str, table: RangeTable) -> list[str]:
+    """List the extents of a run's files of a table, the greatest first."""
+    every = {file.extent for file in archive.list_files(table.name, run_id)}
     return sorted(filter(table.is_extent, every), reverse=True)
 
 
-def select_best_ranges(archive: Archive, run_id: str, table: RangeTable) -> Ranges:
-    """The files of a derived table for a question that names no extent.
+def select_best_ranges(archive: ArchiveStore, run_id: str, table: RangeTable) -> Ranges:
+    """Select the files of a derived table for a question that names no extent.
 
     It takes the extent whose files, together with the files of greater extents, hold the most units. On ties it takes
     the greatest extent.
     """
     extents = list_extents(archive, run_id, table)
     enough = [extents[: number + 1] for number in range(len(extents))]
-    every = [archive.list_effective_ranges(run_id, table.name, those.__contains__) for those in enough]
+    every = [archive.list_effective_ranges(run_id, table.name, sufficient.__contains__) for sufficient in enough]
     return max(every, key=lambda ranges: ranges.units, default=Ranges())
 
 
-def count_lost_units(archive: Archive, record: RunRecord, table: RangeTable) -> int:
+def count_lost_units(archive: ArchiveStore, record: RunRecord, table: RangeTable) -> int:
     """Return how many units a derived table of a run had when the run's record was written and has no longer."""
     return max(0, record.recorded_units(table.name) - select_best_ranges(archive, record.run_id, table).units)
 
@@ -114,7 +114,7 @@ def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
     )
 
 
-def record_derived_units(archive: Archive, run_id: str, tables: Iterable[RangeTable]) -> None:
+def record_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[RangeTable]) -> None:
     """Note in a run's record how many units some derived tables hold, so that a lost file is missed.
 
     A greater number that is there stays: what is lost is missed until it is made again.
@@ -126,19 +126,19 @@ def record_derived_units(archive: Archive, run_id: str, tables: Iterable[RangeTa
     units = {table.name: select_best_ranges(archive, run_id, table).units for table in tables}
     record = archive.find_run(run_id)
     if record is not None and any(record.recorded_units(name) < count for name, count in units.items()):
-        archive.update_run(run_id, lambda known: known and known.with_derived_units(units))
+        archive.update_run(run_id, lambda run: run and run.with_derived_units(units))
 
 
 def list_missing_ranges(
-    archive: Archive, run_id: str, table: RangeTable, is_sufficient_extent: ExtentFilter
+    archive: ArchiveStore, run_id: str, table: RangeTable, is_sufficient_extent: ExtentFilter
 ) -> list[StoredRange]:
-    """The ranges of games that a derived table does not cover to a sufficient extent."""
-    known = archive.list_effective_ranges(run_id, table.name, is_sufficient_extent)
-    return archive.list_effective_ranges(run_id).select_outside(known)
+    """List the ranges of games that a derived table does not cover to a sufficient extent."""
+    covered = archive.list_effective_ranges(run_id, table.name, is_sufficient_extent)
+    return archive.list_effective_ranges(run_id).select_outside(covered)
 
 
 class Chunk(NamedTuple, Generic[Extent]):
-    """The games of a run that one task carries out, and what it needs to know besides."""
+    """The games of a run that one task works on, and the extent of its work."""
 
     run_id: str
     games: FileSlice
@@ -146,21 +146,21 @@ class Chunk(NamedTuple, Generic[Extent]):
 
 
 def group_partial_files(
-    archive: Archive, run_id: str, table: RangeTable, missing_ranges: Sequence[StoredRange]
+    archive: ArchiveStore, run_id: str, table: RangeTable, missing_ranges: Sequence[StoredRange]
 ) -> Iterator[list[StoredRange]]:
-    """For each of some ranges of games, in order: the files that a table has of parts of this range."""
-    ranges, made = Ranges(missing_ranges), {each: list[StoredRange]() for each in missing_ranges}
-    for each in archive.list_files(table.name, run_id) if missing_ranges else ():
-        games = ranges.find_range(each.first)
-        if games is not None and each.end <= games.end and table.is_extent(each.extent):
-            made[games].append(each)
-    return iter(made.values())
+    """Return, for each of ``missing_ranges`` in order, a table's files of parts of this range."""
+    ranges, partial_files = Ranges(missing_ranges), {file: list[StoredRange]() for file in missing_ranges}
+    for file in archive.list_files(table.name, run_id) if missing_ranges else ():
+        games = ranges.find_range(file.first)
+        if games is not None and file.end <= games.end and table.is_extent(file.extent):
+            partial_files[games].append(file)
+    return iter(partial_files.values())
 
 
 def list_missing_slices(
     games: StoredRange, existing_files: Iterable[StoredRange], max_units: int
 ) -> Iterator[FileSlice]:
-    """The parts of a range of games that a table lacks: aligned, with at most ``max_units`` units each.
+    """Yield the parts of a range of games that a table lacks: aligned, with at most ``max_units`` units each.
 
     A part in ``existing_files`` has a file already, even if the files do not yet make up the whole range.
     """
@@ -184,31 +184,31 @@ Totals = Mapping[str, np.ufunc]  # by column: how the values of rows with the sa
 
 
 def compute_rows_per_table(tables: int) -> int:
-    """The number of rows of each of so many tables in memory: read the tables in parts of that size."""
+    """Compute the number of rows of each of ``tables`` tables in memory: read the tables in parts of that size."""
     return max(MIN_ROWS, min(1 << 17, ROWS_IN_MEMORY // tables))
 
 
 def merge_sorted_tables(
     tables: Sequence[Iterator[pl.DataFrame]], key: Sequence[str], group_rows: int, totals: Totals | None = None
 ) -> Iterator[pl.DataFrame]:
-    """The rows of all tables by their key, in parts of ``group_rows``, the last one smaller; no part is empty.
+    """Merge the rows of all tables by their key, in parts of ``group_rows``, the last one smaller; no part is empty.
 
     A table comes as its rows in order, in parts. With ``totals`` rows of the same key become one, and each table has a
     key once. Columns that are neither in the key nor in ``totals`` follow from the key.
     """
     waiting, rows = list[pl.DataFrame](), 0
-    for found in _iterate_merge_steps([_MergeCursor(table, key) for table in tables]):
-        found.sort(key=lambda rows: _key_at(rows, key, 0))
-        step = pl.concat(found)
-        if any(_key_at(one, key, -1) >= _key_at(other, key, 0) for one, other in itertools.pairwise(found)):
+    for overlapping in _iterate_merge_steps([_MergeCursor(table, key) for table in tables]):
+        overlapping.sort(key=lambda rows: _key_at(rows, key, 0))
+        step = pl.concat(overlapping)
+        if any(_key_at(one, key, -1) >= _key_at(other, key, 0) for one, other in itertools.pairwise(overlapping)):
             step = sort_by_key(step, key)
             step = sum_equal_keys(step, key, totals) if totals else step
         waiting.append(step)
         rows += len(step)
         while rows >= group_rows:
-            whole = pl.concat(waiting)
-            yield whole[:group_rows]
-            waiting, rows = [whole[group_rows:]], rows - group_rows
+            collected = pl.concat(waiting)
+            yield collected[:group_rows]
+            waiting, rows = [collected[group_rows:]], rows - group_rows
     if rows:
         yield pl.concat(waiting)
 
@@ -218,7 +218,7 @@ def _key_at(rows: pl.DataFrame, key: Sequence[str], row: int) -> RowKey:
 
 
 def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Rows in the order of their key, whose columns are whole numbers.
+    """Sort rows by their key, whose columns are whole numbers.
 
     Neighbouring columns share a word of 63 bits if their values fit: one word is sorted many times as fast as seven
     columns.
@@ -239,7 +239,7 @@ def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def sum_equal_keys(rows: pl.DataFrame, key: Sequence[str], totals: Totals) -> pl.DataFrame:
-    """Rows in the order of their key, of which those with the same one become one. There is at least one."""
+    """Sum neighbouring rows of the same key, in rows ordered by key. There is at least one row."""
     begins = np.zeros(len(rows), np.bool_)
     begins[0] = True
     for name in key:
@@ -274,32 +274,32 @@ class _MergeCursor:
         return len(self._frame)
 
     def key_at(self, row: int) -> RowKey:
-        """The key of a row in memory."""
+        """Return the key of a row in memory."""
         return self._keys.row(row)
 
     def pop_up_to(self, limit: RowKey | None) -> pl.DataFrame:
-        """The rows in memory up to a key, or all of them; they are gone from here then."""
+        """Remove the rows in memory up to a key, or all of them, and return them."""
         end = len(self)
         if limit is not None and end and self.key_at(-1) > limit:
             end = bisect_right(range(end), limit, key=self.key_at) if self.key_at(0) <= limit else 0
-        found, self._frame = self._frame[:end], self._frame[end:]
+        popped, self._frame = self._frame[:end], self._frame[end:]
         if end:
             self._keys = self._keys[end:]
             self.refill()
-        return found
+        return popped
 
 
 def _iterate_merge_steps(tables: Sequence[_MergeCursor]) -> Iterator[list[pl.DataFrame]]:
-    """Rows of several tables; what comes in a step is before all that comes in later ones."""
+    """Yield rows of several tables in steps; all rows of a step are before those of later steps."""
     while True:
-        limit = min((each.key_at(-1) for each in tables if not each.is_exhausted), default=None)
+        limit = min((cursor.key_at(-1) for cursor in tables if not cursor.is_exhausted), default=None)
         if (
             limit is not None and len(limit) > 1
         ):  # of plies one at a time: then tables of different games do not overlap
-            least = min(each.key_at(0)[0] for each in tables if len(each))
+            least = min(cursor.key_at(0)[0] for cursor in tables if len(cursor))
             limit = limit if limit[0] == least else (least, math.inf)
-        found = [rows for each in tables if len(rows := each.pop_up_to(limit))]
-        if found:
-            yield found
+        parts = [rows for cursor in tables if len(rows := cursor.pop_up_to(limit))]
+        if parts:
+            yield parts
         if limit is None:
             return

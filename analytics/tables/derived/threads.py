@@ -13,7 +13,7 @@ POLL_SECONDS = 0.1
 
 
 class StoppedError(Exception):
-    """Raised by callbacks and jobs: the results of the rest are not wanted any more."""
+    """The error with which callbacks and jobs say that the remaining results are no longer needed."""
 
 
 def run_on_threads(

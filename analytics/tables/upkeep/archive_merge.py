@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, structs
 
 from analytics.store import policy_cards, policy_store, sprt_verdicts
-from analytics.store.archive import GAMES_FOLDER, Archive, has_requested_units
+from analytics.store.archive import GAMES_FOLDER, ArchiveStore, has_requested_units
 from analytics.store.files.backend import explain_errors
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.range_files import RunFingerprints, list_contradictions, read_games, write_range
@@ -59,8 +59,8 @@ class MergeSummary:
 
 
 def merge_archives(
-    sources: Sequence[Archive],
-    target: Archive,
+    sources: Sequence[ArchiveStore],
+    target: ArchiveStore,
     options: MergeOptions,
     progress: Callable[[int], None] = lambda _games: None,
 ) -> MergeSummary:
@@ -69,13 +69,13 @@ def merge_archives(
     Raises ``RequestError`` for conflicts between the archives, ``FailureError`` for files that are damaged or cannot be
     written.
     """
-    found = [*list_conflicts(sources, target, options)]
-    if found:
-        more = f" (and {len(found) - 1} more conflicts)" if len(found) > 1 else ""
-        raise RequestError(found[0] + more)
+    conflicts = [*list_conflicts(sources, target, options)]
+    if conflicts:
+        more = f" (and {len(conflicts) - 1} more conflicts)" if len(conflicts) > 1 else ""
+        raise RequestError(conflicts[0] + more)
     done = MergeSummary()
     with_records = [[(record, source) for record in source.load_runs()] for source in sources]
-    for record, source in heapq.merge(*with_records, key=lambda each: beginning_key(each[0])):
+    for record, source in heapq.merge(*with_records, key=lambda entry: beginning_key(entry[0])):
         _merge_run(source, target, record, done, progress)
     for source in sources:
         for job in source.load_sweep_jobs():
@@ -89,18 +89,22 @@ def merge_archives(
 
 
 def _merge_run(
-    source: Archive, target: Archive, record: RunRecord, summary: MergeSummary, progress: Callable[[int], None]
+    source: ArchiveStore,
+    target: ArchiveStore,
+    record: RunRecord,
+    summary: MergeSummary,
+    progress: Callable[[int], None],
 ) -> None:
     """Add a run, with its verdicts and derived tables, and count in ``summary`` what is new.
 
     The record comes first, so that no games are without one.
     """
-    run_id, known = record.run_id, target.list_effective_ranges(record.run_id)
+    run_id, target_ranges = record.run_id, target.list_effective_ranges(record.run_id)
     new = structs.replace(record, units=0, annotated=0, verdicts=(), derived=UNSET, status="running")
     if target.find_run(run_id) is None:
         new = structs.replace(new, number=target.compute_next_run_number())
         summary.runs += 1
-    if any(known.list_gaps(end, first) for first, end in source.list_effective_ranges(run_id).covered_ranges):
+    if any(target_ranges.list_gaps(end, first) for first, end in source.list_effective_ranges(run_id).covered_ranges):
         target.update_run(
             run_id, lambda there: structs.replace(there or new, code=merge_code((there or new).code, record.code))
         )
@@ -125,16 +129,16 @@ def _merge_run(
     target.update_run(run_id, lambda there: there and _merge_records(there, record, target))
 
 
-def _merge_records(target_record: RunRecord, record: RunRecord, target: Archive) -> RunRecord:
-    """The record of a run that has the games of both. Merging again changes nothing."""
-    asked = structs.replace(target_record, games=max(target_record.games, record.games))
-    whole = (
-        has_requested_units(asked, target.list_effective_ranges(target_record.run_id))
+def _merge_records(target_record: RunRecord, record: RunRecord, target: ArchiveStore) -> RunRecord:
+    """Merge the records of a run that has the games of both. Merging again changes nothing."""
+    merged = structs.replace(target_record, games=max(target_record.games, record.games))
+    is_complete = (
+        has_requested_units(merged, target.list_effective_ranges(target_record.run_id))
         or "imported" in target_record.spec
     )
     return structs.replace(
-        asked,
-        status="complete" if whole else "interrupted",
+        merged,
+        status="complete" if is_complete else "interrupted",
         seconds=max(target_record.seconds, record.seconds),
         created=min(target_record.created, record.created, key=datetime.fromisoformat),
     )
@@ -143,15 +147,15 @@ def _merge_records(target_record: RunRecord, record: RunRecord, target: Archive)
 # Games.
 
 
-def _merge_range(source: Archive, target: Archive, record: RunRecord, stored: StoredRange) -> int:
-    """Add the games of a range that the target lacks; returns the number of their units.
+def _merge_range(source: ArchiveStore, target: ArchiveStore, record: RunRecord, stored: StoredRange) -> int:
+    """Add the games of a range that the target lacks; return the number of their units.
 
     A file that overlaps one of the target in part is not copied, because one of them would have to be cut. The units
     that are lacking are cut out of it.
     """
     inside = target.list_effective_ranges(record.run_id).select_overlapping(stored.first, stored.end)
     lacking = inside.list_gaps(stored.end, stored.first)
-    if lacking and stored.is_file and all(stored.first <= each.first and each.end <= stored.end for each in inside):
+    if lacking and stored.is_file and all(stored.first <= held.first and held.end <= stored.end for held in inside):
         _copy_games(source, target, record.run_id, stored)
     elif lacking:
         games = read_games(source, record.run_id, stored)
@@ -160,7 +164,7 @@ def _merge_range(source: Archive, target: Archive, record: RunRecord, stored: St
     return sum(end - first for first, end in lacking)
 
 
-def _copy_games(source: Archive, target: Archive, run_id: str, stored: StoredRange) -> None:
+def _copy_games(source: ArchiveStore, target: ArchiveStore, run_id: str, stored: StoredRange) -> None:
     for table in COPIED_TABLES:
         try:
             path = source.find_path(table, run_id, stored)
@@ -171,7 +175,7 @@ def _copy_games(source: Archive, target: Archive, run_id: str, stored: StoredRan
         _copy_table_file(source, path, target, target.folder(table, run_id))
 
 
-def _copy_table_file(source: Archive, path: PurePath, target: Archive, folder: PurePath) -> None:
+def _copy_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore, folder: PurePath) -> None:
     """Copy a table file as it is. Raises ``FailureError`` if it is damaged."""
     with explain_errors("read", path):
         content = source.backend.read(path)
@@ -180,21 +184,21 @@ def _copy_table_file(source: Archive, path: PurePath, target: Archive, folder: P
     target.write_file(folder / path.name, content)
 
 
-def _copy_missing_derived_files(source: Archive, target: Archive, run_id: str, table: str) -> Iterator[int]:
+def _copy_missing_derived_files(source: ArchiveStore, target: ArchiveStore, run_id: str, table: str) -> Iterator[int]:
     """Add the files of a derived table that the target lacks and whose games it has: 1 for each that was added."""
     games = target.list_effective_ranges(run_id)
-    for extent in sorted({each.extent for each in source.list_files(table, run_id)}):
-        known = target.list_effective_ranges(run_id, table, extent.__eq__)
+    for extent in sorted({file.extent for file in source.list_files(table, run_id)}):
+        target_ranges = target.list_effective_ranges(run_id, table, extent.__eq__)
         lacking = [
-            each
-            for each in source.list_effective_ranges(run_id, table, extent.__eq__)
-            if known.select_overlapping(each.first, each.end).list_gaps(each.end, each.first)
+            file
+            for file in source.list_effective_ranges(run_id, table, extent.__eq__)
+            if target_ranges.select_overlapping(file.first, file.end).list_gaps(file.end, file.first)
         ]
-        there = [each for each in target.list_files(table, run_id) if each.extent == extent]
-        wanted = set(select_effective_derived([*there, *lacking], games))
-        for each in lacking:
-            if each in wanted:
-                _copy_table_file(source, source.folder(table, run_id) / each.name, target, target.folder(table, run_id))
+        there = [file for file in target.list_files(table, run_id) if file.extent == extent]
+        effective = set(select_effective_derived([*there, *lacking], games))
+        for file in lacking:
+            if file in effective:
+                _copy_table_file(source, source.folder(table, run_id) / file.name, target, target.folder(table, run_id))
                 yield 1
 
 
@@ -205,16 +209,16 @@ class _RunHolder(NamedTuple):
     """The record of a run, and the archive that holds it."""
 
     record: RunRecord
-    archive: Archive
+    archive: ArchiveStore
 
 
 def beginning_key(record: RunRecord) -> tuple[datetime, str, str]:
-    """The key that sorts the records of several archives: by the time at which the runs began."""
+    """Return the key that sorts the records of several archives: by the time at which the runs began."""
     return datetime.fromisoformat(record.created), record.run_id, str(record.code.get("fingerprint"))
 
 
-def list_conflicts(sources: Sequence[Archive], target: Archive, options: MergeOptions) -> Iterator[str]:
-    """The conflicts between archives, as sentences. If a source lacks a record, nothing else is looked for."""
+def list_conflicts(sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions) -> Iterator[str]:
+    """Yield the conflicts between archives, as sentences; nothing else is checked if a source lacks a record."""
     without = [
         (source, run_id) for source in sources for run_id in source.list_run_ids() if source.find_run(run_id) is None
     ]
@@ -229,17 +233,17 @@ def list_conflicts(sources: Sequence[Archive], target: Archive, options: MergeOp
     yield from _list_policy_conflicts(sources, target, options)
 
 
-def _group_records_by_run(archives: Sequence[Archive]) -> Iterator[list[_RunHolder]]:
-    """The holders of each run, in an order that does not depend on that of the archives."""
+def _group_records_by_run(archives: Sequence[ArchiveStore]) -> Iterator[list[_RunHolder]]:
+    """Yield the holders of each run, in an order that does not depend on that of the archives."""
     held: dict[str, list[_RunHolder]] = {}
     for archive in archives:
         for record in archive.load_runs():
             held.setdefault(record.run_id, []).append(_RunHolder(record, archive))
     for run_id in sorted(held):
-        yield sorted(held[run_id], key=lambda each: beginning_key(each.record))
+        yield sorted(held[run_id], key=lambda holder: beginning_key(holder.record))
 
 
-def _list_run_conflicts(holders: Sequence[_RunHolder], target: Archive, options: MergeOptions) -> Iterator[str]:
+def _list_run_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore, options: MergeOptions) -> Iterator[str]:
     for record, archive in holders:
         if archive is not target and compute_run_id(record.spec) != record.run_id:
             of_spec = compute_run_id(record.spec)
@@ -254,11 +258,11 @@ def _list_run_conflicts(holders: Sequence[_RunHolder], target: Archive, options:
 
 
 def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
-    """The ranges of which two archives hold different games, as one sentence."""
+    """Describe the ranges of which two archives hold different games, as one sentence, or nothing."""
     record = one.record
     mine, theirs = (
-        RunFingerprints(each.archive, record.run_id, each.archive.list_effective_ranges(record.run_id))
-        for each in (one, other)
+        RunFingerprints(holder.archive, record.run_id, holder.archive.list_effective_ranges(record.run_id))
+        for holder in (one, other)
     )
     spans = merge_ranges(span for span, _ in list_contradictions(mine, theirs))
     if spans:
@@ -272,51 +276,53 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
         )
 
 
-def _list_code_conflicts(holders: Sequence[_RunHolder], target: Archive) -> Iterator[str]:
-    """Runs whose games would come from different code: each archive in turn adds what those before it lack."""
-    before = [each for each in holders if each.archive is target]
-    for each in (each for each in holders if each.archive is not target):
-        ranges = each.archive.list_effective_ranges(each.record.run_id)
-        known = merge_ranges(
-            span for one in before for span in one.archive.list_effective_ranges(each.record.run_id).covered_ranges
+def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) -> Iterator[str]:
+    """Yield runs whose games would come from different code: each archive in turn adds what those before it lack."""
+    before = [holder for holder in holders if holder.archive is target]
+    for holder in (holder for holder in holders if holder.archive is not target):
+        ranges = holder.archive.list_effective_ranges(holder.record.run_id)
+        held_ranges = merge_ranges(
+            span for one in before for span in one.archive.list_effective_ranges(holder.record.run_id).covered_ranges
         )
-        lacking = any(list_gaps(known, end, first) for first, end in ranges.covered_ranges)
-        if before and lacking and not any(_is_equivalent_code(each.record.code, one.record.code) for one in before):
-            code, there = (str(held.record.code.get("fingerprint"))[:12] for held in (each, before[0]))
+        lacking = any(list_gaps(held_ranges, end, first) for first, end in ranges.covered_ranges)
+        if before and lacking and not any(_is_equivalent_code(holder.record.code, one.record.code) for one in before):
+            code, there = (str(held.record.code.get("fingerprint"))[:12] for held in (holder, before[0]))
             yield (
-                f"run {each.record.run_id} was played by code {code} in {each.archive.root}, by code {there} in "
+                f"run {holder.record.run_id} was played by code {code} in {holder.archive.root}, by code {there} in "
                 f"{before[0].archive.root}: leave one out, or unite their games with --other-code"
             )
-        before.append(each)
+        before.append(holder)
 
 
 def _is_equivalent_code(code: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether ``code`` is among the code of another run, or played a sample of its games equally."""
-    own = {code.get("fingerprint"), *code.get("same_games", ())}
-    return not own.isdisjoint({other.get("fingerprint"), *other.get("extended_by", ()), *other.get("same_games", ())})
+    fingerprints = {code.get("fingerprint"), *code.get("same_games", ())}
+    return not fingerprints.isdisjoint(
+        {other.get("fingerprint"), *other.get("extended_by", ()), *other.get("same_games", ())}
+    )
 
 
 # Records.
 
 
 def _list_record_conflicts(
-    archives: Sequence[Archive], list_contents: Callable[[Archive], Iterable[tuple[str, object]]], remedy: str
+    archives: Sequence[ArchiveStore], list_contents: Callable[[ArchiveStore], Iterable[tuple[str, object]]], remedy: str
 ) -> Iterator[str]:
-    """The records of one name that archives have with different content."""
-    known: dict[str, tuple[object, Archive]] = {}
+    """Yield the records of one name that archives have with different content."""
+    contents: dict[str, tuple[object, ArchiveStore]] = {}
     for archive in archives:
         for name, content in list_contents(archive):
-            first, where = known.setdefault(name, (content, archive))
+            first, where = contents.setdefault(name, (content, archive))
             if first != content:
                 yield f"{name} is another one in {archive.root} than in {where.root}: {remedy}"
 
 
-def _list_job_contents(archive: Archive) -> Iterator[tuple[str, object]]:
+def _list_job_contents(archive: ArchiveStore) -> Iterator[tuple[str, object]]:
     for job in archive.load_sweep_jobs():
         yield f"job {job.job} of sweep {job.sweep_id}", encode_record(job)
 
 
-def _list_verdict_contents(archive: Archive) -> Iterator[tuple[str, object]]:
+def _list_verdict_contents(archive: ArchiveStore) -> Iterator[tuple[str, object]]:
     for path in sprt_verdicts.list_verdict_files(archive):
         verdict = sprt_verdicts.load_verdict(archive, path)
         yield f"verdict {verdict.verdict_id} of run {verdict.run_id}", (verdict.accepted, verdict.counts)
@@ -326,15 +332,15 @@ def _list_verdict_contents(archive: Archive) -> Iterator[tuple[str, object]]:
 
 
 def list_policies_to_copy(
-    sources: Sequence[Archive], target: Archive, options: MergeOptions
-) -> Iterator[tuple[Archive, PolicyCard, PolicyCard]]:
-    """The policies that a source has and the target lacks, with their cards in both; those of each source oldest first.
+    sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions
+) -> Iterator[tuple[ArchiveStore, PolicyCard, PolicyCard]]:
+    """Yield the policies that a source has and the target lacks, with their cards in both; by source, oldest first.
 
     Raises ``RequestError`` for a prefix that makes no name.
     """
     there = policy_cards.load_cards(target)
     for source in sources:
-        cards, before = policy_cards.load_cards(source), {each.policy_id for each in there}
+        cards, before = policy_cards.load_cards(source), {target_card.policy_id for target_card in there}
         clashing = {name for name, _, _ in _list_name_clashes(cards, there)}
         for card in cards:
             name = options.prefix + card.name if card.name in clashing else card.name
@@ -348,16 +354,18 @@ def list_policies_to_copy(
 def _list_name_clashes(
     theirs: Sequence[PolicyCard], ours: Sequence[PolicyCard]
 ) -> Iterator[tuple[str, PolicyCard, PolicyCard]]:
-    """The names of policies with other content on either side, and the newest of those policies."""
-    known, new = {card.policy_id for card in ours}, {card.policy_id for card in theirs}
+    """Yield the names of policies with other content on either side, and the newest of those policies."""
+    own_ids, new = {card.policy_id for card in ours}, {card.policy_id for card in theirs}
     for name in dict.fromkeys(card.name for card in theirs):
-        added = [card for card in theirs if card.name == name and card.policy_id not in known]
-        others = [card for card in ours if card.name == name and card.policy_id not in new]
-        if added and others:
-            yield name, added[-1], others[-1]
+        added = [card for card in theirs if card.name == name and card.policy_id not in own_ids]
+        kept = [card for card in ours if card.name == name and card.policy_id not in new]
+        if added and kept:
+            yield name, added[-1], kept[-1]
 
 
-def _list_policy_conflicts(sources: Sequence[Archive], target: Archive, options: MergeOptions) -> Iterator[str]:
+def _list_policy_conflicts(
+    sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions
+) -> Iterator[str]:
     for one, other in [] if options.prefix else combinations([target, *sources], 2):
         for name, theirs, ours in _list_name_clashes(policy_cards.load_cards(other), policy_cards.load_cards(one)):
             yield (

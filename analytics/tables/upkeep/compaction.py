@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.store.archive import GAMES_FOLDER, Archive
+from analytics.store.archive import GAMES_FOLDER, ArchiveStore
 from analytics.store.game_tables import ROW_GROUP_ROWS, GameRows, TableBytes, encode_games_table
 from analytics.store.parquet.encoder import allocate_buffer
 from analytics.store.range_files import write_slices, write_table
@@ -33,7 +33,7 @@ from analytics.tables.derived.definitions import (
 )
 from analytics.tables.derived.range_table import RangeTable, compute_rows_per_table, list_extents
 from analytics.tables.derived.threads import run_on_threads
-from analytics.tables.upkeep.garbage import remove_replaced_files
+from analytics.tables.upkeep.garbage import GRACE_SECONDS, remove_replaced_files
 from quarto.errors import FailureError
 
 MIN_SIBLINGS = 64  # files of rows that become one by themselves
@@ -69,7 +69,7 @@ class CompactionGroup(NamedTuple):
 def list_compaction_groups(
     ranges: Ranges, end_unit: int, fits: GroupCondition, max_files: int
 ) -> Iterator[CompactionGroup]:
-    """The largest parents that can be made of at most so many files, from left to right: aligned, and without holes.
+    """Yield the largest parents of at most ``max_files`` files, from left to right: aligned, and without holes.
 
     The last one may end at ``end_unit``, the run's last unit.
     """
@@ -82,15 +82,15 @@ def list_compaction_groups(
 def _list_groups(
     ranges: Ranges, span: Range, end_unit: int, fits: GroupCondition, max_files: int
 ) -> Iterator[CompactionGroup]:
-    """Those in an aligned range."""
+    """Yield the groups in an aligned range."""
     first, end = span
     inside = ranges.select_overlapping(first, end)
     if len(inside) < 2:
         return
     last = end_unit if first < end_unit < end and int(inside.ends[-1]) == end_unit else end
-    whole = (int(inside.firsts[0]), int(inside.ends[-1]), inside.units) == (first, last, last - first)
+    is_whole = (int(inside.firsts[0]), int(inside.ends[-1]), inside.units) == (first, last, last - first)
     are_files = all(child.is_file for child in inside)  # no slices of files that another writer has just made overlap
-    if whole and are_files and len(inside) <= max_files and fits(inside):
+    if is_whole and are_files and len(inside) <= max_files and fits(inside):
         yield CompactionGroup(StoredRange(first, last, inside.fingerprint, extent=inside[0].extent), inside)
         return
     middle = (first + end) // 2
@@ -99,7 +99,7 @@ def _list_groups(
 
 
 def compact_tables(
-    archive: Archive,
+    archive: ArchiveStore,
     record: RunRecord,
     tables: Sequence[RangeTable],
     fits: GroupCondition,
@@ -107,34 +107,34 @@ def compact_tables(
     threads: int = 1,
     on_wait: Callable[[], None] = lambda: None,
 ) -> int:
-    """Make parents of the files of tables that hold the same ranges; returns how many were made.
+    """Make parents of the files of tables that hold the same ranges; return how many were made.
 
     The last table says which ranges there are: files of games are written last. ``progress`` is called with each
     family whose parent is made, ``on_wait`` several times a second: an exception in one of them ends the work. Raises
     ``FailureError`` for a file that is damaged, and one that cannot be written.
     """
-    made, most = 0, min(table.max_merged_files for table in tables)
+    parent_count, most = 0, min(table.max_merged_files for table in tables)
 
     def count_group(group: CompactionGroup | None) -> None:
-        nonlocal made
+        nonlocal parent_count
         if group is not None:
-            made += 1
+            parent_count += 1
             progress(group)
 
     for extent in list_extents(archive, record.run_id, tables[-1]):
         before = -1
-        while made > before:  # parents become children
-            before = made
+        while parent_count > before:  # parents become children
+            before = parent_count
             archive.refresh()
             ranges = archive.list_effective_ranges(record.run_id, tables[-1].name, partial(operator.eq, extent))
-            found = [*list_compaction_groups(ranges, record.end_unit, fits, most)]
-            jobs = (partial(_write_parents, archive, record, tables, family) for family in found)
+            groups = [*list_compaction_groups(ranges, record.end_unit, fits, most)]
+            jobs = (partial(_write_parents, archive, record, tables, family) for family in groups)
             run_on_threads(jobs, threads, count_group, on_wait=on_wait)
-    return made
+    return parent_count
 
 
 def _write_parents(
-    archive: Archive, record: RunRecord, tables: Sequence[RangeTable], group: CompactionGroup
+    archive: ArchiveStore, record: RunRecord, tables: Sequence[RangeTable], group: CompactionGroup
 ) -> CompactionGroup | None:
     """Write the files of a parent; None: another process was quicker, and the children are removed already."""
     run_id, parent = record.run_id, group.parent
@@ -156,9 +156,9 @@ def _write_parents(
 
 
 def encode_parent_table(
-    archive: Archive, record: RunRecord, table: RangeTable, group: CompactionGroup, naming_table: RangeTable
+    archive: ArchiveStore, record: RunRecord, table: RangeTable, group: CompactionGroup, naming_table: RangeTable
 ) -> TableBytes:
-    """A parent's table from those of its children, which are named as the files of the table ``naming_table``.
+    """Encode a parent's table from its children's tables, which are named as the files of ``naming_table``.
 
     Raises ``FailureError`` for a damaged file, ``FileNotFoundError`` for one that is not there.
     """
@@ -173,7 +173,7 @@ def encode_parent_table(
 
 
 def build_small_condition(siblings: int, most_units: int | None = None) -> GroupCondition:
-    """Whether files should become one by themselves: many, none of them large beside the others."""
+    """Build the condition for files to become one by themselves: many, none of them large beside the others."""
 
     def is_small_group(children: Ranges) -> bool:
         if len(children) < siblings or (most_units is not None and children.units > most_units):
@@ -185,35 +185,37 @@ def build_small_condition(siblings: int, most_units: int | None = None) -> Group
     return is_small_group
 
 
-def build_same_annotation_condition(archive: Archive, run_id: str, fits: GroupCondition) -> GroupCondition:
-    """The same for files of games, but those that are annotated, or have evaluations, do not join those that are not.
+def build_same_annotation_condition(archive: ArchiveStore, run_id: str, fits: GroupCondition) -> GroupCondition:
+    """Build a condition on files of games that keeps those with annotations or evaluations apart from those without.
 
     Exact values of a part of a file count only when those of the rest are there; so do evaluations. They take hours.
     """
     extents = map(AnnotationExtent.from_text, list_extents(archive, run_id, DECISIONS_TABLE))
-    known = [archive.list_effective_ranges(run_id, DECISIONS_TABLE.name, extent.is_included_in) for extent in extents]
-    known.append(archive.list_effective_ranges(run_id, EVALUATIONS_TABLE.name))
+    annotated = [
+        archive.list_effective_ranges(run_id, DECISIONS_TABLE.name, extent.is_included_in) for extent in extents
+    ]
+    annotated.append(archive.list_effective_ranges(run_id, EVALUATIONS_TABLE.name))
 
     def is_alike(children: Ranges) -> bool:
         first, end = children[0].first, children[-1].end
-        held = (sum(each.units for each in ranges.select_overlapping(first, end)) for ranges in known)
+        held = (sum(stored.units for stored in ranges.select_overlapping(first, end)) for ranges in annotated)
         return fits(children) and all(covered == 0 or covered >= end - first for covered in held)
 
     return is_alike
 
 
-def build_size_condition(archive: Archive, run_id: str, tables: Sequence[RangeTable], size: int) -> GroupCondition:
-    """Whether files have at most so many bytes together, in all tables that hold the same ranges."""
-    known = dict[str, int]()  # by the name, but for the check
+def build_size_condition(archive: ArchiveStore, run_id: str, tables: Sequence[RangeTable], size: int) -> GroupCondition:
+    """Build the condition that files have at most ``size`` bytes together, in all tables that hold the same ranges."""
+    bytes_by_stem = dict[str, int]()  # by the name, but for the check
 
     def is_within_size(children: Ranges) -> bool:
         stems = [_stem(child.name) for child in children]
-        if not known.keys() >= set(stems):  # some are new
-            known.clear()
+        if not bytes_by_stem.keys() >= set(stems):  # some are new
+            bytes_by_stem.clear()
             for table in tables:
                 for name, status in archive.list_file_statuses(table.name, run_id).items():
-                    known[_stem(name)] = known.get(_stem(name), 0) + status.bytes
-        return sum(known.get(stem, 0) for stem in stems) <= size
+                    bytes_by_stem[_stem(name)] = bytes_by_stem.get(_stem(name), 0) + status.bytes
+        return sum(bytes_by_stem.get(stem, 0) for stem in stems) <= size
 
     return is_within_size
 
@@ -222,7 +224,7 @@ def _stem(name: str) -> str:
     return name.rpartition(".parquet")[0].rpartition(".")[0]
 
 
-def compact_small_files(archive: Archive, run_id: str) -> None:
+def compact_small_files(archive: ArchiveStore, run_id: str) -> None:
     """Make parents of the many small files of a run, as they come from slow agents, and of many tallies."""
     record = archive.find_run(run_id)
     if record is None:
@@ -239,8 +241,10 @@ def compact_small_files(archive: Archive, run_id: str) -> None:
     compact_tables(archive, record, (EVALUATIONS_TABLE,), build_small_condition(MIN_SIBLINGS, most))
 
 
-def compact_sums(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[], None] = lambda: None) -> int:
-    """Make parents of the positions and first plies of a run; returns how many were made.
+def compact_sums(
+    archive: ArchiveStore, run_id: str, threads: int = 1, on_wait: Callable[[], None] = lambda: None
+) -> int:
+    """Make parents of the positions and first plies of a run; return how many were made.
 
     ``on_wait`` is called several times a second; it may end the work by an exception.
     """
@@ -251,12 +255,14 @@ def compact_sums(archive: Archive, run_id: str, threads: int = 1, on_wait: Calla
         not_large = build_size_condition(archive, run_id, (POSITIONS_TABLE,), most)
         return lambda children: many(children) and not_large(children)
 
-    made = compact_tables(archive, record, (FIRST_PLIES_TABLE,), many, on_wait=on_wait)
-    made += compact_tables(
+    parent_count = compact_tables(archive, record, (FIRST_PLIES_TABLE,), many, on_wait=on_wait)
+    parent_count += compact_tables(
         archive, record, (POSITIONS_TABLE,), build_sum_condition(SUM_BYTES // 4), threads=threads, on_wait=on_wait
     )
     # The largest sums one at a time: several would need memory for each.
-    return made + compact_tables(archive, record, (POSITIONS_TABLE,), build_sum_condition(SUM_BYTES), on_wait=on_wait)
+    return parent_count + compact_tables(
+        archive, record, (POSITIONS_TABLE,), build_sum_condition(SUM_BYTES), on_wait=on_wait
+    )
 
 
 # Compaction: the games of many small files in few large ones, while others read and write.
@@ -270,25 +276,29 @@ class CompactionSummary(NamedTuple):
     removed: int = 0  # files of all tables that were replaced long ago
 
 
-def _build_games_condition(archive: Archive, run_id: str, size: int) -> GroupCondition:
-    """Whether files of games may become one that has at most so many bytes."""
+def _build_games_condition(archive: ArchiveStore, run_id: str, size: int) -> GroupCondition:
+    """Build the condition for files of games to become one file of at most ``size`` bytes."""
     return build_same_annotation_condition(archive, run_id, build_size_condition(archive, run_id, STORED_TABLES, size))
 
 
-def count_compactable_files(archive: Archive, run_id: str, size: int = COMPACTION_BYTES) -> int:
-    """The number of files of games of a run that can become larger ones of at most ``size`` bytes."""
+def count_compactable_files(archive: ArchiveStore, run_id: str, size: int = COMPACTION_BYTES) -> int:
+    """Count the files of games of a run that can become larger ones of at most ``size`` bytes."""
     ranges, fits = archive.list_effective_ranges(run_id), _build_games_condition(archive, run_id, size)
-    found = list_compaction_groups(ranges, archive.load_run(run_id).end_unit, fits, GAMES_TABLE.max_merged_files)
-    return sum(len(family.children) for family in found)
+    groups = list_compaction_groups(ranges, archive.load_run(run_id).end_unit, fits, GAMES_TABLE.max_merged_files)
+    return sum(len(family.children) for family in groups)
 
 
 def compact_run(
-    archive: Archive, run_id: str, size: int = COMPACTION_BYTES, progress: Callable[[int], None] = lambda _files: None
+    archive: ArchiveStore,
+    run_id: str,
+    size: int = COMPACTION_BYTES,
+    progress: Callable[[int], None] = lambda _files: None,
+    min_age: float = GRACE_SECONDS,
 ) -> CompactionSummary:
-    """Make large files of the small ones of a run; ``progress`` is called with how many files of games became one.
+    """Merge a run's small files into large ones; ``progress`` gets the number of files of games that became one.
 
-    Files that were replaced long ago are removed. May be stopped at any time. Raises ``FailureError`` for a run without
-    a record, for a file that is damaged, and one that cannot be written.
+    Files that were replaced ``min_age`` seconds ago are removed. May be stopped at any time. Raises ``FailureError``
+    for a run without a record, for a file that is damaged, and one that cannot be written.
     """
     record = archive.load_run(run_id)
     write_slices(archive, run_id)
@@ -302,5 +312,5 @@ def compact_run(
         compact_tables(archive, record, (table,), build_size_condition(archive, run_id, (table,), size))
     after = archive.list_effective_ranges(run_id)
     gone = before.difference(after)
-    larger = {after.find_range(each.first) for each in gone}  # others may have added games meanwhile
-    return CompactionSummary(len(gone), len(larger), remove_replaced_files(archive, run_id))
+    larger = {after.find_range(file.first) for file in gone}  # others may have added games meanwhile
+    return CompactionSummary(len(gone), len(larger), remove_replaced_files(archive, run_id, min_age))

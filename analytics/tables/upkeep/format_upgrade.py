@@ -63,7 +63,7 @@ STEPS: tuple[UpgradeStep, ...] = (
 
 
 def upgrade_archive(root: PurePath, steps: Sequence[UpgradeStep] = STEPS) -> list[UpgradeStep]:
-    """Bring the archive at ``root`` to the present format; returns the steps that were taken, none if it has it.
+    """Bring the archive at ``root`` to the present format; return the steps that were taken, none if it has it.
 
     No other program may use the archive meanwhile. The oldest format of any record counts, because records may have
     been copied here from another archive.

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from analytics.store import policy_cards, sprt_verdicts
-from analytics.store.archive import GAMES_FOLDER, Archive
+from analytics.store.archive import GAMES_FOLDER, ArchiveStore
 from analytics.store.files.backend import TEMPORARY_PREFIX, FileStatus, explain_errors
 from analytics.store.marker import MARKER_NAME
 from analytics.store.policy_cards import POLICY_ID, STORED_POLICY_FILE
@@ -61,15 +61,15 @@ class _TableListing(NamedTuple):
         return self.folder / stored.name
 
     def youngest_time(self, files: Iterable[StoredRange]) -> float:
-        """The time at which the youngest of some files was written."""
-        return max(self.status[each.name].modified for each in files)
+        """Return the time at which the youngest of some files was written."""
+        return max(self.status[file.name].modified for file in files)
 
 
 class _GameFiles:
     """The files of games of a run: which count, which stay, and which were replaced."""
 
-    def __init__(self, archive: Archive, run_id: str, listing: _TableListing) -> None:
-        """Raises ``FailureError`` for a damaged file that overlaps another one."""
+    def __init__(self, archive: ArchiveStore, run_id: str, listing: _TableListing) -> None:
+        """Classify a run's files of games. Raises ``FailureError`` for a damaged file that overlaps another one."""
         self._archive, self._run_id, self._listed = archive, run_id, listing
         self.effective = archive.select_effective(run_id, GAMES_FOLDER, frozenset([""]), listing.ranges)
         self.replaced = select_replaced_files(archive, run_id, listing.ranges, self.effective)
@@ -78,7 +78,7 @@ class _GameFiles:
         self.hidden = [file for file in self.needed if file not in counted]  # with other games than those that count
 
     def find_replacement_time(self, file: StoredRange) -> float:
-        """The time of the youngest file that counts instead of a file that was replaced."""
+        """Find the time of the youngest file that counts instead of a file that was replaced."""
         covering = self.effective.select_overlapping(file.first, file.end)
         return self._listed.youngest_time(
             self._archive.find_containing_file(self._run_id, stored) for stored in covering
@@ -93,8 +93,8 @@ class _GameFiles:
         }
 
 
-def list_table_files(archive: Archive, run_id: str) -> RunTableFiles:
-    """The files of a run that are needed, and those that were replaced; others are neither.
+def list_table_files(archive: ArchiveStore, run_id: str) -> RunTableFiles:
+    """List the files of a run that are needed, and those that were replaced; others are neither.
 
     A file of games is needed unless fingerprints prove that others hold its games, see ``replacement_proof``. Raises
     ``FailureError`` if files cannot be listed.
@@ -107,8 +107,8 @@ def list_table_files(archive: Archive, run_id: str) -> RunTableFiles:
     files = RunTableFiles(set(), {})
     games = _GameFiles(archive, run_id, listed[GAMES_FOLDER])
     _classify_game_files(listed, games, files)
-    for name, each in DERIVED_TABLES.items():
-        _classify_derived_files(each, listed[name], games, files)
+    for name, derived_table in DERIVED_TABLES.items():
+        _classify_derived_files(derived_table, listed[name], games, files)
     return files
 
 
@@ -155,8 +155,8 @@ def _classify_derived_files(table: RangeTable, listing: _TableListing, games: _G
                 files.needed.add(listing.path(file))  # a part of it
 
 
-def remove_replaced_files(archive: Archive, run_id: str, min_age: float = GRACE_SECONDS) -> int:
-    """Remove the files of a run that were replaced so many seconds ago; returns their number.
+def remove_replaced_files(archive: ArchiveStore, run_id: str, min_age: float = GRACE_SECONDS) -> int:
+    """Remove the files of a run that were replaced at least ``min_age`` seconds ago, and return their number.
 
     Raises ``FailureError`` when one cannot be removed.
     """
@@ -199,22 +199,23 @@ class UnneededFile:
     bytes: int
     age_seconds: float  # by the clock of the file system, at least 0; if others replaced it, since they did
     ours: bool  # named as the archive names its files; others are listed, and never removed
+    replaced: bool = False  # other files count instead of it; if not, a writer that was killed left it
 
     def is_removable(self, least_age: float) -> bool:
-        """Whether it is ours, and old enough."""
+        """Return whether the file is ours, and old enough."""
         return self.ours and self.age_seconds >= least_age
 
 
 def parse_age(age: str) -> float:
-    """The seconds of an age such as ``30m``, ``1h``, ``2d`` or ``0``. Raises ``RequestError`` for anything else."""
-    found = AGE_PATTERN.fullmatch(age)
-    if not found:
+    """Parse an age such as ``30m``, ``1h``, ``2d`` or ``0`` into seconds. Raises ``RequestError`` for anything else."""
+    match = AGE_PATTERN.fullmatch(age)
+    if not match:
         raise RequestError(f"--age {age} is not a time: write a number and s, m, h or d, as in 30m, 1h or 2d")
-    return float(found[1]) * SECONDS_BY_UNIT[found[2]]
+    return float(match[1]) * SECONDS_BY_UNIT[match[2]]
 
 
-def list_unneeded_files(archive: Archive) -> list[UnneededFile]:
-    """All files in the archive's folders that do not count: the replaced ones, then the others, each sorted.
+def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
+    """List all files in the archive's folders that do not count: the replaced ones, then the others, each sorted.
 
     Raises ``FailureError`` for a damaged card of a policy: the files that it named cannot be known.
     """
@@ -228,17 +229,18 @@ def list_unneeded_files(archive: Archive) -> list[UnneededFile]:
             replaced |= sorted_out.replaced
         moment = archive.backend.read_clock(archive.root)
     order = {path: number for number, path in enumerate(replaced)}  # of games before the tables that are read with them
-    found = []
+    unneeded = []
     for path in sorted(files, key=lambda path: (order.get(path, len(order)), path)):
         name, status = archive.relative_name(path), files[path]
         if path not in needed and not RECORD_PATH.fullmatch(name):
             age = max(0.0, moment - replaced.get(path, status.modified))
-            found.append(UnneededFile(path, status.bytes, age, OWN_FILE_PATH.fullmatch(name) is not None))
-    return found
+            ours = OWN_FILE_PATH.fullmatch(name) is not None
+            unneeded.append(UnneededFile(path, status.bytes, age, ours, path in replaced))
+    return unneeded
 
 
-def _list_archive_files(archive: Archive) -> Mapping[PurePath, FileStatus]:
-    """The files in the archive's folders, and those that lie beside them."""
+def _list_archive_files(archive: ArchiveStore) -> Mapping[PurePath, FileStatus]:
+    """Return the status of the files in the archive's folders, and of those that lie beside them."""
     backend = archive.backend
     files = {
         path: status for folder in FOLDERS for path, status in backend.list_files_below(archive.root / folder).items()
@@ -247,14 +249,14 @@ def _list_archive_files(archive: Archive) -> Mapping[PurePath, FileStatus]:
     return files | {path: status for path, status in loose.items() if status is not None}
 
 
-def _list_run_ids(archive: Archive) -> Iterator[str]:
-    """The runs that have table files."""
+def _list_run_ids(archive: ArchiveStore) -> Iterator[str]:
+    """Yield the runs that have table files."""
     names = {name for table in TABLE_FOLDERS for name in archive.backend.list_names(archive.root / table)}
     return (name.removeprefix("run=") for name in sorted(names) if re.fullmatch(RUN_FOLDER_PATTERN, name))
 
 
-def _list_policy_files(archive: Archive) -> Iterator[PurePath]:
-    """The cards of policies and the files that they name."""
+def _list_policy_files(archive: ArchiveStore) -> Iterator[PurePath]:
+    """Yield the cards of policies and the files that they name."""
     for policy_id in policy_cards.list_policy_ids(archive):
         folder = policy_cards.policy_folder(archive, policy_id)
         yield folder / policy_cards.CARD
@@ -262,8 +264,8 @@ def _list_policy_files(archive: Archive) -> Iterator[PurePath]:
         yield from (folder / card.stored_name(name) for name in card.files)
 
 
-def remove_unneeded_files(archive: Archive, files: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
-    """Remove the files that are ours and at least so many seconds old, unless they count by now, and return them.
+def remove_unneeded_files(archive: ArchiveStore, files: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
+    """Remove files that are ours and at least ``least_age`` seconds old, unless they count by now; return them.
 
     Raises ``FailureError`` when a file cannot be removed.
     """

@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import RunFingerprints, list_contradictions
 from analytics.store.ranges import MAX_SUMS, MODULUS, Ranges, StoredRange
 from quarto.errors import FailureError
 
 
 def select_replaced_files(
-    archive: Archive, run_id: str, files: Iterable[StoredRange], games: Ranges
+    archive: ArchiveStore, run_id: str, files: Iterable[StoredRange], games: Ranges
 ) -> set[StoredRange]:
     """Return the files of games whose games are also in ``games``, the ranges of the run that count.
 
     ``files`` are all files of games of the run. Files that count are not among those that are returned.
     """
     needed = {archive.find_containing_file(run_id, stored) for stored in games}
-    others = [file for file in files if file not in needed]
-    replaced = {file for file in others if games.find_fingerprint(file.first, file.end) == file.fingerprint}
-    replaced |= _select_children(others, games)
-    for file in others:
+    ineffective = [file for file in files if file not in needed]
+    replaced = {file for file in ineffective if games.find_fingerprint(file.first, file.end) == file.fingerprint}
+    replaced |= _select_children(ineffective, games)
+    for file in ineffective:
         if (
             file not in replaced
             and not games.list_gaps(file.end, file.first)
@@ -63,11 +63,11 @@ def _select_tiles(files: Sequence[StoredRange], parent: StoredRange) -> Iterable
 def _extend_sums(sums: dict[int, set[int]], near: int, far: int, fingerprint: int) -> None:
     """Add the sums that a file reaches at its far end from those at its near end."""
     reached = {(total + fingerprint) % MODULUS for total in sums.get(near, ())}
-    known = sums.setdefault(far, set())
-    known.update([*(reached - known)][: max(0, MAX_SUMS - len(known))])
+    far_sums = sums.setdefault(far, set())
+    far_sums.update([*(reached - far_sums)][: max(0, MAX_SUMS - len(far_sums))])
 
 
-def _has_same_games(archive: Archive, run_id: str, file: StoredRange, games: Ranges) -> bool:
+def _has_same_games(archive: ArchiveStore, run_id: str, file: StoredRange, games: Ranges) -> bool:
     """Return whether the files that count hold the same games as a file, as reading them shows."""
     counted = RunFingerprints(archive, run_id, games.select_overlapping(file.first, file.end))
     with suppress(FailureError):  # a damaged file proves nothing

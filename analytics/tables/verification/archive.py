@@ -18,7 +18,7 @@ from analytics.store.archive import (
     FORMAT_REMEDY,
     GAMES_FOLDER,
     REPLAY_REMEDY,
-    Archive,
+    ArchiveStore,
     list_lost_ranges,
     load_sweep_job,
 )
@@ -55,29 +55,29 @@ class Verification:
     problems: list[Problem] = field(default_factory=list)
 
 
-def verify_archive(archive: Archive, on_games: Callable[[int], None] = lambda _games: None) -> Verification:
+def verify_archive(archive: ArchiveStore, on_games: Callable[[int], None] = lambda _games: None) -> Verification:
     """Check all records, and all files that count, one range of games at a time.
 
     ``on_games`` is called with the number of games of each range. Problems are returned, never raised.
     """
-    found, archive = Verification(), Archive(archive.root)
-    found.problems += _verify_file_kinds(archive)
-    if not found.problems:
-        _verify_records(archive, found, on_games)
-    return found
+    verification, archive = Verification(), ArchiveStore(archive.root)
+    verification.problems += _verify_file_kinds(archive)
+    if not verification.problems:
+        _verify_records(archive, verification, on_games)
+    return verification
 
 
-def _verify_file_kinds(archive: Archive) -> Iterator[Problem]:
-    """Entries that are neither files nor folders, and folders that cannot be listed: then nothing else is verified."""
+def _verify_file_kinds(archive: ArchiveStore) -> Iterator[Problem]:
+    """Find entries that are neither files nor folders, and folders that cannot be listed: then all else is skipped."""
     try:
         with explain_errors("list", archive.root):
-            for path, what in archive.backend.list_irregular_files(archive.root):
-                yield Problem(path, f"{what}: {IRREGULAR_REMEDY}")
+            for path, kind in archive.backend.list_irregular_files(archive.root):
+                yield Problem(path, f"{kind}: {IRREGULAR_REMEDY}")
     except FailureError as error:
         yield Problem(archive.root, f"{error}; until then nothing else is verified")
 
 
-def _verify_records(archive: Archive, verification: Verification, on_games: Callable[[int], None]) -> None:
+def _verify_records(archive: ArchiveStore, verification: Verification, on_games: Callable[[int], None]) -> None:
     """Check all records, and all files that count, in an archive that can be listed."""
     for run_id in sorted({*archive.list_run_ids(), *archive.list_recorded_run_ids()}):
         verification.runs += 1
@@ -93,31 +93,39 @@ def _verify_records(archive: Archive, verification: Verification, on_games: Call
                 _verify_run(archive, record, ranges, verification, on_games)
     verification.problems += _verify_sweeps(archive)
     verification.problems += _verify_references(archive)
-    verification.problems += [Problem(path, what) for path, what in policy_store.list_folders_without_card(archive)]
+    verification.problems += [Problem(path, fault) for path, fault in policy_store.list_folders_without_card(archive)]
     for policy_id in policy_cards.list_policy_ids(archive):
         verification.policies += 1
-        verification.problems += [Problem(path, what) for path, what in policy_store.list_problems(archive, policy_id)]
+        verification.problems += [
+            Problem(path, fault) for path, fault in policy_store.list_problems(archive, policy_id)
+        ]
 
 
-def _verify_record(archive: Archive, run_id: str) -> tuple[RunRecord | None, list[Problem]]:
-    """A run's record, None if it cannot be read, and what is wrong with it."""
+def _verify_record(archive: ArchiveStore, run_id: str) -> tuple[RunRecord | None, list[Problem]]:
+    """Return a run's record, None if it cannot be read, and what is wrong with it."""
     path = archive.run_record_path(run_id)
     try:
         record = archive.find_run(run_id)
     except FailureError as error:
         return None, [Problem(path, str(error))]
-    what = ""
+    fault = ""
     if record is None:
-        what = "missing: without it the games of this run cannot be checked; restore it from a copy"
+        fault = "missing: without it the games of this run cannot be checked; restore it from a copy"
     elif record.schema_version != SCHEMA_VERSION:
-        what = f"it has format {record.schema_version}, and this program reads format {SCHEMA_VERSION}: {FORMAT_REMEDY}"
+        fault = (
+            f"it has format {record.schema_version}, and this program reads format {SCHEMA_VERSION}: {FORMAT_REMEDY}"
+        )
     elif compute_run_id(record.spec) != run_id:
-        what = f"its spec is that of run {compute_run_id(record.spec)}: it was changed after the run was named"
-    return record, [Problem(path, what)] if what else []
+        fault = f"its spec is that of run {compute_run_id(record.spec)}: it was changed after the run was named"
+    return record, [Problem(path, fault)] if fault else []
 
 
 def _verify_run(
-    archive: Archive, record: RunRecord, ranges: Ranges, verification: Verification, on_games: Callable[[int], None]
+    archive: ArchiveStore,
+    record: RunRecord,
+    ranges: Ranges,
+    verification: Verification,
+    on_games: Callable[[int], None],
 ) -> None:
     """Check what a run has, and count it in ``verification``."""
     unsound = set[StoredRange]()
@@ -157,32 +165,32 @@ def _count_effective_rows(
     return sum(len(select_units(rows, record.unit_line, stored.first, stored.end)) for stored in effective_ranges)
 
 
-def _verify_ineffective_files(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
-    """Files that do not count and hold other games of the same units than those that do."""
-    mine, known = RunFingerprints(archive, record.run_id, ranges), {each[:3] for each in ranges}
+def _verify_ineffective_files(archive: ArchiveStore, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
+    """Find files that do not count and hold other games of the same units than those that do."""
+    mine, effective = RunFingerprints(archive, record.run_id, ranges), {stored_range[:3] for stored_range in ranges}
     for other in sorted(archive.list_files(GAMES_FOLDER, record.run_id)):
-        if other[:3] in known:
+        if other[:3] in effective:
             continue
         path = archive.folder(GAMES_FOLDER, record.run_id) / other.name
         try:
             theirs = RunFingerprints(archive, record.run_id, Ranges([other]))
             for (first, end), stored in list_contradictions(mine, theirs):
                 name = archive.find_containing_file(record.run_id, stored).name
-                what = f"holds other games of units {first} to {end - 1} than {name}, which counts"
+                fault = f"holds other games of units {first} to {end - 1} than {name}, which counts"
                 replay = archive.format_command(f"archive replay {record.run_id}")
                 yield Problem(
-                    path, f"{what}: only one of the two can be of this run, {replay} plays it again; remove the other"
+                    path, f"{fault}: only one of the two can be of this run, {replay} plays it again; remove the other"
                 )
         except FailureError as error:
             yield Problem(path, f"cannot be compared with the games that count: {error}")
 
 
-def _verify_nothing_lost(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
-    """The things that a run had when its record was written, and has no longer."""
+def _verify_nothing_lost(archive: ArchiveStore, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
+    """Find what a run had when its record was written, and has no longer."""
     for first, end in list_lost_ranges(record, ranges):
         remedy = REPLAY_REMEDY.format(archive.format_command("archive ls"))
-        what = f"units {first} to {end - 1} are missing, and their games with them: {remedy}"
-        yield Problem(archive.folder(GAMES_FOLDER, record.run_id), what)
+        fault = f"units {first} to {end - 1} are missing, and their games with them: {remedy}"
+        yield Problem(archive.folder(GAMES_FOLDER, record.run_id), fault)
     for table in (DECISIONS_TABLE, *TABLES_NOTED_IN_RECORDS):
         gone = count_lost_units(archive, record, table)
         if gone:
@@ -193,20 +201,20 @@ def _verify_nothing_lost(archive: Archive, record: RunRecord, ranges: Ranges) ->
             yield Problem(path, MISSING_VERDICT)
 
 
-def _verify_references(archive: Archive) -> Iterator[Problem]:
-    """Verdicts and jobs of sweeps whose run is gone. Damaged ones are named elsewhere. A policy may live without."""
-    known = {*archive.list_recorded_run_ids()}
+def _verify_references(archive: ArchiveStore) -> Iterator[Problem]:
+    """Find verdicts and jobs of sweeps whose run is gone. Damaged ones are found elsewhere; a policy needs no run."""
+    recorded = {*archive.list_recorded_run_ids()}
     for path in sprt_verdicts.list_verdict_files(archive):
-        if path.parent.name.removeprefix("run=") not in known:
+        if path.parent.name.removeprefix("run=") not in recorded:
             yield Problem(path, "its run has no record")
     for path in archive.list_job_files():
         with suppress(FailureError):
             run_id = load_sweep_job(archive, path).run_id
-            if run_id is not None and run_id not in known:
+            if run_id is not None and run_id not in recorded:
                 yield Problem(path, f"its run {run_id} is gone: {GONE_REMEDY}")
 
 
-def _verify_sweeps(archive: Archive) -> Iterator[Problem]:
+def _verify_sweeps(archive: ArchiveStore) -> Iterator[Problem]:
     files, jobs = archive.list_job_files(), dict[PurePath, int]()
     for path in files:
         numbers = max(jobs.get(path.parent, 0), int(path.stem) + 1)
@@ -217,5 +225,5 @@ def _verify_sweeps(archive: Archive) -> Iterator[Problem]:
         jobs[path.parent] = numbers
     for folder, number in jobs.items():
         for lost in sorted({folder / f"{job}.json" for job in range(number)}.difference(files)):
-            what = "missing: the sweep was killed before this job ended, or the file was removed; sweep again"
-            yield Problem(lost, what)
+            fault = "missing: the sweep was killed before this job ended, or the file was removed; sweep again"
+            yield Problem(lost, fault)

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from analytics.store import sprt_verdicts
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames, merge_games
 from analytics.store.parquet.encoder import encode_parquet
 from analytics.store.range_files import read_games, read_rows
@@ -51,7 +51,7 @@ RATIO_TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by ro
 class DerivedTableFile:
     """A file of a derived table; it is sound, its rows are to be checked."""
 
-    archive: Archive
+    archive: ArchiveStore
     record: RunRecord
     stored: StoredRange
     sources: Sequence[StoredRange]  # the ranges of games that its range overlaps
@@ -59,16 +59,16 @@ class DerivedTableFile:
     table: RangeTable
 
     def read_frames(self, rows: int | None = None) -> Iterator[pl.DataFrame]:
-        """Its rows, in parts of so many; all at once without a number. Raises ``ValueError`` for a damaged file."""
+        """Yield the rows, in parts of ``rows`` rows, or all at once. Raises ``ValueError`` for a damaged file."""
         return decode_file_frames(self.archive.backend, self.path, self.table.schema, rows)
 
     def read_games(self, source: StoredRange) -> RangeGames:
-        """The games of its range in one of these."""
+        """Read the games of the file's range in one of its sources."""
         games = read_games(self.archive, self.record.run_id, source)
         return games.select_units(self.record.unit_line, self.stored.first, self.stored.end)
 
     def derive_rows(self, source: StoredRange, deriver: RowDeriver) -> Iterator[pl.DataFrame]:
-        """The rows that these games give, as one part. Raises ``FailureError`` if they are no games."""
+        """Yield the rows that a source's games give, as one part. Raises ``FailureError`` if they are no games."""
         rows = read_rows(self.archive, self.record.run_id, source, self.table.source_table)
         mine = select_units(rows, self.record.unit_line, self.stored.first, self.stored.end)
         try:
@@ -78,26 +78,28 @@ class DerivedTableFile:
 
 
 def verify_table(
-    archive: Archive, record: RunRecord, table: RangeTable, unsound: Collection[StoredRange]
+    archive: ArchiveStore, record: RunRecord, table: RangeTable, unsound: Collection[StoredRange]
 ) -> tuple[int, list[Problem]]:
-    """The number of rows of a derived table that a run has, and the problems of names, files and rows.
+    """Count the rows of a derived table that a run has, and list the problems of names, files and rows.
 
     Rows of games that are ``unsound`` are not checked: the games are named.
     """
     name, games, problems = table.name, archive.list_effective_ranges(record.run_id), list[Problem]()
-    folder, found = archive.folder(name, record.run_id), archive.list_files(name, record.run_id)
-    for each in sorted(found) if table.command else ():
-        if not table.is_extent(each.extent):
-            problems.append(Problem(folder / each.name, f"no file of {name} has such a name: remove it"))
-        elif games.find_fingerprint(each.first, each.end) not in (None, each.fingerprint):
-            problems.append(Problem(folder / each.name, "it belongs to games that are not in the archive: remove it"))
-    rows, known = 0, set(select_best_ranges(archive, record.run_id, table))
-    for extent in sorted({each.extent for each in found if table.is_extent(each.extent)}):
+    folder, files = archive.folder(name, record.run_id), archive.list_files(name, record.run_id)
+    for derived_file in sorted(files) if table.command else ():
+        if not table.is_extent(derived_file.extent):
+            problems.append(Problem(folder / derived_file.name, f"no file of {name} has such a name: remove it"))
+        elif games.find_fingerprint(derived_file.first, derived_file.end) not in (None, derived_file.fingerprint):
+            problems.append(
+                Problem(folder / derived_file.name, "it belongs to games that are not in the archive: remove it")
+            )
+    rows, best = 0, set(select_best_ranges(archive, record.run_id, table))
+    for extent in sorted({derived_file.extent for derived_file in files if table.is_extent(derived_file.extent)}):
         for stored in archive.list_effective_ranges(record.run_id, name, extent.__eq__):
             sources = [*games.select_overlapping(stored.first, stored.end)]
             file = DerivedTableFile(archive, record, stored, sources, folder / stored.name, table)
             count, wrong = _verify_file(file, not set(sources).intersection(unsound))
-            rows += count if stored in known else 0
+            rows += count if stored in best else 0
             problems += wrong
     return rows, problems
 
@@ -117,14 +119,14 @@ def _verify_file(file: DerivedTableFile, with_rows: bool) -> tuple[int, list[Pro
 
 
 def _verify_evaluations(table: DerivedTableFile) -> Iterator[Problem]:
-    """The problems of a file of evaluations."""
+    """Find the problems of a file of evaluations."""
     games, remedy = merge_games([table.read_games(source) for source in table.sources]), table.table.remedy
     for fault in _list_faults(pl.concat(table.read_frames()), games, table.record.rules):
         yield Problem(table.path, f"{fault}: {remedy}")
 
 
 def _list_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterator[str]:
-    """The faults of the evaluations of some games."""
+    """List the faults of the evaluations of some games."""
     ids, ply = rows["game_id"].to_numpy(), rows["ply"].to_numpy()
     if not ((ply[1:] > ply[:-1]) | ((ply[1:] == ply[:-1]) & (ids[1:] > ids[:-1]))).all():
         yield "its rows are not in order"
@@ -144,15 +146,15 @@ def _list_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterato
 
 
 def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
-    """The problems of a file of exact values, up to the first ply with any. The rows of one ply are in memory."""
+    """Find the problems of a file of exact values, up to the first ply with any. The rows of one ply are in memory."""
     extent, rules = AnnotationExtent.from_text(table.stored.extent), table.record.rules
     sources = [table.read_games(source) for source in table.sources]
     chain = _ValueChain(sources, rules.mover_chooses)
     blocks = zip(*(_derive_known_decisions(games, extent, rules) for games in sources), strict=True)
-    for frame, expected in _pair_blocks(table, (pl.concat(each).sort("game_id") for each in blocks)):
+    for frame, expected in _pair_blocks(table, (pl.concat(frames).sort("game_id") for frames in blocks)):
         if not frame.select(GAME_COLUMNS).equals(expected.select(GAME_COLUMNS)):
-            what = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.remedy}"
-            yield Problem(table.path, what)
+            fault = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.remedy}"
+            yield Problem(table.path, fault)
             return
         problems = [
             *_verify_exact_values(table.path, frame, extent.choices),
@@ -166,7 +168,7 @@ def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
 
 
 def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: Rules) -> Iterator[pl.DataFrame]:
-    """The decisions of some games, by ply and kind, with the values that are known without a long search."""
+    """Derive games' decisions, by ply and kind, with the values that are known without a long search."""
     first = find_first_annotated_plies(games, extent)
     return derive_decisions_by_ply(games, first, compute_known_values(games.games, first, extent.choices, rules), rules)
 
@@ -174,7 +176,7 @@ def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: 
 def _pair_blocks(
     table: DerivedTableFile, expected_frames: Iterable[pl.DataFrame]
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """The rows of a table beside each block of expected rows; at last rows that are left over beside no rows."""
+    """Yield a table's rows beside each block of expected rows; at last rows that are left over beside no rows."""
     parts, waiting = table.read_frames(COMPARED_ROWS), pl.DataFrame(schema=table.table.schema)
     nothing = waiting
     for block in expected_frames:
@@ -188,26 +190,26 @@ def _pair_blocks(
 def _verify_exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:
     before, after, saving = pl.col("value_before"), pl.col("value_after"), pl.col("saving")
     counted = saving.is_between(1, pl.col("legal")) if choices else saving == NOT_COUNTED
-    for what, sound in (
+    for fault, sound in (
         ("a value is not -1, 0 or 1", before.is_between(-1, 1) & after.is_between(-1, 1)),
         ("a decision leaves more than there was", after <= before),
         ("saving is not between 1 and legal, or not -1 where choices are not counted", counted),
     ):
         wrong = frame.filter(~sound)
         for game in wrong["game_id"].head(1):
-            yield Problem(path, f"{what} (one of {len(wrong)} such decisions at this ply)", game)
+            yield Problem(path, f"{fault} (one of {len(wrong)} such decisions at this ply)", game)
 
 
 def _verify_known_values(path: PurePath, frame: pl.DataFrame, expected: pl.DataFrame) -> Iterator[Problem]:
-    """A problem if a value is not the one that is known of its decision."""
+    """Find values that are not the known ones of their decisions."""
     for name in ("value_before", "value_after", "saving"):
-        stored, known = frame[name], expected[name]
-        is_known = known != NOT_COUNTED if name == "saving" else known.abs() < UNKNOWN
-        wrong = (is_known & (stored != known)).arg_true()
+        stored, truth = frame[name], expected[name]
+        is_known = truth != NOT_COUNTED if name == "saving" else truth.abs() < UNKNOWN
+        wrong = (is_known & (stored != truth)).arg_true()
         for row in wrong.head(1):
-            what = f"{name} is {stored[row]} at ply {frame['ply'][row]}, and in truth {known[row]}"
+            fault = f"{name} is {stored[row]} at ply {frame['ply'][row]}, and in truth {truth[row]}"
             remedy = f"(one of {len(wrong)} such decisions at this ply): {DECISIONS_TABLE.remedy}"
-            yield Problem(path, f"{what} {remedy}", frame["game_id"][row])
+            yield Problem(path, f"{fault} {remedy}", frame["game_id"][row])
 
 
 class _ValueChain:
@@ -219,41 +221,43 @@ class _ValueChain:
         self._mover_chooses = mover_chooses
 
     def is_continued_by(self, decisions: pl.DataFrame) -> bool:
-        """Whether the next decisions, all of one ply and kind, begin with the values that were left."""
+        """Return whether the next decisions, all of one ply and kind, begin with the values that were left."""
         at = np.searchsorted(self._ids, decisions["game_id"].to_numpy())
-        left, before, after = (
+        expected, before, after = (
             self._values[at],
             decisions["value_before"].to_numpy(),
             decisions["value_after"].to_numpy(),
         )
         self._values[at] = -after if self._mover_chooses or (decisions["kind"] == GIFT).any() else after
-        return bool(((left == UNKNOWN) | (left == before)).all())
+        return bool(((expected == UNKNOWN) | (expected == before)).all())
 
 
 def _verify_sums(table: DerivedTableFile, deriver: RowDeriver) -> Iterator[Problem]:
-    """A problem if the sums of a file are not those of its games. Of many rows a part is in memory."""
+    """Find sums in a file that are not those of its games. Of many rows a part is in memory."""
     tables = [table.derive_rows(source, deriver) for source in table.sources]
     while len(tables) > MAX_MERGED_TABLES:
         starts = range(0, len(tables), MAX_MERGED_TABLES)
         tables = [_merge_sums(table, tables[first : first + MAX_MERGED_TABLES]) for first in starts]
     expected = _merge_sums(table, tables)
-    if not all(rows.equals(others) for rows, others in _pair_blocks(table, expected)):
+    if not all(rows.equals(expected_rows) for rows, expected_rows in _pair_blocks(table, expected)):
         yield Problem(table.path, f"its rows are not what its games give: {table.table.remedy}")
 
 
 def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
-    """The sums of the rows of some tables, none of which is made before the first part is asked for."""
+    """Yield the sums of the rows of some tables, which are not read before the first part is asked for."""
     rows, units = compute_rows_per_table(len(tables)), table.stored.units
-    yield from table.table.merge([_spool_rows(each, table.table.schema, rows) for each in tables], units)
+    yield from table.table.merge(
+        [_spool_rows(table_frames, table.table.schema, rows) for table_frames in tables], units
+    )
 
 
 def _spool_rows(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
-    """The found rows in parts of so many, from a temporary file: of many tables at once only parts are in memory.
+    """Spool rows to a temporary file and yield them in parts of ``rows``: of many tables only parts are in memory.
 
     The file is written before this returns.
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115  (closed when its rows were read)
-    file.write(encode_parquet((part for each in frames for part in each.iter_slices(rows)), schema))
+    file.write(encode_parquet((part for frame in frames for part in frame.iter_slices(rows)), schema))
 
     def read_frames() -> Iterator[pl.DataFrame]:
         with file:
@@ -267,13 +271,13 @@ def _spool_rows(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) ->
     return read_frames()
 
 
-def verify_verdicts(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
-    """The number of verdicts of a run, and their problems."""
+def verify_verdicts(archive: ArchiveStore, record: RunRecord) -> tuple[int, list[Problem]]:
+    """Count the verdicts of a run, and list their problems."""
     paths = [path for path in sprt_verdicts.list_verdict_files(archive) if path.parent.name == f"run={record.run_id}"]
     return len(paths), [problem for path in paths for problem in _verify_verdict(archive, record, path)]
 
 
-def _verify_verdict(archive: Archive, record: RunRecord, path: PurePath) -> Iterator[Problem]:
+def _verify_verdict(archive: ArchiveStore, record: RunRecord, path: PurePath) -> Iterator[Problem]:
     if not record.swapped:
         yield Problem(path, "the run has no pairs: its seats are fixed")
         return
@@ -285,7 +289,7 @@ def _verify_verdict(archive: Archive, record: RunRecord, path: PurePath) -> Iter
         return
     same = (again.accepted, again.counts) == (verdict.accepted, verdict.counts)
     if not again.ended:
-        what = f"only the first {again.pairs} of the {verdict.pairs} pairs that decided it are in the archive"
-        yield Problem(path, what)
+        fault = f"only the first {again.pairs} of the {verdict.pairs} pairs that decided it are in the archive"
+        yield Problem(path, fault)
     elif not same or abs(again.ratio - verdict.ratio) > RATIO_TOLERANCE:
         yield Problem(path, f"its games give {again.accepted or 'no decision'} after {again.pairs} pairs")

@@ -58,7 +58,7 @@ FAULT_TEXTS = (
 def find_faults(
     game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, columns: PlyColumns, rules: Any
 ) -> NDArray[np.int8]:
-    """[G] the first fault of each game (an index into ``FAULT_TEXTS``).
+    """Find the first fault of each game [G], an index into ``FAULT_TEXTS``.
 
     ``game_id`` [G] and ``opening`` [G] belong to ``games``, whose ``pieces`` and ``cells`` are not read. The plies are
     ``columns`` [R], in the order (ply, game). The first row that is out of this order makes its game ``MISPLACED``, and
@@ -79,17 +79,17 @@ def find_faults(
             if row >= columns.ply.shape[0] or columns.ply[row] != ply or columns.game_id[row] != game_id[game]:
                 fault[game] = MISPLACED
                 return fault
-            found = _find_row_fault(columns, row, game_id[game] >> 32, seat, int(np.int64(games.winner[game])))
+            row_fault = _find_row_fault(columns, row, game_id[game] >> 32, seat, int(np.int64(games.winner[game])))
             piece, cell = int(np.int64(columns.piece[row])), int(np.int64(columns.cell[row]))
             row += 1
-            if found == FINE and (piece < 0 or piece >= PIECES or (used[game] >> piece) & 1):
-                found = BAD_PIECE
-            if found == FINE and (cell < 0 or cell >= CELLS or (occupied[game] >> cell) & 1):
-                found = BAD_CELL
-            if found == FINE and line[game]:
-                found = LINE_BEFORE_END
-            if fault[game] != FINE or found != FINE:
-                fault[game] = fault[game] if fault[game] != FINE else found
+            if row_fault == FINE and (piece < 0 or piece >= PIECES or (used[game] >> piece) & 1):
+                row_fault = BAD_PIECE
+            if row_fault == FINE and (cell < 0 or cell >= CELLS or (occupied[game] >> cell) & 1):
+                row_fault = BAD_CELL
+            if row_fault == FINE and line[game]:
+                row_fault = LINE_BEFORE_END
+            if fault[game] != FINE or row_fault != FINE:
+                fault[game] = fault[game] if fault[game] != FINE else row_fault
                 continue
             used[game] |= 1 << piece
             occupied[game] |= 1 << cell
@@ -134,7 +134,7 @@ SOLVER_MEGABYTES = 1.0  # of the table of solved boards
 
 
 def compute_known_values(games: Games, first: NDArray[np.int8], choices: bool, rules: Rules) -> ExactValues:
-    """The values of games from ply ``first`` [G] on that are known without a long search; the others are ``UNKNOWN``.
+    """Compute games' values from ply ``first`` [G] on that need no long search; the others are ``UNKNOWN``.
 
     With ``choices``, the choices that keep a value are counted on late boards.
     """

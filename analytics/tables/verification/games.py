@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import PlyColumns
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
@@ -29,19 +29,19 @@ class Problem:
     """Something that is wrong with a file."""
 
     file: PurePath
-    what: str
+    fault: str
     game_id: int | None = None
 
     def __str__(self) -> str:
         game = "" if self.game_id is None else f" game {self.game_id}:"
-        return f"{self.file}:{game} {self.what}"
+        return f"{self.file}:{game} {self.fault}"
 
 
 @dataclass(frozen=True)
 class RangeFiles:
     """A range of games that counts, and where its files are."""
 
-    archive: Archive
+    archive: ArchiveStore
     record: RunRecord
     stored: StoredRange
 
@@ -51,12 +51,12 @@ class RangeFiles:
 
     @property
     def plies(self) -> PurePath:
-        """Raises ``FileNotFoundError`` if there is no such file."""
+        """The path of the file of plies. Raises ``FileNotFoundError`` if there is none."""
         return self.archive.find_path("plies", self.record.run_id, self.stored)
 
 
 def read_tables(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Problem]]:
-    """The tables whose files are there and sound, by name, and what is wrong with the others."""
+    """Read the tables whose files are there and sound, by name, and list what is wrong with the others."""
     frames, problems = {}, []
     for table in TABLE_SCHEMAS:
         path = files.archive.folder(table, files.record.run_id) / f"{files.stored.games_stem}.*.parquet"
@@ -76,7 +76,7 @@ def read_tables(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Proble
 
 
 def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    """The problems of the rows of a range whose files are sound."""
+    """Find the problems of the rows of a range whose files are sound."""
     misplaced = [*_verify_ids(files, games["game_id"].to_numpy())]
     possible = games.select(pl.col("plies").is_between(0, PIECES) & pl.col("winner").is_between(-1, 1)).to_series()
     if misplaced:
@@ -85,8 +85,8 @@ def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> 
         at = int(np.argmin(possible.to_numpy()))
         yield Problem(files.games, "plies is not 0 to 16, or winner not -1, 0 or 1", games["game_id"][at])
     else:
-        found = [*_verify_labels(files, games), *_verify_games(files, games, plies)]
-        yield from found or _verify_fingerprint(files, games, plies)
+        problems = [*_verify_labels(files, games), *_verify_games(files, games, plies)]
+        yield from problems or _verify_fingerprint(files, games, plies)
 
 
 def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Problem]:
@@ -101,8 +101,8 @@ def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Probl
         at = int(np.argmax(wrong))
         yield Problem(files.games, f"row {at}: the games are not, in order, those of its units", int(game_id[at]))
     elif len(game_id) != (end - first) * record.unit_line.games_a_pair or len(np.unique(unit)) != end - first:
-        what = f"its {len(game_id)} games are of {len(np.unique(unit))} units, its name says {end - first}"
-        yield Problem(files.games, what)
+        fault = f"its {len(game_id)} games are of {len(np.unique(unit))} units, its name says {end - first}"
+        yield Problem(files.games, fault)
 
 
 def _verify_labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
@@ -124,8 +124,8 @@ def _verify_labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
     groups = derived.group_by("pairing", "odd", "agent_0", "agent_1", maintain_order=True).agg(pl.first("game_id"))
     for number, odd, *agents, game in groups.iter_rows():
         if tuple(agents) != (labels[number] if odd == 0 else labels[number][::-1]):
-            what = f"agents {agents[0]!r} and {agents[1]!r} are not those of pairing {number}"
-            yield Problem(files.games, what, game)
+            fault = f"agents {agents[0]!r} and {agents[1]!r} are not those of pairing {number}"
+            yield Problem(files.games, fault, game)
 
 
 def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
@@ -136,8 +136,8 @@ def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -
     imposed = files.record.spec["opening_plies"]
     other = np.flatnonzero(opening != imposed)
     if other.size:
-        what = f"its opening is of {opening[other[0]]} plies, the run's of {imposed} (one of {other.size} such games)"
-        yield Problem(files.games, what, int(game_id[other[0]]))
+        fault = f"its opening is of {opening[other[0]]} plies, the run's of {imposed} (one of {other.size} such games)"
+        yield Problem(files.games, fault, int(game_id[other[0]]))
     elif not faulty:  # sound games have all their imposed plies, and these come first
         yield from _verify_openings(files, game_id, plies)
 
@@ -145,8 +145,8 @@ def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -
 def _verify_replay(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
     game_id, played = games["game_id"].to_numpy(), build_games_without_plies(games)
     if len(plies) != int(played.plies.sum(dtype=np.int64)):
-        what = f"has {len(plies)} rows, the games have {int(played.plies.sum(dtype=np.int64))} plies"
-        yield Problem(files.plies, what)
+        reason = f"has {len(plies)} rows, the games have {int(played.plies.sum(dtype=np.int64))} plies"
+        yield Problem(files.plies, reason)
     columns = PlyColumns(*(plies[name].to_numpy() for name in PlyColumns._fields))
     fault = find_faults(game_id, games["opening"].to_numpy(), played, columns, files.record.rules.tables)
     wrong = np.flatnonzero(fault != FINE)
@@ -166,8 +166,8 @@ def _verify_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.Da
     turns = piece.astype(np.int64) * CELLS + cell  # [imposed, G]
     if files.record.swapped:
         for i in np.flatnonzero((turns[:, 0::2] != turns[:, 1::2]).any(axis=0))[:1]:
-            what = f"its first {imposed} plies are not those of the other game of its pair"
-            yield Problem(files.plies, what, int(game_id[2 * i + 1]))
+            fault = f"its first {imposed} plies are not those of the other game of its pair"
+            yield Problem(files.plies, fault, int(game_id[2 * i + 1]))
         turns, game_id = turns[:, 0::2], game_id[0::2]
     number = (game_id & ((1 << GAME_BITS) - 1)) >> 1
     order = np.argsort(number, kind="stable")
@@ -175,12 +175,12 @@ def _verify_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.Da
     differ = (turns[:, before] != turns[:, after]).any(axis=0)
     for i in np.flatnonzero((number[before] == number[after]) & differ)[:1]:
         pairing = int(game_id[before[i]]) >> GAME_BITS
-        what = f"its first {imposed} plies are not those of pair {number[after[i]]} of pairing {pairing}"
-        yield Problem(files.plies, what, int(game_id[after[i]]))
+        fault = f"its first {imposed} plies are not those of pair {number[after[i]]} of pairing {pairing}"
+        yield Problem(files.plies, fault, int(game_id[after[i]]))
 
 
 def _verify_fingerprint(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
     """Count the fingerprint of sound games once more."""
-    found = build_games(games, plies).fingerprint
-    if found != files.stored.fingerprint:
-        yield Problem(files.games, f"its games have the fingerprint {found:016x}, which its name does not say")
+    fingerprint = build_games(games, plies).fingerprint
+    if fingerprint != files.stored.fingerprint:
+        yield Problem(files.games, f"its games have the fingerprint {fingerprint:016x}, which its name does not say")

@@ -5,12 +5,12 @@ what is large itself, in the archive. Writing the same again is harmless, so a c
 carried out once more. For threads any callable will do. A task that may travel to other processes inherits ``Task``:
 
     @dataclass(frozen=True)
-    class IndexTask(Task):
+    class IndexTask(Task[tuple[str, int, int], int]):
         root: str  # plain fields: all that travels
 
-        def __call__(self, chunk: tuple[str, int, int], stop: Stop) -> int:
-            archive = self.once("archive", lambda: Archive.open(parse_location(self.root)))
-            ...
+        def build_worker(self) -> Worker[tuple[str, int, int], int]:
+            archive = Archive.open(parse_location(self.root))  # once in each process
+            return lambda chunk, stop: ...
 
     for plies in executor.map(IndexTask(str(root)), chunks, threads, stop):
         total += plies
@@ -30,7 +30,7 @@ from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from quarto.errors import RequestError
 from runners.hosting.interruption import WORK_THREAD_PREFIX
@@ -46,7 +46,6 @@ GIVE_UP_SECONDS = 6.0  # after a request to stop, in which a task ends: a turn o
 
 ChunkT = TypeVar("ChunkT")
 ResultT = TypeVar("ResultT")
-ValueT = TypeVar("ValueT")
 
 
 class StopSignal(Protocol):
@@ -70,30 +69,38 @@ class StopDeadline:
         return self._at is not None and time.monotonic() > self._at
 
 
-class Task(ABC):
+Worker = Callable[[ChunkT, StopSignal], ResultT]  # carries out a chunk; less of it once it is to stop
+
+
+class Task(ABC, Generic[ChunkT, ResultT]):
     """A task that may travel: a frozen dataclass of plain fields, in a module that other processes can import.
 
-    What takes long to make is made by ``build_once``. It does not travel; a process keeps the task that it had last.
+    What takes long to make does not travel: ``build_worker`` makes it where chunks are carried out.
     """
 
-    _build_lock: ClassVar = threading.RLock()
-
-    def build_once(self, name: str, build: Callable[[], ValueT]) -> ValueT:
-        """Return what ``build`` returns, which is called once in this process for all threads: that is no work yet."""
-        with Task._build_lock:
-            made: dict[str, ValueT] = vars(self).setdefault("_made", {})
-            if name not in made:
-                with exclude_start():
-                    made[name] = build()
-            return made[name]
+    @abstractmethod
+    def build_worker(self) -> Worker[ChunkT, ResultT]:
+        """Build what carries out chunks in this process, on several threads at once, and returns small answers."""
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, from which another process makes the task again."""
         return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
 
-    @abstractmethod
+
+class LazyWorker:
+    """A worker that is built with its first chunk, once for all threads: building is no work yet."""
+
+    def __init__(self, build: Callable[[], Worker[Any, Any]]) -> None:
+        self._build, self._lock = build, threading.Lock()
+        self._worker: Worker[Any, Any] | None = None
+
     def __call__(self, chunk: Any, stop: StopSignal) -> Any:
-        """Carry out a chunk, and return a small answer; less of it once it is to stop."""
+        """Carry out a chunk. Raises what building raises too; the next chunk then tries again."""
+        with self._lock:
+            if self._worker is None:
+                with exclude_start():
+                    self._worker = self._build()
+        return self._worker(chunk, stop)
 
 
 class WorkerPool(ABC):
@@ -126,13 +133,13 @@ class Executor(ABC):
 
     def map(
         self,
-        task: Callable[[ChunkT, StopSignal], ResultT],
+        task: Task[ChunkT, ResultT] | Worker[ChunkT, ResultT],
         chunks: Iterable[ChunkT],
         threads: int,
         stop: threading.Event,
         on_idle: Callable[[], None] = lambda: None,
     ) -> Iterator[ResultT]:
-        """The answers about all chunks, as they come.
+        """The answers about all chunks, as they come. Only a ``Task`` can be carried out in another process.
 
         ``threads`` is the number of threads of this process, or of processes on this machine. A chunk is taken from the
         iterable only when a worker is about to be free. Once ``stop`` is set no chunk is begun, and a task that does
@@ -163,7 +170,7 @@ class Executor(ABC):
             pool.close()
 
     @abstractmethod
-    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:
+    def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
         """The workers for one ``map``. Raises ``FailureError`` if there are none."""
 
     @abstractmethod
@@ -184,7 +191,7 @@ class Threads(Executor):
 
     shares_memory = True
 
-    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:
+    def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
         return _ThreadPool(task, threads, stop)
 
     def count_workers(self, threads: int) -> int:
@@ -200,10 +207,11 @@ THREADS = Threads()
 class _ThreadPool(WorkerPool):
     """Threads, begun as chunks come. It tells tasks whether to stop."""
 
-    def __init__(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> None:
+    def __init__(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> None:
         self.most_pending = threads + 1  # so that no thread waits for the calling one
         self.pending = 0
-        self._task, self._stop = task, stop
+        self._worker = LazyWorker(task.build_worker) if isinstance(task, Task) else task
+        self._stop = stop
         self._ended = False
         self._threads: list[threading.Thread] = []
         self._todo: SimpleQueue[tuple[Any] | None] = SimpleQueue()  # None: no more work
@@ -243,7 +251,7 @@ class _ThreadPool(WorkerPool):
     def _run_tasks(self) -> None:
         while (todo := self._todo.get()) is not None:
             try:
-                self._done.put(([] if self.is_set() else [self._task(*todo, self)], None))
+                self._done.put(([] if self.is_set() else [self._worker(*todo, self)], None))
             except BaseException as error:  # noqa: BLE001  (raised again in the calling thread)
                 self._done.put(([], error))
 

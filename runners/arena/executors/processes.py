@@ -5,33 +5,30 @@ A worker is sent a task, and sends back what is made of it here. Ray's workers a
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import json
 import logging
-import multiprocessing
 import os
-import signal
 import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from quarto.errors import ArenaError, ErrorDetails, FailureError, RequestError, to_error_details
-from runners.arena.executors.base import POLL_SECONDS, Executor, StopSignal, Task, WorkerPool
-from runners.hosting.interruption import SIGNALS
-from runners.hosting.subprocess_program import bind_to_run, describe_exit
+from runners.arena.executors.base import POLL_SECONDS, Executor, LazyWorker, StopSignal, Task, Worker, WorkerPool
+from runners.hosting.subprocesses import STDERR, LimitedProcess, bind, describe_exit
 from runners.hosting.work_clock import WorkClock, WorkerStart
 
 MAX_LOSSES = 3  # of workers, one after the other, between which no chunk is finished
 DEATH_SECONDS = 1.0
+# Not ``-m``: what is sent has the types of this module, not of ``__main__``.
+WORKER_PROGRAM = (sys.executable, "-P", "-c", "from runners.arena.executors.processes import run_worker; run_worker()")
 
 
 class Processes(Executor):
@@ -47,7 +44,6 @@ class Processes(Executor):
         self._pools = count()
         self._workers: list[_Worker] = []
         self.close = weakref.finalize(self, _stop_all, self._workers)  # ends the processes
-        atexit.register(self.close)  # before multiprocessing waits for them
 
     def count_workers(self, threads: int) -> int:
         return threads
@@ -55,7 +51,7 @@ class Processes(Executor):
     def count_local_processes(self, threads: int) -> int:
         return threads
 
-    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:
+    def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
         """The chunk of a process that was lost is carried out by another one."""
         return _ProcessPool(self, self._workers, next(self._pools), build_task_data(task, self._folder), threads, stop)
 
@@ -136,17 +132,21 @@ class _ProcessPool(WorkerPool):
 class _Worker:
     """A process that carries out chunks, one at a time.
 
-    It is asked to stop through a pipe. An ``Event`` of multiprocessing is a semaphore: if the run is killed, Python's
-    resource tracker complains that it leaked.
+    It is asked to stop through a pipe of its own, which it looks at while it works.
     """
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        stops, self._stops = context.Pipe(duplex=False)
-        self._process = context.Process(target=_run_worker, args=(theirs, stops))
-        with prepare_subprocesses(POLARS_MAX_THREADS="1"):  # a worker is for one core
-            self._process.start()
+        self.connection, theirs = Pipe()
+        stops, self._stops = Pipe(duplex=False)
+        descriptors = theirs.fileno(), stops.fileno()
+        self._process = LimitedProcess(
+            WORKER_PROGRAM,
+            [*map(str, descriptors)],
+            shared_descriptors=descriptors,
+            variables={"POLARS_MAX_THREADS": "1"},  # a worker is for one core
+            stdout=STDERR,  # what agents print does not mix with results
+            stderr=None,
+        )
         theirs.close()
         stops.close()
 
@@ -157,14 +157,12 @@ class _Worker:
 
     def describe_death(self) -> str:
         """The way in which it was lost."""
-        self._process.join(DEATH_SECONDS)
-        code = self._process.exitcode
+        code = self._process.wait(DEATH_SECONDS)
         return "its process closed its pipe" if code is None else describe_exit(code)
 
     def stop(self) -> None:
-        """End it, whatever it does."""
-        self._process.kill()
-        self._process.join()
+        """End it and what it started, without grace, whatever it does: what it wrote is whole, or absent."""
+        self._process.stop()
         self.connection.close()
         self._stops.close()
 
@@ -192,16 +190,15 @@ class _PipeStopSignal:
             return self._is_set
 
 
-def _run_worker(connection: Connection, stop_connection: Connection) -> None:
-    """Carry out what comes. The process ends with the run, and what agents print does not mix with results."""
-    run: Any = multiprocessing.parent_process()
-    bind_to_run(run.sentinel)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # they are left to the run now
-    os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)
+def run_worker() -> None:
+    """Carry out what comes: the program of a worker, see ``WORKER_PROGRAM``."""
+    binding, *descriptors = sys.argv[1:]
+    bind(binding)
+    connection, stops = (Connection(int(descriptor)) for descriptor in descriptors)
     with suppress(EOFError):  # the run is gone
         while True:
             task, chunk, number = connection.recv()
-            connection.send(run_task(task, chunk, _PipeStopSignal(stop_connection, number)))
+            connection.send(run_task(task, chunk, _PipeStopSignal(stops, number)))
 
 
 class TaskResult(NamedTuple):
@@ -228,7 +225,7 @@ class TaskData(NamedTuple):
         return json.dumps(self, sort_keys=True, default=repr)
 
 
-def build_task_data(task: Callable[[Any, StopSignal], Any], folder: Path) -> TaskData:
+def build_task_data(task: Task[Any, Any] | Worker[Any, Any], folder: Path) -> TaskData:
     """What a worker needs to carry out chunks; paths are relative to ``folder``, and it finds the same modules.
 
     Raises ``TypeError`` for a function that is no ``Task``: it cannot travel.
@@ -240,27 +237,9 @@ def build_task_data(task: Callable[[Any, StopSignal], Any], folder: Path) -> Tas
     return TaskData(str(folder), path, kind.__module__, kind.__qualname__, task.to_dict())
 
 
-@contextmanager
-def prepare_subprocesses(**variables: str) -> Iterator[None]:
-    """Inside the context processes are started: they have these variables, and signals to end are for the run alone."""
-    before = {name: os.environ.get(name) for name in variables}
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    resource_tracker.ensure_running()  # which multiprocessing starts with the first process, and which unblocks signals
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
 # In the worker.
 
-_task_cache: dict[str, Task] = {}  # the last one by its key: making its state again takes long
+_worker_cache: dict[str, LazyWorker] = {}  # that of the last task by its key: building it again takes long
 
 
 def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
@@ -268,24 +247,24 @@ def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
     collector, root = _LogCollector(logging.WARNING), logging.getLogger()
     root.addHandler(collector)
     try:
-        task, clock = _load_task(data), WorkClock()
-        return TaskResult(task(chunk, stop), None, collector.records, clock.seconds)
+        worker, clock = _load_worker(data), WorkClock()
+        return TaskResult(worker(chunk, stop), None, collector.records, clock.seconds)
     except BaseException as error:  # noqa: BLE001  (raised again by ``log_and_unwrap_result``)
         return TaskResult(None, to_error_details(error), collector.records)
     finally:
         root.removeHandler(collector)
 
 
-def _load_task(data: TaskData) -> Task:
+def _load_worker(data: TaskData) -> LazyWorker:
     key = data.key
-    if key not in _task_cache:
-        _task_cache.clear()
+    if key not in _worker_cache:
+        _worker_cache.clear()
         if Path(data.folder).is_dir():  # another machine may lack it: absolute paths are then those that lead anywhere
             os.chdir(data.folder)
         sys.path.extend(each for each in data.path if each not in sys.path)
-        made: Task = getattr(importlib.import_module(data.module), data.name)(**data.fields)
-        _task_cache[key] = made
-    return _task_cache[key]
+        task: Task[Any, Any] = getattr(importlib.import_module(data.module), data.name)(**data.fields)
+        _worker_cache[key] = LazyWorker(task.build_worker)
+    return _worker_cache[key]
 
 
 class _LogCollector(logging.Handler):

@@ -14,22 +14,22 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from quarto.errors import ArenaError, FailureError, MissingExtraError, RequestError, describe_extra_installation
-from runners.arena.executors.base import POLL_SECONDS, Executor, StopSignal, WorkerPool, available_cores
+from runners.arena.executors.base import POLL_SECONDS, Executor, Task, Worker, WorkerPool, available_cores
 from runners.arena.executors.processes import (
     TaskData,
     TaskResult,
     build_lost_workers_error,
     build_task_data,
     log_and_unwrap_result,
-    prepare_subprocesses,
     run_task,
 )
 from runners.hosting.interruption import SIGNALS
@@ -87,7 +87,7 @@ class OnRay(Executor):
         cores = self._drivers[0].cores
         return min(cores, self._tasks or cores)
 
-    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:  # noqa: ARG002
+    def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:  # noqa: ARG002
         """Ray carries out chunks again whose worker or machine is lost."""
         return _RayPool(build_task_data(task, self._folder), self.count_workers(threads), self._drivers)
 
@@ -133,7 +133,7 @@ class _RayDriver:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_run_driver, args=(theirs, found), daemon=True)
-        with prepare_subprocesses(**{name: value for name, value in RAY_VARIABLES.items() if name not in os.environ}):
+        with _prepare_driver_start(**{name: value for name, value in RAY_VARIABLES.items() if name not in os.environ}):
             self._process.start()
         theirs.close()
         try:
@@ -196,6 +196,24 @@ def _resolve_address(address: str) -> str:
     except (OSError, OverflowError) as error:
         raise FailureError(f"no Ray cluster at ray.address={address} ({error}): {START_ADVICE}") from error
     return f"{host}:{number}"
+
+
+@contextmanager
+def _prepare_driver_start(**variables: str) -> Iterator[None]:
+    """Inside the context the driver is started: it has these variables, and signals to end are for the run alone."""
+    before = {name: os.environ.get(name) for name in variables}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    resource_tracker.ensure_running()  # which multiprocessing starts with the first process, and which unblocks signals
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 # In the process that talks to Ray.

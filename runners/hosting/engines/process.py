@@ -5,10 +5,6 @@ from __future__ import annotations
 import os
 import re
 import select
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +14,7 @@ from agents.base.agent import Evaluation, TurnTimeoutError
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.hosting.engines.protocol import GREETING, QUIT, READY, TURNS_BY_LINE, format_rules_line
+from runners.hosting.subprocesses import PIPE, Limits, OutputTail, describe_exit, start_command
 
 GREETING_SECONDS = 60.0  # an engine may load a network
 FIRST_SECONDS, AGAIN_SECONDS = (
@@ -68,23 +65,11 @@ class EngineProcess:
 
     def _start(self, command: Sequence[str], rules: Rules | None, seconds: float) -> None:
         """Start and greet it. Raises ``EngineError``, ``TurnTimeoutError``."""
-        lifeline, self._lifeline = os.pipe()
         self._said_before = 0  # bytes of its standard error when it was asked last
-        self._said = _StandardErrorReader()
-        self._process = subprocess.Popen(  # noqa: S603  (the user named the program)
-            [
-                *(sys.executable, "-m", "runners.hosting.engines.launcher", str(lifeline), str(self._megabytes or "")),
-                *(os.environ.get("PYTHONPATH", ""), *command),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said.writing_end,
-            bufsize=0,
-            pass_fds=(lifeline,),
-            process_group=0,  # Ctrl-C is for the run
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        self._said = OutputTail(MAX_ERROR_BYTES)
+        self._process = start_command(
+            command, Limits(self._megabytes), stdin=PIPE, stdout=PIPE, stderr=self._said.writing_end
         )
-        os.close(lifeline)
         self._said.start()
         self._to, self._from = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
         os.set_blocking(self._to.fileno(), False)
@@ -199,15 +184,13 @@ class EngineProcess:
 
         A note, for the log, has the last lines there.
         """
-        try:
-            code = self._process.wait(timeout=QUIT_SECONDS)
-        except subprocess.TimeoutExpired:
+        code = self._process.wait(QUIT_SECONDS)
+        if code is None:
             return EngineError("it closed its standard output")
-        said = [line for line in self._said.read_since(self._said_before).splitlines() if line.strip()]
-        ended = f"with exit code {code}" if code >= 0 else f"by signal {-code} ({signal.strsignal(-code)})"
+        said = [line for line in self._said.read_since(self._said_before, QUIT_SECONDS).splitlines() if line.strip()]
         limit = f", and megabytes={self._megabytes} limits its memory" if code and self._megabytes else ""
         error = EngineError(
-            f"its process ended {ended}{limit}{f': {_find_main_error(said):.{SHOWN_CHARACTERS}}' if said else ''}"
+            f"{describe_exit(code)}{limit}{f': {_find_main_error(said):.{SHOWN_CHARACTERS}}' if said else ''}"
         )
         if said:
             error.add_note("\n".join(["The end of its standard error:", *said[-LOGGED_LINES:]]))
@@ -218,53 +201,11 @@ class EngineProcess:
         with suppress(OSError):
             os.write(self._to.fileno(), QUIT)
             self._to.close()
-        try:
-            self._process.wait(timeout=QUIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.stop()
-            return False
-        self.stop()
-        return True
+        return self._process.stop(QUIT_SECONDS, grace_signal=None)
 
     def stop(self) -> None:
         """End it and the processes that it started. May be called again."""
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        for file in (self._to, self._from):
-            with suppress(OSError):
-                file.close()
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
-
-
-class _StandardErrorReader:
-    """The last of what a process writes to its standard error; a thread reads it, so it fills no disk."""
-
-    def __init__(self) -> None:
-        self._reading_end, self.writing_end = os.pipe()
-        self.size = 0  # bytes so far
-        self._kept = b""  # the last of them
-        self._thread = threading.Thread(target=self._read, name="standard error of an engine", daemon=True)
-
-    def start(self) -> None:
-        """Read from now on; the process has the writing end."""
-        os.close(self.writing_end)
-        self._thread.start()
-
-    def _read(self) -> None:
-        with os.fdopen(self._reading_end, "rb", buffering=0) as errors:
-            while part := errors.read(BUFFER_BYTES):
-                self._kept = (self._kept + part)[-MAX_ERROR_BYTES:]
-                self.size += len(part)
-
-    def read_since(self, offset: int) -> str:
-        """Return what was written after the first ``offset`` bytes, as far as it is kept; the process has ended."""
-        self._thread.join(QUIT_SECONDS)  # longer only if a process that it started holds the pipe
-        new = min(self.size - offset, len(self._kept))
-        return self._kept[len(self._kept) - new :].decode(errors="replace")
+        self._process.stop()
 
 
 def _find_main_error(error_lines: Sequence[str]) -> str:

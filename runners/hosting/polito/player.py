@@ -6,14 +6,12 @@ import logging
 import mmap
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +34,7 @@ from runners.hosting.polito.game_server import (
     TURN_START,
 )
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
+from runners.hosting.subprocesses import Limits, read_command_output
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +52,7 @@ main()
 ROOT = str(Path(__file__).parents[3])
 OLDEST_PYTHON = (3, 7)
 VERSION_CODE = "import sys; sys.stdout.write('Python %d.%d.%d' % sys.version_info[:3])"  # in words of any Python
+VERSION_SECONDS, MAX_VERSION_BYTES = 10.0, 100  # of what may be no Python at all
 QUESTION_TYPE = np.dtype([*QUESTION_FORMATS.items()])
 MIN_GAME_BYTES = 1 << 20  # so that at most 256 games are live in a process, whose turns take some milliseconds
 ONE_GAME_WORDS = 1 << 40  # words: so many that no other game is played at the same time
@@ -98,7 +98,7 @@ class PolitoSubprocess(Subprocess):
                 super().__init__(
                     HANDLER_FACTORY,
                     {**setup, "shared_file": file.fileno(), "trial": trial},
-                    megabytes=setup["megabytes"],
+                    limits=Limits(setup["megabytes"]),
                     # Its folder alone comes before what is installed, and stays as it is.
                     program=[python or sys.executable, "-B", "-c", BOOT_CODE, ROOT],
                     # The order of sets is part of how a player plays. Another interpreter has other libraries.
@@ -302,9 +302,7 @@ class PolitoPlayer(BatchPlayer):
 
 def _describe_interpreter_fault(python: str) -> str:
     """The end of a message if an interpreter is too old or none, else nothing."""
-    said = b""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        said = subprocess.run([python, "-c", VERSION_CODE], capture_output=True, check=False, timeout=10).stdout  # noqa: S603
+    said = read_command_output([python, "-c", VERSION_CODE], VERSION_SECONDS, Limits(output_bytes=MAX_VERSION_BYTES))
     version = re.fullmatch(rb"Python (\d+)\.(\d+)\.\d+", said)
     if version and (int(version[1]), int(version[2])) >= OLDEST_PYTHON:
         return ""

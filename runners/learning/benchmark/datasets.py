@@ -22,7 +22,7 @@ from analytics.exchange import formats
 from analytics.exchange.export import ExportRequest, write_export
 from analytics.exchange.export_blocks import FIRST_AGENT
 from analytics.questions.selection import select_games
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.files.backend import explain_errors
 from analytics.store.files.local_files import create_folder
 from analytics.store.game_tables import merge_games
@@ -254,12 +254,12 @@ def _play_games(
 
 def _write_archive(split: DatasetSplit, spec: RunSpec, work_folder: Path, folder: Path) -> None:
     """Write the games of a split as one file of an archive of their own."""
-    source, aside = Archive.open(work_folder / "played"), work_folder / "archive"
+    source, aside = ArchiveStore.open(work_folder / "played"), work_folder / "archive"
     record = source.find_run(spec.run_id)
     if record is None:
         raise FailureError(f"{work_folder} has lost the record of its run: remove it to begin anew")
     shutil.rmtree(aside, ignore_errors=True)
-    target = Archive.open(aside, create=True)
+    target = ArchiveStore.open(aside, create=True)
     target.write_run(structs.replace(check_record_format(record), games=split.games_a_pairing, units=0))
     with open_archive(work_folder / "played") as opened:
         found = [games for _, games in select_games(opened, f"run_id = '{spec.run_id}'").read_blocks()]
@@ -320,7 +320,7 @@ def _has_games(split: DatasetSplit, folder: Path) -> bool:
     path, spec = split.archive_folder(folder), split.build_run_spec()
     if not path.exists():
         return False
-    record = Archive.open(path).find_run(spec.run_id)
+    record = ArchiveStore.open(path).find_run(spec.run_id)
     if record is None or record.games != split.games_a_pairing:
         raise _build_other_games_error(path)
     return True

@@ -21,9 +21,9 @@ from quarto.errors import RequestError, describe_valid_names
 from runners.config.application import (
     Application,
     CommandOutcome,
+    Launch,
     PreparedRequest,
     build_one_row_columns,
-    read_typed_command,
 )
 from runners.config.schemas import PolicyBuildConfig
 from runners.config.yaml_options import KIND_GROUP, list_user_folders, load_option, to_plain_dict
@@ -77,10 +77,10 @@ def _count_rows(card: PolicyCard) -> int:
 def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
     """Print the size and the source of the policy, and a command that plays by it."""
     from analytics.store import policy_cards
-    from analytics.store.archive import Archive
+    from analytics.store.archive import ArchiveStore
 
     learned = card.learned
-    ids, archive = learned["run_ids"], Archive(root)
+    ids, archive = learned["run_ids"], ArchiveStore(root)
     runs = f"{len(ids)} runs" if len(ids) > 1 else f"run {ids[0]}"
     if trainings := sum(archive.load_run(run_id).training for run_id in ids):
         runs += f" ({trainings} of them trainings)" if len(ids) > 1 else " (a training)"
@@ -110,8 +110,8 @@ class BuildApplication(Application):
     config_name = "policy_build"
     schema = PolicyBuildConfig
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
-        request = build_request_from_config(cfg, hydra_cfg.runtime.choices, read_typed_command())
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
+        request = build_request_from_config(cfg, hydra_cfg.runtime.choices, launch.command)
         from runners.learning.training.policy_build import select_build_games
 
         return partial(_execute_build, request, select_build_games(request))

@@ -18,7 +18,7 @@ from agents.random import Random
 from agents.rl_tabular import COUNTERS
 from analytics.questions.columns import ResultColumn, format_percent, property_columns
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from quarto.batch import Batch, Turns
 from quarto.canonical import canonical_forms
@@ -56,7 +56,7 @@ class TurnComparison:
 
 def print_comparison(root: PurePath, one: str, other: str) -> None:
     """Print how two policies compare. Raises ``RequestError`` for policies of different rules."""
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     both = [policy_store.read(archive, wanted) for wanted in (one, other)]
     cards, learned = [card for card, _ in both], [policy for _, policy in both]
     rules = Rules(**cards[0].rules)

@@ -1,20 +1,21 @@
-"""``qarena policy lineage``: where a policy comes from, and the policies by which its games were played."""
+"""Where a policy comes from, and the policies by which its games were played: part of ``qarena policy show``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 from typing import NamedTuple
 
 from analytics.questions.columns import format_count_with_noun
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError
-from runners.config.agent_policies import MAX_LISTED_RUNS, describe_policy_origin
+from runners.config.agent_policies import describe_policy_origin
+from runners.terminal.console import format_sql_command
 
 MAX_AGENTS = 6
+MAX_LISTED_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation
 INDENT = "  "
 
 
@@ -47,7 +48,7 @@ class LineageNode(NamedTuple):
         return [*before, f"{INDENT * self.depth}{self.heading}", *below]
 
 
-def list_lineage_nodes(archive: Archive, name_or_id: str) -> list[LineageNode]:
+def list_lineage_nodes(archive: ArchiveStore, name_or_id: str) -> list[LineageNode]:
     """A tree in its order: a policy, its runs, the policies that agents of these runs played by, and so on.
 
     Each policy is described once. Raises ``RequestError`` for a policy that the archive does not have.
@@ -57,13 +58,13 @@ def list_lineage_nodes(archive: Archive, name_or_id: str) -> list[LineageNode]:
     )
 
 
-def format_lineage(root: PurePath, name_or_id: str) -> list[str]:
-    """The same as the lines of a text."""
-    return [line for node in list_lineage_nodes(Archive.open(root), name_or_id) for line in node.lines]
+def format_lineage(archive: ArchiveStore, name_or_id: str) -> list[str]:
+    """Format the same tree as the lines of a text."""
+    return [line for node in list_lineage_nodes(archive, name_or_id) for line in node.lines]
 
 
 def _list_policy_nodes(
-    archive: Archive, card: PolicyCard, node: LineageNode, seen_policy_ids: set[str]
+    archive: ArchiveStore, card: PolicyCard, node: LineageNode, seen_policy_ids: set[str]
 ) -> Iterator[LineageNode]:
     """A policy and what it comes from; ``node`` says where it stands in the tree."""
     learned, policy_id = card.learned, card.policy_id
@@ -89,19 +90,19 @@ def _list_policy_nodes(
         yield from _list_run_nodes(archive, chosen.get(run_id), below, seen_policy_ids)
     if len(run_ids) > MAX_LISTED_RUNS:
         more = f"{len(run_ids) - MAX_LISTED_RUNS} more runs"
-        yield LineageNode(
-            RUN, "", policy_id, depth, f"and {more}: {archive.format_command(f'policy show {policy_id}')}", more
-        )
+        question = f"SELECT unnest(run_ids) FROM policies WHERE policy_id = '{policy_id}'"  # noqa: S608  (shown, not asked)
+        heading = f"and {more}: {format_sql_command(question, archive.root)}"
+        yield LineageNode(RUN, "", policy_id, depth, heading, more)
 
 
-def _count_games_by_run(archive: Archive, card: PolicyCard) -> dict[str, int]:
+def _count_games_by_run(archive: ArchiveStore, card: PolicyCard) -> dict[str, int]:
     """The number of games of each run that the policy was derived from."""
     ranges = policy_store.read_table(archive, card, "games").group_by("run_id").sum()
     return dict(ranges.select("run_id", "games").rows())
 
 
 def _list_run_nodes(
-    archive: Archive, games: int | None, node: LineageNode, seen_policy_ids: set[str]
+    archive: ArchiveStore, games: int | None, node: LineageNode, seen_policy_ids: set[str]
 ) -> Iterator[LineageNode]:
     record = archive.find_run(node.id)
     if record is None:

@@ -1,4 +1,4 @@
-"""Policies at the terminal: `qarena policy ls`, `show`, `rebuild` and `lineage`."""
+"""Policies at the terminal: `qarena policy ls`, `show` and `rebuild`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from analytics.policies import listing
 from analytics.questions.columns import text_column
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.texts import to_line
 from runners.config.agent_policies import format_policy_card, list_reader_names
 from runners.learning.policies.lineage import format_lineage
@@ -21,7 +21,7 @@ from runners.terminal.tables import output_frame
 
 def output_policies(root: PurePath, table: TableOutput) -> None:
     """Print or write the policies of an archive."""
-    policies = listing.list_policies(Archive.open(root))
+    policies = listing.list_policies(ArchiveStore.open(root))
     output_frame(policies, table)
     if table.is_printed and len(policies):
         readers = {kind: ", ".join(list_reader_names(kind)) for kind in policies["kind"].unique().sort()}
@@ -32,13 +32,19 @@ def output_policies(root: PurePath, table: TableOutput) -> None:
 
 
 def print_policy(root: PurePath, name: str) -> None:
-    """Print all that is known of a policy, by its name or id. Raises ``NotFoundError`` if there is none."""
-    archive = Archive.open(root)
+    """Print all that is known of a policy, by its name or id, and where it comes from.
+
+    Raises ``NotFoundError`` if there is none.
+    """
+    archive = ArchiveStore.open(root)
     card = policy_store.find(archive, name)
     properties = format_policy_card(card, policy_cards.policy_folder(archive, card.policy_id))
     names, texts = zip(*properties, strict=True)  # a name may come more than once
     columns = [text_column("property", names), text_column("value", texts)]
     console.print_tables([console.build_table(columns, f"policy {card.name}")])
+    console.print_line("Where it comes from:")
+    for line in format_lineage(archive, card.policy_id):
+        console.print_line(line)
 
 
 def rebuild_and_print(root: PurePath, name: str, threads: int, trusted: bool) -> int:
@@ -51,9 +57,3 @@ def rebuild_and_print(root: PurePath, name: str, threads: int, trusted: bool) ->
     verdict = "differs" if rebuilt.differences else "identical"
     typer.echo(f"{verdict}: policy {rebuilt.card.name} ({rebuilt.card.policy_id}), {rebuilt.size} from {games}")
     return 1 if rebuilt.differences else 0
-
-
-def print_lineage(root: PurePath, name: str) -> None:
-    """Print where a policy comes from."""
-    for line in format_lineage(root, name):
-        typer.echo(console.escape_hidden_characters(line))

@@ -17,7 +17,7 @@ from analytics.policies.kinds.dataset import select_source_games
 from analytics.policies.relearning import relearn_knowledge
 from analytics.questions.pairings import load_results
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
@@ -56,7 +56,7 @@ def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, 
     policy that is missing or damaged, whose games are missing, that cannot be derived again, or whose card names such
     code; ``FailureError`` for damaged games.
     """
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     card, stored = policy_store.read(archive, name_or_id)
     if card.is_imported:
         source = card.learned["imported"]
@@ -111,7 +111,7 @@ def _list_column_types(policy: Policy) -> dict[str, str]:
     return {name: str(column.dtype) for name, column in policy.table.items()}
 
 
-def _derive_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool) -> tuple[Policy, list[str]]:
+def _derive_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted: bool) -> tuple[Policy, list[str]]:
     """The policy, and a note on each run whose games have changed."""
     how = card.learned["derivation"]
     with open_archive(archive.root) as opened:
@@ -127,7 +127,7 @@ def _derive_again(archive: Archive, card: PolicyCard, threads: int, trusted: boo
     return learned.policy, notes
 
 
-def _learn_again(archive: Archive, card: PolicyCard, trusted: bool) -> Policy:
+def _learn_again(archive: ArchiveStore, card: PolicyCard, trusted: bool) -> Policy:
     """The policy that a training's learner has after the training's games."""
     learner = card.learned["parameters"].get("learner")
     if card.learned["parameters"].get("_target_") != ONLINE_TRAINER or not isinstance(learner, Mapping):
@@ -143,7 +143,9 @@ def _learn_again(archive: Archive, card: PolicyCard, trusted: bool) -> Policy:
     return found.policy(relearn_knowledge(archive, run_ids[0], found, card.learned["games"]))
 
 
-def _build_generation_reader(archive: Archive, card: PolicyCard) -> Callable[[RunRequest], GenerationResult | None]:
+def _build_generation_reader(
+    archive: ArchiveStore, card: PolicyCard
+) -> Callable[[RunRequest], GenerationResult | None]:
     """A function that finds the games of one generation after the other: those of the runs on the card.
 
     It finds None for a generation that this code would play otherwise. Raises ``RequestError`` for a run without games.
@@ -167,7 +169,7 @@ def _build_generation_reader(archive: Archive, card: PolicyCard) -> Callable[[Ru
     return read_generation
 
 
-def _breed_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool) -> Policy:
+def _breed_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted: bool) -> Policy:
     """The result of an evolution, from the logged games of its generations: no agent is built."""
     from runners.learning.training.genetic import GeneticTrainer
     from runners.learning.training.trainer import TrainingContext

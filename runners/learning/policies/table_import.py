@@ -19,7 +19,7 @@ from analytics.policies.table_import import (
     read_policy_table,
 )
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import parse_location
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.policy_store import PolicyOrigin
@@ -65,7 +65,7 @@ def import_policy(root: PurePath, file: Path, settings: Mapping[str, str], comma
     policy_store.check_name(name, "name")
     options = _parse_options(settings)
     frame = read_policy_table(file)
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     how = {key: value for key, value in settings.items() if key != "name"}
     learned = _build_card_fields(how, file.name, _compute_sha256(file), command)
     policy_store.check_name_free(archive, name, learned["training"], "name")
@@ -96,7 +96,7 @@ def save_network(
         policy = to_policy(layers)
     except ValueError as error:
         raise RequestError(f"this network cannot be stored: {error}") from error
-    kept = Archive.open(parse_location(archive), create=True)
+    kept = ArchiveStore.open(parse_location(archive), create=True)
     learned = _build_card_fields(
         {"kind": NETWORK, "rules": rules}, "arrays", policy_store.compute_knowledge_digest(policy), "save_network"
     )
@@ -159,7 +159,7 @@ def _print_summary(imported_policy: ImportedPolicy, card: PolicyCard, options: I
             f"{imported_policy.conflicts:,} turns have different values, up to symmetry: {taken} taken; "
             f"{imported_policy.example}"
         )
-    folder = policy_cards.policy_folder(Archive(root), card.policy_id)
+    folder = policy_cards.policy_folder(ArchiveStore(root), card.policy_id)
     rules = f"rules={options.rules.name}{format_archive_option(root)}"
     turns = f"{afterstates:,} turns up to symmetry from {imported_policy.rows:,} rows"
     for line in (

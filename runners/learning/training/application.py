@@ -12,9 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 from runners.config.application import (
     Application,
     CommandOutcome,
+    Launch,
     PreparedRequest,
     build_one_row_columns,
-    read_typed_command,
 )
 from runners.config.objectives import SweepTarget
 from runners.config.schemas import TrainConfig
@@ -33,10 +33,10 @@ class TrainApplication(Application):
     schema = TrainConfig
     default_target = SweepTarget("end of the learning curve", "maximize")
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
         from runners.learning.training.request import check_training_and_create_archive, training_request_from_config
 
-        request = training_request_from_config(cfg, hydra_cfg.runtime.choices, read_typed_command())
+        request = training_request_from_config(cfg, hydra_cfg.runtime.choices, launch.command)
         check_training_and_create_archive(request)
         return partial(_execute_training, request)
 

@@ -33,7 +33,7 @@ from agents.learning.evolution import (
 from agents.learning.policy import GENOME, Policy
 from analytics.questions.pairings import PairingResult
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import SEATS
 from quarto.errors import RequestError
 from quarto.rules import NONE
@@ -179,7 +179,7 @@ def read_genes(root: PurePath, policy: str, gene_names: Sequence[str]) -> NDArra
     Raises ``RequestError`` if the archive at ``root`` has no such policy, or the policy has other genes or none of an
     evolution.
     """
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     card = policy_store.find(archive, policy)
     if list(card.parameters) != list(gene_names):
         raise RequestError(

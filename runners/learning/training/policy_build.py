@@ -36,7 +36,7 @@ from analytics.policies.kinds.dataset import (
 )
 from analytics.questions.selection import Selection, read_selected_games, select_games
 from analytics.store import policy_store
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.files.backend import parse_location
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.policy_store import PolicyOrigin
@@ -46,10 +46,11 @@ from analytics.tables.derived.range_table import Chunk
 from quarto.errors import ArenaError, FailureError, RequestError, find_error_location
 from quarto.sources import source_fingerprint
 from runners.arena.code_fingerprints import build_class_code_record
-from runners.arena.executors.base import MEBIBYTE, THREADS, Executor, StopSignal, Task, available_megabytes
+from runners.arena.executors.base import MEBIBYTE, THREADS, Executor, Task, Worker, available_megabytes
 from runners.arena.spec import build_from_settings
 
 T = TypeVar("T")
+CountResult = tuple[str, NDArray[np.int64], int]
 CountChunk = Chunk[NDArray[np.int64] | None]  # with the ids of the selected games, ascending; None: all
 
 
@@ -102,7 +103,7 @@ def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> 
 
 
 @dataclass(frozen=True)
-class CountTask(Task):
+class CountTask(Task[CountChunk, CountResult]):
     """Counts ranges of games by a kind of policy: the run of each, its counts, and the fingerprint of its games.
 
     Raises ``RequestError`` if there is no archive here, ``FailureError`` for a file that cannot be read.
@@ -112,8 +113,11 @@ class CountTask(Task):
     kind: str
     settings: Mapping[str, Any]
 
-    def __call__(self, chunk: CountChunk, stop: StopSignal) -> tuple[str, NDArray[np.int64], int]:  # noqa: ARG002
-        archive = self.build_once("archive", lambda: Archive.open(parse_location(self.root)))
+    def build_worker(self) -> Worker[CountChunk, CountResult]:
+        archive = ArchiveStore.open(parse_location(self.root))
+        return lambda chunk, _stop: self._count(archive, chunk)
+
+    def _count(self, archive: ArchiveStore, chunk: CountChunk) -> CountResult:
         selected = read_selected_games(archive, chunk.run_id, chunk.games.file, chunk.extent)
         record = check_record_format(archive.load_run(chunk.run_id))
         dataset = Dataset((record,), (0, len(selected.game_id)), *selected)
@@ -216,7 +220,7 @@ def build_policy(request: BuildRequest, selection: Selection) -> PolicyCard:
         tables,
         pictures,
     )
-    return policy_store.save(Archive.open(request.root), policy, origin)
+    return policy_store.save(ArchiveStore.open(request.root), policy, origin)
 
 
 class DerivedPolicy(NamedTuple):

@@ -17,7 +17,7 @@ from agents.learning.policy import GENOME, Policy
 from analytics import format_archive_option
 from analytics.questions.columns import format_count_with_noun, format_percent
 from analytics.store import marker, policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard
 from analytics.store.policy_store import PolicyOrigin
 from analytics.store.records import compute_run_id
@@ -111,9 +111,9 @@ def check_training_and_create_archive(request: TrainingRequest) -> None:
     policy_store.check_name(request.policy)
     root = request.context.storage.root
     if marker.read_marker_content(root) is not None:
-        policy_store.check_name_free(Archive.open(root), request.policy, request.training_id)
+        policy_store.check_name_free(ArchiveStore.open(root), request.policy, request.training_id)
     request.trainer.check(request.context)
-    Archive.open(root, create=True)
+    ArchiveStore.open(root, create=True)
 
 
 def _describe_unused_executor(trainer: Trainer, context: TrainingContext) -> Iterator[str]:
@@ -155,7 +155,7 @@ def save_policy(request: TrainingRequest, outcome: TrainingOutcome, policy: Poli
     code = build_kind_code_record(how["parameters"]) if how else request.code  # the code that can make the policy again
     picture = style.render_curve_svg(outcome.curve, f"How {context.name} learned", _format_subtitle(request))
     origin = PolicyOrigin(request.policy, context.rules, code, learned, tables, {"curve": picture})
-    return policy_store.save(Archive.open(context.storage.root), policy, origin)
+    return policy_store.save(ArchiveStore.open(context.storage.root), policy, origin)
 
 
 def _format_subtitle(request: TrainingRequest) -> list[str]:
@@ -214,7 +214,7 @@ def print_interrupted(request: TrainingRequest, outcome: TrainingOutcome) -> Non
 
 def print_training(request: TrainingRequest, outcome: TrainingOutcome, card: PolicyCard) -> None:
     """Print what was learned, from which games, where the policy is and how to play by it."""
-    folder = policy_cards.policy_folder(Archive(request.context.storage.root), card.policy_id)
+    folder = policy_cards.policy_folder(ArchiveStore(request.context.storage.root), card.policy_id)
     genes = (f"{gene} {value:g}" for gene, value in card.parameters.items())
     for line in (
         _describe_learning(request, outcome),

@@ -25,7 +25,7 @@ from analytics.exact.annotation import AnnotationOptions, GameSolver
 from analytics.policies.kinds.dataset import ID_RANGES_TABLE, GameStream
 from analytics.questions.selection import select_games
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames
 from analytics.store.policy_cards import PolicyCard
 from analytics.tables.derived.exact_values import ExactValues
@@ -147,7 +147,7 @@ class _SelfImprovementTraining:
 
     def _build_outcome(self, card: PolicyCard | None) -> TrainingOutcome:
         """The outcome so far; ``card`` is that of the last generation's policy, if it was reached."""
-        archive = Archive.open(self._context.storage.root)
+        archive = ArchiveStore.open(self._context.storage.root)
         policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
         strength = pl.DataFrame(self._strength, schema=STRENGTH_SCHEMA, orient="row")
         tables = {"strength": strength} | (
@@ -194,7 +194,7 @@ class _SelfImprovementTraining:
         """The player's exact regret against each opponent, if games are to be judged."""
         if not self._plan.regret_games or self._context.rules.mover_chooses:
             return {}
-        archive = Archive.open(self._context.storage.root)
+        archive = ArchiveStore.open(self._context.storage.root)
         return measure_first_agent_regret(archive, run_id, self._plan.regret_games, self._context.threads)
 
     def _play_against_itself(self, generation: int) -> bool:
@@ -222,7 +222,7 @@ class _SelfImprovementTraining:
             command=context.command,
             executor=context.executor,
         )
-        known = policy_store.find_by_name(Archive.open(context.storage.root), request.name)
+        known = policy_store.find_by_name(ArchiveStore.open(context.storage.root), request.name)
         if (
             known
             and known.learned["training"] == request.training_id
@@ -290,7 +290,7 @@ class PlayerRegret(NamedTuple):
         return self.total / self.decisions if self.decisions else None
 
 
-def measure_first_agent_regret(archive: Archive, run_id: str, games: int, threads: int) -> dict[int, PlayerRegret]:
+def measure_first_agent_regret(archive: ArchiveStore, run_id: str, games: int, threads: int) -> dict[int, PlayerRegret]:
     """The regret of the first agent of each pairing in its first ``games`` games, by pairing.
 
     Gifts and placements on boards with ``FROM_PIECES`` pieces or more count, if they were chosen. The rules must be

@@ -13,8 +13,9 @@ from fastapi import APIRouter, Form
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from analytics.questions.columns import Table
 from analytics.questions.logged_games import load_logged_game
-from analytics.questions.openings import DECISION_KINDS, EMPTY_BOARD, OpeningsQuery
+from analytics.questions.openings import DECISION_KINDS, EMPTY_BOARD, OpeningsQuery, OpeningsResult
 from analytics.questions.selection import GameFilter
 from quarto.errors import RequestError
 from quarto.game import NextDecision, list_attribute_words
@@ -269,7 +270,7 @@ def _render_board_page(
     """The page of a position: its board, its pieces and its line. ``reader``: it is among the pages of the archive."""
     hand = line.game.hand if chosen_piece == NONE else chosen_piece
     cells, pieces = view.build_cell_and_piece_tiles(line, values.pop("badges"), chosen_piece)
-    explored, brief = explorer_result and explorer_result.explored, line.filters is None
+    explored = explorer_result and explorer_result.explored
     known = {
         **dict.fromkeys(EXACT_VIEW_KEYS, ""),
         "line": line,
@@ -284,7 +285,7 @@ def _render_board_page(
         "game": view.format_decisions_so_far(line),
         "picture": partial(_build_picture_url, line.url),
         "found": explorer_result,
-        "played": explored and build_decisions_table(explored, lambda word: line.with_decision(word).url, brief),
+        "played": explored and _build_decisions_table(line, explored),
         "decider": DECIDERS[explored.by] if explored else "the player who decides",
         "openings": urls.openings_url(format_game_position(line.game)),
         "all_rules": find_site(request).find_service(AgentsAndRules).all_rules,
@@ -292,6 +293,17 @@ def _render_board_page(
     }
     shown = reader.render_page if reader else partial(render_page, request)
     return shown("analyse.html", status, **(known | values))
+
+
+def _build_decisions_table(line: AnalysisLine, explored: OpeningsResult) -> Table:
+    """The decisions at the end of a line; other positions are shown with the same filters."""
+    filters = {**(line.filters or {}), "first": None}
+    return build_decisions_table(
+        explored,
+        lambda word: line.with_decision(word).url,
+        brief=line.filters is None,
+        url_of_position=lambda position: urls.openings_url(position, **filters),
+    )
 
 
 def _build_picture_url(page_url: str, kind: str | None = None) -> str:
@@ -314,6 +326,7 @@ def openings_page(
         **{key: given.get(key, "") for key in ("agent", "opponent", "run", "since", "until")},
         "least": max(1, parse_number_or_default(given.get("least", ""), 1)),
         "imposed": given.get("imposed") == "yes",
+        "first": given.get("first") == "yes",
     }
     text = " ".join(fields[:2])
     line = AnalysisLine(known[name], parse_start_position(text, known[name]), filters=_format_filters(filters))
@@ -355,6 +368,7 @@ def _build_form_fields(
         FormField("until", "Runs until", filters["until"], "2026-12-31"),
         FormField("least", "At least games", filters["least"], kind="number"),
         FormField("imposed", "With imposed plies", filters["imposed"], kind="checkbox"),
+        FormField("first", "First free decisions", filters["first"], kind="checkbox"),
     )
 
 
@@ -362,6 +376,7 @@ def _format_filters(filters: Mapping[str, object]) -> dict[str, object]:
     """The filters as an address has them: without those that choose everything."""
     yes_or_no = {
         "imposed": "yes" if filters["imposed"] else None,
+        "first": "yes" if filters["first"] else None,
         "least": None if filters["least"] == 1 else filters["least"],
     }
     return {**filters, **yes_or_no}
@@ -372,4 +387,5 @@ def _build_openings_query(position: str, filters: Mapping[str, Any]) -> Openings
         filters[name] or None for name in ("agent", "opponent", "run", "since", "until")
     )
     games = GameFilter(runs=(run,) if run else (), agent=agent, opponent=opponent, since=since, until=until)
-    return OpeningsQuery(position, filters["by"], games, filters["least"], filters["imposed"])
+    first = filters["first"] or None
+    return OpeningsQuery(position, filters["by"], games, filters["least"], filters["imposed"], first_free=first)

@@ -214,7 +214,7 @@ class ExplorerService:
             if content is None:
                 return build_empty_result(f"the archive is empty: {FILL_COMMAND} fills it")
             try:
-                return content.compute_once(explore_position, OpeningsQuery(position))
+                return content.compute_once(explore_position, OpeningsQuery(position, first_free=False))
             except ArenaError as error:
                 return build_empty_result(str(error))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from analytics.questions.columns import (
+    VALUE_NAMES,
     format_count_with_noun,
     format_percent,
     format_percent_short,
@@ -16,7 +17,7 @@ from quarto.game import Game, NextDecision, format_cells
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solver import Solution, SolvedTurn
-from runners.exact.solutions import VALUE_NAMES, cell_sort_key, turn_sort_key
+from runners.exact.solutions import cell_sort_key, turn_sort_key
 from runners.web.analyse.line import AnalysisLine, format_decisions
 from runners.web.analyse.searches import AnalysisValues, SolvedPosition
 from runners.web.archive.games import LoggedEvaluations

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from xml.sax.saxutils import escape
 
 from analytics.questions.columns import (
     Cell,
+    ResultColumn,
     Table,
     format_count,
     format_count_with_noun,
@@ -23,14 +25,11 @@ from analytics.questions.columns import (
     regret_and_blunder_columns,
     text_column,
 )
-from analytics.questions.head_to_head import (
-    HeadToHead,
-    compute_head_to_head,
-)
+from analytics.questions.head_to_head import HeadToHead, compute_head_to_head
 from analytics.questions.mistakes import build_judged_agent_names, summarise_decisions
-from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery
+from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery, describe_first_plies
 from analytics.questions.pace import compute_pace, format_games_a_second
-from analytics.questions.pairings import PairingResult, find_label, load_results_by_run, pairings_frame
+from analytics.questions.pairings import PairingResult, find_label, pairings_frame
 from analytics.questions.ratings import Rating, Ratings, compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
@@ -40,6 +39,7 @@ from analytics.report.style import Figure, SvgPicture
 from analytics.statistics.tally import Estimate, mean_score
 from analytics.store import policy_store
 from analytics.store.policy_cards import TABLE, PolicyCard
+from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError, describe_valid_names
 from quarto.notation import parse_piece
 from runners.config.agent_policies import describe_policy_origin
@@ -93,8 +93,7 @@ def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> Archiv
         **{f"Under {name} rules": urls.agent_url(agent, name) for name in played if name != rules},
     }
     lead = f"{_describe_rating(opened, agent, rules)}{_describe_speed([row for row in rows if row.rules == rules])}"
-    labels = {label for row in rows for label in row.agents}
-    opponents = _build_opponents_table(compute_head_to_head(opened, wanted), agent, labels)
+    opponents = _build_opponents_table(opened, agent, [row.record for row in rows if row.rules == rules])
     return ArchivePage(agent, lead, ways, [opponents, openings, *judged], pieces=True)
 
 
@@ -127,54 +126,70 @@ def _describe_speed(rows: Sequence[RunRow]) -> str:
 
 
 def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
-    """The first placements with their gifts, by the agent and by its opponents, and its score after each, best first.
+    """The first free placements with their gifts, by the agent and by its opponents, and its score after each.
 
-    Raises ``RequestError`` if nobody chose one.
+    The best come first. Where any of its games had imposed plies, rows name their positions. Raises ``RequestError`` if
+    nobody chose one.
     """
-    found: list[tuple[str, dict[str, Any], Estimate]] = []
-    sides = {"itself": GameFilter(agent=agent), "its opponent": GameFilter(opponent=agent)}
-    missing = ""
-    for who, games in sides.items():
-        seen = explore_position(opened, OpeningsQuery(f"{EMPTY_BOARD} {rules}", "turn", games))
+    choices: list[tuple[str, dict[str, Any], Estimate]] = []
+    records = GameFilter(rules=rules, agent=agent).select_runs(opened.archive)
+    first_free = any(record.spec["opening_plies"] for record in records)
+    missing, games_by_ply = "", Counter[int]()
+    for who, games in {"itself": GameFilter(agent=agent), "its opponent": GameFilter(opponent=agent)}.items():
+        seen = explore_position(opened, OpeningsQuery(f"{EMPTY_BOARD} {rules}", "turn", games, first_free=first_free))
         missing = missing or seen.missing
+        games_by_ply.update(seen.explored.games_by_ply if seen.explored else {})
         for row in seen.explored.rows.to_dicts() if seen.explored else ():
             counts = [row["losses"], row["draws"], row["wins"]]
-            found.append((who, row, mean_score(counts if who == "itself" else counts[::-1])))
-    if not found:
+            choices.append((who, row, mean_score(counts if who == "itself" else counts[::-1])))
+    if not choices:
         raise RequestError(missing)
-    most = sorted(found, key=lambda each: -each[1]["games"])[:MAX_OPENINGS]
-    shown = sorted(most, key=lambda each: -each[2].mean)
-    rows, scores = [row for _, row, _ in shown], [each for _, _, each in shown]
-    samples = [urls.build_game_cell(row["run_id"], row["game_id"], 1) for row in rows]
+    most = sorted(choices, key=lambda choice: -choice[1]["games"])[:MAX_OPENINGS]
+    shown = sorted(most, key=lambda choice: -choice[2].mean)
+    scores = [score for _, _, score in shown]
     columns = [
-        text_column("places first", [who for who, _, _ in shown]),
-        text_column("cell", [row["cell"] for row in rows]),
-        text_column("gift", [Cell(row["gift"], piece=parse_piece(row["gift"])) for row in rows if row.get("gift")]),
-        number_column("games", [row["games"] for row in rows]),
-        number_column("score", [each.mean for each in scores], format_percent),
-        interval_column([each.low for each in scores], [each.high for each in scores]),
-        text_column("sample game", samples),
+        text_column("decides" if first_free else "places first", [who for who, _, _ in shown]),
+        *_build_choice_columns([row for _, row, _ in shown]),
+        number_column("score", [score.mean for score in scores], format_percent),
+        interval_column([score.low for score in scores], [score.high for score in scores]),
+        text_column("sample game", [_build_sample_cell(row) for _, row, _ in shown]),
     ]
-    title = f"Openings, the best for {agent} first, in %; a row stands for all that are alike, with 0 given first"
-    left_out = _count_games_with_imposed_openings(opened, agent, rules)
-    if left_out:
-        title += f"; {format_count_with_noun(left_out, 'game')} with imposed openings left out"
-    return Table(title, [each for each in columns if each.texts])
+    what = describe_first_plies(dict(sorted(games_by_ply.items()))) if first_free else "with 0 given first"
+    title = f"Openings, the best for {agent} first, in %; a row stands for all that are alike; {what}"
+    return Table(title, [column for column in columns if column.texts])
 
 
-def _count_games_with_imposed_openings(opened: OpenArchive, agent: str, rules: str) -> int:
-    """The number of games of an agent whose first plies nobody chose."""
-    records = GameFilter(rules=rules, agent=agent).select_runs(opened.archive)
-    imposed = [record for record in records if record.spec["opening_plies"]]
-    results = load_results_by_run(opened.archive, imposed)
-    return sum(result.games for found in results.values() for result in found if agent in (result.first, result.second))
+def _build_choice_columns(rows: Sequence[Mapping[str, Any]]) -> list[ResultColumn]:
+    """The columns of placements and gifts, of their positions if there are several, and of their games."""
+    positions = [row["position"] for row in rows if "position" in row]
+    return [
+        link_column("position", positions, map(urls.openings_url, positions), code=True),
+        text_column("cell", [row["cell"] for row in rows]),
+        text_column("gift", [_build_gift_cell(row["gift"]) for row in rows if "gift" in row]),
+        number_column("games", [row["games"] for row in rows]),
+    ]
 
 
-def _build_opponents_table(head_to_head: HeadToHead, agent: str, labels: Collection[str]) -> Table:
+def _build_gift_cell(gift: str | None) -> Cell:
+    """A gift with its picture; a dot for a placement that came without one."""
+    return Cell("·") if gift is None else Cell(gift, piece=parse_piece(gift))
+
+
+def _build_sample_cell(row: Mapping[str, Any]) -> Cell:
+    return urls.build_game_cell(row["run_id"], row["game_id"], row.get("ply", 0) + 1)
+
+
+def _build_opponents_table(opened: OpenArchive, agent: str, records: Sequence[RunRecord]) -> Table:
     """The results as one agent sees them, a row an opponent, the most games first; of several codes, of each.
 
-    ``labels`` are those of all agents of these runs.
+    ``records`` are its runs by one set of rules. Trainings are left out, as in crosstables, unless there is nothing
+    else.
     """
+    labels = {label for record in records for label in record.labels}
+    trainings = sum(record.training for record in records)
+    only_trainings = trainings == len(records)
+    game_filter = GameFilter(rules=records[0].rules.name, agent=agent, trainings=only_trainings)
+    head_to_head = compute_head_to_head(opened, game_filter)
     seen = sorted(
         (_put_agent_first(agent, each, head_to_head) for each in head_to_head.results), key=lambda each: -each.games
     )
@@ -188,7 +203,9 @@ def _build_opponents_table(head_to_head: HeadToHead, agent: str, labels: Collect
         link_column("games", counts, games, right_aligned=True),
         *(each for each in pairing_columns(pairings_frame(seen))[2:] if each.heading != "games"),
     ]
-    return Table(f"Results of {agent}, in %", columns)
+    left_out = f"; {format_count_with_noun(trainings, 'run of a training', 'runs of trainings')} left out"
+    what = "; all in trainings" if only_trainings else left_out if trainings else ""
+    return Table(f"Results of {agent}, in %{what}", columns)
 
 
 def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead) -> PairingResult:

@@ -11,6 +11,7 @@ from analytics.questions.openings import (
     ChoiceResult,
     OpeningsQuery,
     OpeningsResult,
+    is_start,
     parse_openings_query,
     run_openings_query,
     sum_choices,
@@ -27,6 +28,7 @@ from runners.web.archive import urls
 MAX_REPLAYED_GAMES = 2_000_000  # games that are counted here without an index: a second or two
 MAX_ROWS = 60
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
+DECISION_COLUMNS = ("position", "piece", "cell", "gift")
 BRIEF_COLUMNS = 4  # columns after the decision, where there is little room
 
 
@@ -47,7 +49,7 @@ def build_empty_result(reason: str) -> ExplorerResult:
 def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResult:
     """The decisions in a position. Raises ``RequestError`` for a text that is no live position, and unknown filters."""
     position, _, records = parse_openings_query(opened.archive, query)
-    _check_unindexed_games(opened, records, position)
+    _check_unindexed_games(opened, records, query, position)
     try:
         explored = run_openings_query(opened, query, with_samples=False)
     except ArenaError as error:  # the board is shown whatever the archive is like
@@ -55,33 +57,47 @@ def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResul
     return ExplorerResult(explored, sum_choices(explored))
 
 
-def _check_unindexed_games(opened: OpenArchive, records: list[RunRecord], position: Position) -> None:
+def _check_unindexed_games(
+    opened: OpenArchive, records: list[RunRecord], query: OpeningsQuery, position: Position
+) -> None:
     """Raise ``RequestError`` for a question that would replay too many games."""
-    games, ply = 0, position.occupied.bit_count()
+    later = query.first_free is not False and not query.imposed and is_start(position)
+    later = later and (query.first_free or all(record.spec["opening_plies"] for record in records))
+    games = deepest = 0
     for record in records:
+        ply = record.spec["opening_plies"] if later else position.occupied.bit_count()
         _, lacking = opened.files.list_derived_files_and_gaps(
             POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply)
         )
-        games += sum(each.units for each in lacking) * record.unit_line.games_a_pair
+        unindexed = sum(stored.units for stored in lacking) * record.unit_line.games_a_pair
+        games, deepest = games + unindexed, max(deepest, ply) if unindexed else deepest
     if games > MAX_REPLAYED_GAMES:
         raise RequestError(
-            f"{games:,} of these games are not indexed as deep as {ply} pieces: run "
-            f"{opened.archive.format_command('archive index')}, with --plies {ply + 1} beyond the opening, or choose a "
-            "run"
+            f"{games:,} of these games are not indexed as deep as {deepest} pieces: run "
+            f"{opened.archive.format_command('archive index')}, with --plies {deepest + 1} beyond the opening, or "
+            "choose a run"
         )
 
 
-def build_decisions_table(result: OpeningsResult, url_after: Callable[[str], str], brief: bool = False) -> Table:
-    """The decisions with their results, most played first; ``url_after`` is the address after one of them.
+def build_decisions_table(
+    result: OpeningsResult,
+    url_after: Callable[[str], str],
+    brief: bool = False,
+    url_of_position: Callable[[str], str] = urls.openings_url,
+) -> Table:
+    """Build the table of the decisions with their results, most played first.
 
-    ``brief``: only how often, and with which score.
+    ``url_after`` is the address after a decision, ``url_of_position`` that of one of several positions. ``brief``: only
+    how often, and with which score.
     """
     rows = result.rows.head(MAX_ROWS)
     dicts, columns = rows.to_dicts(), opening_columns(rows)
     in_hand = result.position.hand != NONE  # in every row the same piece
-    names = [name for name in ("piece", "cell", "gift") if name in rows.columns and not (in_hand and name == "piece")]
+    in_hand |= result.first_free and result.by != "gift" and not result.rules.mover_chooses  # it is in the position
+    names = [name for name in rows.columns if name in DECISION_COLUMNS and not (in_hand and name == "piece")]
     decided = [
-        text_column(name, [_build_decision_cell(result, name, row, url_after) for row in dicts]) for name in names
+        text_column(name, [_build_decision_cell(result, name, row, url_after, url_of_position) for row in dicts])
+        for name in names
     ]
     results = columns[[column.heading for column in columns].index("alike") :]
     if brief:
@@ -99,14 +115,20 @@ def build_decisions_table(result: OpeningsResult, url_after: Callable[[str], str
 
 
 def _build_decision_cell(
-    result: OpeningsResult, column: str, row: Mapping[str, str | None], url_after: Callable[[str], str]
+    result: OpeningsResult,
+    column: str,
+    row: Mapping[str, str | None],
+    url_after: Callable[[str], str],
+    url_of_position: Callable[[str], str],
 ) -> Cell:
     """A piece with its picture, or a cell; the last of a decision leads to the position after it."""
     value, hand = row[column], result.position.hand
     if value is None:
         return Cell("·")
+    if column == "position":
+        return Cell(value, code=True, link=url_of_position(value))
     by_mover = result.by == "turn" and result.rules.mover_chooses
     word = f"{row['piece']}@{value}" if by_mover else value
     leads = column == ("gift" if result.by == "gift" else "cell") and (by_mover or result.by != "turn")
-    leads &= result.by == "gift" or by_mover or hand != NONE
+    leads &= not result.first_free and (result.by == "gift" or by_mover or hand != NONE)
     return Cell(value, piece=None if column == "cell" else parse_piece(value), link=url_after(word) if leads else "")

@@ -11,6 +11,7 @@ from typing import Any
 from analytics import open_archive
 from analytics.questions import logged_games
 from analytics.questions.columns import (
+    VALUE_NAMES,
     ResultColumn,
     format_count_with_noun,
     format_expected_value,
@@ -29,13 +30,13 @@ from analytics.questions.logged_games import (
     load_logged_game,
 )
 from analytics.questions.selection import GameFilter
-from analytics.store.archive import Archive, unknown_run_error
+from analytics.store.archive import ArchiveStore, unknown_run_error
 from quarto.batch import LINE
 from quarto.errors import RequestError
 from quarto.game import Game, describe_line, format_cells
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece, format_position
 from quarto.rules import NONE, SIDE
-from runners.exact.solutions import VALUE_NAMES, format_json_line
+from runners.exact.solutions import format_json_line
 from runners.terminal import console
 from runners.terminal.files import is_printed, write_file
 from runners.web.archive import games
@@ -58,7 +59,7 @@ EVALUATION_LEGEND = (
 )
 
 
-def parse_game_reference(archive: Archive, reference: str, run: str | None) -> tuple[str, int]:
+def parse_game_reference(archive: ArchiveStore, reference: str, run: str | None) -> tuple[str, int]:
     """The run and the id of a game that is written as tables print it, ``15ab38 555``, or as its id alone.
 
     The run may be left out if there is only one. Raises ``RequestError`` for anything else.
@@ -70,7 +71,7 @@ def parse_game_reference(archive: Archive, reference: str, run: str | None) -> t
     return _find_run_id(archive, named[0] if named else ""), int(number)
 
 
-def _find_run_id(archive: Archive, prefix: str) -> str:
+def _find_run_id(archive: ArchiveStore, prefix: str) -> str:
     """The run whose id begins so."""
     known = archive.list_recorded_run_ids()
     found = [run_id for run_id in known if run_id.startswith(prefix)]
@@ -97,7 +98,7 @@ def output_game(
     """
     if animate and svg_file is None:
         raise RequestError("--animate is about the picture of --svg FILE, which is missing")
-    run_id, game_id = parse_game_reference(Archive.open(root), reference, run)
+    run_id, game_id = parse_game_reference(ArchiveStore.open(root), reference, run)
     with open_archive(root) as opened:
         game = load_logged_game(opened, run_id, game_id)
         judged = logged_games.read_judgements(opened, run_id, game_id)

@@ -198,10 +198,10 @@ def build_run_tables(opened: OpenArchive, row: RunRow) -> list[Table]:
 
 def _build_properties_table(row: RunRow, fingerprint: str) -> Table:
     record, spec, code = row.record, row.record.spec, row.record.code
-    values = {
+    values: dict[str, str | Cell] = {
         "status": row.status,
         "rules": record.rules.name,
-        "games": row.games_text,
+        "games": Cell(row.games_text, link=urls.games_url(run=row.run_id)),
         "fingerprint of the games": fingerprint,
         "seats": "swapped in each pair" if record.swapped else "fixed",
         "imposed plies": str(spec["opening_plies"]),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from analytics.questions.columns import (
+    VALUE_NAMES,
     ResultColumn,
     Table,
     format_count_with_noun,
@@ -18,12 +19,11 @@ from analytics.questions.pairings import find_label
 from analytics.questions.selection import GameFilter, Selection
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
-from analytics.report.page import PAGE_SUBJECTS, find_subject
+from analytics.report.page import find_subject
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
-from runners.exact.solutions import VALUE_NAMES
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.runs import build_run_row, build_run_tables, find_run_record, select_records
@@ -31,20 +31,14 @@ from runners.web.archive.runs import build_run_row, build_run_tables, find_run_r
 FIRST_SCORE_COLUMN = 3  # column of a crosstable
 MAX_MISTAKES = 25  # that a list shows
 MAX_OF_A_KIND = 2  # of an agent, a kind of decision and a ply, unless a ply is asked for
-_TRAINING_SECTION = "learning"  # the section that is about them
 
 
 def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
     """The page of a run by its id: its results and properties. Raises ``NotFoundError`` if there is none."""
     row = build_run_row(opened, find_run_record(opened, run_id))
-    rules = row.record.rules.name
-    ways = {
-        "Its games": urls.games_url(run=run_id),
-        "Openings": urls.openings_url("", run=run_id, rules=rules),
-        **{each.name: urls.results_url(each.slug, run=run_id) for each in PAGE_SUBJECTS},
-    }
+    lead = f"{format_count_with_noun(row.games, 'game')} by {row.record.rules.name} rules"
     parts = [*build_crosstable(opened, run_id), *build_run_tables(opened, row)]
-    return ArchivePage(f"Run `{run_id}`", f"{format_count_with_noun(row.games, 'game')} by {rules} rules", ways, parts)
+    return ArchivePage(f"Run `{run_id}`", lead, parts=parts)
 
 
 def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
@@ -70,15 +64,18 @@ def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> Se
     Raises ``RequestError`` for an unknown section or run, and if there are no games.
     """
     subject = find_subject(slug)
-    chosen = select_reported_games(
-        opened, replace(game_filter, trainings=True) if slug == _TRAINING_SECTION else game_filter
-    )
+    chosen = select_reported_games(opened, game_filter)
     made = subject.build_section(chosen)
     if slug == "crosstable" and made.table is not None:
         labels = _list_labels(chosen.records.values())
         made = replace(made, table=_link_games(made.table, labels, game_filter))
     made = replace(made, table=_link_agents(made.table, chosen.records.values()))
     return SectionView(made, chosen.selection.games, len(chosen.records), len(chosen.games_by_agent))
+
+
+def counts_trainings(slug: str) -> bool:
+    """Whether a section counts games of trainings unless told otherwise: all do but those about strength."""
+    return not find_subject(slug).by_rules
 
 
 def select_reported_games(opened: OpenArchive, game_filter: GameFilter) -> ReportData:

@@ -3,7 +3,7 @@
 DuckDB's own limits are not enough for a page that anybody may fill in. ``len(range(1000000000))`` took 8 GB where 256
 MB were allowed. ``levenshtein`` of two long texts went on for 84 seconds after DuckDB was told to stop. So a process
 answers: the system limits its address space, and it is ended when its time is up. Another one starts at once.
-``analytics.questions.sql.syntax`` decides what a question may read.
+``analytics.questions.sql.vocabulary`` decides what a question may read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from analytics.questions.text_tables import format_table_cell
 from analytics.store.records import RUN_ID
 from quarto.errors import FailureError, RemoteError, RequestError
 from quarto.notation import parse_position
-from runners.hosting.subprocess_client import MAX_BYTES, Subprocess, SubprocessDiedError
+from runners.hosting.subprocess_client import Subprocess, SubprocessDiedError
+from runners.hosting.subprocesses import Limits
 from runners.web.archive import urls
 from runners.web.archive.snapshots import BusyError
 
 PROCESS_TARGET = "runners.web.archive.sql_process:build_handler"
+MAX_ERROR_BYTES = 1 << 20  # of a message that is no answer, such as a traceback
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 OPEN_SECONDS = 120.0  # that opening the archive may take
 MAX_QUESTION_CHARACTERS = 20_000  # characters of a question
@@ -49,9 +51,6 @@ class QuestionLimits:
     megabytes: int = 2_048  # of address space that the process may take beyond what its imports take
     processes: int = 2  # questions that are answered at once
     waiting_seconds: float = 30.0  # for a process: then the question is refused
-
-    def __post_init__(self) -> None:
-        assert self.bytes < MAX_BYTES  # noqa: S101  (a constant)
 
 
 class SqlAnswer:
@@ -110,7 +109,7 @@ class SqlProcessPool:
         slot.process = Subprocess(
             PROCESS_TARGET,
             {"archive": str(self._archive), **limits},
-            megabytes=self.limits.megabytes,
+            limits=Limits(self.limits.megabytes, output_bytes=self.limits.bytes + MAX_ERROR_BYTES),
             # Each thread's own arena would take 64 MB of the address space.
             variables={"MALLOC_ARENA_MAX": "1", "TMPDIR": str(slot.scratch.folder)},
             is_quiet=True,

@@ -32,28 +32,28 @@ from tests.positions import asked
 
 
 @kernel()
-def _features(lanes: int, occupied: int, gift: int, left: int, words: Any, found: Any) -> int:
+def _features(lanes: int, occupied: int, gift: int, pieces_left: int, words: Any, features: Any) -> int:
     state = np.empty((4, BOARD), np.int64)
     compute_lines(lanes, occupied, words, state[0])
     survey_board(occupied, words, state[0])
-    return compute_features(occupied, gift, left, words, state[0], state[1:], found)
+    return compute_features(occupied, gift, pieces_left, words, state[0], state[1:], features)
 
 
-def counted(position: Position, words: Any) -> tuple[int, list[int]]:
-    """The number that ``compute_features`` returns, and the features."""
-    found = np.empty(MAX_FEATURES, np.int64)
+def compute_count_and_features(position: Position, words: Any) -> tuple[int, list[int]]:
+    """Return the number that ``compute_features`` returns, and the features."""
+    numbers = np.empty(MAX_FEATURES, np.int64)
     lanes = uint64(position.lanes)
-    count = _features(lanes, position.occupied, position.hand, position.available, words, found)
-    return int(count), [int(number) for number in found[: max(count, 0)]]
+    count = _features(lanes, position.occupied, position.hand, position.available, words, numbers)
+    return int(count), [int(number) for number in numbers[: max(count, 0)]]
 
 
 def numbers_of(position: Position, words: Any) -> list[int]:
-    """The features of an afterstate, none if its replies show how the game ends."""
-    return counted(position, words)[1]
+    """Return the features of an afterstate, none if its replies show how the game ends."""
+    return compute_count_and_features(position, words)[1]
 
 
 def afterstates(rules: Rules, games: int) -> list[Position]:
-    """Positions with a gift that finishes no line."""
+    """List positions with a gift that finishes no line."""
     return [
         position
         for position in asked(rules, games)
@@ -61,10 +61,13 @@ def afterstates(rules: Rules, games: int) -> list[Position]:
     ]
 
 
-def occurrences(found: list[list[Any]]) -> Counter[tuple[tuple[int, int], ...]]:
-    """For each different feature where it was found and how often there: how often that is so of a feature."""
+def occurrences(feature_lists: list[list[Any]]) -> Counter[tuple[tuple[int, int], ...]]:
+    """Count how often each pattern of occurrence is that of a feature.
+
+    The pattern of a feature has the places where it was found, and how often there.
+    """
     places: dict[Any, list[tuple[int, int]]] = defaultdict(list)
-    for place, features in enumerate(found):
+    for place, features in enumerate(feature_lists):
         for feature, count in Counter(features).items():
             places[feature].append((place, count))
     return Counter(map(tuple, places.values()))
@@ -74,42 +77,42 @@ def occurrences(found: list[list[Any]]) -> Counter[tuple[tuple[int, int], ...]]:
 def test_numbers_stand_one_to_one_for_the_features_of_the_slow_twin(name: str) -> None:
     rules = PRESETS[name]
     words, positions = build_feature_words(rules), afterstates(rules, 5)
-    found = [counted(position, words) for position in positions]
+    results = [compute_count_and_features(position, words) for position in positions]
     twins = [lines.Afterstate(board(position), position.hand, rules) for position in positions]
     ends = {LOST_AFTER: lines.LOST, DRAWN_AFTER: lines.DRAWN, WON_AFTER: lines.WON}
-    assert [ends.get(count) for count, _ in found] == [lines.decided(twin) for twin in twins]
-    open_ = [number for number, (count, _) in enumerate(found) if count > 0]
-    numbers = [found[number][1] for number in open_]
+    assert [ends.get(count) for count, _ in results] == [lines.decided(twin) for twin in twins]
+    open_ = [number for number, (count, _) in enumerate(results) if count > 0]
+    numbers = [results[number][1] for number in open_]
     assert occurrences(numbers) == occurrences([lines.features(twins[number]) for number in open_])
     assert len(open_) > 20
     assert len(open_) < len(positions)
-    assert all(0 <= number < int(words[STAGE_SIZE]) for each in numbers for number in each)
+    assert all(0 <= number < int(words[STAGE_SIZE]) for features in numbers for number in features)
 
 
 def test_features_have_the_numbers_that_stored_policies_mean() -> None:
     sizes = {name: int(build_feature_words(rules)[STAGE_SIZE]) for name, rules in PRESETS.items()}
-    known = {"classic": 112641, "square": 119185, "torus": 112497, "torus_square": 114097, "own_piece": 112641}
-    assert (FEATURES, sizes) == (4, known)  # other numbers: raise FEATURES, which refuses the policies of before
+    expected = {"classic": 112641, "square": 119185, "torus": 112497, "torus_square": 114097, "own_piece": 112641}
+    assert (FEATURES, sizes) == (4, expected)  # other numbers: raise FEATURES, which refuses the policies of before
 
 
 def test_what_the_replies_show_is_the_exact_value() -> None:
-    words, solver, met = build_feature_words(CLASSIC), Solver(CLASSIC, 1.0), Counter[int]()
+    words, solver, end_counts = build_feature_words(CLASSIC), Solver(CLASSIC, 1.0), Counter[int]()
     for position in afterstates(CLASSIC, 60):
-        count, _ = counted(position, words)
+        count, _ = compute_count_and_features(position, words)
         if count < 0:
-            met[count] += 1
+            end_counts[count] += 1
             assert -solver.value(position) == {LOST_AFTER: -1, DRAWN_AFTER: 0, WON_AFTER: 1}[count]
         assert count < 0 or position.occupied.bit_count() < 11
-    assert min(met[LOST_AFTER], met[DRAWN_AFTER], met[WON_AFTER]) > 3
+    assert min(end_counts[LOST_AFTER], end_counts[DRAWN_AFTER], end_counts[WON_AFTER]) > 3
 
 
 def image(position: Position, dice: random.Random, rules: Rules) -> Position:
-    """The position under a random symmetry of cells and pieces."""
+    """Return the position under a random symmetry of cells and pieces."""
     cells = dice.choice(build_symmetries(rules).cells.tolist())
     order, flip = dice.sample(range(4), 4), dice.randrange(16)
 
-    def moved(piece: int) -> int:
+    def map_piece(piece: int) -> int:
         return sum((piece >> old & 1) << new for new, old in enumerate(order)) ^ flip
 
-    plies = [(moved(piece), cells[cell]) for cell, piece in enumerate(board(position)) if piece != NONE]
-    return position_from_plies(plies, moved(position.hand))
+    plies = [(map_piece(piece), cells[cell]) for cell, piece in enumerate(board(position)) if piece != NONE]
+    return position_from_plies(plies, map_piece(position.hand))

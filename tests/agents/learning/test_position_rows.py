@@ -22,13 +22,13 @@ Key = tuple[int, int, int]
 
 
 def some_positions(count: int) -> list[Key]:
-    """Lanes, occupied, hand: boards that differ in one word only are among them, and some are there twice."""
-    drawn = random.Random(5)
-    lanes = [drawn.getrandbits(64) for _ in range(20)]
-    return [(drawn.choice(lanes), drawn.getrandbits(16), drawn.randrange(-1, 16)) for _ in range(count)]
+    """Build keys (lanes, occupied, hand). Some differ in one word only, and some occur twice."""
+    dice = random.Random(5)
+    lanes = [dice.getrandbits(64) for _ in range(20)]
+    return [(dice.choice(lanes), dice.getrandbits(16), dice.randrange(-1, 16)) for _ in range(count)]
 
 
-def signed(key: Key) -> Key:
+def to_signed_key(key: Key) -> Key:
     return (key[0] - (key[0] >> 63 << 64), key[1], key[2])
 
 
@@ -52,14 +52,14 @@ def test_rows_are_found_as_in_a_dictionary_while_they_grow() -> None:
         assert knowledge.table[first : first + len(values)].tolist() == values
         other = (key[0] ^ 1, key[1], key[2])
         assert other in rows or find_row(uint64(other[0]), other[1], other[2], knowledge.keys) == -1
-    known = list(zip(*(column.tolist() for column in list_positions(knowledge)), strict=True))
-    assert [tuple(row[:3]) for row in known] == sorted(map(signed, rows))
-    assert [knowledge.table[row[3]] for row in known] == [rows[key][0] for key in sorted(rows, key=signed)]
+    listed_rows = list(zip(*(column.tolist() for column in list_positions(knowledge)), strict=True))
+    assert [tuple(row[:3]) for row in listed_rows] == sorted(map(to_signed_key, rows))
+    assert [knowledge.table[row[3]] for row in listed_rows] == [rows[key][0] for key in sorted(rows, key=to_signed_key)]
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 1000, 1023, 1024])
 def test_rows_for_a_player_are_those_of_a_learner(size: int) -> None:
-    keys = sorted({signed(key) for key in some_positions(2 * size)})[:size]
+    keys = sorted({to_signed_key(key) for key in some_positions(2 * size)})[:size]
     columns = tuple(np.array(column, np.int64) for column in (zip(*keys, strict=True) if keys else ([], [], [])))
     widths = np.array([1 + key[1] % 16 for key in keys], np.int64)
     knowledge, first = build_row_knowledge(np.zeros(2), columns, widths)

@@ -21,7 +21,7 @@ Kept = dict[tuple[int, int], int]
 
 
 def random_game(rules: Rules, seed: int) -> list[tuple[int, int]]:
-    """The plies of a game by random choices."""
+    """Play a game by random choices and return its plies."""
     rng, pieces, cells = random.Random(seed), list(range(16)), list(range(16))
     rng.shuffle(pieces)
     rng.shuffle(cells)
@@ -36,7 +36,7 @@ WON = next(plies for seed in range(60) if 12 < len(plies := random_game(CLASSIC,
 
 
 def naive_values(plies: list[tuple[int, int]], ply: int, kind: str, rules: Rules) -> Kept:
-    """The value of every choice in place of a decision, for who took it, by the slow twin."""
+    """Return the value of every choice in place of a decision, for the player who took it, by the slow twin."""
     if rules.mover_chooses:
         turns = turns_of(position_from_plies(plies[:ply]), rules)
         return {(piece, cell): solved.value for (cell, piece), solved in turns.items()}
@@ -56,45 +56,49 @@ def test_values_and_better_choices_are_those_of_playing_every_game_out(name: str
     games = [plies for seed in range(60) if len(plies := random_game(rules, seed)) > OPENING][:4]
     assert games
     for plies in games:
-        found = review_game(rules, plies, opening=OPENING)
-        assert (found.unjudged_count, len(found.decisions)) == (0, (2 - rules.mover_chooses) * (len(plies) - OPENING))
-        for index, decision in enumerate(found.decisions):
+        review = review_game(rules, plies, opening=OPENING)
+        assert (review.unjudged_count, len(review.decisions)) == (0, (2 - rules.mover_chooses) * (len(plies) - OPENING))
+        for index, decision in enumerate(review.decisions):
             values = naive_values(plies, decision.ply, decision.kind, rules)
             assert decision.seat == (decision.ply + (decision.kind == "placement")) % 2
             assert decision.piece == plies[decision.ply][0]
             assert (decision.before, decision.after) == (max(values.values()), values[decision.piece, decision.cell])
             kept = tuple(sorted(choice for choice, value in values.items() if value == decision.before))
-            assert found.better_choices.get(index, kept) == kept
-            assert (index in found.better_choices) == (decision.regret > 0)
-        mistakes += len(found.mistakes)
+            assert review.better_choices.get(index, kept) == kept
+            assert (index in review.better_choices) == (decision.regret > 0)
+        mistakes += len(review.mistakes)
     assert mistakes > 0
 
 
 def test_the_gift_in_hand_of_an_unfinished_game_is_judged_too() -> None:
     plies, (hand, _) = WON[:-1], WON[-1]
-    given = review_game(CLASSIC, plies, hand, opening=OPENING).decisions[-1]
+    judged = review_game(CLASSIC, plies, hand, opening=OPENING).decisions[-1]
     before = solve_position(position_from_plies(plies), CLASSIC).value
-    assert given == JudgedDecision(len(plies), "gift", len(plies) % 2, hand, NONE, before, -1)
+    assert judged == JudgedDecision(len(plies), "gift", len(plies) % 2, hand, NONE, before, -1)
     assert review_game(CLASSIC, [], opening=0) == GameReview((), 0, {})
 
 
 def test_a_whole_game_is_judged_from_the_first_gift() -> None:
-    found = review_game(CLASSIC, WON)
-    assert found.unjudged_count == 0
-    assert [(each.ply, each.kind) for each in found.decisions[:3]] == [(0, "gift"), (0, "placement"), (1, "gift")]
-    assert found.decisions[0].before == 0  # the game is a draw
-    assert found.decisions[-1].after == 1
+    review = review_game(CLASSIC, WON)
+    assert review.unjudged_count == 0
+    assert [(decision.ply, decision.kind) for decision in review.decisions[:3]] == [
+        (0, "gift"),
+        (0, "placement"),
+        (1, "gift"),
+    ]
+    assert review.decisions[0].before == 0  # the game is a draw
+    assert review.decisions[-1].after == 1
 
 
 def test_what_the_time_does_not_suffice_for_is_the_beginning() -> None:
     rules, plies = UNKNOWN, parse_game("0@a1 7@b2 9@d3 F@c1 1@b4 5@d1")
     started = time.monotonic()
-    found = review_game(rules, plies, seconds=0)
+    review = review_game(rules, plies, seconds=0)
     assert time.monotonic() - started < 5
-    assert found.unjudged_count >= 4
-    assert found.unjudged_count + len(found.decisions) == 12
+    assert review.unjudged_count >= 4
+    assert review.unjudged_count + len(review.decisions) == 12
     assert all(
-        decision.ply * 2 + (decision.kind == "placement") >= found.unjudged_count for decision in found.decisions
+        decision.ply * 2 + (decision.kind == "placement") >= review.unjudged_count for decision in review.decisions
     )
 
 

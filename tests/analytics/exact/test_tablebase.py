@@ -90,7 +90,7 @@ class Watched:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Tests see no tablebase of the user, and chunks are so small that there are many."""
+    """Hide the user's tablebases from the tests, and make chunks so small that there are many."""
     monkeypatch.setenv("QARENA_TABLEBASE", str(tmp_path / "home"))
     monkeypatch.setattr(tablebase_build, "CHUNK_BOARDS", 16)
     return tmp_path / "home"
@@ -101,14 +101,14 @@ def job(folder: Path, threads: int = 1, pieces: int = 3, rules: Rules = QUICK) -
 
 
 def built(folder: Path, threads: int = 1, pieces: int = 3) -> Tablebase:
-    found = Watched().build(job(folder, threads, pieces))
-    assert found is not None
-    return found
+    tablebase = Watched().build(job(folder, threads, pieces))
+    assert tablebase is not None
+    return tablebase
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a tablebase of three pieces. No test changes it."""
+    """Build a tablebase of three pieces and return its folder. No test changes it."""
     folder = tmp_path_factory.mktemp("quick")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tablebase_build, "CHUNK_BOARDS", 16)
@@ -117,8 +117,8 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def whole(quick: Path, tmp_path: Path) -> Tablebase:
-    """The same tablebase, to be changed."""
+def tablebase_copy(quick: Path, tmp_path: Path) -> Tablebase:
+    """Copy the tablebase for a test that changes it."""
     return open_tablebase(shutil.copytree(quick, tmp_path / "whole") / "quick-3.parquet")
 
 
@@ -131,8 +131,8 @@ def of_layers(tablebase: Tablebase) -> list[BoardTable]:
 # Building.
 
 
-def test_one_thread_and_two_write_the_same_bytes(whole: Tablebase, tmp_path: Path) -> None:
-    one, two = whole, built(tmp_path / "two", threads=2)
+def test_one_thread_and_two_write_the_same_bytes(tablebase_copy: Tablebase, tmp_path: Path) -> None:
+    one, two = tablebase_copy, built(tmp_path / "two", threads=2)
     assert one.path.read_bytes() == two.path.read_bytes()
     assert one.card.boards == [1, 1, 20, 157] == [layer.canonical_live_boards for layer in perft(QUICK, 3)]
     assert sorted(path.name for path in one.path.parent.iterdir()) == ["quick-3.json", "quick-3.parquet"]
@@ -142,11 +142,11 @@ def test_a_job_that_was_stopped_goes_on_with_what_it_had_solved(quick: Path, tmp
     stopped, resumed = Watched(stop_after=100), Watched()
     assert stopped.build(job(tmp_path / "a")) is None
     assert stopped.advanced < stopped.boards == 157
-    found = resumed.build(job(tmp_path / "a"))
+    tablebase = resumed.build(job(tmp_path / "a"))
     assert resumed.solved > 0
     assert resumed.solved + resumed.advanced == 157
-    assert found is not None
-    assert found.path.read_bytes() == (quick / "quick-3.parquet").read_bytes()
+    assert tablebase is not None
+    assert tablebase.path.read_bytes() == (quick / "quick-3.parquet").read_bytes()
 
 
 KILLED = """
@@ -170,10 +170,10 @@ def test_a_job_that_was_killed_goes_on_with_what_it_had_solved(quick: Path, tmp_
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "a")], check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL
     resumed = Watched()
-    found = resumed.build(job(tmp_path / "a"))
+    tablebase = resumed.build(job(tmp_path / "a"))
     assert resumed.solved == 80  # all chunks of which was told
-    assert found is not None
-    assert found.path.read_bytes() == (quick / "quick-3.parquet").read_bytes()
+    assert tablebase is not None
+    assert tablebase.path.read_bytes() == (quick / "quick-3.parquet").read_bytes()
 
 
 def test_a_chunk_that_is_damaged_is_solved_again(quick: Path, tmp_path: Path) -> None:
@@ -184,10 +184,10 @@ def test_a_chunk_that_is_damaged_is_solved_again(quick: Path, tmp_path: Path) ->
     chunks[0].write_bytes(content)
     chunks[1].write_bytes(chunks[1].read_bytes()[:-1])
     resumed = Watched()
-    found = resumed.build(job(tmp_path / "a"))
+    tablebase = resumed.build(job(tmp_path / "a"))
     assert resumed.solved == 16 * (len(chunks) - 2)
-    assert found is not None
-    assert found.path.read_bytes() == (quick / "quick-3.parquet").read_bytes()
+    assert tablebase is not None
+    assert tablebase.path.read_bytes() == (quick / "quick-3.parquet").read_bytes()
 
 
 @pytest.mark.slow
@@ -199,10 +199,10 @@ def test_rules_of_one_name_share_neither_chunks_nor_a_file(quick: Path, tmp_path
     assert from_the_start.build(begun) is None
     assert from_the_start.solved == 0
     resumed = Watched()
-    found = resumed.build(job(tmp_path / "a"))
+    tablebase = resumed.build(job(tmp_path / "a"))
     assert resumed.solved > 0
-    assert found is not None
-    assert found.path.read_bytes() == (quick / "quick-3.parquet").read_bytes()
+    assert tablebase is not None
+    assert tablebase.path.read_bytes() == (quick / "quick-3.parquet").read_bytes()
     check_build(job(tmp_path / "a"), 1e6)  # the same rules may be built again
     with pytest.raises(RequestError, match=r"quick-3\.parquet is the tablebase of other rules"):
         check_build(begun, 1e6)
@@ -245,25 +245,25 @@ def test_a_job_that_cannot_be_done_is_refused(tmp_path: Path, change: dict[str, 
 # Files.
 
 
-def test_a_damaged_tablebase_is_not_read(whole: Tablebase) -> None:
-    found = whole
-    content = bytearray(found.path.read_bytes())
+def test_a_damaged_tablebase_is_not_read(tablebase_copy: Tablebase) -> None:
+    tablebase = tablebase_copy
+    content = bytearray(tablebase.path.read_bytes())
     content[len(content) // 2] ^= 1
-    found.path.write_bytes(content)
+    tablebase.path.write_bytes(content)
     with pytest.raises(FailureError, match=r"quick-3\.parquet is damaged"):
-        read_tablebase(found)
-    assert [str(found.path) in line for line in verify_tablebase(found, 0, 1.0)] == [True]
-    found.path.unlink()
+        read_tablebase(tablebase)
+    assert [str(tablebase.path) in line for line in verify_tablebase(tablebase, 0, 1.0)] == [True]
+    tablebase.path.unlink()
     with pytest.raises(FailureError, match=r"cannot read .*quick-3\.parquet"):
-        read_tablebase(found)
+        read_tablebase(tablebase)
 
 
 @pytest.mark.parametrize(
     "change",
     [{"format": "other"}, {"boards": [1, 1, 20]}, {"won": [1, 1, 20, 157]}, {"sha256": "0"}, {"rules": {"squares": 3}}],
 )
-def test_a_damaged_card_is_refused(whole: Tablebase, change: dict[str, object]) -> None:
-    card = whole.path.with_suffix(".json")
+def test_a_damaged_card_is_refused(tablebase_copy: Tablebase, change: dict[str, object]) -> None:
+    card = tablebase_copy.path.with_suffix(".json")
     card.write_text(json.dumps(json.loads(card.read_text()) | change))
     with pytest.raises(FailureError, match=r"quick-3\.json is damaged"):
         list(list_tablebases([card.parent]))
@@ -284,38 +284,38 @@ def test_the_largest_one_is_used_and_the_users_own_first(own_home: Path) -> None
     assert tablebase_name(replace(QUICK, name="../a b(c=1)"), 3) == "___a_b_c_1_-3"  # which never leaves the folder
 
 
-def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(whole: Tablebase) -> None:
-    found = whole
-    assert list(verify_tablebase(found, 157, 1.0)) == []
-    layers = [(layer.keys, layer.values.copy()) for layer in of_layers(found)]
-    how = {"created": found.card.created, "seconds": 1.0, "code": CODE}
+def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(tablebase_copy: Tablebase) -> None:
+    tablebase = tablebase_copy
+    assert list(verify_tablebase(tablebase, 157, 1.0)) == []
+    layers = [(layer.keys, layer.values.copy()) for layer in of_layers(tablebase)]
+    how = {"created": tablebase.card.created, "seconds": 1.0, "code": CODE}
 
     layers[2][1][5] *= -1
     assert "1 boards of 2 pieces do not have the value" in next(
-        verify_tablebase(write_tablebase(found.path, QUICK, layers, how), 0, 1.0)
+        verify_tablebase(write_tablebase(tablebase.path, QUICK, layers, how), 0, 1.0)
     )
     layers[2][1][5] *= -1
     layers[3][1][7] *= -1
-    assert "has value" in list(verify_tablebase(write_tablebase(found.path, QUICK, layers, how), 157, 1.0))[-1]
+    assert "has value" in list(verify_tablebase(write_tablebase(tablebase.path, QUICK, layers, how), 157, 1.0))[-1]
     layers[3][1][7] *= -1
     layers[3][0][7] += np.uint64(1)
     assert "are not the 157 that play reaches" in next(
-        verify_tablebase(write_tablebase(found.path, QUICK, layers, how), 0, 1.0)
+        verify_tablebase(write_tablebase(tablebase.path, QUICK, layers, how), 0, 1.0)
     )
     layers[3][0][7] -= np.uint64(1)
-    swapped = structs.asdict(write_tablebase(found.path, QUICK, layers, how).card)
+    swapped = structs.asdict(write_tablebase(tablebase.path, QUICK, layers, how).card)
     swapped |= {"won": swapped["lost"], "lost": swapped["won"]}
-    found.path.with_suffix(".json").write_text(json.dumps(swapped))
-    assert "unlike on its card" in next(verify_tablebase(open_tablebase(found.path), 0, 1.0))
+    tablebase.path.with_suffix(".json").write_text(json.dumps(swapped))
+    assert "unlike on its card" in next(verify_tablebase(open_tablebase(tablebase.path), 0, 1.0))
 
 
 # Values.
 
 
 def children_values(above: BoardTable, layer: BoardTable, rules: Rules) -> list[Children]:
-    """The values of the boards that each board of ``layer`` leads to."""
+    """Look up the values of the boards that each board of ``layer`` leads to."""
     forms = dict(zip(zip(*decode_board_keys(above.keys, rules), strict=True), above.values.tolist(), strict=True))
-    found = []
+    rows = []
     for lanes, occupied in zip(*decode_board_keys(layer.keys, rules), strict=True):
         cells = [cell for cell in range(16) if int(occupied) >> cell & 1]
         used = {sum((int(lanes) >> 16 * a + cell & 1) << a for a in range(4)) for cell in cells}
@@ -323,12 +323,12 @@ def children_values(above: BoardTable, layer: BoardTable, rules: Rules) -> list[
         children = np.array([int(lanes) | int(piece_to_lanes(piece)) << cell for piece, cell in plies], np.uint64)
         masks = np.array([int(occupied) | 1 << cell for _, cell in plies], np.uint16)
         canonical = canonical_forms(children, masks, np.full(len(plies), NONE, np.int8), build_symmetries(rules))
-        found.append({ply: forms.get(form) for ply, form in zip(plies, zip(*canonical, strict=True), strict=True)})
-    return found
+        rows.append({ply: forms.get(form) for ply, form in zip(plies, zip(*canonical, strict=True), strict=True)})
+    return rows
 
 
 def value_of(children: Children, rules: Rules) -> int:
-    """By the rules alone: a line wins, and else who placed gives next, or the opponent moves."""
+    """Return a board's value by the rules alone: a line wins; else whoever placed gives next, or the opponent moves."""
     sign = -1 if rules.mover_chooses else 1
     for_mover = {ply: 1 if value is None else sign * value for ply, value in children.items()}
     if rules.mover_chooses:
@@ -342,26 +342,28 @@ def assert_consistent(layers: Sequence[BoardTable], rules: Rules) -> None:
         assert values == layer.values.tolist()
 
 
-def test_every_value_follows_from_those_that_turns_lead_to(whole: Tablebase) -> None:
-    assert_consistent(of_layers(whole), QUICK)
+def test_every_value_follows_from_those_that_turns_lead_to(tablebase_copy: Tablebase) -> None:
+    assert_consistent(of_layers(tablebase_copy), QUICK)
 
 
 @pytest.mark.parametrize("path", [SHIPS[0], *seldom(*SHIPS[1:])], ids=lambda path: path.stem)
 def test_shipped_tablebases_are_whole_and_every_value_up_to_three_pieces_follows_from_the_others(path: Path) -> None:
-    found = open_tablebase(path)
-    counted = perft(found.rules, min(5, found.card.pieces))
-    assert found.card.boards[: len(counted)] == [layer.canonical_live_boards for layer in counted]
+    tablebase = open_tablebase(path)
+    counted = perft(tablebase.rules, min(5, tablebase.card.pieces))
+    assert tablebase.card.boards[: len(counted)] == [layer.canonical_live_boards for layer in counted]
     if path.stem.startswith("classic"):
-        assert [1, 2, 40, 454, 10346, 214800, 3835041][: len(found.card.boards)] == found.card.boards
-    assert_consistent(of_layers(found)[:5], found.rules)
+        assert [1, 2, 40, 454, 10346, 214800, 3835041][: len(tablebase.card.boards)] == tablebase.card.boards
+    assert_consistent(of_layers(tablebase)[:5], tablebase.rules)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SHIPS, ids=[path.stem for path in SHIPS])
 def test_shipped_tablebases_are_complete_and_every_value_of_four_pieces_follows(path: Path) -> None:
-    found = open_tablebase(path)
-    assert found.card.boards == [layer.canonical_live_boards for layer in perft(found.rules, found.card.pieces)]
-    assert_consistent(of_layers(found)[4:6], found.rules)
+    tablebase = open_tablebase(path)
+    assert tablebase.card.boards == [
+        layer.canonical_live_boards for layer in perft(tablebase.rules, tablebase.card.pieces)
+    ]
+    assert_consistent(of_layers(tablebase)[4:6], tablebase.rules)
 
 
 def test_shipped_tablebases_are_small() -> None:
@@ -377,7 +379,7 @@ def test_a_sample_of_shipped_values_is_the_same_when_solved_again(path: Path) ->
 
 @pytest.mark.slow
 def test_under_torus_square_the_first_placer_wins_at_placement_13() -> None:
-    """As the published solver of that variant found."""
+    """Check the value and the length that the published solver of that variant found."""
     rules = PRESETS["torus_square"]
     solver = Solver(rules, 512.0, load_tablebase_index(rules))
     assert solver.value(EMPTY) == -1
@@ -390,13 +392,14 @@ def test_a_search_with_a_base_finds_what_one_without_it_finds(tmp_path: Path) ->
     plain = Solver(QUICK, 1.0)
     for most in range(1, 5):
         keys, values = (
-            np.concatenate([getattr(each, name) for each in layers[: most + 1]]) for name in ("keys", "values")
+            np.concatenate([getattr(smaller_layer, name) for smaller_layer in layers[: most + 1]])
+            for name in ("keys", "values")
         )
         solver = Solver(QUICK, 1.0, build_tablebase_index(keys, values, most))
         for layer in layers[:4]:
             boards = decode_board_keys(layer.keys, QUICK)
-            found: NDArray[np.int8] = solver.fork().values(*boards)
-            assert found.tolist() == layer.values.tolist() == plain.values(*boards).tolist()
+            values_found: NDArray[np.int8] = solver.fork().values(*boards)
+            assert values_found.tolist() == layer.values.tolist() == plain.values(*boards).tolist()
 
 
 # The theory of the game.
@@ -434,15 +437,17 @@ def test_the_first_turns_are_complete(classic: TablebaseStatistics) -> None:
 def test_examples_have_the_value_they_are_listed_under(tmp_path: Path) -> None:
     built = Watched().build(job(tmp_path, pieces=4))
     assert built is not None
-    found, solver = compute_statistics(built), Solver(QUICK, 1.0)
-    assert [sum(each.canonical) for each in found.boards] == [each.canonical_live_boards for each in perft(QUICK, 4)]
-    assert found.positions == []
-    assert set(found.examples) == {"board won", "board drawn", "board lost"}
-    for kind, example in found.examples.items():
+    statistics, solver = compute_statistics(built), Solver(QUICK, 1.0)
+    assert [sum(layer.canonical) for layer in statistics.boards] == [
+        layer.canonical_live_boards for layer in perft(QUICK, 4)
+    ]
+    assert statistics.positions == []
+    assert set(statistics.examples) == {"board won", "board drawn", "board lost"}
+    for kind, example in statistics.examples.items():
         position, _ = parse_position(example)
         assert not find_finished_lines(board(position), QUICK)
         assert {1: "board won", 0: "board drawn", -1: "board lost"}[solver.value(position)] == kind
-    assert sum(times for _, times, _ in found.turns) == 256
+    assert sum(times for _, times, _ in statistics.turns) == 256
     text = render_theory_page([built])
     assert "## quick" in text
     assert "for the player who moves first." in text

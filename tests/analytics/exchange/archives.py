@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.ranges import LARGEST_RANGE
 from analytics.store.records import RunRecord
 from quarto.batch import Block
@@ -24,15 +24,15 @@ RUNS = (
 
 
 def blocks_of(run: RunRecord, pairs: int = 8) -> list[Block]:
-    """All games of one of the runs: of each pairing one block."""
+    """Draw all games of one of the runs, a block for each pairing."""
     if not run.swapped:
         return [single_games(3, pairing, 0, pairs) for pairing in range(3)]
     return [random_block(run.spec["seed"], pairing, 0, pairs, run.rules, forfeits=0.2) for pairing in range(3)]
 
 
 def archive_of(root: Path, most: int = LARGEST_RANGE) -> Path:
-    """An archive of the three runs, each in files of at most so many units."""
-    archive = Archive.open(root, create=True)
+    """Write an archive of the three runs, each in files of at most ``most`` units."""
+    archive = ArchiveStore.open(root, create=True)
     for run in RUNS:
         archive.write_run(run)
         store(archive, run.run_id, blocks_of(run), most=most)
@@ -40,7 +40,7 @@ def archive_of(root: Path, most: int = LARGEST_RANGE) -> Path:
 
 
 def games_of(root: Path, where: str = "true") -> pl.DataFrame:
-    """The rows of ``games`` and, as lists, their plies: all but the names that an archive gives to games."""
+    """Read the rows of ``games`` and, as lists, their plies: all but the names that an archive gives to games."""
     question = f"""
         SELECT rules, agent_0, agent_1, winner, games.plies, opening, ending,
                (SELECT list(piece ORDER BY ply) FROM plies WHERE (plies.run_id, plies.game_id) = (games.run_id, id)),

@@ -6,12 +6,12 @@ from tests.analytics.exchange.archives import archive_of
 
 
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of three runs, which no test changes."""
+def unsplit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write an archive of three runs, which no test changes."""
     return archive_of(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture(scope="session")
 def scattered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same games in many files."""
+    """Write the same games in many files."""
     return archive_of(tmp_path_factory.mktemp("scattered"), most=4)

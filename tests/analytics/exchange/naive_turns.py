@@ -18,7 +18,7 @@ class Event(NamedTuple):
     """One thing that a player does."""
 
     seat: int
-    what: str  # gift, placement, or (where the mover chooses) both
+    kind: str  # gift, placement, or (where the mover chooses) both
     ply: int
 
 
@@ -36,45 +36,45 @@ class Episode(NamedTuple):
 
 
 def events(game: Game, opening: int, rules: Rules, imposed: bool) -> list[Event]:
-    """The turns of players, imposed ones only if asked for."""
+    """List the turns of players, imposed ones only if ``imposed``."""
     plies = range(len(game["plies"]))
     if rules.mover_chooses:
-        found = [Event((ply + 1) % 2, "both", ply) for ply in plies]
+        listed = [Event((ply + 1) % 2, "both", ply) for ply in plies]
     else:
-        each = [(Event(ply % 2, "gift", ply), Event((ply + 1) % 2, "placement", ply)) for ply in plies]
-        found = [event for both in each for event in both]
-    return [event for event in found if imposed or event.ply >= opening]
+        pairs = [(Event(ply % 2, "gift", ply), Event((ply + 1) % 2, "placement", ply)) for ply in plies]
+        listed = [event for both in pairs for event in both]
+    return [event for event in listed if imposed or event.ply >= opening]
 
 
 def naive_episode(game: Game, opening: int, rules: Rules, perspective: str, imposed: bool) -> Episode | None:
-    """The episode of a game, or None if it has no step."""
+    """Build the episode of a game, or None if it has no step."""
     finished = game["ending"] < FORFEIT_ILLEGAL
     turns = [list(turn) for _, turn in groupby(events(game, opening, rules, imposed), key=lambda event: event.seat)]
     steps = [(turn[0].seat, naive_step(game, turn, opening, rules)) for turn in turns]
     if not finished and rules.mover_chooses:  # the position on which somebody failed is known: nothing is in hand
         board = naive_board(game, len(game["plies"]))
         steps.append((1 - len(game["plies"]) % 2, Step([*board, -1], None, False, legal(board, -1, rules))))
-    known = [step for seat, step in steps if seat in SEATS[perspective]]
+    own_steps = [step for seat, step in steps if seat in SEATS[perspective]]
     if finished:
-        known.append(Step([*naive_board(game, len(game["plies"])), -1], None, False, set()))
-    if len(known) < 2:
+        own_steps.append(Step([*naive_board(game, len(game["plies"])), -1], None, False, set()))
+    if len(own_steps) < 2:
         return None
-    rewards = [0] * (len(known) - 1)
+    rewards = [0] * (len(own_steps) - 1)
     if finished and game["winner"] != -1:
         rewards[-1] = 1 if game["winner"] in SEATS[perspective] else -1
-    return Episode(known, rewards, finished)
+    return Episode(own_steps, rewards, finished)
 
 
 def naive_step(game: Game, turn: Iterable[Event], opening: int, rules: Rules) -> Step:
-    """A turn: what was seen before it, and what was done."""
+    """Build a step from a turn: what was seen before it, and what was done."""
     first, *_ = turn = list(turn)
     board = naive_board(game, first.ply)
-    hand = game["plies"][first.ply][0] if first.what == "placement" else -1
+    hand = game["plies"][first.ply][0] if first.kind == "placement" else -1
     cell = gift = NO_PREFIX
     for event in turn:
-        if event.what != "gift":
+        if event.kind != "gift":
             cell = game["plies"][event.ply][1]
-        if event.what != "placement":
+        if event.kind != "placement":
             gift = game["plies"][event.ply][0]
     action = 17 * cell + gift
     return Step([*board, hand], action, any(event.ply < opening for event in turn), legal(board, hand, rules))
@@ -88,16 +88,16 @@ def naive_board(game: Game, plies: int) -> list[int]:
 
 
 def legal(board: list[int], hand: int, rules: Rules) -> set[int]:
-    """The actions that may be chosen."""
-    left = [piece for piece in range(16) if piece not in board and piece != hand]
+    """Return the actions that may be chosen."""
+    available = [piece for piece in range(16) if piece not in board and piece != hand]
     empty = [cell for cell in range(16) if board[cell] == -1]
     if rules.mover_chooses:
-        return {17 * cell + piece for cell in empty for piece in left}
+        return {17 * cell + piece for cell in empty for piece in available}
     if hand == -1:
-        return {17 * NO_PREFIX + piece for piece in left}
-    found = set()
+        return {17 * NO_PREFIX + piece for piece in available}
+    actions = set()
     for cell in empty:
         after = {at: piece for at, piece in enumerate(board) if piece != -1} | {cell: hand}
-        over = has_line(after, rules) or not left
-        found |= {17 * cell + NO_PREFIX} if over else {17 * cell + piece for piece in left}
-    return found
+        over = has_line(after, rules) or not available
+        actions |= {17 * cell + NO_PREFIX} if over else {17 * cell + piece for piece in available}
+    return actions

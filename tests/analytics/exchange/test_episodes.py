@@ -16,7 +16,7 @@ SOME_RULES = ("classic", "torus_square", "own_piece")
 
 
 def random_games(rules: Rules, count: int = 60) -> list[tuple[Game, int]]:
-    """Games and how many of their plies were imposed; among them every length that a forfeit can leave."""
+    """Draw games and how many of their plies were imposed; among them every length that a forfeit can leave."""
     dice = random.Random(f"turns {rules.name}")
     games = [random_game(dice, rules, forfeits=0.4) for _ in range(count)]
     return [(game, dice.choice((0, 0, 1, 2, 5, len(game["plies"])))) for game in games] + [
@@ -34,19 +34,19 @@ def episodes(games: list[tuple[Game, int]], rules: Rules, perspective: str, impo
     return build_episodes(opening, played, options, rules.tables)
 
 
-def unpacked(found: Episodes) -> dict[int, Episode]:
-    """The arrays as the twin has them, by game."""
+def unpacked(packed: Episodes) -> dict[int, Episode]:
+    """Unpack the arrays as the twin has them, by game."""
     result, row, step = {}, 0, 0
-    for game, steps, terminated in zip(*(column.tolist() for column in found[:3]), strict=True):
+    for game, steps, terminated in zip(*(column.tolist() for column in packed[:3]), strict=True):
         steps_found = []
         for i in range(steps + 1):
-            action = int(found.actions[step + i]) if i < steps else None
-            flag = bool(found.imposed[step + i]) if i < steps else False
-            mask = set(np.flatnonzero(found.masks[row + i]).tolist())
-            steps_found.append(Step(found.observations[row + i].tolist(), action, flag, mask))
-        result[game] = Episode(steps_found, found.rewards[step : step + steps].astype(int).tolist(), terminated)
+            action = int(packed.actions[step + i]) if i < steps else None
+            flag = bool(packed.imposed[step + i]) if i < steps else False
+            mask = set(np.flatnonzero(packed.masks[row + i]).tolist())
+            steps_found.append(Step(packed.observations[row + i].tolist(), action, flag, mask))
+        result[game] = Episode(steps_found, packed.rewards[step : step + steps].astype(int).tolist(), terminated)
         row, step = row + steps + 1, step + steps
-    assert (row, step) == (len(found.observations), len(found.actions))
+    assert (row, step) == (len(packed.observations), len(packed.actions))
     return result
 
 
@@ -58,11 +58,11 @@ def test_episodes_equal_the_naive_twin(name: str, perspective: str, imposed: boo
     games = random_games(rules)
     expected = {}
     for number, (game, opening) in enumerate(games):
-        known = naive_episode(game, min(opening, len(game["plies"])), rules, perspective, imposed)
-        if known is not None:
-            final = known.steps[-1]._replace(action=None, imposed=False)
-            expected[number] = known._replace(steps=[*known.steps[:-1], final])
-    found = unpacked(episodes(games, rules, perspective, imposed))
-    assert found == expected
-    assert len({episode.terminated for episode in found.values()}) == 2
-    assert {reward for episode in found.values() for reward in episode.rewards} >= {0, 1}
+        slow_episode = naive_episode(game, min(opening, len(game["plies"])), rules, perspective, imposed)
+        if slow_episode is not None:
+            final = slow_episode.steps[-1]._replace(action=None, imposed=False)
+            expected[number] = slow_episode._replace(steps=[*slow_episode.steps[:-1], final])
+    unpacked_episodes = unpacked(episodes(games, rules, perspective, imposed))
+    assert unpacked_episodes == expected
+    assert len({episode.terminated for episode in unpacked_episodes.values()}) == 2
+    assert {reward for episode in unpacked_episodes.values() for reward in episode.rewards} >= {0, 1}

@@ -15,14 +15,12 @@ from typing import Any
 
 import minari
 import numpy as np
-import polars as pl
 import pytest
 
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, _write_atomically, write_export
 from analytics.exchange.export_blocks import NAMED_PERSPECTIVES
-from analytics.store.archive import Archive
-from quarto.batch import ENDINGS
+from analytics.store.archive import ArchiveStore
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_game
 from quarto.rules import Rules
@@ -68,12 +66,12 @@ Games = list[tuple[int, Game]]  # by game_id
 
 
 def logged(root: Path, rules: Rules) -> tuple[Games, str]:
-    """An archive with one run of games after openings of two plies, in the order in which they leave it."""
+    """Write an archive with one run of games after openings of two plies, and return them in the order of export."""
     dice = random.Random(f"forms {rules.name}")
     games = [random_game(dice, rules, forfeits=0.3) for _ in range(30)]
     games = [game for game in games if len(game["plies"]) >= OPENING][:20]
     run = record(spec_of(rules, LABELS, opening_plies=OPENING))
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     archive.write_run(run)
     store(archive, run.run_id, [block_of(games, opening=OPENING)], LABELS)
     return [*enumerate(games)][0::2] + [*enumerate(games)][1::2], run.run_id
@@ -98,13 +96,15 @@ def exported(root: Path, output: Path, form: str, **options: Any) -> Path:
 
 
 def own(perspective: Any, game_id: int) -> Any:
-    """The perspective of a game: the first agent of the pairing has seat 0 in game 0 of a pair, else seat 1."""
+    """Return the perspective of a game: the first agent of the pairing has seat 0 in game 0 of a pair, else seat 1."""
     return f"seat_{game_id % 2}" if perspective == "first" else perspective
 
 
 def expected_episodes(rules: Rules, games: Games, perspective: str, imposed: bool) -> list[tuple[int, Episode]]:
-    known = ((number, naive_episode(game, OPENING, rules, own(perspective, number), imposed)) for number, game in games)
-    return [(number, episode) for number, episode in known if episode]
+    numbered = (
+        (number, naive_episode(game, OPENING, rules, own(perspective, number), imposed)) for number, game in games
+    )
+    return [(number, episode) for number, episode in numbered if episode]
 
 
 @pytest.mark.parametrize("imposed", [True, *seldom(False)])
@@ -118,28 +118,28 @@ def test_d3rlpy_has_the_steps_of_all_episodes_in_flat_arrays(
         done = write_export(
             opened, ExportRequest("d3rlpy", perspective=perspective, imposed=imposed, masks=imposed), path
         )
-    found = np.load(path, allow_pickle=False)
+    arrays = np.load(path, allow_pickle=False)
     episodes = [episode for _, episode in expected_episodes(rules, games, perspective, imposed)]
     assert (done.games, done.episodes) == (len(games), len(episodes))  # some games have no turn that is told
     steps = [step for episode in episodes for step in episode.steps[:-1]]
-    ends = [i == len(each.rewards) - 1 for each in episodes for i in range(len(each.rewards))]
-    over = [each.terminated for each in episodes for _ in each.rewards]
-    assert found["observations"].dtype == np.int8
-    assert found["observations"].tolist() == [step.observation for step in steps]
-    assert found["actions"].tolist() == [step.action for step in steps]
-    assert found["rewards"].dtype == np.float32
-    assert found["rewards"].tolist() == [reward for episode in episodes for reward in episode.rewards]
-    assert found["terminals"].tolist() == [end and all_over for end, all_over in zip(ends, over, strict=True)]
-    assert found["timeouts"].tolist() == [end and not all_over for end, all_over in zip(ends, over, strict=True)]
+    ends = [i == len(one_episode.rewards) - 1 for one_episode in episodes for i in range(len(one_episode.rewards))]
+    over = [one_episode.terminated for one_episode in episodes for _ in one_episode.rewards]
+    assert arrays["observations"].dtype == np.int8
+    assert arrays["observations"].tolist() == [step.observation for step in steps]
+    assert arrays["actions"].tolist() == [step.action for step in steps]
+    assert arrays["rewards"].dtype == np.float32
+    assert arrays["rewards"].tolist() == [reward for episode in episodes for reward in episode.rewards]
+    assert arrays["terminals"].tolist() == [end and all_over for end, all_over in zip(ends, over, strict=True)]
+    assert arrays["timeouts"].tolist() == [end and not all_over for end, all_over in zip(ends, over, strict=True)]
     # What d3rlpy's episode generator asserts.
-    assert not np.logical_and(found["terminals"], found["timeouts"]).any()
-    assert found["terminals"].sum() > 0
-    assert found["timeouts"].sum() > 0
+    assert not np.logical_and(arrays["terminals"], arrays["timeouts"]).any()
+    assert arrays["terminals"].sum() > 0
+    assert arrays["timeouts"].sum() > 0
     names = ["observations", "actions", "rewards", "terminals", "timeouts"]
-    assert found.files == names + (["imposed", "action_masks"] if imposed else [])
+    assert arrays.files == names + (["imposed", "action_masks"] if imposed else [])
     if imposed:
-        assert found["imposed"].tolist() == [step.imposed for step in steps]
-        assert [set(np.flatnonzero(row)) for row in found["action_masks"]] == [step.legal for step in steps]
+        assert arrays["imposed"].tolist() == [step.imposed for step in steps]
+        assert [set(np.flatnonzero(row)) for row in arrays["action_masks"]] == [step.legal for step in steps]
 
 
 @pytest.mark.parametrize("imposed", [True, *seldom(False)])
@@ -160,22 +160,22 @@ def test_minari_reads_the_episodes_that_were_meant(
     assert dataset.total_steps == sum(len(episode.rewards) for _, episode in expected)
     assert list(minari.list_local_datasets()) == ["quarto-v3"]
     metadata = dataset.storage.get_episode_metadata(range(len(expected)))
-    for number, (found, (game, episode), about) in enumerate(zip(dataset, expected, metadata, strict=True)):
-        assert repr(found)  # which fails for an episode without infos
-        assert (found.id, about["id"], about["game_id"], about["run_id"]) == (number, number, game, run_id.encode())
+    for number, (read, (game, episode), about) in enumerate(zip(dataset, expected, metadata, strict=True)):
+        assert repr(read)  # which fails for an episode without infos
+        assert (read.id, about["id"], about["game_id"], about["run_id"]) == (number, number, game, run_id.encode())
         assert about["total_steps"] == len(episode.rewards)
-        assert found.observations.tolist() == [step.observation for step in episode.steps]
-        assert found.actions.tolist() == [step.action for step in episode.steps[:-1]]
-        assert found.rewards.tolist() == episode.rewards
+        assert read.observations.tolist() == [step.observation for step in episode.steps]
+        assert read.actions.tolist() == [step.action for step in episode.steps[:-1]]
+        assert read.rewards.tolist() == episode.rewards
         ends = [False] * (len(episode.rewards) - 1)
-        assert found.terminations.tolist() == [*ends, episode.terminated]
-        assert found.truncations.tolist() == [*ends, not episode.terminated]
-        assert all(map(dataset.observation_space.contains, found.observations))
-        assert all(map(dataset.action_space.contains, found.actions))
+        assert read.terminations.tolist() == [*ends, episode.terminated]
+        assert read.truncations.tolist() == [*ends, not episode.terminated]
+        assert all(map(dataset.observation_space.contains, read.observations))
+        assert all(map(dataset.action_space.contains, read.actions))
         if imposed:
-            assert found.infos["imposed"].tolist() == [*(step.imposed for step in episode.steps[:-1]), False]
+            assert read.infos["imposed"].tolist() == [*(step.imposed for step in episode.steps[:-1]), False]
             legal = [step.legal for step in episode.steps]
-            assert [set(np.flatnonzero(row)) for row in found.infos["action_mask"]] == legal
+            assert [set(np.flatnonzero(row)) for row in read.infos["action_mask"]] == legal
 
 
 def test_minari_can_filter_split_and_sample(classic: tuple[Path, Rules, Games, str], tmp_path: Path) -> None:
@@ -186,35 +186,6 @@ def test_minari_can_filter_split_and_sample(classic: tuple[Path, Rules, Games, s
     expected = [episode for _, episode in expected_episodes(rules, games, "seat_0", False) if episode.rewards[-1] > 0]
     assert won.total_steps == sum(len(episode.rewards) for episode in expected)
     assert len(list(dataset.sample_episodes(5))) == 5
-
-
-@pytest.mark.parametrize("imposed", [True, *seldom(False)])
-@pytest.mark.parametrize("perspective", [*NAMED_PERSPECTIVES][:2] + seldom(*[*NAMED_PERSPECTIVES][2:]))
-def test_rlds_has_an_episode_a_row_and_marks_the_last_step(
-    source: tuple[Path, Rules, Games, str], tmp_path: Path, perspective: str, imposed: bool
-) -> None:
-    root, rules, games, run_id = source
-    path = exported(root, tmp_path / "x.parquet", "rlds", perspective=perspective, imposed=imposed, masks=imposed)
-    expected = expected_episodes(rules, games, perspective, imposed)
-    rows = pl.read_parquet(path).to_dicts()
-    assert [(row["run_id"], row["game_id"]) for row in rows] == [(run_id, game) for game, _ in expected]
-    by_id = dict(games)
-    for row, (game, episode) in zip(rows, expected, strict=True):
-        steps, count = row["steps"], len(episode.rewards)
-        assert (row["winner"], row["ending"]) == (by_id[game]["winner"], ENDINGS[by_id[game]["ending"]])
-        assert (row["rules"], row["opening"]) == (rules.name, OPENING)
-        assert [step["is_first"] for step in steps] == [True] + [False] * count
-        assert [step["is_last"] for step in steps] == [False] * count + [True]
-        assert [step["is_terminal"] for step in steps] == [False] * count + [episode.terminated]
-        assert [step["observation"] for step in steps] == [step.observation for step in episode.steps]
-        assert [step["action"] for step in steps] == [*(step.action for step in episode.steps[:-1]), -1]
-        assert [step["reward"] for step in steps] == [*episode.rewards, 0]
-        sign = -1 if perspective == "mover" else 1
-        last = 0 if episode.terminated else sign
-        assert [step["discount"] for step in steps] == [*[sign] * (count - 1), last, 0]
-        if imposed:
-            assert [step["imposed"] for step in steps] == [*(step.imposed for step in episode.steps[:-1]), False]
-            assert [set(np.flatnonzero(step["action_mask"])) for step in steps] == [s.legal for s in episode.steps]
 
 
 @pytest.mark.parametrize("perspective", [None, "first", *seldom(*sorted({*NAMED_PERSPECTIVES} - {"first"}))])
@@ -228,7 +199,7 @@ def test_csv_has_a_row_a_ply(source: tuple[Path, Rules, Games, str], tmp_path: P
         for _, _, ply, seat, piece, cell, outcome in (row for row in plies if row[0] == game_id):
             sign = 1 if own(perspective, game_id) in (None, "mover", f"seat_{seat}") else -1
             head = [run_id, game_id, rules.name, *agents, winner, count, opening, ending]
-            expected.append([str(each) for each in (*head, ply, seat, int(ply < 2), piece, cell, sign * outcome)])
+            expected.append([str(value) for value in (*head, ply, seat, int(ply < 2), piece, cell, sign * outcome)])
     heading, *rows = csv.reader(io.StringIO(path.read_text()))
     assert heading[-1] == f"outcome_{perspective or 'mover'}"
     assert rows == expected

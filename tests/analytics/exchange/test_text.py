@@ -28,7 +28,7 @@ from analytics.exchange.text import (
 )
 from analytics.questions.pairings import load_results, pairings_frame
 from analytics.questions.ratings import compute_ratings
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import select_games
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.verification.archive import verify_archive
@@ -56,9 +56,9 @@ def read(text: str | bytes, **tags: Any) -> ParsedText:
 
 
 def import_text(root: Path, text: str | bytes, **tags: Any) -> list[ImportedRun]:
-    found = read(text, **tags)
-    assert found.bad_lines == []
-    return import_games(Archive.open(root, create=True), found, naive.PRESETS, CODE, "qarena archive import")
+    parsed_text = read(text, **tags)
+    assert parsed_text.bad_lines == []
+    return import_games(ArchiveStore.open(root, create=True), parsed_text, naive.PRESETS, CODE, "qarena archive import")
 
 
 def text_from(root: Path, output: Path, where: str | None = None) -> bytes:
@@ -87,13 +87,18 @@ def test_a_game_with_any_labels_is_read_as_it_was_written(
     written = format_games(heading, block_of(games).games)
     tags = format_heading_tags(heading._asdict())
     assert written.decode().split("\n") == [*(naive_line(game, tags) for game in games), ""]
-    found = read(written)
-    assert found.bad_lines == []
+    parsed_text = read(written)
+    assert parsed_text.bad_lines == []
     for i, game in enumerate(games):
-        plies = int(found.games.plies[i])
-        assert [*zip(found.games.pieces[:plies, i], found.games.cells[:plies, i], strict=True)] == game["plies"]
-        assert (found.games.winner[i], found.games.ending[i]) == (game["winner"], game["ending"])
-        assert Heading(*(getattr(found.distinct_tags[found.tags[i]], name) for name in Heading._fields)) == heading
+        plies = int(parsed_text.games.plies[i])
+        assert [*zip(parsed_text.games.pieces[:plies, i], parsed_text.games.cells[:plies, i], strict=True)] == game[
+            "plies"
+        ]
+        assert (parsed_text.games.winner[i], parsed_text.games.ending[i]) == (game["winner"], game["ending"])
+        assert (
+            Heading(*(getattr(parsed_text.distinct_tags[parsed_text.tags[i]], name) for name in Heading._fields))
+            == heading
+        )
 
 
 words = st.sampled_from(
@@ -103,7 +108,7 @@ blanks = st.sampled_from([" ", "  ", "\t", " \r", "\u00a0"])
 
 
 def parsed(plies: str) -> tuple[list[tuple[int, int]], str]:
-    """The plies, and what is wrong with them without where it is."""
+    """Parse plies, and return what is wrong with them without where it is."""
     try:
         return parse_game(plies), ""
     except RequestError as error:
@@ -113,17 +118,17 @@ def parsed(plies: str) -> tuple[list[tuple[int, int]], str]:
 @given(st.lists(st.tuples(words, blanks), max_size=6))
 def test_plies_are_read_as_the_notation_reads_them(parts: list[tuple[str, str]]) -> None:
     plies = "".join(word + blank for word, blank in parts)
-    found = read(f"[result=0-1] {plies}\n")
+    parsed_text = read(f"[result=0-1] {plies}\n")
     expected, complaint = parsed(plies)
     if complaint:
-        assert [bad.reason.partition("(")[0] for bad in found.bad_lines] == [complaint]
+        assert [bad.reason.partition("(")[0] for bad in parsed_text.bad_lines] == [complaint]
     elif "\u00a0" in plies:  # blank to Python, and to nobody who looks for a space
-        assert "separate the plies by spaces" in found.bad_lines[0].reason
-    elif found.bad_lines:
+        assert "separate the plies by spaces" in parsed_text.bad_lines[0].reason
+    elif parsed_text.bad_lines:
         assert has_line({cell: piece for piece, cell in expected}, naive.PRESETS["classic"])
     else:
-        count = found.games.plies[0]
-        assert [*zip(found.games.pieces[:count, 0], found.games.cells[:count, 0], strict=True)] == expected
+        count = parsed_text.games.plies[0]
+        assert [*zip(parsed_text.games.pieces[:count, 0], parsed_text.games.cells[:count, 0], strict=True)] == expected
 
 
 def test_lines_are_found_as_the_naive_twin_finds_them() -> None:
@@ -146,33 +151,35 @@ def test_lines_are_found_as_the_naive_twin_finds_them() -> None:
 
 
 def answers(root: Path) -> dict[str, Any]:
-    """The rows of all views that tell of runs and games, and the ratings."""
+    """Read the rows of all views about runs and games, and the ratings."""
     with open_archive(root) as opened:
-        found: dict[str, Any] = {
+        by_question: dict[str, Any] = {
             view: opened.sql(f"FROM {view} ORDER BY ALL").rows() for view in ("games", "plies", "pairs", "seats")
         }
-        found["runs"] = opened.sql("SELECT * EXCLUDE ranges FROM runs ORDER BY ALL").rows()
+        by_question["runs"] = opened.sql("SELECT * EXCLUDE ranges FROM runs ORDER BY ALL").rows()
         records = opened.archive.load_runs()
-        found["specs"] = [(record.spec, record.code) for record in records]
-        found["results"] = [pairings_frame(load_results(opened.archive, record.run_id)).rows() for record in records]
+        by_question["specs"] = [(record.spec, record.code) for record in records]
+        by_question["results"] = [
+            pairings_frame(load_results(opened.archive, record.run_id)).rows() for record in records
+        ]
         for name in {record.rules.name for record in records}:
-            found[f"ratings {name}"] = compute_ratings(opened, rules=name, samples=20).to_frame().rows()
-    return found
+            by_question[f"ratings {name}"] = compute_ratings(opened, rules=name, samples=20).to_frame().rows()
+    return by_question
 
 
 def test_whole_runs_come_back_as_the_same_runs_and_leave_as_the_same_text(scattered: Path, tmp_path: Path) -> None:
     copy, expected = tmp_path / "copy", answers(scattered)
     text = text_from(scattered, tmp_path / "one")
     done = import_text(copy, text)
-    assert [(each.run_id, each.games, each.added) for each in done] == [
+    assert [(imported.run_id, imported.games, imported.added) for imported in done] == [
         (run.run_id, games, games) for run, games in zip(RUNS, (48, 48, 24), strict=True)
     ]
     assert answers(copy) == expected
     assert {*expected} >= {"ratings classic", "ratings square"}
     assert text_from(copy, tmp_path / "two") == text
-    found = verify_archive(Archive.open(copy))
-    assert (found.problems, found.games) == ([], 120)
-    assert [each.added for each in import_text(copy, text)] == [0, 0, 0]
+    report = verify_archive(ArchiveStore.open(copy))
+    assert (report.problems, report.games) == ([], 120)
+    assert [imported.added for imported in import_text(copy, text)] == [0, 0, 0]
     shuffled = text.splitlines(keepends=True)
     random.Random(1).shuffle(shuffled)
     import_text(tmp_path / "shuffled", b"".join(shuffled))
@@ -184,28 +191,28 @@ def test_parts_of_runs_are_single_games_and_leave_as_the_same_text(scattered: Pa
     copy, text = tmp_path / "copy", text_from(scattered, tmp_path / "one", where)
     done = import_text(copy, text)
     assert games_of(copy).equals(games_of(scattered, where))
-    assert {run.swapped for run in Archive.open(copy).load_runs()} == {False}
+    assert {run.swapped for run in ArchiveStore.open(copy).load_runs()} == {False}
     assert text_from(copy, tmp_path / "two") == text
-    assert [each.added for each in import_text(copy, text)] == [0] * len(done)
+    assert [imported.added for imported in import_text(copy, text)] == [0] * len(done)
 
 
-def test_a_text_that_lost_a_line_or_a_record_has_single_games(whole: Path, tmp_path: Path) -> None:
-    lines = text_from(whole, tmp_path / "one").splitlines(keepends=True)
+def test_a_text_that_lost_a_line_or_a_record_has_single_games(unsplit: Path, tmp_path: Path) -> None:
+    lines = text_from(unsplit, tmp_path / "one").splitlines(keepends=True)
     record = next(line for line in lines if line.startswith(b"{"))
     run_id = json.loads(record)["run_id"]
     game = next(line for line in lines if f"[game={run_id} ".encode() in line)
     for name, lost in (("game", game), ("record", record)):
         done = import_text(tmp_path / name, b"".join(line for line in lines if line != lost))
-        assert run_id not in {each.run_id for each in done}
-        assert sum(each.added for each in done) == 120 - (lost is game)
+        assert run_id not in {imported.run_id for imported in done}
+        assert sum(imported.added for imported in done) == 120 - (lost is game)
 
 
 def run_of(root: Path, pairs: int, seed: int = 7) -> Path:
-    """An archive of the first run with so many pairs in each pairing."""
-    archive = Archive.open(root, create=True)
+    """Write an archive of the first run with ``pairs`` pairs in each pairing."""
+    archive = ArchiveStore.open(root, create=True)
     archive.write_run(RUNS[0])
-    found = [random_block(seed, pairing, 0, 12, forfeits=0.2) for pairing in range(3)]
-    games = [block._replace(games=select_games(block.games, slice(2 * pairs))) for block in found]
+    blocks = [random_block(seed, pairing, 0, 12, forfeits=0.2) for pairing in range(3)]
+    games = [block._replace(games=select_games(block.games, slice(2 * pairs))) for block in blocks]
     store(archive, RUNS[0].run_id, games)
     return root
 
@@ -215,7 +222,7 @@ def test_a_whole_run_gets_what_it_lacks(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     assert [import_text(root, text)[0].added for text in (short, long, short)] == [30, 42, 0]
     assert text_from(root, tmp_path / "text") == long
-    assert verify_archive(Archive.open(root)).problems == []
+    assert verify_archive(ArchiveStore.open(root)).problems == []
 
 
 def test_other_games_of_a_whole_run_are_refused(tmp_path: Path) -> None:
@@ -225,7 +232,7 @@ def test_other_games_of_a_whole_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"units 0 to 7 of the archive are other games than the text has"):
         import_text(root, other)
     code = {**CODE, "fingerprint": "cd" * 8}
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     archive.write_run(structs.replace(RUNS[0], code=code))
     longer = text_from(run_of(tmp_path / "longer", 12), tmp_path / "text")
     with pytest.raises(RequestError, match=r"was played by other code \(cdcdcdcdcdcdcdcd\) than the games of the text"):
@@ -249,7 +256,7 @@ def test_a_whole_run_that_was_changed_is_refused(tmp_path: Path) -> None:
         assert changed != text
         with pytest.raises(RequestError, match=complaint):
             import_text(tmp_path / name, changed)
-        assert Archive.open(tmp_path / name).load_runs() == []
+        assert ArchiveStore.open(tmp_path / name).load_runs() == []
     assert (
         read(text.replace(b'"seed":7', b'"seed":8'))
         .bad_lines[0]
@@ -276,19 +283,21 @@ def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_pat
     lines = [naive_line(game, tag) for game, tag in zip(games, tags, strict=True)]
     root = tmp_path / "archive"
     done = import_text(root, "\n".join(lines))
-    assert sum(each.added for each in done) == 30
-    assert verify_archive(Archive.open(root)).problems == []
+    assert sum(imported.added for imported in done) == 30
+    assert verify_archive(ArchiveStore.open(root)).problems == []
     text = text_from(root, tmp_path / "text").decode()
     assert sorted(text.splitlines()) == sorted(lines)
     of_tag = {tag: [line for line in lines if line.startswith(f"{tag} [res")] for tag in tags}
     assert {tag: [line for line in text.splitlines() if line.startswith(f"{tag} [res")] for tag in tags} == of_tag
-    assert [(each.run_id, each.added) for each in import_text(root, text)] == [(each.run_id, 0) for each in done]
+    assert [(imported.run_id, imported.added) for imported in import_text(root, text)] == [
+        (imported.run_id, 0) for imported in done
+    ]
 
 
 def test_what_a_line_does_not_say_is_as_usual(tmp_path: Path) -> None:
     text = f"# a comment\r\n\n  \n{WON}\r\n[agent_1=bob] {WON.lower()}"
-    found = read(text.encode("utf-8-sig"), event="at home", rules="square")  # a mark is no part of a game
-    assert [found.distinct_tags[at] for at in found.tags] == [
+    parsed_text = read(text.encode("utf-8-sig"), event="at home", rules="square")  # a mark is no part of a game
+    assert [parsed_text.distinct_tags[at] for at in parsed_text.tags] == [
         Tags(rules="square", event="at home"),
         Tags(rules="square", event="at home", agent_1="bob"),
     ]
@@ -303,7 +312,7 @@ def test_what_a_line_does_not_say_is_as_usual(tmp_path: Path) -> None:
 
 def test_an_imported_run_says_what_is_known_of_it(tmp_path: Path) -> None:
     (done,) = import_text(tmp_path / "archive", f"[event=final [1\\]] [date=2026-11-20] [agent_0=a] [agent_1=b] {WON}")
-    record = Archive.open(tmp_path / "archive").find_run(done.run_id)
+    record = ArchiveStore.open(tmp_path / "archive").find_run(done.run_id)
     assert record is not None
     source = record.spec["imported"]
     assert (source["event"], source["date"]) == ("final [1]", "2026-11-20")
@@ -343,13 +352,13 @@ NO_GAMES = (
 
 def test_a_line_that_is_no_game_is_named_with_what_is_wrong() -> None:
     for line, complaint in NO_GAMES:
-        found = read(f"{WON}\n\n# the next one is bad\n{line}\n{WON}\n")
-        assert [bad.line for bad in found.bad_lines] == [4]
-        assert complaint in found.bad_lines[0].reason
-        assert "\n" not in found.bad_lines[0].reason
-        assert len(found.tags) == 2
-    found = read(f"[agent_0=\xe9] {WON}".encode("latin-1"))
-    assert [bad.reason for bad in found.bad_lines] == ["byte 9 of the line is not UTF-8: save the file as UTF-8"]
+        parsed_text = read(f"{WON}\n\n# the next one is bad\n{line}\n{WON}\n")
+        assert [bad.line for bad in parsed_text.bad_lines] == [4]
+        assert complaint in parsed_text.bad_lines[0].reason
+        assert "\n" not in parsed_text.bad_lines[0].reason
+        assert len(parsed_text.tags) == 2
+    parsed_text = read(f"[agent_0=\xe9] {WON}".encode("latin-1"))
+    assert [bad.reason for bad in parsed_text.bad_lines] == ["byte 9 of the line is not UTF-8: save the file as UTF-8"]
 
 
 def test_tags_may_stand_in_any_order_with_any_spaces() -> None:
@@ -365,11 +374,11 @@ def test_an_import_of_many_files_that_lost_one_goes_on_and_keeps_the_order(
     dice = random.Random(2)
     games = [random_game(dice) for _ in range(24)]
     first, second = (Heading("classic", "", "", 0, agent, "z") for agent in "ab")
-    known, more = block_of(games[:21]).games, block_of(games).games
-    text, grown = format_games(first, known) + format_games(second, known), format_games(second, more)
+    imported, more = block_of(games[:21]).games, block_of(games).games
+    text, grown = format_games(first, imported) + format_games(second, imported), format_games(second, more)
     root = tmp_path / "archive"
     (done,) = import_text(root, text)
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     before = archive.list_effective_ranges(done.run_id)
     assert [stored[:2] for stored in before] == [(first, min(first + 4, 42)) for first in range(0, 42, 4)]
     assert verify_archive(archive).problems == []
@@ -381,7 +390,7 @@ def test_an_import_of_many_files_that_lost_one_goes_on_and_keeps_the_order(
     assert (again.games, again.added) == (42, 4)
     assert archive.list_effective_ranges(done.run_id).covered_ranges == [(0, 45)]
     assert [*archive.list_effective_ranges(done.run_id)][:10] == [*before][:10]
-    assert text_from(root, tmp_path / "text") == format_games(first, known) + grown
+    assert text_from(root, tmp_path / "text") == format_games(first, imported) + grown
 
 
 def games_in_text(dice: Any, players: str, count: int) -> list[str]:
@@ -396,18 +405,18 @@ def test_the_order_of_a_text_is_kept_across_players_and_seats(tmp_path: Path) ->
     dice.shuffle(lines)
     root = tmp_path / "archive"
     (half,) = import_text(root, "\n".join(lines[:50]))
-    (whole,) = import_text(root, "\n".join(lines))
-    assert (whole.run_id, whole.games, whole.added) == (half.run_id, 80, 30)
-    assert import_text(root, "\n".join(sorted(lines, key=lambda line: line[:40]))) == [whole._replace(added=0)]
-    assert verify_archive(Archive.open(root)).problems == []
-    compact_run(Archive.open(root), whole.run_id)
+    (grown,) = import_text(root, "\n".join(lines))
+    assert (grown.run_id, grown.games, grown.added) == (half.run_id, 80, 30)
+    assert import_text(root, "\n".join(sorted(lines, key=lambda line: line[:40]))) == [grown._replace(added=0)]
+    assert verify_archive(ArchiveStore.open(root)).problems == []
+    compact_run(ArchiveStore.open(root), grown.run_id)
     with open_archive(root) as opened:
-        found = opened.sql("""
+        rows = opened.sql("""
             SELECT any_value(agent_0) AS agent_0,
                    string_agg(piece_name(piece) || '@' || cell_name(cell), ' ' ORDER BY ply) AS game
             FROM games JOIN plies USING (run_id, game_id) GROUP BY game_number ORDER BY game_number""").rows()
     played = [line for line in lines if "@" in line]
-    assert found == [(line.split("agent_0=")[1][0], line.split("] ")[-1]) for line in played]
+    assert rows == [(line.split("agent_0=")[1][0], line.split("] ")[-1]) for line in played]
     other = tmp_path / "other"
     (elsewhere,) = import_text(other, "\n".join(lines[:50][::-1]))
     assert elsewhere.run_id != half.run_id
@@ -419,8 +428,8 @@ def test_a_text_that_has_grown_extends_its_run(tmp_path: Path) -> None:
     root = tmp_path / "archive"
 
     def added(*lines: list[str]) -> list[tuple[str, int, int]]:
-        found = import_text(root, "\n".join(line for part in lines for line in part))
-        return [(run.run_id, run.games, run.added) for run in found]
+        imported = import_text(root, "\n".join(line for part in lines for line in part))
+        return [(run.run_id, run.games, run.added) for run in imported]
 
     ((run, _, _),) = added(ab[:3], ba[:2])
     assert added(ab[:5], ba[:6]) == [(run, 11, 6)]
@@ -433,7 +442,7 @@ def test_a_text_that_has_grown_extends_its_run(tmp_path: Path) -> None:
     assert added(ab, ba, cd) == [(run, 18, 0), (other[0], 9, 0)]
     changed = added(ab[:1] + ab[2:])  # no continuation: other games
     assert changed[0][0] not in (run, other[0])
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     assert archive.list_effective_ranges(run).covered_ranges == [(0, 18)]
     assert verify_archive(archive).problems == []
     assert len(archive.list_effective_ranges(run)) > 2
@@ -443,5 +452,5 @@ def test_a_text_that_has_grown_extends_its_run(tmp_path: Path) -> None:
     with open_archive(root) as opened:
         counts = opened.sql("SELECT run_id, count(*) AS games FROM games GROUP BY ALL")
     assert dict(counts.rows()) == {run: 18, other[0]: 9, changed[0][0]: 8}
-    wanted = "\n".join([*ab, *ba, ""]).encode()
-    assert text_from(root, tmp_path / "out.txt", f"run_id = '{run}'") == wanted
+    expected = "\n".join([*ab, *ba, ""]).encode()
+    assert text_from(root, tmp_path / "out.txt", f"run_id = '{run}'") == expected

@@ -26,12 +26,12 @@ Row = tuple[str, int | None, int | None, float]
 
 
 def value_of(key: tuple[int, int]) -> float:
-    """Some value that depends on the afterstate alone."""
+    """Return some value that depends on the afterstate alone."""
     return ((key[0] * 31 + key[1]) % 2001 - 1000) / 1000
 
 
 def table(rules: Rules, games: int) -> tuple[list[Row], dict[tuple[int, int], float], int]:
-    """All turns in some positions; the values of their afterstates; how many turns no value is read of."""
+    """List all turns in some positions, the values of their afterstates, and how many turns need no value."""
     rows: list[Row] = []
     values: dict[tuple[int, int], float] = {}
     decided = 0
@@ -61,16 +61,16 @@ def read(rows: list[Row], kind: str = Q_TABLE, rules: Rules = CLASSIC, **options
 @pytest.mark.parametrize(("kind", "column"), [(Q_TABLE, "value"), (FITTED_Q, "value"), (MC_AFTERSTATE, "mean")])
 def test_each_afterstate_has_its_value_under_its_canonical_form(kind: str, column: str) -> None:
     rows, values, decided = table(CLASSIC, 3)
-    found = read(rows, kind)
-    learned = found.policy.table
+    parsed = read(rows, kind)
+    learned = parsed.policy.table
     keys = list(zip(learned["lanes"].tolist(), learned["occupied"].tolist(), strict=True))
     assert keys == sorted(values)
     assert learned[column].tolist() == [values[key] for key in keys]
-    assert (found.rows, found.skipped_rows, found.conflicts, found.example) == (len(rows), decided, 0, "")
+    assert (parsed.rows, parsed.skipped_rows, parsed.conflicts, parsed.example) == (len(rows), decided, 0, "")
     assert decided > 0
     if "count" in learned:
         assert learned["count"].sum() == len(rows) - decided
-    PolicyAgent(found.policy).knowledge(CLASSIC)  # which refuses a table that is not in form
+    PolicyAgent(parsed.policy).knowledge(CLASSIC)  # which refuses a table that is not in form
 
 
 def test_a_conflict_is_named_and_resolved_as_asked() -> None:
@@ -88,11 +88,11 @@ def test_a_conflict_is_named_and_resolved_as_asked() -> None:
         "row 2 (..../..../..3./F... 7: d4 1) has -0.25: conflicts=mean "
     )
     for conflicts, value in (("mean", 0.25), ("first", 0.5)):
-        found = read(rows, MC_AFTERSTATE, conflicts=conflicts)
-        assert sorted(zip(found.policy.table["mean"].tolist(), found.policy.table["count"].tolist(), strict=True)) == (
-            [(0.125, 1), (value, 3)]
-        )
-        assert found.conflicts == 1
+        parsed = read(rows, MC_AFTERSTATE, conflicts=conflicts)
+        assert sorted(
+            zip(parsed.policy.table["mean"].tolist(), parsed.policy.table["count"].tolist(), strict=True)
+        ) == ([(0.125, 1), (value, 3)])
+        assert parsed.conflicts == 1
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ def test_plies_with_the_piece_in_hand_are_positions_too() -> None:
     cases: list[tuple[str, int, int | None]] = [(f"{format_game(plies)} 7", 7, 0), (format_game(plies), NONE, None)]
     cases += [("", NONE, None), ("A", 10, 3)]
     for text, hand, cell in cases:
-        found = parse_policy_table(
+        parsed = parse_policy_table(
             frame([(text, cell, 1, 0.5)]).rename({"position": "plies"}), ImportOptions(Q_TABLE, CLASSIC)
         )
         same = format_position(position_from_plies(plies if "@" in text else [], hand))
-        assert same_bytes(found.policy, read([(f" {same.lower()}  classic", cell, 1, 0.5)]).policy)
+        assert same_bytes(parsed.policy, read([(f" {same.lower()}  classic", cell, 1, 0.5)]).policy)
     wrong = frame([(cases[0][0], 0, 1, 0.5), ("F@b1 3@c1 3", 0, 1, 0.5)]).rename({"position": "plies"})
     with pytest.raises(RequestError, match="row 2: the piece in hand, 3, was placed before"):
         parse_policy_table(wrong, ImportOptions(Q_TABLE, CLASSIC))
@@ -158,12 +158,12 @@ def test_a_file_that_is_no_such_table_is_refused(name: str, content: str, messag
 
 
 def test_the_positions_that_ship_become_a_policy_of_exact_values() -> None:
-    """Their rows with a placement that wins have no gift."""
+    """Check that rows with a placement that wins need no gift."""
     table = read_policy_table(find_shipped_set_path("classic"))
     few = table.filter(pl.col("position").is_in(table["position"].unique(maintain_order=True)[::64].implode()))
-    found = parse_policy_table(few, ImportOptions(Q_TABLE, CLASSIC))
-    assert found.conflicts == 0 < found.skipped_rows
-    assert set(found.policy.table["value"].tolist()) <= {-1.0, 0.0, 1.0}
+    parsed = parse_policy_table(few, ImportOptions(Q_TABLE, CLASSIC))
+    assert parsed.conflicts == 0 < parsed.skipped_rows
+    assert set(parsed.policy.table["value"].tolist()) <= {-1.0, 0.0, 1.0}
 
 
 def test_cells_and_gifts_are_numbers_or_texts_in_either_form_of_file(tmp_path: Path) -> None:

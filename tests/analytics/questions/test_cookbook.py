@@ -11,7 +11,7 @@ import pytest
 from analytics import open_archive
 from analytics.questions.cookbook import list_query_names, read_cookbook, read_query
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_tallies
 from quarto.errors import RequestError
 from tests.paths import ROOT, SAMPLE
@@ -32,7 +32,7 @@ def test_the_sample_answers_as_it_always_has(sample: OpenArchive, name: str) -> 
 
 
 def test_the_answers_are_those_of_the_tallies(sample: OpenArchive) -> None:
-    archive = Archive.open(SAMPLE)
+    archive = ArchiveStore.open(SAMPLE)
     expected = {
         (record.run_id, pairing): tally
         for record in archive.load_runs()

@@ -22,7 +22,7 @@ from analytics.questions.head_to_head import (
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import Tally
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError
 from quarto.rules import CLASSIC, Rules
@@ -35,7 +35,9 @@ SQUARE = Rules("square", squares="plain")
 TURNED = [(second, first) for first, second in PAIRINGS]  # the same agents, named the other way round
 
 
-def add(archive: Archive, run: RunRecord, seed: int, pairings: Pairings = PAIRINGS, rules: Rules = CLASSIC) -> None:
+def add(
+    archive: ArchiveStore, run: RunRecord, seed: int, pairings: Pairings = PAIRINGS, rules: Rules = CLASSIC
+) -> None:
     """A run with random games of each of its pairings."""
     archive.write_run(run)
     games = range(len(pairings))
@@ -44,7 +46,7 @@ def add(archive: Archive, run: RunRecord, seed: int, pairings: Pairings = PAIRIN
 
 
 @pytest.fixture(scope="module")
-def several(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+def several(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """The archive of ``conftest``; runs with openings and the agents turned, with fixed seats, and of self-play.
 
     No test changes it.
@@ -58,14 +60,14 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture(scope="module")
-def opened(several: Archive) -> Iterator[OpenArchive]:
+def opened(several: ArchiveStore) -> Iterator[OpenArchive]:
     """``several``, opened once."""
     with open_archive(several.root) as opened:
         yield opened
 
 
 @pytest.fixture
-def copy(several: Archive, tmp_path: Path) -> Archive:
+def copy(several: ArchiveStore, tmp_path: Path) -> ArchiveStore:
     """The same archive, to be changed."""
     return copied(several, tmp_path / "copy")
 
@@ -105,7 +107,7 @@ def as_naive(met: HeadToHead) -> dict[tuple[str, str], Counter[str]]:
     return found
 
 
-def test_tallies_and_sql_say_the_same_of_every_pairing(several: Archive, opened: OpenArchive) -> None:
+def test_tallies_and_sql_say_the_same_of_every_pairing(several: ArchiveStore, opened: OpenArchive) -> None:
     tallies = load_tally_results(opened, several.load_runs())
     assert tallies == count_game_results(opened, "true", several.load_runs())
     assert all(sum(result.tally.illegal[i] for result in tallies.values()) > 0 for i in (0, 1))
@@ -130,7 +132,7 @@ def test_a_pair_of_which_one_game_was_chosen_is_a_game_that_comes_alone(opened: 
 
 
 def test_the_pair_is_the_unit_as_soon_as_openings_were_imposed_in_one_run(
-    several: Archive, opened: OpenArchive
+    several: ArchiveStore, opened: OpenArchive
 ) -> None:
     (first, *_) = compute_head_to_head(opened).results
     (alone, *_) = compute_head_to_head(opened, GameFilter(runs=(several.load_runs()[0].run_id,))).results
@@ -163,7 +165,7 @@ def test_the_frame_has_a_row_for_every_two_that_met(opened: OpenArchive) -> None
     assert frame["score_low"].is_between(0, frame["score"]).all()
 
 
-def test_games_of_trainings_are_left_out_on_request(opened: OpenArchive, copy: Archive) -> None:
+def test_games_of_trainings_are_left_out_on_request(opened: OpenArchive, copy: ArchiveStore) -> None:
     before = compute_head_to_head(opened, GameFilter(trainings=False))
     alone = record(spec_of(seed=30), training=True)
     add(copy, alone, 6)
@@ -179,7 +181,7 @@ def test_games_of_trainings_are_left_out_on_request(opened: OpenArchive, copy: A
             compute_head_to_head(more, GameFilter(f"run_id = '{alone.run_id}'", trainings=False))
 
 
-def test_rules_are_never_mixed_silently(copy: Archive) -> None:
+def test_rules_are_never_mixed_silently(copy: ArchiveStore) -> None:
     run = record(spec_of(SQUARE, seed=20))
     add(copy, run, 5, rules=SQUARE)
     with open_archive(copy.root) as opened:
@@ -195,7 +197,7 @@ def test_rules_are_never_mixed_silently(copy: Archive) -> None:
             compute_head_to_head(opened, GameFilter(rules="squares"))
 
 
-def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: Archive) -> None:
+def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: ArchiveStore) -> None:
     mine = record(spec_of(Rules("classic", squares="plain"), seed=20))
     add(archive, mine, 5, rules=SQUARE)
     with open_archive(archive.root) as opened:
@@ -204,7 +206,7 @@ def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: Archive) 
         assert compute_head_to_head(opened, GameFilter(runs=(mine.run_id,))).games == 48
 
 
-def test_a_label_that_hides_two_agents_is_noted(archive: Archive) -> None:
+def test_a_label_that_hides_two_agents_is_noted(archive: ArchiveStore) -> None:
     spec = spec_of(seed=20)
     spec["agents"][1]["params"] = {"depth": 9}
     add(archive, record(spec), 5)
@@ -217,7 +219,7 @@ def _asking(known: RunRecord | None, games: int) -> RunRecord | None:
     return known and structs.replace(known, games=games)
 
 
-def test_a_run_that_lacks_games_is_noted(archive: Archive) -> None:
+def test_a_run_that_lacks_games_is_noted(archive: ArchiveStore) -> None:
     (known,) = archive.load_runs()
     missing = f"not complete: {known.run_id} (30 games missing); the same command plays the rest of a run"
     for games, notes in ((16, ()), (26, (missing,))):  # of each pairing; there are 16
@@ -230,7 +232,7 @@ def test_games_against_oneself_are_noted(opened: OpenArchive) -> None:
     assert "16 games of agents against themselves say nothing about strength" in compute_head_to_head(opened).notes
 
 
-def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archive, opened: OpenArchive) -> None:
+def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: ArchiveStore, opened: OpenArchive) -> None:
     run = several.load_runs()[0].run_id
     assert compute_head_to_head(opened, GameFilter("false OR true", (run,))) == compute_head_to_head(
         opened, GameFilter(runs=(run,))
@@ -240,14 +242,14 @@ def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archi
 
 
 @pytest.mark.parametrize("where", [None, "true"])
-def test_games_without_a_record_are_a_failure_either_way(copy: Archive, where: str | None) -> None:
+def test_games_without_a_record_are_a_failure_either_way(copy: ArchiveStore, where: str | None) -> None:
     Path(copy.root / "runs" / f"{RUN_ID}.json").unlink()
     with open_archive(copy.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
         compute_head_to_head(opened, GameFilter(where))
 
 
 def test_a_run_without_games_and_an_archive_without_games_have_no_results(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "empty", create=True)
+    archive = ArchiveStore.open(tmp_path / "empty", create=True)
     hint = f"has no games: 'qarena archive ls --archive {archive.root}' lists"
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match=hint):
         compute_head_to_head(opened)

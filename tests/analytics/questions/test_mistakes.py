@@ -13,7 +13,7 @@ from analytics.questions.mistakes import CANDIDATES, build_judged_agent_names, f
 from analytics.questions.selection import read_plies
 from analytics.questions.sql import lazy_rows
 from analytics.statistics.tally import normal_quantile, wilson_interval
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.canonical import canonical_position
 from quarto.position import position_from_plies
 from quarto.rules import CLASSIC, NONE
@@ -22,9 +22,9 @@ from tests.analytics.naive_games import random_block, record, spec_of, store
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+def judged(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """Two runs with the openings of one seed, one run without imposed openings; all decisions are judged."""
-    archive = Archive.open(tmp_path_factory.mktemp("judged") / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path_factory.mktemp("judged") / "archive", create=True)
     for seed, spec in enumerate((spec_of(seed=3, opening_plies=2), spec_of(seed=3, opening_plies=1), spec_of())):
         run = record(spec)
         archive.write_run(run)
@@ -34,7 +34,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.mark.parametrize("by_ply", [False, True])
-def test_intervals_are_over_openings(judged: Archive, by_ply: bool) -> None:
+def test_intervals_are_over_openings(judged: ArchiveStore, by_ply: bool) -> None:
     with open_archive(judged.root) as opened:
         found = summarise_decisions(opened, "ply BETWEEN 2 AND 7", by_ply, build_judged_agent_names(opened, "true"))
         rows = opened.sql(
@@ -66,7 +66,7 @@ def test_intervals_are_over_openings(judged: Archive, by_ply: bool) -> None:
                 assert (low, high) == pytest.approx((max(0, expected - reach), min(2, expected + reach)))
 
 
-def test_the_worst_mistakes_are_those_of_a_search_one_by_one(judged: Archive) -> None:
+def test_the_worst_mistakes_are_those_of_a_search_one_by_one(judged: ArchiveStore) -> None:
     with open_archive(judged.root) as opened:
         mistakes = find_worst_mistakes(opened, "ply BETWEEN 3 AND 9", 10_000)
         rows = opened.sql(
@@ -93,7 +93,7 @@ def test_the_worst_mistakes_are_those_of_a_search_one_by_one(judged: Archive) ->
 
 
 def test_positions_are_replayed_only_for_a_condition_that_reads_them(
-    judged: Archive, monkeypatch: pytest.MonkeyPatch
+    judged: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replay, replayed = lazy_rows.scan_boards, []
 

@@ -12,12 +12,12 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.questions import openings as query
+from analytics.questions import decision_counts, openings
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery, explore_position, run_openings_query
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import wilson_interval
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import derive_stored_positions
 from analytics.tables.derived.positions import PositionCounts, counts_to_frame
 from quarto.canonical import canonical_position
@@ -38,10 +38,10 @@ Kept = list[tuple[int, Game]]
 TWO = PAIRINGS[:2]
 
 
-def made(root: Path, rules: Rules, opening: int = 0, pairs: int = 60, most: int = 32) -> tuple[Archive, Kept]:
+def made(root: Path, rules: Rules, opening: int = 0, pairs: int = 60, most: int = 32) -> tuple[ArchiveStore, Kept]:
     """An archive of one run of two pairings whose games often begin alike, and its games with their ids."""
     dice = random.Random(f"{rules.name} {opening}")
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     run = record(spec_of(rules, TWO, opening_plies=opening))
     archive.write_run(run)
     games = [[random_game(dice, rules) for _ in range(2 * pairs)] for _ in TWO]
@@ -58,7 +58,7 @@ def classic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OpenArch
         yield opened, kept
 
 
-def indexed(archive: Archive) -> Archive:
+def indexed(archive: ArchiveStore) -> ArchiveStore:
     index(archive, 6)
     return archive
 
@@ -164,11 +164,11 @@ def test_what_is_kept_of_a_file_does_not_keep_all_of_its_counts(
         counted.append(derive_stored_positions(*of))
         return counted[-1]
 
-    monkeypatch.setattr(query, "derive_stored_positions", count)
-    monkeypatch.setattr(query, "_decision_cache", {})
+    monkeypatch.setattr(decision_counts, "derive_stored_positions", count)
+    monkeypatch.setattr(decision_counts, "_decision_cache", {})
     with open_archive(archive.root) as opened:
         explore_position(opened, positions_of_game(kept, PRESETS["classic"])[2], imposed=True)
-    rows = list(query._decision_cache.values())
+    rows = list(decision_counts._decision_cache.values())
     assert len(rows) == len(counted) > 1
     assert 0 < sum(map(len, rows)) < sum(map(len, counted))
     for whole in counted:
@@ -282,11 +282,99 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
             RequestError,
             match=f"but {started} were imposed: decisions are free from positions with 2 pieces on, and --imposed",
         ):
-            explore_position(opened)
+            explore_position(opened, "..../..../..../.... 0")
         assert run_openings_query(opened, OpeningsQuery(EMPTY_BOARD, "turn", imposed=True)).games == started
         _, game = kept[0]
         after = format_position(position_from_plies(game["plies"][:2]))
         assert run_openings_query(opened, OpeningsQuery(after)).games >= 1
+
+
+def naive_first_decisions(kept: Kept, by: str, rules: Rules, opening: int) -> list[tuple[int, ...]]:
+    """The decisions at the ply after the imposed ones, by replay, in the form of ``naive_openings``."""
+    groups: dict[Form, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 1 << 62])
+    for game_id, game in kept:
+        turns = turns_of(game, rules)
+        if len(turns) > opening:
+            row = groups[form_of_decision(turns[opening], by, rules)]
+            result = -outcome(game, opening) if by == "gift" else outcome(game, opening)
+            row[0] += 1
+            row[2 - result] += 1
+            row[4] = min(row[4], game_id)
+    return sorted(tuple(row) for row in groups.values())
+
+
+@pytest.mark.parametrize("name", ["classic", "own_piece", *seldom("torus")])
+@pytest.mark.parametrize("opening", [2, 7])  # within the index, and beyond it
+def test_after_imposed_plies_games_count_at_their_first_free_decision(
+    tmp_path: Path, name: str, opening: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openings, "MAX_POSITIONS", 1000)
+    rules = PRESETS[name]
+    start = format_position(parse_position(EMPTY_BOARD)[0], rules.name)
+    archive, kept = made(tmp_path / "archive", rules, opening, pairs=15)
+    free = sum(len(turns_of(game, rules)) > opening for _, game in kept)
+    with open_archive(indexed(archive).root) as opened:
+        for by in ("placement", "turn") if rules.mover_chooses else ("gift", "placement", "turn"):
+            answer = run_openings_query(opened, OpeningsQuery(start, by))
+            assert found_rows(answer.rows) == naive_first_decisions(kept, by, rules, opening)
+            assert (answer.first_free, answer.games, answer.rows["games"].sum()) == (True, free, free)
+            assert answer.rows["ply"].unique().to_list() == [opening]
+            note = f"each game counts at its first free decision: ply {opening} in {free} games; "
+            assert answer.notes == (f"{note}the plies before were imposed",)
+            assert answer.rows["share"].sum() == pytest.approx(1)
+            # The rows of a position are the answer about this position.
+            position = answer.rows["position"][0]
+            there = answer.rows.filter(position=position)
+            alone = explore_position(opened, position, by)
+            same = ["alike", "games", "wins", "draws", "losses", "score", "game_id", "sample"]
+            assert there.select(same).sort("game_id").equals(alone.select(same).sort("game_id"))
+        with pytest.raises(RequestError, match="no decision was free"):
+            run_openings_query(opened, OpeningsQuery(start, first_free=False))
+
+
+def test_what_imposed_openings_leave_out_is_said(tmp_path: Path) -> None:
+    archive, kept = made(tmp_path / "archive", Rules(), opening=2, pairs=10)
+    run = record(spec_of(Rules(), TWO, seed=9))
+    archive.write_run(run)
+    game = next(game for _, game in kept if len(game["plies"]) > 4)
+    store(archive, run.run_id, [block_of([game, game], 0)], TWO)
+    imposed, free = (sum(len(game["plies"]) > ply for _, game in kept) for ply in (0, 2))
+    with open_archive(indexed(archive).root) as opened:
+        mixed = run_openings_query(opened, OpeningsQuery())
+        assert (mixed.games, mixed.first_free) == (2, False)
+        hint = "--first-free counts all games at their first free decision"
+        assert mixed.notes == (f"left out, because nobody chose here: {imposed} games with 2 imposed plies: {hint}",)
+        every = run_openings_query(opened, OpeningsQuery(by="turn", first_free=True))
+        assert every.games == free + 2
+        assert sorted(every.rows["ply"].unique()) == [0, 2]
+        assert every.notes[0].startswith(
+            f"each game counts at its first free decision: ply 0 in 2 games, ply 2 in {free} games"
+        )
+        assert run_openings_query(opened, OpeningsQuery(imposed=True)).notes == ()
+        of_agent = run_openings_query(opened, OpeningsQuery(games=GameFilter(agent="dumb(depth=2)")))
+        assert of_agent.first_free  # it played no game without imposed plies
+        for query, reason in (
+            (OpeningsQuery("0.../..../..../.... -", first_free=True), "is one: leave it out, or --first-free"),
+            (OpeningsQuery(imposed=True, first_free=True), "leave --imposed or --first-free out"),
+        ):
+            with pytest.raises(RequestError, match=reason):
+                run_openings_query(opened, query)
+
+
+def test_of_many_positions_those_with_the_most_games_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, _ = made(tmp_path / "archive", Rules(), opening=2, pairs=20)
+    with open_archive(indexed(archive).root) as opened:
+        every = run_openings_query(opened, OpeningsQuery(by="placement"))
+        most = every.rows.group_by("position").agg(pl.sum("games")).sort("games", descending=True)["games"].head(3)
+        monkeypatch.setattr(openings, "MAX_POSITIONS", 3)
+        some = run_openings_query(opened, OpeningsQuery(by="placement"))
+        assert (some.games, some.rows["position"].n_unique(), some.rows["games"].sum()) == (every.games, 3, most.sum())
+        assert some.notes[1] == (
+            "only the 3 positions with the most games are counted: "
+            f"{every.games - most.sum()} games had their first free decision in others"
+        )
 
 
 WRONG: tuple[tuple[str, str | None, dict[str, Any], str], ...] = (

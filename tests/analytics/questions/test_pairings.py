@@ -32,7 +32,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.lazy_rows import ArrowStream
 from analytics.statistics.davidson import transitive_closure
 from analytics.statistics.tally import Tally, normal_quantile, sum_tallies_by_key, wilson_interval, win_rate
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
 from tests.analytics.naive_games import (
     BLOCKS,
@@ -49,7 +49,7 @@ from tests.analytics.naive_games import (
 COLUMNS = ("id", "pair", "pairing", "a0", "a1", "winner", "plies", "opening", "ending")
 
 
-def test_results_are_what_the_rows_say(archive: Archive) -> None:
+def test_results_are_what_the_rows_say(archive: ArchiveStore) -> None:
     games, plies = naive_rows(BLOCKS, PAIRINGS)
     for result in load_results(archive, RUN_ID):
         first, second = PAIRINGS[result.pairing]
@@ -68,7 +68,7 @@ def test_results_are_what_the_rows_say(archive: Archive) -> None:
         assert result.win_rate == (points.count(1) / len(rows), *wilson_interval(points.count(1), len(rows)))
 
 
-def test_pairs_are_the_unit_where_openings_are_shared(archive: Archive) -> None:
+def test_pairs_are_the_unit_where_openings_are_shared(archive: ArchiveStore) -> None:
     plain = load_results(archive, RUN_ID)
     archive.write_run(record(spec_of(opening_plies=2), run_id=RUN_ID))
     shared = load_results(archive, RUN_ID)
@@ -78,7 +78,7 @@ def test_pairs_are_the_unit_where_openings_are_shared(archive: Archive) -> None:
     assert [result.win_rate for result in shared] != [result.win_rate for result in plain]
 
 
-def test_an_unknown_run_is_refused(archive: Archive) -> None:
+def test_an_unknown_run_is_refused(archive: ArchiveStore) -> None:
     with pytest.raises(RequestError, match="run 'ffffffffffff' is not in archive"):
         load_results(archive, "ffffffffffff")
 
@@ -120,7 +120,7 @@ TURNED = [(second, first) for first, second in PAIRINGS]
 ONE = PAIRINGS[:1]
 
 
-def add(archive: Archive, games: int, pairings: Pairings = PAIRINGS, **spec: Any) -> str:
+def add(archive: ArchiveStore, games: int, pairings: Pairings = PAIRINGS, **spec: Any) -> str:
     """A run with random games; ``games`` chooses them."""
     run = record(spec_of(pairings=pairings, **spec))
     archive.write_run(run)
@@ -129,9 +129,9 @@ def add(archive: Archive, games: int, pairings: Pairings = PAIRINGS, **spec: Any
 
 
 @pytest.fixture
-def sharing(tmp_path: Path) -> Archive:
+def sharing(tmp_path: Path) -> ArchiveStore:
     """Two tournaments of one seed from openings, one run alone with its openings, one without openings."""
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
     add(archive, 1, opening_plies=2, seed=5)
     add(archive, 2, TURNED, opening_plies=3, seed=5)
     add(archive, 3, ONE, opening_plies=2, seed=6)
@@ -167,7 +167,7 @@ def naive_score(units: Units) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("where", [None, "true", "game_id % 5 > 0", "game_id % 3 > 0"])
-def test_intervals_are_those_of_a_count_by_opening(sharing: Archive, where: str | None) -> None:
+def test_intervals_are_those_of_a_count_by_opening(sharing: ArchiveStore, where: str | None) -> None:
     with open_archive(sharing.root) as opened:
         met = compute_head_to_head(opened, GameFilter(where))
         for result in met.results:
@@ -183,7 +183,7 @@ def test_intervals_are_those_of_a_count_by_opening(sharing: Archive, where: str 
 
 
 def test_tallies_are_enough_where_no_opening_is_shared(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
     for seed in (5, 6):
         add(archive, seed, ONE, opening_plies=2, seed=seed)
     add(archive, 7, opening_plies=0, seed=5)
@@ -196,7 +196,7 @@ def test_tallies_are_enough_where_no_opening_is_shared(tmp_path: Path) -> None:
 
 
 def test_two_deterministic_agents_that_met_twice_on_the_same_openings_met_once(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
     once = add(archive, 1, ONE, opening_plies=2, seed=5)
     add(archive, 1, ONE, opening_plies=2, seed=5, note="another run of the same two and the same openings")
     with open_archive(archive.root) as opened:

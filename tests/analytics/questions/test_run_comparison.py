@@ -13,7 +13,7 @@ from msgspec import structs
 from analytics import open_archive
 from analytics.questions.run_comparison import compare_runs
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
@@ -25,9 +25,9 @@ OTHER = {"version": "1", "fingerprint": "g", "modules": {"quarto.rng": "aa", "ag
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[RunRecord]]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, list[RunRecord]]:
     """The first run, the same with other code and turned agents, one without openings, and one of other rules."""
-    archive = Archive.open(tmp_path_factory.mktemp("compared") / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path_factory.mktemp("compared") / "archive", create=True)
     first = structs.replace(record(spec_of(seed=3, opening_plies=2)), code=CODE, seconds=2.0)
     turned = structs.replace(record(spec_of(seed=3, pairings=TURNED, opening_plies=2)), code=OTHER)
     plain = record(spec_of(seed=3))
@@ -40,7 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[RunRec
 
 
 @pytest.fixture(scope="module")
-def opened(runs: tuple[Archive, list[RunRecord]]) -> Iterator[OpenArchive]:
+def opened(runs: tuple[ArchiveStore, list[RunRecord]]) -> Iterator[OpenArchive]:
     with open_archive(runs[0].root) as opened:
         yield opened
 
@@ -58,7 +58,7 @@ def scores(opened: OpenArchive, run: RunRecord, first: str, second: str) -> dict
 
 
 def test_pairs_with_one_opening_are_compared_one_by_one(
-    opened: OpenArchive, runs: tuple[Archive, list[RunRecord]]
+    opened: OpenArchive, runs: tuple[ArchiveStore, list[RunRecord]]
 ) -> None:
     first, turned, *_ = runs[1]
     found = compare_runs(opened, [first.run_id, turned.run_id]).results
@@ -74,7 +74,7 @@ def test_pairs_with_one_opening_are_compared_one_by_one(
         assert (row["p"] < 0.05) == (abs(row["difference"]) > reach)
 
 
-def test_other_runs_are_independent_samples(opened: OpenArchive, runs: tuple[Archive, list[RunRecord]]) -> None:
+def test_other_runs_are_independent_samples(opened: OpenArchive, runs: tuple[ArchiveStore, list[RunRecord]]) -> None:
     first, _, plain, square = runs[1]
     found = compare_runs(opened, [first.run_id, plain.run_id, square.run_id]).results
     base = {(row["first"], row["second"]): row for row in found.iter_rows(named=True) if row["run"] == first.run_id}
@@ -88,7 +88,7 @@ def test_other_runs_are_independent_samples(opened: OpenArchive, runs: tuple[Arc
 
 
 def test_only_settings_and_modules_that_differ_are_named(
-    opened: OpenArchive, runs: tuple[Archive, list[RunRecord]]
+    opened: OpenArchive, runs: tuple[ArchiveStore, list[RunRecord]]
 ) -> None:
     first, turned, plain, square = runs[1]
     by_run = compare_runs(opened, [first.run_id, turned.run_id])
@@ -101,7 +101,7 @@ def test_only_settings_and_modules_that_differ_are_named(
     assert by_run.speeds.rows()[0][2:] == (2.0, by_run.speeds["games"][0] / 2)
 
 
-def test_wrong_requests_are_refused(opened: OpenArchive, runs: tuple[Archive, list[RunRecord]]) -> None:
+def test_wrong_requests_are_refused(opened: OpenArchive, runs: tuple[ArchiveStore, list[RunRecord]]) -> None:
     run_id = runs[1][0].run_id
     for asked, expected in (
         ([run_id], "name two runs or more"),

@@ -18,9 +18,9 @@ from analytics.questions.selection import (
     select_games,
     select_pair_ranges,
 )
+from analytics.questions.sql.conditions import check_and_combine_conditions
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.syntax import check_and_combine_conditions
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames
 from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError
@@ -47,7 +47,7 @@ OTHER = record(spec_of(seed=8))
 
 
 @pytest.fixture(scope="module")
-def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """The archive of ``conftest``, and a run of three ranges. No test changes it."""
     archive = filled(tmp_path_factory.mktemp("two") / "archive")
     archive.write_run(OTHER)
@@ -56,14 +56,14 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture(scope="module")
-def both_runs(two_runs: Archive) -> Iterator[OpenArchive]:
+def both_runs(two_runs: ArchiveStore) -> Iterator[OpenArchive]:
     """``two_runs``, opened once."""
     with open_archive(two_runs.root) as opened:
         yield opened
 
 
 @pytest.fixture
-def damaged(two_runs: Archive, tmp_path: Path) -> Archive:
+def damaged(two_runs: ArchiveStore, tmp_path: Path) -> ArchiveStore:
     """The same archive, to be damaged."""
     return copied(two_runs, tmp_path / "damaged")
 
@@ -174,7 +174,7 @@ def test_a_wrong_condition_is_a_wrong_request(opened: OpenArchive) -> None:
         assert complaint in str(caught.value)
 
 
-def test_a_run_of_another_schema_is_refused_where_it_is_chosen(damaged: Archive) -> None:
+def test_a_run_of_another_schema_is_refused_where_it_is_chosen(damaged: ArchiveStore) -> None:
     path = damaged.root / "runs" / f"{OTHER.run_id}.json"
     forge(Path(path), {"schema_version": 4})
     with open_archive(damaged.root) as opened:
@@ -187,12 +187,12 @@ def test_a_run_of_another_schema_is_refused_where_it_is_chosen(damaged: Archive)
 
 
 def test_conditions_are_joined_as_they_are(both_runs: OpenArchive) -> None:
-    joined = check_and_combine_conditions(both_runs.sql, "plies < 9 OR winner = 0 -- x", "winner = 1 OR plies = 3")
+    joined = check_and_combine_conditions(both_runs, "plies < 9 OR winner = 0 -- x", "winner = 1 OR plies = 3")
     expected = "(plies < 9 OR winner = 0) AND (winner = 1 OR plies = 3)"
     assert select_games(both_runs, joined).counts == select_games(both_runs, expected).counts
     for first, second in (("true) OR (true", "plies = 3"), ("plies = 3", "true) OR (true")):
         with pytest.raises(RequestError, match="is not a condition on games"):
-            check_and_combine_conditions(both_runs.sql, first, second)
+            check_and_combine_conditions(both_runs, first, second)
 
 
 def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(both_runs: OpenArchive) -> None:
@@ -209,13 +209,13 @@ def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(both_runs: OpenAr
         assert set(found.to_series()) == everybody - {label}
 
 
-def test_games_without_a_record_are_named(damaged: Archive) -> None:
+def test_games_without_a_record_are_named(damaged: ArchiveStore) -> None:
     Path(damaged.root / "runs" / f"{RUN_ID}.json").unlink()
     with open_archive(damaged.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
         select_games(opened)
 
 
-def test_a_damaged_file_is_named(damaged: Archive) -> None:
+def test_a_damaged_file_is_named(damaged: ArchiveStore) -> None:
     path = damaged.find_path("plies", RUN_ID, damaged.list_effective_ranges(RUN_ID)[0])
     Path(path).write_bytes(Path(path).read_bytes()[::-1])
     with open_archive(damaged.root) as opened, pytest.raises(FailureError, match=path.name):
@@ -239,7 +239,7 @@ def test_games_come_by_pairing_and_files_are_read_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, most_reads: int | None, chosen: int | None, run: int
 ) -> None:
     monkeypatch.setattr(selection, "MAX_GAMES_IN_MEMORY", memory)
-    archive, (known, blocks) = Archive.open(tmp_path / "archive", create=True), RUNS[run]
+    archive, (known, blocks) = ArchiveStore.open(tmp_path / "archive", create=True), RUNS[run]
     archive.write_run(known)
     ranges = store(archive, known.run_id, blocks, known.pairings, most=4)
     every = [read_selected_games(archive, known.run_id, stored, None).game_id for stored in ranges]
@@ -263,7 +263,7 @@ def test_games_come_by_pairing_and_files_are_read_together(
     assert memory > 1 or len(reads) == len(parts)
 
 
-def test_games_that_are_copies_are_named(archive: Archive) -> None:
+def test_games_that_are_copies_are_named(archive: ArchiveStore) -> None:
     one, other = (random_game(random.Random(seed), forfeits=0) for seed in (1, 2))
     copied = record(spec_of(seed=9))
     archive.write_run(copied)

@@ -224,11 +224,15 @@ def test_of_many_policies_the_newest_are_shown(root: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("quick_pictures")
-def test_imposed_first_plies_say_nothing_of_agents(tmp_path: Path) -> None:
+def test_first_plies_are_those_after_imposed_ones(tmp_path: Path) -> None:
     imposed = record(spec_of(opening_plies=3), created=CREATED)
     archive = write_archive(tmp_path / "imposed", [Played(imposed, RUNS[0].blocks, RUNS[0].pairings)])
-    said = Page(made(Path(archive.root))).said_in("li")
-    assert sum(text.endswith("the first 3 plies of all games were imposed, or none was played.") for text in said) == 2
+    page = Page(made(Path(archive.root)))
+    note = "Each game counts from its first free decision: ply 3 in 48 games; the plies before were imposed."
+    assert sum(text.endswith(note) for text in page.said_in("p")) == 2
+    captions = page.said_in("figcaption")
+    assert [f"all agents, placement of ply {ply}" in captions for ply in range(7)] == [False] * 3 + [True] * 3 + [False]
+    assert {f"{agent}, ply 3" for agent in imposed.labels} <= {*captions}
 
 
 @pytest.mark.slow
@@ -246,7 +250,7 @@ def test_the_same_games_are_the_same_bytes_in_whatever_files(root: Path, tmp_pat
 
 def test_every_agent_has_its_colour_everywhere(content: str) -> None:
     chips = re.findall(r'<span class="chip (agent-\d+)" aria-hidden="true"></span>([^<]+)', content)
-    pairs = {(number, re.sub(", (classic|square|own_piece)$", "", label)) for number, label in chips}
+    pairs = {(number, re.sub("(, ply 1)?(, (classic|square|own_piece))?$", "", label)) for number, label in chips}
     assert len(pairs) == len({number for number, _ in pairs}) == len({label for _, label in pairs}) == 5
     assert len({light for light, _ in AGENT_COLOURS}) == len({dark for _, dark in AGENT_COLOURS}) == len(AGENT_COLOURS)
 

@@ -22,7 +22,7 @@ from analytics.report.report_data import MAX_AGENTS, select_report_data
 from analytics.report.result import render_results_svg
 from analytics.report.sections import learning, lengths, mistakes, openings, strength
 from analytics.statistics.tally import Tally, mean_score, wilson_interval
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
 from tests.analytics.chosen_games import (
     BY_GAMES,
@@ -43,12 +43,12 @@ each_choice = pytest.mark.parametrize(("where", "keep"), CHOICES, ids=["all", "a
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+def archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     return write_archive(tmp_path_factory.mktemp("figures") / "archive")
 
 
 @pytest.fixture(scope="module")
-def opened(archive: Archive) -> OpenArchive:
+def opened(archive: ArchiveStore) -> OpenArchive:
     return open_archive(archive.root)
 
 
@@ -140,7 +140,7 @@ def test_first_choices_are_those_that_were_chosen(
     mover_chooses = {played.rules.name: played.rules.mover_chooses for played in RUNS}
     expected: dict[tuple[str, str, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
     for row in plies:
-        if row["ply"] < 3 and row["ply"] >= row["opening"]:
+        if 0 <= row["ply"] - row["opening"] < 3:
             gave = kind is openings.GIFTS and not mover_chooses[row["rules"]]
             seat = 1 - row["seat"] if gave else row["seat"]
             for agent in (openings.ALL_AGENTS, row[f"agent_{seat}"]):
@@ -220,7 +220,7 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
     pairings = [(label, "everybody") for label in labels]
     blocks = [random_block(number, number, 0, 4) for number in range(len(labels))]
     run = record(spec_of(pairings=pairings))
-    archive = Archive.open(tmp_path / "many", create=True)
+    archive = ArchiveStore.open(tmp_path / "many", create=True)
     archive.write_run(run)
     store(archive, run.run_id, blocks, pairings)
     with open_archive(archive.root) as opened:
@@ -322,7 +322,7 @@ def test_each_picture_says_what_it_shows(full: OpenArchive, slug: str) -> None:
 def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
     label = "mcts(exploration=1.41421356,iterations=40,reuse=true,safe_gifts=true)"
     pairings = [(label, "random")]
-    archive = Archive.open(tmp_path / "long", create=True)
+    archive = ArchiveStore.open(tmp_path / "long", create=True)
     run = record(spec_of(pairings=pairings))
     archive.write_run(run)
     store(archive, run.run_id, [random_block(1)], pairings)
@@ -341,7 +341,7 @@ def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
         ("learning", "agent_0 = agent_1", "no policy was learned in these runs"),
         ("mistakes", "agent_0 = agent_1", "no decision of these games is judged"),
         ("lengths", "ending LIKE 'forfeit%'", "were forfeited"),
-        ("placements", "plies = 0", "were imposed"),
+        ("placements", "plies = 0", "no ply of these games was free, or none was played"),
         ("gifts", "plies = 99", "has no game with"),
         ("gits", None, "'gits' is no section of a report; did you mean 'gifts'"),
     ],

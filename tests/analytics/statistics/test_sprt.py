@@ -53,7 +53,7 @@ def test_a_decision_is_made_when_a_bound_is_reached() -> None:
 
 
 def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
-    """The most likely distribution of this strength, found by a general optimiser from several starts."""
+    """Find the most likely distribution of this strength by a general optimiser from several starts."""
     from scipy.optimize import minimize  # takes half a second, which processes without this test need not pay
 
     scores, shares = np.array(PAIR_SCORES), np.array([count or 1e-3 for count in counts])
@@ -63,7 +63,7 @@ def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
         mean = at @ scores
         return float(mean - 0.5 - strength_a_pair * math.sqrt(max(0.0, at @ (scores - mean) ** 2)))
 
-    found = []
+    minima = []
     end = np.eye(5)[-1 if elo > 0 else 0]
     for start in (*np.eye(5), np.full(5, 0.2)):
         done = minimize(
@@ -74,8 +74,8 @@ def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
             method="SLSQP",
             options={"maxiter": 500, "ftol": 1e-10},
         )
-        found += [done.fun] if abs(excess(done.x)) < 1e-8 and abs(done.x.sum() - 1) < 1e-8 else []
-    return float(min(found))
+        minima += [done.fun] if abs(excess(done.x)) < 1e-8 and abs(done.x.sum() - 1) < 1e-8 else []
+    return float(min(minima))
 
 
 @pytest.mark.extras
@@ -98,11 +98,11 @@ def test_there_is_a_ratio_whatever_the_counts(elo: float) -> None:
 
 
 def naive_looks(most: int) -> list[int]:
-    found, pairs = [], 0
+    looks, pairs = [], 0
     while pairs < most:
         pairs += 32 if pairs < 1024 else pairs // 32
-        found.append(min(pairs, most))
-    return found
+        looks.append(min(pairs, most))
+    return looks
 
 
 def test_looks_are_fixed_beforehand_and_the_last_is_at_the_end() -> None:
@@ -119,13 +119,13 @@ def test_a_pairs_outcome_is_its_first_agents_points_in_both_games() -> None:
 
 
 def naive_trial(outcomes: list[int], hypotheses: Hypotheses, most: int) -> tuple[str | None, int]:
-    """The accepted hypothesis and the number of pairs, counted again at each look."""
+    """Return the accepted hypothesis and the number of pairs, counted again at each look."""
     for look in naive_looks(most):
         if look > len(outcomes):
             return None, len(outcomes)
-        found = decide([outcomes[:look].count(outcome) for outcome in range(5)], hypotheses)
-        if found:
-            return found, look
+        accepted = decide([outcomes[:look].count(outcome) for outcome in range(5)], hypotheses)
+        if accepted:
+            return accepted, look
     return None, most
 
 
@@ -162,7 +162,7 @@ def test_a_trial_without_enough_pairs_goes_on_and_one_of_equal_pairs_ends() -> N
 
 
 def error_rate(chances: tuple[float, ...], wrong: str, tests: int) -> float:
-    """The share of trials that accept a wrong hypothesis; elo0 = 0, elo1 = 60, both errors at most 0.1."""
+    """Return the share of trials that accept a wrong hypothesis; elo0 = 0, elo1 = 60, both errors at most 0.1."""
     errors = 0
     for seed in range(tests):
         trial = SequentialTest(Hypotheses(0, 60, alpha=0.1, beta=0.1), 10**5)
@@ -176,7 +176,7 @@ EVEN_PAIRS = (0.1, 0.2, 0.4, 0.2, 0.1)
 
 
 def tilted(elo: float) -> tuple[float, ...]:
-    """``EVEN_PAIRS`` tilted exponentially until the first agent is so much stronger, in normalised Elo."""
+    """Tilt ``EVEN_PAIRS`` exponentially until the first agent is stronger by ``elo``, in normalised Elo."""
     low, high = 0.0, 2.0
     for _ in range(60):
         tilt = (low + high) / 2
@@ -184,8 +184,8 @@ def tilted(elo: float) -> tuple[float, ...]:
         chances = tuple(weight / sum(weights) for weight in weights)
         mean = sum(p * score for p, score in zip(chances, PAIR_SCORES, strict=True))
         variance = sum(p * (score - mean) ** 2 for p, score in zip(chances, PAIR_SCORES, strict=True))
-        found = (mean - 0.5) / math.sqrt(2 * variance) * 800 / math.log(10)
-        low, high = (tilt, high) if found < elo else (low, tilt)
+        strength = (mean - 0.5) / math.sqrt(2 * variance) * 800 / math.log(10)
+        low, high = (tilt, high) if strength < elo else (low, tilt)
     return chances
 
 

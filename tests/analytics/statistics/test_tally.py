@@ -29,7 +29,7 @@ TALLIES = st.builds(
 
 
 def naive_tally(block: Block) -> Tally:
-    """The tally, counted game by game."""
+    """Count a block's tally game by game."""
     pairs = [[0, 0, 0], [0, 0, 0], [0, 0, 0]]
     singles = [0, 0, 0]
     forfeits = {2: [0, 0], 3: [0, 0]}
@@ -135,7 +135,7 @@ def test_quantile_is_that_of_the_tables_and_without_games_nothing_is_known() -> 
 
 
 def test_pairs_that_agree_halve_the_games() -> None:
-    """Both games of each pair end alike, so the second adds no information. Kish: 1 + (2 - 1) rho = 2."""
+    """Check pairs whose games end alike, so the second adds no information. Kish: 1 + (2 - 1) rho = 2."""
     same = Tally(pairs=((5000, 0, 0), (0, 0, 0), (0, 0, 5000)))
     assert design_effect(same) == pytest.approx(2, rel=1e-3)
     assert win_rate(same, by_pairs=True)[1:] == pytest.approx(wilson_interval(5000, 10_000), abs=1e-4)
@@ -157,7 +157,7 @@ def test_too_few_pairs_have_no_design_effect(counts: Tally) -> None:
 
 
 def test_intervals_by_pairs_have_the_stated_coverage() -> None:
-    """Openings that decide both games in 3 of 10 cases: 95% of the intervals should hold the true rate of 0.5."""
+    """Check that 95% of the intervals hold the true rate of 0.5, where openings decide both games in 3 of 10 cases."""
     dice = random.Random(11)
     held = {True: 0, False: 0}
     for _ in range(400):
@@ -185,7 +185,7 @@ def test_scores_that_are_all_0_or_all_1_have_wilsons_interval() -> None:
 
 
 def naive_ratio(units: list[list[float]], by_pairs: bool) -> tuple[float, float]:
-    """The mean over games and its variance, unit by unit: L. Kish, "Survey Sampling" (1965), section 6.3."""
+    """Return the mean over games and its variance, unit by unit: L. Kish, "Survey Sampling" (1965), section 6.3."""
     games = [game for unit in units for game in unit]
     mean = sum(games) / len(games)
     clusters = units if by_pairs else [[game] for game in games]
@@ -193,7 +193,7 @@ def naive_ratio(units: list[list[float]], by_pairs: bool) -> tuple[float, float]
 
 
 def random_units(seed: int, pairs: int, alone: int) -> tuple[list[list[float]], Tally]:
-    """Games of pairs, and games that come alone, as points and as a tally."""
+    """Draw games of pairs, and games that come alone, as points and as a tally."""
     dice, units, tally = random.Random(seed), [], Tally()
     for number in range(pairs + alone):
         opening = dice.choice((0, 0, 2))  # who has the better opening has it twice
@@ -213,9 +213,9 @@ def random_units(seed: int, pairs: int, alone: int) -> tuple[list[list[float]], 
 def test_pairs_and_games_that_come_alone_are_units_of_one_sample(pairs: int, alone: int, by_pairs: bool) -> None:
     units, tally = random_units(pairs + alone, pairs, alone)
     mean, variance = naive_ratio(units, by_pairs)
-    found = score(tally, by_pairs)
-    assert found.mean == pytest.approx(mean)
-    assert (found.high - found.low) / 2 == pytest.approx(normal_quantile() * math.sqrt(variance))
+    estimate = score(tally, by_pairs)
+    assert estimate.mean == pytest.approx(mean)
+    assert (estimate.high - estimate.low) / 2 == pytest.approx(normal_quantile() * math.sqrt(variance))
     if not by_pairs or pairs == 1:
         return
     # The design effect is the ratio of two variances.

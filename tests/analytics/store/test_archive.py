@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 import pytest
 from msgspec import structs
 
-from analytics.store.archive import Archive, check_nothing_lost, list_lost_ranges
+from analytics.store.archive import ArchiveStore, check_nothing_lost, list_lost_ranges
 from analytics.store.marker import MARKER_NAME
 from analytics.store.range_files import read_rows, read_tallies
 from analytics.store.ranges import StoredRange
@@ -39,10 +39,10 @@ from tests.object_storage import BOTH
 from tests.paths import ROOT
 
 
-def stored(archive: Archive, table: str) -> list[tuple[object, ...]]:
-    """The rows of the first run that count, sorted."""
+def stored(archive: ArchiveStore, table: str) -> list[tuple[object, ...]]:
+    """Read the rows of the first run that count, sorted."""
     ranges = archive.list_effective_ranges(RUN_ID)
-    return sorted(row for each in ranges for row in read_rows(archive, RUN_ID, each, table).rows())
+    return sorted(row for stored_range in ranges for row in read_rows(archive, RUN_ID, stored_range, table).rows())
 
 
 # What is an archive.
@@ -50,9 +50,9 @@ def stored(archive: Archive, table: str) -> list[tuple[object, ...]]:
 
 def test_an_archive_is_made_once_and_opened_again(tmp_path: Path) -> None:
     root = tmp_path / "deep" / "archive"
-    Archive.open(root, create=True)
+    ArchiveStore.open(root, create=True)
     before = snapshot(root)
-    assert Archive.open(root, create=True).load_runs() == Archive.open(root).load_runs() == []
+    assert ArchiveStore.open(root, create=True).load_runs() == ArchiveStore.open(root).load_runs() == []
     assert snapshot(root) == before
     assert json.loads((root / MARKER_NAME).read_text()) == {"format": "quarto-arena archive", "schema_version": 3}
 
@@ -97,27 +97,27 @@ def test_what_is_not_an_archive_is_refused_and_left_alone(
     make(tmp_path / "archive")
     before = snapshot(tmp_path)
     with pytest.raises(RequestError, match=re.escape(complaint)) as caught:
-        Archive.open(tmp_path / "archive", create=create)
+        ArchiveStore.open(tmp_path / "archive", create=create)
     assert "\n" not in str(caught.value)
     assert snapshot(tmp_path) == before
 
 
 def test_an_archive_that_cannot_be_written_to_says_whose_it_is(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # file modes do not stop root, which may run the tests
     with pytest.raises(
         RequestError, match=rf"not writable by user id {os.geteuid()} .* mode 7.., owner {os.geteuid()}"
     ):
-        Archive.open(archive.root, create=True)
-    assert Archive.open(archive.root).load_runs()  # reading is fine
+        ArchiveStore.open(archive.root, create=True)
+    assert ArchiveStore.open(archive.root).load_runs()  # reading is fine
 
 
 # Runs and sweeps.
 
 
 @BOTH
-def test_runs_are_stored_and_replaced_whole_and_one_under_another_name_is_damage(archive: Archive) -> None:
+def test_runs_are_stored_and_replaced_whole_and_one_under_another_name_is_damage(archive: ArchiveStore) -> None:
     first, second = (
         record(created="2026-01-02T00:00:00Z"),
         record(run_id="ffffffffffff", created="2026-01-01T00:00:00+00:00"),
@@ -139,22 +139,24 @@ def test_runs_are_stored_and_replaced_whole_and_one_under_another_name_is_damage
 
 
 @BOTH
-def test_a_change_of_a_record_is_made_to_what_others_left(archive: Archive) -> None:
-    """Two processes end a run: each adds its seconds to those of the other, also if both begin at the same time."""
+def test_a_change_of_a_record_is_made_to_what_others_left(archive: ArchiveStore) -> None:
+    """Check that two processes which end a run each add their seconds, even if both begin at the same time."""
 
-    def add(known: RunRecord | None) -> RunRecord | None:
+    def add(run: RunRecord | None) -> RunRecord | None:
         time.sleep(0.001)
-        return known and structs.replace(known, seconds=known.seconds + 1)
+        return run and structs.replace(run, seconds=run.seconds + 1)
 
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda _: Archive.open(archive.root).update_run(RUN_ID, add), range(12)))
-    found = archive.find_run(RUN_ID)
-    assert found is not None
-    assert found.seconds == 12
+        list(threads.map(lambda _: ArchiveStore.open(archive.root).update_run(RUN_ID, add), range(12)))
+    run = archive.find_run(RUN_ID)
+    assert run is not None
+    assert run.seconds == 12
 
 
 @BOTH
-def test_jobs_of_sweeps_are_stored_and_replaced_and_one_in_the_place_of_another_is_damage(archive: Archive) -> None:
+def test_jobs_of_sweeps_are_stored_and_replaced_and_one_in_the_place_of_another_is_damage(
+    archive: ArchiveStore,
+) -> None:
     jobs = [SweepJob("b", 0), SweepJob("a", 10, {"rules": "square"}, RUN_ID), SweepJob("a", 2, status="interrupted")]
     for job in jobs:
         archive.write_sweep_job(job)
@@ -167,14 +169,14 @@ def test_jobs_of_sweeps_are_stored_and_replaced_and_one_in_the_place_of_another_
         archive.load_sweep_jobs()
 
 
-def test_a_record_knows_how_much_there_was(archive: Archive) -> None:
-    archive.update_run(RUN_ID, lambda known: known)
+def test_a_record_knows_how_much_there_was(archive: ArchiveStore) -> None:
+    archive.update_run(RUN_ID, lambda run: run)
     before = known_run(archive)
     assert before.units == 24
     path = archive.folder("games", RUN_ID) / archive.list_effective_ranges(RUN_ID)[1].name
     content = archive.backend.read(path)
     archive.backend.remove(path)
-    archive.update_run(RUN_ID, lambda known: known and structs.replace(known, seconds=1.0))
+    archive.update_run(RUN_ID, lambda run: run and structs.replace(run, seconds=1.0))
     assert known_run(archive).units == 24  # also if some are lost
     assert list_lost_ranges(known_run(archive), archive.list_effective_ranges(RUN_ID)) == [(16, 24)]
     with pytest.raises(FailureError, match="lacks units 16 to 23, which were there, and their games with them"):
@@ -183,13 +185,13 @@ def test_a_record_knows_how_much_there_was(archive: Archive) -> None:
     check_nothing_lost(archive, RUN_ID, known_run(archive))
 
 
-def known_run(archive: Archive) -> RunRecord:
+def known_run(archive: ArchiveStore) -> RunRecord:
     return archive.load_run(RUN_ID)
 
 
 @BOTH
-def test_one_process_at_a_time_plays_a_run_that_cannot_be_repeated(archive: Archive) -> None:
-    other = Archive(archive.root)
+def test_one_process_at_a_time_plays_a_run_that_cannot_be_repeated(archive: ArchiveStore) -> None:
+    other = ArchiveStore(archive.root)
     with archive.lock_run(RUN_ID):
         with pytest.raises(RequestError, match=f"another process plays run {RUN_ID}, whose games cannot be repeated"):
             other.lock_run(RUN_ID).__enter__()
@@ -201,11 +203,11 @@ def test_one_process_at_a_time_plays_a_run_that_cannot_be_repeated(archive: Arch
 
 
 @BOTH
-def test_the_next_writer_may_wait_for_the_one_before(archive: Archive) -> None:
+def test_the_next_writer_may_wait_for_the_one_before(archive: ArchiveStore) -> None:
     order: list[str] = []
 
     def second() -> None:
-        with Archive(archive.root).lock_run(RUN_ID, patience=30.0):
+        with ArchiveStore(archive.root).lock_run(RUN_ID, patience=30.0):
             order.append("second")
 
     with ThreadPoolExecutor(1) as threads:
@@ -217,7 +219,7 @@ def test_the_next_writer_may_wait_for_the_one_before(archive: Archive) -> None:
     assert order == ["first", "second"]
 
 
-def test_a_lock_ends_with_the_process_that_was_killed(archive: Archive) -> None:
+def test_a_lock_ends_with_the_process_that_was_killed(archive: ArchiveStore) -> None:
     script = f"""
 import time
 from pathlib import Path
@@ -236,7 +238,7 @@ with Archive(Path({str(archive.root)!r})).lock_run({RUN_ID!r}):
         pass
 
 
-def test_what_goes_wrong_while_a_run_is_played_is_not_blamed_on_its_lock(archive: Archive) -> None:
+def test_what_goes_wrong_while_a_run_is_played_is_not_blamed_on_its_lock(archive: ArchiveStore) -> None:
     with pytest.raises(FileNotFoundError), archive.lock_run(RUN_ID):
         raise FileNotFoundError("a file of the player")
 
@@ -245,17 +247,17 @@ def test_what_goes_wrong_while_a_run_is_played_is_not_blamed_on_its_lock(archive
 
 
 @BOTH
-def test_a_missing_file_takes_its_games_with_it_and_they_may_come_again(archive: Archive) -> None:
+def test_a_missing_file_takes_its_games_with_it_and_they_may_come_again(archive: ArchiveStore) -> None:
     archive.backend.remove(archive.find_path("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0]))
     assert archive.list_effective_ranges(RUN_ID).list_gaps(30) == [(0, 16), (24, 30)]
     assert len(stored(archive, "games")) == 16
-    assert stored(Archive(archive.root), "games") == stored(archive, "games")
+    assert stored(ArchiveStore(archive.root), "games") == stored(archive, "games")
     store(archive, RUN_ID, BLOCKS)
     assert stored(archive, "games") == naive_rows(BLOCKS, PAIRINGS)[0]
 
 
 @BOTH
-def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:
+def test_half_written_and_foreign_files_are_not_read(archive: ArchiveStore) -> None:
     before = stored(archive, "games"), stored(archive, "plies"), read_tallies(archive, [RUN_ID])[RUN_ID]
     first = archive.list_effective_ranges(RUN_ID)[0]
     for table in ("games", "plies", "tallies", "decisions"):
@@ -266,27 +268,27 @@ def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:
     archive.backend.replace(archive.folder("plies", RUN_ID) / StoredRange(24, 32, 5, "01234567").name, b"no games yet")
     archive.backend.replace(archive.root / "games" / "run=mine" / "notes.txt", b"mine")
     archive.backend.replace(archive.root / "runs" / "notes.json", b"{}")
-    again = Archive.open(archive.root, create=True)
+    again = ArchiveStore.open(archive.root, create=True)
     assert (stored(again, "games"), stored(again, "plies"), read_tallies(again, [RUN_ID])[RUN_ID]) == before
     assert len(again.load_runs()) == 1
     assert not verify_archive(again).problems
 
 
-def test_threads_may_share_the_list_of_files(archive: Archive) -> None:
-    """Some forget it all the time."""
+def test_threads_may_share_the_list_of_files(archive: ArchiveStore) -> None:
+    """Check threads some of which forget the list all the time."""
     ranges = [*archive.list_effective_ranges(RUN_ID)]
 
     def ask(number: int) -> list[PurePath]:
         if number % 3 == 0:
             archive.refresh()
-        return [archive.find_path("plies", RUN_ID, each) for each in ranges]
+        return [archive.find_path("plies", RUN_ID, stored_range) for stored_range in ranges]
 
     with ThreadPoolExecutor(8) as threads:
-        assert len({tuple(found) for found in threads.map(ask, range(600))}) == 1
+        assert len({tuple(paths) for paths in threads.map(ask, range(600))}) == 1
 
 
 def test_a_run_that_begins_later_has_a_greater_number_and_is_listed_later(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
     begun = []
     for seed in range(5):  # on machines whose clocks go backwards
         number = archive.compute_next_run_number()
@@ -296,11 +298,11 @@ def test_a_run_that_begins_later_has_a_greater_number_and_is_listed_later(tmp_pa
     assert [run.number for run in archive.load_runs()] == [1, 2, 3, 4, 5]
     assert [run.run_id for run in archive.load_runs()] == begun != sorted(begun)
     archive.write_run(structs.replace(archive.load_runs()[0], status="complete"))  # which changes no number
-    assert Archive.open(tmp_path / "archive").compute_next_run_number() == 6
+    assert ArchiveStore.open(tmp_path / "archive").compute_next_run_number() == 6
 
 
 def test_a_record_that_cannot_be_read_has_no_number_and_one_that_was_replaced_is_read_again(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
     archive.write_run(record(number=2))
     hostile = record(spec_of(seed=9))
     archive.write_run(hostile)
@@ -319,9 +321,9 @@ def test_a_record_that_cannot_be_read_has_no_number_and_one_that_was_replaced_is
 
 
 @BOTH
-def test_a_snapshot_stays_as_it_was_while_others_write(archive: Archive) -> None:
+def test_a_snapshot_stays_as_it_was_while_others_write(archive: ArchiveStore) -> None:
     seen = Snapshot(archive.root)
-    games, known = [*seen.list_effective_ranges(RUN_ID)], seen.find_run(RUN_ID)
+    games, run = [*seen.list_effective_ranges(RUN_ID)], seen.find_run(RUN_ID)
     other = record(spec_of(seed=8))
     archive.write_run(other)
     store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)])
@@ -329,7 +331,7 @@ def test_a_snapshot_stays_as_it_was_while_others_write(archive: Archive) -> None
     archive.write_sweep_job(SweepJob("s", 0))
     assert archive.list_effective_ranges(RUN_ID).units == 48
     assert [*seen.list_effective_ranges(RUN_ID)] == games
-    assert (seen.find_run(RUN_ID), seen.list_run_ids(), seen.list_recorded_run_ids()) == (known, [RUN_ID], [RUN_ID])
+    assert (seen.find_run(RUN_ID), seen.list_run_ids(), seen.list_recorded_run_ids()) == (run, [RUN_ID], [RUN_ID])
     assert (seen.load_sweep_jobs(), seen.load_cards(), seen.load_verdicts()) == ([], [], [])
     assert seen.list_effective_ranges(RUN_ID, "tallies").units == 24
     assert seen.find_run(other.run_id) is None
@@ -337,19 +339,19 @@ def test_a_snapshot_stays_as_it_was_while_others_write(archive: Archive) -> None
 
 
 @BOTH
-def test_a_snapshot_never_has_games_without_the_record_of_their_run(archive: Archive) -> None:
-    """A run begins between its look at the records and its look at the games."""
+def test_a_snapshot_never_has_games_without_the_record_of_their_run(archive: ArchiveStore) -> None:
+    """Check a run that begins between the snapshot's look at the records and its look at the games."""
     other = record(spec_of(seed=8))
 
-    begin = Archive.list_run_ids
+    begin = ArchiveStore.list_run_ids
     with pytest.MonkeyPatch.context() as patch:
 
-        def late(self: Archive) -> list[str]:
+        def late(self: ArchiveStore) -> list[str]:
             patch.undo()
             archive.write_run(other)
             store(archive, other.run_id, BLOCKS)
             return begin(self)
 
-        patch.setattr(Archive, "list_run_ids", late)
+        patch.setattr(ArchiveStore, "list_run_ids", late)
         seen = Snapshot(archive.root)
     assert all(seen.find_run(run_id) for run_id in seen.list_run_ids())

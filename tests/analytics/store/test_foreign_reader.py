@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.upkeep.compaction import compact_run
 from tests.analytics.naive_games import BLOCKS, RUN_ID, SEED, games_of_seed, record, spec_of, store, store_span
 from tests.paths import ROOT
@@ -24,7 +24,7 @@ OTHER = record(spec_of(seed=8))
 
 
 def test_the_programs_of_the_page_count_each_game_once(
-    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    archive: ArchiveStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive.write_run(OTHER)
     store(archive, OTHER.run_id, BLOCKS)

@@ -40,23 +40,26 @@ def test_rows_are_those_of_the_naive_builder_whatever_the_parts_and_row_groups(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analytics.store.game_tables.MIN_ENCODED_GAMES", part_games)
         patch.setattr("analytics.store.game_tables.ROW_GROUP_ROWS", group_rows)
-        found = frames(blocks, PAIRINGS)
-    assert tuple(table.rows() for table in found) == naive_rows(blocks, PAIRINGS)
+        built = frames(blocks, PAIRINGS)
+    assert tuple(table.rows() for table in built) == naive_rows(blocks, PAIRINGS)
 
 
 def test_statistics_are_those_of_each_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analytics.store.game_tables.MIN_ENCODED_GAMES", 7)
     monkeypatch.setattr("analytics.store.game_tables.ROW_GROUP_ROWS", 16)
-    path, (games, plies) = tmp_path / "plies.parquet", tables([random_block(4, each) for each in range(3)], PAIRINGS)
+    path, (games, plies) = (
+        tmp_path / "plies.parquet",
+        tables([random_block(4, pairing) for pairing in range(3)], PAIRINGS),
+    )
     path.write_bytes(plies)
     (tmp_path / "games.parquet").write_bytes(games)
     rows = pl.read_parquet(path)
-    found = duckdb.execute(
+    statistics = duckdb.execute(
         "SELECT row_group_id, path_in_schema, stats_min_value::BIGINT, stats_max_value::BIGINT "
         f"FROM parquet_metadata('{path}')"
     ).fetchall()
-    assert len(found) == len(PLIES_SCHEMA) * -(-len(rows) // 16)
-    for group, name, least, largest in found:
+    assert len(statistics) == len(PLIES_SCHEMA) * -(-len(rows) // 16)
+    for group, name, least, largest in statistics:
         values = rows[name][16 * group : 16 * (group + 1)]
         assert (values.min(), values.max()) == (least, largest)
     labels = duckdb.execute(
@@ -99,7 +102,7 @@ def test_a_table_is_read_in_parts_after_all_its_bytes_were_checked(tmp_path: Pat
     path.write_bytes(table)
     with pytest.raises(ValueError, match="of the right types"):
         next(decode_file_frames(LOCAL, path, GAMES_SCHEMA, 20))
-    with pytest.raises(ValueError, match="has not the name of a table's file"):
+    with pytest.raises(ValueError, match="does not have the name of a table's file"):
         next(decode_file_frames(LOCAL, path.rename(tmp_path / "table.parquet"), PLIES_SCHEMA, 20))
 
 
@@ -129,7 +132,7 @@ def slow_mix(word: int) -> int:
 
 
 def slow_fingerprint(block: Block) -> int:
-    """By data/README.md, game by game."""
+    """Compute a block's fingerprint game by game, as data/README.md describes it."""
     total = 0
     for i in range(len(block.games.plies)):
         pair, swapped = divmod(i, 2) if block.swapped else (i, 0)
@@ -171,15 +174,15 @@ def test_it_adds_up_in_any_order_and_over_any_parts() -> None:
 
 def test_every_change_of_a_game_changes_it_and_rubbish_beyond_its_end_does_not() -> None:
     games = games_of(random_block(2, 0, 0, 3))
-    known = games.fingerprint
+    fingerprint = games.fingerprint
     for row, plies in enumerate(games.games.plies.tolist()):
         for matrix in (games.games.pieces, games.games.cells):
             for ply in range(16):
                 matrix[ply, row] ^= 1
-                assert (games.fingerprint != known) == (ply < plies)
+                assert (games.fingerprint != fingerprint) == (ply < plies)
                 matrix[ply, row] ^= 1
         for column in (games.games.plies, games.games.winner, games.games.ending, games.opening, games.game_id):
             column[row] += 1
-            assert games.fingerprint != known
+            assert games.fingerprint != fingerprint
             column[row] -= 1
-    assert games.fingerprint == known
+    assert games.fingerprint == fingerprint

@@ -26,7 +26,7 @@ from runners.config.agents import parse_label
 
 
 def naive_split(text: str) -> list[str]:
-    """The parts between the commas before which all quotes and brackets are closed."""
+    """Split a text at the commas before which all quotes and brackets are closed."""
     commas = [i for i in range(len(text)) if text[i] == "," and is_outside(text[:i])]
     parts = [text[start + 1 : end] for start, end in zip([-1, *commas], [*commas, len(text)], strict=True)]
     return [part.strip() for part in parts if part.strip()]
@@ -95,7 +95,7 @@ def test_words_outside_ascii_are_words(value: str, expected: object) -> None:
 
 
 def test_a_path_in_a_home_folder_is_the_agents_to_expand() -> None:
-    """So the label is the same for every user."""
+    """Check that the label is the same for every user."""
     assert parse_label("polito(folder=~/players, seed=3)", "agent") == ("polito", {"folder": "~/players", "seed": 3})
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.marker import build_memory_path
 from tests.another_user import another_user, visible_folder
 from tests.paths import SAMPLE
@@ -22,7 +22,7 @@ __all__ = ["handlers_that_others_made", "prepared_once", "qarena"]  # fixtures
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A new cache folder: nothing is known."""
+    """Set a new cache folder, in which nothing is remembered."""
     monkeypatch.setenv("QARENA_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def notes_of(root: Path, caplog: pytest.LogCaptureFixture) -> int:
-    """The number of notes of a question."""
+    """Count the warnings that a question logs."""
     caplog.clear()
     with open_archive(root) as opened:
         assert opened.sql("SELECT count(*) FROM runs").item() >= 0
@@ -67,12 +67,12 @@ def test_the_sample_of_the_project_is_known(typed: str, caplog: pytest.LogCaptur
 def test_ones_own_archive_is_not_noted_but_another_one_in_its_place_is(
     root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    own = tmp_path / "own"
-    Archive.open(own, create=True)
-    assert notes_of(own, caplog) == 0
-    shutil.rmtree(own)
-    root.rename(own)
-    assert [notes_of(own, caplog) for _ in range(2)] == [1, 0]
+    own_root = tmp_path / "own"
+    ArchiveStore.open(own_root, create=True)
+    assert notes_of(own_root, caplog) == 0
+    shutil.rmtree(own_root)
+    root.rename(own_root)
+    assert [notes_of(own_root, caplog) for _ in range(2)] == [1, 0]
 
 
 def test_a_verified_archive_is_not_noted(root: Path, caplog: pytest.LogCaptureFixture, qarena: Qarena) -> None:

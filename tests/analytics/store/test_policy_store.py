@@ -21,7 +21,7 @@ from polars.testing import assert_frame_equal
 from agents.learning.policy import GENOME, Policy
 from analytics.policies import listing
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard, PolicyFile
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
 from analytics.tables.verification.archive import verify_archive
@@ -36,28 +36,28 @@ BOMB = 2_000_000  # equal rows
 
 
 @pytest.fixture
-def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
-    made = Archive.open(root_of(request, tmp_path), create=True)
-    made.write_run(record())  # of which policies are learned
-    return made
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStore:
+    new_archive = ArchiveStore.open(root_of(request, tmp_path), create=True)
+    new_archive.write_run(record())  # of which policies are learned
+    return new_archive
 
 
-def assert_same(found: Policy, expected: Policy) -> None:
-    assert (found.kind, found.parameters) == (expected.kind, expected.parameters)
-    assert list(found.table) == list(expected.table)
+def assert_same(actual: Policy, expected: Policy) -> None:
+    assert (actual.kind, actual.parameters) == (expected.kind, expected.parameters)
+    assert list(actual.table) == list(expected.table)
     for name, column in expected.table.items():
-        assert found.table[name].dtype == column.dtype
-        assert found.table[name].tobytes() == column.tobytes()
+        assert actual.table[name].dtype == column.dtype
+        assert actual.table[name].tobytes() == column.tobytes()
 
 
 @pytest.mark.parametrize("policy", [COUNTS, GENES], ids=lambda policy: policy.kind)
 @BOTH
-def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, policy: Policy) -> None:
+def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: ArchiveStore, policy: Policy) -> None:
     saved = policy_store.save(archive, policy, origin(tables={"curve": CURVE}, pictures={"curve": b"<svg/>"}))
-    for wanted in ("mine", saved.policy_id):
-        card, found = policy_store.read(archive, wanted)
+    for id_or_name in ("mine", saved.policy_id):
+        card, stored_policy = policy_store.read(archive, id_or_name)
         assert card == saved
-        assert_same(found, policy)
+        assert_same(stored_policy, policy)
     assert_frame_equal(policy_store.read_table(archive, saved, "curve"), CURVE)
     folder = archive.root / "policies" / saved.policy_id
     knowledge = "genome.json" if policy.kind == GENOME else "table.parquet"
@@ -80,18 +80,18 @@ def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes(
     )
     body = struct.pack("<3q3b3d", -5, 0, 7, 3, 1, -1, 0.5, -0.0, 1e300)
     assert policy_store.compute_knowledge_digest(COUNTS) == hashlib.sha256(head.encode() + body).hexdigest()
-    others = [
+    variants = [
         replace(COUNTS, kind="count"),
         replace(COUNTS, parameters={"rate": 0.25}),
-        replace(COUNTS, table={"bord" if name == "board" else name: each for name, each in COUNTS.table.items()}),
+        replace(COUNTS, table={"bord" if name == "board" else name: column for name, column in COUNTS.table.items()}),
         replace(COUNTS, table={**COUNTS.table, "cell": COUNTS.table["cell"].astype(np.int16)}),
         replace(COUNTS, table={**COUNTS.table, "value": np.array([0.5, 0.0, 1e300])}),
     ]
-    assert len({policy_store.compute_knowledge_digest(each) for each in [COUNTS, *others]}) == 1 + len(others)
+    assert len({policy_store.compute_knowledge_digest(policy) for policy in [COUNTS, *variants]}) == 1 + len(variants)
 
 
 @BOTH
-def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archive: Archive) -> None:
+def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archive: ArchiveStore) -> None:
     first = policy_store.save(archive, COUNTS, origin())
     more = replace(COUNTS, table={name: column[:2] for name, column in COUNTS.table.items()})
     second = policy_store.save(archive, more, origin(learned=LEARNED | {"games": 40}))
@@ -110,7 +110,7 @@ def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archiv
 
 
 @BOTH
-def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_counts_once_its_card_is_there(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     card = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     folder = archive.root / "policies" / card.policy_id
     archive.backend.remove(folder / "card.json")
@@ -118,30 +118,30 @@ def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: p
         policy_store.find(archive, "mine")
     (problem,) = verify_archive(archive).problems
     assert problem.file == folder / "card.json"
-    assert problem.what.startswith("missing: restore it from a copy, or learn the policy again")
-    found = list_unneeded_files(archive)
-    assert {file.path.name for file in found if file.ours} == set(map(card.stored_name, card.files))
-    assert remove_unneeded_files(archive, found, 3600) == []
-    assert len(remove_unneeded_files(archive, found, 0)) == 2
+    assert problem.fault.startswith("missing: restore it from a copy, or learn the policy again")
+    unneeded = list_unneeded_files(archive)
+    assert {file.path.name for file in unneeded if file.ours} == set(map(card.stored_name, card.files))
+    assert remove_unneeded_files(archive, unneeded, 3600) == []
+    assert len(remove_unneeded_files(archive, unneeded, 0)) == 2
     policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     assert_same(policy_store.read(archive, "mine")[1], COUNTS)
 
 
 @BOTH
-def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same knowledge with another curve: until the new card is there, the old one and its curve count."""
+def test_a_policy_is_saved_again_in_one_step(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check the same knowledge with another curve: until the new card is there, the old one and its curve count."""
     before = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     other = CURVE.with_columns(pl.col("win_rate") / 2)
-    save, stops = Archive.write_record, iter([True, False])
+    save, stops = ArchiveStore.write_record, iter([True, False])
 
-    def look(self: Archive, path: PurePath, card: PolicyCard) -> None:
+    def look(self: ArchiveStore, path: PurePath, card: PolicyCard) -> None:
         assert policy_store.list_problems(archive, before.policy_id) == []
         assert policy_store.read_table(archive, policy_store.find(archive, "mine"), "curve").equals(CURVE)
         if next(stops):
             raise KeyboardInterrupt
         save(self, path, card)
 
-    monkeypatch.setattr(Archive, "write_record", look)
+    monkeypatch.setattr(ArchiveStore, "write_record", look)
     for _ in range(2):
         with suppress(KeyboardInterrupt):
             policy_store.save(archive, COUNTS, origin(tables={"curve": other}))
@@ -152,7 +152,7 @@ def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pyte
     assert [file.path.name for file in list_unneeded_files(archive)] == [before.stored_name("curve.parquet")]
 
 
-def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: Archive) -> None:
+def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: ArchiveStore) -> None:
     policy_store.save(archive, COUNTS, origin())
     with pytest.raises(RequestError, match=r"policy 'mien' is not in archive .*; did you mean 'mine'\? valid: mine"):
         policy_store.read(archive, "mien")
@@ -169,7 +169,7 @@ def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: Archive) -
         (replace(COUNTS, table={"a": np.array([0.0, np.nan])}), "column 'a' is nan in row 1"),
     ],
 )
-def test_a_policy_with_invalid_values_is_not_saved(archive: Archive, broken: Policy, expected: str) -> None:
+def test_a_policy_with_invalid_values_is_not_saved(archive: ArchiveStore, broken: Policy, expected: str) -> None:
     before = snapshot(Path(archive.root))
     with pytest.raises(ValueError, match=expected):
         policy_store.save(archive, broken, origin())
@@ -177,7 +177,7 @@ def test_a_policy_with_invalid_values_is_not_saved(archive: Archive, broken: Pol
 
 
 def stored(folder: Path, name: str) -> Path:
-    """The only file of a policy with a name."""
+    """Return the path of the only file of a policy with a name."""
     stem, _, suffix = name.partition(".")
     (path,) = folder.glob(f"{stem}-*.{suffix}")
     return path
@@ -186,9 +186,9 @@ def stored(folder: Path, name: str) -> Path:
 def forge(folder: Path, file: str, content: bytes) -> None:
     """Change a file, its name and its checksum in the card, so that only the content is wrong."""
     stored(folder, file).unlink()
-    made = PolicyFile(None, len(content), hashlib.sha256(content).hexdigest())
-    (folder / made.stored_name(file)).write_bytes(content)
-    values = {"bytes": made.bytes, "sha256": made.sha256}
+    entry = PolicyFile(None, len(content), hashlib.sha256(content).hexdigest())
+    (folder / entry.stored_name(file)).write_bytes(content)
+    values = {"bytes": entry.bytes, "sha256": entry.sha256}
     forge_record(folder / "card.json", lambda card: card["files"][file].update(values))
 
 
@@ -204,12 +204,12 @@ def with_column(name: str, values: Any) -> Callable[[Path], None]:
     return change
 
 
-def with_rows(folder: Path, told: int) -> None:
-    """A table of a few kilobytes that would take many megabytes; the card says that it has ``told`` rows."""
+def with_rows(folder: Path, rows_on_card: int) -> None:
+    """Write a table of a few kilobytes that would take many megabytes; its card says ``told`` rows."""
     buffer = io.BytesIO()
     pl.DataFrame({"board": pl.Series([0], dtype=pl.Int64).new_from_index(0, BOMB)}).write_parquet(buffer)
     forge(folder, "table.parquet", buffer.getvalue())
-    forge_record(folder / "card.json", lambda card: card["files"]["table.parquet"].update(rows=told))
+    forge_record(folder / "card.json", lambda card: card["files"]["table.parquet"].update(rows=rows_on_card))
 
 
 def flip(folder: Path) -> None:
@@ -233,20 +233,20 @@ def truncate(folder: Path) -> None:
         (with_column("value", [0.5, None, 1.0]), "table.parquet has nulls in column 'value'"),
         (with_column("value", [0.5, 0.0, 1.0]), "its values are not those that its card describes"),
         (with_column("cell", ["a", "b", "c"]), "column 'cell' is"),
-        (partial(with_rows, told=3), "and would unpack to 16,000,000: "),
-        (partial(with_rows, told=BOMB), "and would unpack to 16,000,000: "),
+        (partial(with_rows, rows_on_card=3), "and would unpack to 16,000,000: "),
+        (partial(with_rows, rows_on_card=BOMB), "and would unpack to 16,000,000: "),
     ],
 )
 def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_verify(
-    archive: Archive, damage: Callable[[Path], None], expected: str
+    archive: ArchiveStore, damage: Callable[[Path], None], expected: str
 ) -> None:
     card = policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("sound"))
     folder = archive.root / "policies" / card.policy_id
     damage(Path(folder))
-    for wanted in ("mine", card.policy_id):
+    for id_or_name in ("mine", card.policy_id):
         with pytest.raises(RequestError) as refused:
-            policy_store.read(archive, wanted)
+            policy_store.read(archive, id_or_name)
         assert expected in str(refused.value)
         assert str(refused.value).startswith("policy 'mine' is damaged: ")
         assert f"restore {folder} from a copy or train it again" in str(refused.value)
@@ -269,7 +269,7 @@ def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_ver
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change: dict[str, Any]) -> None:
+def test_a_damaged_card_is_named_and_stops_nothing_else(archive: ArchiveStore, change: dict[str, Any]) -> None:
     card = policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("sound"))
     path = archive.root / "policies" / card.policy_id / "card.json"

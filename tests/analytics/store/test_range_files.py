@@ -13,7 +13,7 @@ import pytest
 
 from analytics.statistics.tally import tally_by_pairing
 from analytics.store import range_files
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import (
     read_games,
     read_rows,
@@ -45,38 +45,38 @@ from tests.object_storage import BOTH
 LINE = record().unit_line
 
 
-def whole(archive: Archive, span: tuple[int, int] = (0, 24)) -> StoredRange:
+def whole(archive: ArchiveStore, span: tuple[int, int] = (0, 24)) -> StoredRange:
     """Store the games of ``BLOCKS`` in one range."""
     return write_games(archive, RUN_ID, LINE, PAIRINGS, span, [cut(block, LINE, span) for block in BLOCKS])
 
 
 @BOTH
-def test_a_range_is_read_as_it_was_played(archive: Archive) -> None:
+def test_a_range_is_read_as_it_was_played(archive: ArchiveStore) -> None:
     first, second = archive.list_effective_ranges(RUN_ID)
     assert (first[:2], second[:2]) == ((0, 16), (16, 24))
     for stored in (first, second):
         blocks = [cut(block, LINE, stored[:2]) for block in BLOCKS]
         games, plies = naive_rows(blocks, PAIRINGS)
-        found = read_games(archive, RUN_ID, stored)
+        read = read_games(archive, RUN_ID, stored)
         assert read_rows(archive, RUN_ID, stored, "games").rows() == games
         assert read_rows(archive, RUN_ID, stored, "plies").rows() == plies
-        assert found.game_id.tolist() == [row[0] for row in games]
-        assert found.pairing.tolist() == [row[2] for row in games]
-        assert found.opening.tolist() == [row[7] for row in games]
-        column = {game: at for at, game in enumerate(found.game_id.tolist())}
+        assert read.game_id.tolist() == [row[0] for row in games]
+        assert read.pairing.tolist() == [row[2] for row in games]
+        assert read.opening.tolist() == [row[7] for row in games]
+        column = {game: at for at, game in enumerate(read.game_id.tolist())}
         for game, _, ply, _, piece, cell, _ in plies:
-            assert (found.games.pieces[ply, column[game]], found.games.cells[ply, column[game]]) == (piece, cell)
-        assert found.fingerprint == stored.fingerprint
-    taken = found.select_rows(np.array([3, 1]))
-    assert taken.game_id.tolist() == [found.game_id[3], found.game_id[1]]
-    assert taken.games.pieces.tolist() == found.games.pieces[:, [3, 1]].tolist()
-    inside = found.select_units(LINE, 17, 19)
+            assert (read.games.pieces[ply, column[game]], read.games.cells[ply, column[game]]) == (piece, cell)
+        assert read.fingerprint == stored.fingerprint
+    taken = read.select_rows(np.array([3, 1]))
+    assert taken.game_id.tolist() == [read.game_id[3], read.game_id[1]]
+    assert taken.games.pieces.tolist() == read.games.pieces[:, [3, 1]].tolist()
+    inside = read.select_units(LINE, 17, 19)
     assert sorted({*LINE.compute_units(inside.game_id).tolist()}) == [17, 18]
     assert inside.games.pieces.flags.c_contiguous
 
 
 @BOTH
-def test_all_tables_are_written_before_the_games(archive: Archive) -> None:
+def test_all_tables_are_written_before_the_games(archive: ArchiveStore) -> None:
     written: list[str] = []
     replace = archive.backend.replace
 
@@ -91,33 +91,33 @@ def test_all_tables_are_written_before_the_games(archive: Archive) -> None:
 
 
 @BOTH
-def test_the_same_games_in_any_parts_are_the_same_files_and_the_same_sum(archive: Archive) -> None:
+def test_the_same_games_in_any_parts_are_the_same_files_and_the_same_sum(archive: ArchiveStore) -> None:
     before = contents(archive)
     for span in ((0, 16), (16, 24)):
         whole(archive, span)
     assert contents(archive) == before
-    known = archive.list_effective_ranges(RUN_ID).fingerprint
-    assert whole(archive).fingerprint == known
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 24)]
+    fingerprint = archive.list_effective_ranges(RUN_ID).fingerprint
+    assert whole(archive).fingerprint == fingerprint
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 24)]
     path = archive.find_path("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
     assert path.suffixes[-2] == f".{compute_checksum(archive.backend.read(path))}"
 
 
 @pytest.mark.parametrize("swapped", [True, False])
-def test_one_pairing_and_games_without_twins_are_ranges_too(archive: Archive, swapped: bool) -> None:
+def test_one_pairing_and_games_without_twins_are_ranges_too(archive: ArchiveStore, swapped: bool) -> None:
     run = record(spec_of(pairings=PAIRINGS[:1], seats="swapped" if swapped else "fixed"))
     archive.write_run(run)
     block = (random_block if swapped else single_games)(3, 0, 0, 21)
     store(archive, run.run_id, [block], PAIRINGS[:1], most=8)
-    assert [each[:2] for each in archive.list_effective_ranges(run.run_id)] == [(0, 8), (8, 16), (16, 20), (20, 21)]
+    assert [stored[:2] for stored in archive.list_effective_ranges(run.run_id)] == [(0, 8), (8, 16), (16, 20), (20, 21)]
     assert archive.count_games(run.run_id) == 21 * (1 + swapped)
     games, _ = frames([block], PAIRINGS[:1])
-    found = [
+    rows = [
         row
-        for each in archive.list_effective_ranges(run.run_id)
-        for row in read_rows(archive, run.run_id, each, "games").rows()
+        for stored in archive.list_effective_ranges(run.run_id)
+        for row in read_rows(archive, run.run_id, stored, "games").rows()
     ]
-    assert found == games.rows()
+    assert rows == games.rows()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_one_pairing_and_games_without_twins_are_ranges_too(archive: Archive, sw
     ],
     ids=["too few", "too many", "twice", "elsewhere", "none"],
 )
-def test_blocks_that_are_not_the_games_of_the_range_are_a_mistake(archive: Archive, blocks: list[Block]) -> None:
+def test_blocks_that_are_not_the_games_of_the_range_are_a_mistake(archive: ArchiveStore, blocks: list[Block]) -> None:
     before = contents(archive)
     with pytest.raises(ValueError, match=r"units 0 to 23"):
         write_games(archive, RUN_ID, LINE, PAIRINGS, (0, 24), blocks)
@@ -142,14 +142,14 @@ def test_blocks_that_are_not_the_games_of_the_range_are_a_mistake(archive: Archi
 
 
 @BOTH
-def test_a_missing_file_is_named(archive: Archive) -> None:
+def test_a_missing_file_is_named(archive: ArchiveStore) -> None:
     stored = archive.list_effective_ranges(RUN_ID)[1]
     archive.backend.remove(archive.find_path("plies", RUN_ID, stored))
     with pytest.raises(FailureError, match=rf"{stored.games_stem}.* is missing: see 'qarena archive verify'$"):
         read_games(archive, RUN_ID, stored)
 
 
-def named_anew(archive: Archive, table: str, content: bytes) -> None:
+def named_anew(archive: ArchiveStore, table: str, content: bytes) -> None:
     """Put another content in the place of a table's first file, under a name with its check."""
     stored = archive.list_effective_ranges(RUN_ID)[0]
     archive.backend.remove(archive.find_path(table, RUN_ID, stored))
@@ -159,7 +159,7 @@ def named_anew(archive: Archive, table: str, content: bytes) -> None:
     archive.refresh()
 
 
-def test_the_plies_of_other_games_are_named(archive: Archive) -> None:
+def test_the_plies_of_other_games_are_named(archive: ArchiveStore) -> None:
     named_anew(
         archive,
         "plies",
@@ -173,25 +173,27 @@ def test_the_plies_of_other_games_are_named(archive: Archive) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("kind", [Archive, Snapshot])
-def test_a_reader_whose_files_were_replaced_reads_the_larger_ones(archive: Archive, kind: type[Archive]) -> None:
+@pytest.mark.parametrize("kind", [ArchiveStore, Snapshot])
+def test_a_reader_whose_files_were_replaced_reads_the_larger_ones(
+    archive: ArchiveStore, kind: type[ArchiveStore]
+) -> None:
     reader = kind(archive.root)
     listed = [*reader.list_effective_ranges(RUN_ID)]
-    expected = [read_games(reader, RUN_ID, each) for each in listed]
-    old = [archive.find_path(table, RUN_ID, each) for table in TABLE_SCHEMAS for each in listed]
+    expected = [read_games(reader, RUN_ID, stored_range) for stored_range in listed]
+    old = [archive.find_path(table, RUN_ID, stored_range) for table in TABLE_SCHEMAS for stored_range in listed]
     whole(archive)
     for path in old:
         archive.backend.remove(path)
     for stored, games in zip(listed, expected, strict=True):
-        found = read_games(reader, RUN_ID, stored)
-        assert found.game_id.tolist() == games.game_id.tolist()
-        assert found.fingerprint == stored.fingerprint
+        read = read_games(reader, RUN_ID, stored)
+        assert read.game_id.tolist() == games.game_id.tolist()
+        assert read.fingerprint == stored.fingerprint
         assert len(read_rows(reader, RUN_ID, stored, "plies")) == games.games.plies.sum()
     assert not {*old} & {*contents(archive)}
 
 
-def test_a_reader_finds_the_same_rows_in_other_bytes(archive: Archive) -> None:
-    """Another encoder wrote the same range, and the file that was listed is gone."""
+def test_a_reader_finds_the_same_rows_in_other_bytes(archive: ArchiveStore) -> None:
+    """Check a range that another encoder wrote after the listed file was removed."""
     stored = archive.list_effective_ranges(RUN_ID)[0]
     read_games(archive, RUN_ID, stored)
     path = archive.find_path("games", RUN_ID, stored)
@@ -207,7 +209,7 @@ def test_a_reader_finds_the_same_rows_in_other_bytes(archive: Archive) -> None:
 
 
 def test_a_writer_whose_temporary_file_was_taken_away_writes_again(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[Path] = []
     sync = os.fsync
@@ -227,30 +229,30 @@ def test_a_writer_whose_temporary_file_was_taken_away_writes_again(
 
 
 def test_a_writer_whose_plies_were_removed_as_garbage_writes_them_again(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stood still between plies and games, and somebody took it for killed."""
-    put = Archive.write_file
+    """Check a writer that stood still between plies and games, and was taken for killed."""
+    put = ArchiveStore.write_file
 
-    def stand_still(self: Archive, path: Path, content: bytes) -> None:
+    def stand_still(self: ArchiveStore, path: Path, content: bytes) -> None:
         if path.parts[-3] == "games":
             for other in Path(archive.folder("plies", RUN_ID)).glob("000000000000-000000000024-*"):
                 other.unlink()
         put(self, path, content)
 
-    monkeypatch.setattr(Archive, "write_file", stand_still)
+    monkeypatch.setattr(ArchiveStore, "write_file", stand_still)
     stored = whole(archive)
     assert read_games(archive, RUN_ID, stored).fingerprint == stored.fingerprint
 
 
-def test_an_archive_that_was_removed_is_not_written_in_part(archive: Archive) -> None:
+def test_an_archive_that_was_removed_is_not_written_in_part(archive: ArchiveStore) -> None:
     shutil.rmtree(archive.root)
     with pytest.raises(FailureError, match=r"was removed while in use: remove what is left of it, or name another"):
         whole(archive)
     assert not Path(archive.root).exists()
 
 
-def test_tallies_of_a_run_are_those_of_its_games_with_and_without_their_files(archive: Archive) -> None:
+def test_tallies_of_a_run_are_those_of_its_games_with_and_without_their_files(archive: ArchiveStore) -> None:
     expected = tally_by_pairing(BLOCKS)
     assert read_tallies(archive, [RUN_ID])[RUN_ID] == expected
     seen, fixed, block = Snapshot(archive.root), record(spec_of(seats="fixed")), single_games(4, 0, 0, 8)
@@ -266,7 +268,7 @@ def test_tallies_of_a_run_are_those_of_its_games_with_and_without_their_files(ar
 
 
 def test_tallies_of_several_runs_are_read_at_once_and_a_damaged_file_is_named(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(range_files, "_cached_tallies", {})
     other, block = record(spec_of(seats="fixed")), single_games(4, 0, 0, 8)
@@ -286,11 +288,11 @@ def test_tallies_of_several_runs_are_read_at_once_and_a_damaged_file_is_named(
     assert read_tallies(seen, both) == expected
 
 
-def test_tallies_with_other_columns_are_named(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tallies_with_other_columns_are_named(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_files, "_cached_tallies", {})
     for stored in archive.list_effective_ranges(RUN_ID, "tallies")[1:]:
         archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
     games = archive.folder("games", RUN_ID) / archive.list_effective_ranges(RUN_ID)[0].name
     path = forged(archive, "tallies", archive.backend.read(games))
-    with pytest.raises(FailureError, match=f"{path.name} has not the columns of tallies: see 'qarena archive verify"):
+    with pytest.raises(FailureError, match=f"{path.name} does not have the columns of tallies: see 'qarena"):
         read_tallies(archive, [RUN_ID])

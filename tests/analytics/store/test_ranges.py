@@ -58,10 +58,10 @@ def test_the_pairs_of_a_range_are_those_whose_units_are_in_it(pairings: int, gam
 
 @given(SPANS)
 def test_aligned_ranges_make_up_a_range_and_none_could_be_larger(span: Range) -> None:
-    found = [*split_aligned(*span)]
-    assert units(found) == units([span])
-    assert all(is_aligned(*each) for each in found)
-    for one, other in itertools.pairwise(found):
+    ranges = [*split_aligned(*span)]
+    assert units(ranges) == units([span])
+    assert all(is_aligned(*aligned) for aligned in ranges)
+    for one, other in itertools.pairwise(ranges):
         assert not is_aligned(one[0], other[1])
 
 
@@ -70,13 +70,13 @@ def test_parts_are_aligned_and_small_enough_and_the_last_one_ends_with_the_run(
     span: Range, total: int, most: int
 ) -> None:
     for end in (span[1], total):
-        found = [*split_into_files(span[0], end, total, most)]
-        assert units(found) == units([(span[0], end)])
-        assert all(low < high <= low + most for low, high in found)
-        whole = found[:-1] if end == total else found
-        assert all(is_aligned(*each) for each in whole)
+        parts = [*split_into_files(span[0], end, total, most)]
+        assert units(parts) == units([(span[0], end)])
+        assert all(low < high <= low + most for low, high in parts)
+        full_parts = parts[:-1] if end == total else parts
+        assert all(is_aligned(*aligned) for aligned in full_parts)
         # The end of a run is one file, if it is small enough: not one for each of its bits.
-        assert all(low % (1 << (high - low - 1).bit_length()) == 0 for low, high in found)
+        assert all(low % (1 << (high - low - 1).bit_length()) == 0 for low, high in parts)
 
 
 @given(MANY_SPANS, st.integers(0, 80), st.integers(0, 80))
@@ -88,7 +88,7 @@ def test_what_is_merged_and_what_is_missing_are_sets_of_units(spans: list[Range]
 
 
 def fingerprint_of(first: int, end: int, salt: int = 0) -> int:
-    """A fingerprint that adds up, of games that follow from their units and ``salt``."""
+    """Compute a fingerprint that adds up, of games that follow from their units and ``salt``."""
     return sum((unit + 1) * 0x9E3779B97F4A7C15 + salt for unit in range(first, end)) % MODULUS
 
 
@@ -113,26 +113,26 @@ FILES = st.lists(
 )
 
 
-def slow_counting(found: list[StoredRange]) -> list[StoredRange]:
-    """Unit by unit: at each one where nothing was taken, of the files that begin there the best one."""
+def slow_counting(files: list[StoredRange]) -> list[StoredRange]:
+    """Select files unit by unit: at each unit where nothing was taken, the best of the files that begin there."""
     kept: list[StoredRange] = []
     for unit in range(80):
         if kept and kept[-1].end > unit:
             continue
-        beginning = [each for each in found if each.first == unit]
+        beginning = [file for file in files if file.first == unit]
         if beginning:
-            kept.append(min(beginning, key=lambda each: (-each.units, each.fingerprint, each.checksum)))
+            kept.append(min(beginning, key=lambda file: (-file.units, file.fingerprint, file.checksum)))
     return kept
 
 
 @given(FILES)
-def test_what_counts_is_what_a_sweep_over_units_takes_and_each_unit_counts_once(found: list[StoredRange]) -> None:
-    ranges = select_disjoint_ranges(found)
-    assert list(ranges) == slow_counting(found)
-    taken = [unit for each in ranges for unit in range(each.first, each.end)]
+def test_what_counts_is_what_a_sweep_over_units_takes_and_each_unit_counts_once(files: list[StoredRange]) -> None:
+    ranges = select_disjoint_ranges(files)
+    assert list(ranges) == slow_counting(files)
+    taken = [unit for stored_range in ranges for unit in range(stored_range.first, stored_range.end)]
     assert len(taken) == len({*taken}) == ranges.units
-    assert ranges.fingerprint == sum(each.fingerprint for each in ranges) % MODULUS
-    assert list(select_disjoint_ranges(reversed(found))) == list(ranges)
+    assert ranges.fingerprint == sum(stored_range.fingerprint for stored_range in ranges) % MODULUS
+    assert list(select_disjoint_ranges(reversed(files))) == list(ranges)
 
 
 ANY_FILES = st.lists(
@@ -146,7 +146,7 @@ ANY_FILES = st.lists(
 
 
 def slow_cover(files: list[StoredRange]) -> list[FileSlice]:
-    """Unit by unit: a file that begins here, or the rest of the one that reaches furthest."""
+    """Cut files unit by unit: a file that begins here, or the rest of the one that reaches furthest."""
     slices: list[FileSlice] = []
     for unit in range(80):
         holders = [file for file in files if file.first <= unit < file.end]
@@ -189,9 +189,9 @@ def test_aligned_files_are_never_cut(files: list[StoredRange]) -> None:
 
 
 @given(FILES, st.tuples(st.integers(0, 70), st.integers(1, 20)))
-def test_ranges_answer_as_lists_of_units_do(found: list[StoredRange], span: tuple[int, int]) -> None:
-    ranges, first, end = select_disjoint_ranges(found), span[0], sum(span)
-    of = {unit: each for each in ranges for unit in range(each.first, each.end)}
+def test_ranges_answer_as_lists_of_units_do(files: list[StoredRange], span: tuple[int, int]) -> None:
+    ranges, first, end = select_disjoint_ranges(files), span[0], sum(span)
+    of = {unit: stored_range for stored_range in ranges for unit in range(stored_range.first, stored_range.end)}
     assert [ranges.find_range(unit) for unit in range(80)] == [of.get(unit) for unit in range(80)]
     assert ranges.mark_held_units(np.arange(80)).tolist() == [unit in of for unit in range(80)]
     assert list(ranges.select_overlapping(first, end)) == list(
@@ -201,11 +201,11 @@ def test_ranges_answer_as_lists_of_units_do(found: list[StoredRange], span: tupl
     assert lacking == [unit for unit in range(first, end) if unit not in of]
     inside = list(ranges.select_overlapping(first, end))
     assert ranges.select_outside(ranges.select_overlapping(first, end)) == [
-        each for each in ranges if each not in inside
+        stored_range for stored_range in ranges if stored_range not in inside
     ]
-    whole = not lacking and inside[0].first == first and inside[-1].end == end
+    complete = not lacking and inside[0].first == first and inside[-1].end == end
     assert ranges.find_fingerprint(first, end) == (
-        sum(each.fingerprint for each in inside) % MODULUS if whole else None
+        sum(stored_range.fingerprint for stored_range in inside) % MODULUS if complete else None
     )
 
 
@@ -227,12 +227,12 @@ def test_a_derived_file_counts_if_the_games_that_it_is_about_do() -> None:
         ([stored(8, 24), stored(8, 10), stored(10, 12)], [(8, 10), (10, 12)]),  # a larger one that fits no games
         ([stored(20, 24), stored(4, 7), stored(48, 50)], []),
     ):
-        assert [each[:2] for each in select_effective_derived(mine, games)] == expected
+        assert [stored_range[:2] for stored_range in select_effective_derived(mine, games)] == expected
     assert list(select_effective_derived([stored(0, 8)], Ranges())) == []
 
 
 def test_derived_files_count_each_unit_once_however_both_tables_were_rolled_up() -> None:
-    """Files of other games, which hide finer ones, are there too."""
+    """Check with files of other games, which hide finer ones."""
     dice = random.Random(1)
 
     def tiles(first: int, size: int) -> list[StoredRange]:
@@ -240,14 +240,14 @@ def test_derived_files_count_each_unit_once_however_both_tables_were_rolled_up()
             return [stored(first, first + size)]
         return tiles(first, size // 2) + tiles(first + size // 2, size // 2)
 
-    others = [
+    foreign = [
         *(stored(*span, salt=3) for span in split_aligned(3, 29)),
         *(stored(*span, salt=4) for span in split_aligned(1, 30)),
     ]
     for _ in range(100):
         games, mine = select_disjoint_ranges(tiles(0, 32)), tiles(0, 32)
-        found = select_effective_derived([*mine, *tiles(0, 32), *others], games)
-        assert (found.units, found.fingerprint) == (32, games.fingerprint)
+        effective = select_effective_derived([*mine, *tiles(0, 32), *foreign], games)
+        assert (effective.units, effective.fingerprint) == (32, games.fingerprint)
 
 
 def test_of_files_about_the_same_games_the_one_that_holds_most_is_taken() -> None:
@@ -256,8 +256,8 @@ def test_of_files_about_the_same_games_the_one_that_holds_most_is_taken() -> Non
         stored(0, 8, extent=extent, check=f"{number:08x}")
         for number, extent in enumerate(("04", "06", "16", "16c", "12c"))
     ]
-    assert [each.extent for each in select_effective_derived(files, games)] == ["16c"]
-    assert [each.extent for each in select_effective_derived(files[:2], games)] == ["06"]
+    assert [stored_range.extent for stored_range in select_effective_derived(files, games)] == ["16c"]
+    assert [stored_range.extent for stored_range in select_effective_derived(files[:2], games)] == ["06"]
 
 
 # Names.
@@ -280,11 +280,11 @@ OTHER_NAMES = (
 
 @settings(max_examples=20)
 @given(FILES, st.sampled_from(["", "06", "16c"]))
-def test_a_name_says_what_the_file_holds(found: list[StoredRange], extent: str) -> None:
-    for each in found:
-        named = each._replace(extent=extent)
+def test_a_name_says_what_the_file_holds(files: list[StoredRange], extent: str) -> None:
+    for stored_range in files:
+        named = stored_range._replace(extent=extent)
         assert parse_file_name(named.name) == named
-    assert sorted(parse_file_names([*(each.name for each in found), *OTHER_NAMES])) == sorted(found)
+    assert sorted(parse_file_names([*(stored_range.name for stored_range in files), *OTHER_NAMES])) == sorted(files)
     assert compute_checksum(b"abc") == "ba7816bf"  # the beginning of the SHA-256
 
 

@@ -19,7 +19,7 @@ from analytics.exact.tablebase import SHIPPED_FOLDER, TablebaseCard
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.page import render_report
 from analytics.store import policy_cards, policy_store, sprt_verdicts
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.marker import Marker
 from analytics.store.policy_cards import PolicyCard, PolicyFile
 from analytics.store.ranges import UnitLine
@@ -85,15 +85,15 @@ CARD = PolicyCard(
 
 
 def test_every_record_of_the_sample_and_of_the_shipped_tablebases_is_written_again_byte_for_byte() -> None:
-    found = {path: kind for pattern, kind in KINDS.items() for path in SAMPLE.glob(pattern)}
-    assert set(found) == set(SAMPLE.rglob("*.json"))
-    found |= dict.fromkeys(SHIPPED_FOLDER.glob("*.json"), TablebaseCard)
-    for path, kind in found.items():
+    kinds = {path: kind for pattern, kind in KINDS.items() for path in SAMPLE.glob(pattern)}
+    assert set(kinds) == set(SAMPLE.rglob("*.json"))
+    kinds |= dict.fromkeys(SHIPPED_FOLDER.glob("*.json"), TablebaseCard)
+    for path, kind in kinds.items():
         assert encode_record(load_record(path, kind)) == path.read_bytes(), path
 
 
 def test_the_bytes_of_a_record_are_known() -> None:
-    """Exponents, letters and empty containers are written as Python's ``json`` writes them: files that exist did so."""
+    """Check that exponents, letters and empty containers stay as Python's ``json`` writes them, as in old files."""
     job = SweepJob("s1", 3, {"a": "é"}, error='"no"\n')
     assert encode_record(job).decode() == (
         '{\n "sweep_id": "s1",\n "job": 3,\n "overrides": {\n  "a": "é"\n },\n "run_id": null,\n'
@@ -137,7 +137,7 @@ def test_a_record_that_makes_no_sense_or_with_a_key_too_few_or_too_many_is_refus
             spec = {"spec": {**mapping["spec"], **change.get("spec", {})}} if "spec" in mapping else {}
             with pytest.raises(RecordError):
                 convert_values(mapping | change | spec, type(kept))
-        for name in {each.name for each in structs.fields(kept) if each.required}:
+        for name in {field.name for field in structs.fields(kept) if field.required}:
             with pytest.raises(RecordError, match=f"missing required field {name}"):
                 convert_values({key: value for key, value in mapping.items() if key != name}, type(kept))
         with pytest.raises(RecordError, match="unknown field owner"):
@@ -145,7 +145,7 @@ def test_a_record_that_makes_no_sense_or_with_a_key_too_few_or_too_many_is_refus
 
 
 def changed(path: tuple[str | int, ...], value: Any, mapping: Any) -> Any:
-    """A mapping with another value at a path."""
+    """Return a mapping with another value at a path."""
     if not path:
         return value
     return mapping | {path[0]: changed(path[1:], value, mapping.get(path[0]))}
@@ -226,7 +226,7 @@ def test_what_could_not_be_read_again_is_not_written() -> None:
 
 @pytest.mark.parametrize("kept", [record(), JOB, CARD], ids=lambda kept: type(kept).__name__)
 def test_any_changed_letter_or_digit_of_a_stored_record_is_found(kept: StoredRecord, tmp_path: Path) -> None:
-    """One bit in every twentieth byte; changes between the values, of spaces and line ends, mean nothing."""
+    """Change one bit in every twentieth byte; changes of spaces and line ends between the values mean nothing."""
     path, content = tmp_path / "record.json", encode_record(kept)
     for at in range(0, len(content), 20):
         changed = bytearray(content)
@@ -244,7 +244,7 @@ OBEYED = ["\x1b", "\x00", "\r", "\x7f", "\x85", "\x9b", "\u061c", "\u200e", "\u2
 
 
 def put(*keys: str | int, name: bool = False) -> Callable[[str], Callable[[dict[str, Any]], None]]:
-    """The change that adds a text to the value at these keys, or with ``name`` a key beside it."""
+    """Return the change that adds a text to the value at these keys, or with ``name`` a key beside it."""
 
     def change(text: str) -> Callable[[dict[str, Any]], None]:
         def changed(values: Any) -> None:
@@ -281,15 +281,15 @@ SEVERAL_LINES = ("command", "error", "verdict")  # places of texts that were typ
 
 
 @pytest.mark.parametrize("every", [False, *seldom(True)], ids=["one of each", "every"])
-def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(whole: Archive, every: bool) -> None:
-    """Each text in the place of a label and each place with one text, or all combinations."""
+def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(full_archive: ArchiveStore, every: bool) -> None:
+    """Check each text in the place of a label and each place with one text, or all combinations."""
     for place, (pattern, change) in RECORDS.items():
-        (path,) = Path(whole.root).glob(pattern)
+        (path,) = Path(full_archive.root).glob(pattern)
         read: dict[str, Callable[[], object]] = {
-            "runs": whole.load_runs,
-            "sweeps": whole.load_sweep_jobs,
-            "policies": partial(policy_cards.load_cards, whole),
-            "verdicts": partial(sprt_verdicts.load_verdict, whole, path),
+            "runs": full_archive.load_runs,
+            "sweeps": full_archive.load_sweep_jobs,
+            "policies": partial(policy_cards.load_cards, full_archive),
+            "verdicts": partial(sprt_verdicts.load_verdict, full_archive, path),
         }
         sound = path.read_bytes()
         lines = [] if place in SEVERAL_LINES else ["\n", "\t", "x" * 70_000]
@@ -302,19 +302,19 @@ def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(whole: Ar
             assert len(str(refused.value)) < 500
             path.write_bytes(sound)
         forge(path, change(OBEYED[0]))
-        assert any(problem.file == path for problem in verify_archive(whole).problems)
+        assert any(problem.file == path for problem in verify_archive(full_archive).problems)
         path.write_bytes(sound)
 
 
-def test_a_report_about_such_a_label_is_refused_and_aborts_nothing(archive: Archive) -> None:
-    """A renderer of pictures ended the process at ESC."""
+def test_a_report_about_such_a_label_is_refused_and_aborts_nothing(archive: ArchiveStore) -> None:
+    """Check a label with ESC, at which a renderer of pictures once ended the process."""
     forge(Path(archive.run_record_path(RUN_ID)), put("spec", "agents", 0, "label")("\x1b[31m"))
     with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match="is damaged"):
         render_report(opened)
 
 
 def test_the_bytes_of_a_record_are_utf_8_without_a_mark(tmp_path: Path) -> None:
-    """``json`` accepts a byte order mark and guesses UTF-16 and UTF-32."""
+    """Check encodings that ``json`` would accept: a byte order mark, UTF-16 and UTF-32."""
     content = encode_record(JOB)
     for other in (b"\xef\xbb\xbf" + content, *(content.decode().encode(name) for name in ("utf-16", "utf-32-le"))):
         with pytest.raises(RecordError):
@@ -354,8 +354,8 @@ def test_a_label_is_refused_by_the_same_rule_when_it_is_typed() -> None:
     assert LABEL.fullmatch("größer(日本, depth=2) שלום ✓")
 
 
-def test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown(archive: Archive) -> None:
-    archive.update_run(RUN_ID, lambda known: known and structs.replace(known, command="qarena run 'a\n\tb\x1b[2J'"))
+def test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown(archive: ArchiveStore) -> None:
+    archive.update_run(RUN_ID, lambda run: run and structs.replace(run, command="qarena run 'a\n\tb\x1b[2J'"))
     assert archive.load_run(RUN_ID).command == "qarena run 'a\n\tb\\x1b[2J'"
     archive.write_sweep_job(SweepJob("s", 0, {}, None, "failed", "ValueError: \x1b[31mred\u202e"))
     assert archive.load_sweep_jobs()[0].error == "ValueError: \\x1b[31mred\\u202e"
@@ -364,13 +364,13 @@ def test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown(archive
     assert policy_store.find(archive, "mine").learned["command"] == "qarena train \\x9b"
 
 
-def test_other_texts_are_refused_before_anything_is_written(archive: Archive) -> None:
+def test_other_texts_are_refused_before_anything_is_written(archive: ArchiveStore) -> None:
     with pytest.raises(RequestError, match=r"this cannot be recorded: 'red\\x1b\[31m' has characters that are not"):
         archive.write_sweep_job(SweepJob("s", 0, {"agent": "red\x1b[31m"}))
     assert archive.load_sweep_jobs() == []
 
 
-def test_a_gene_that_is_not_on_the_card_is_refused(archive: Archive) -> None:
+def test_a_gene_that_is_not_on_the_card_is_refused(archive: ArchiveStore) -> None:
     card = policy_store.save(archive, GENES, origin())
     folder = Path(archive.root) / "policies" / card.policy_id
     forge(folder / "card.json", lambda values: values["parameters"].pop("beta"))

@@ -14,7 +14,7 @@ import pytest
 from analytics import open_archive
 from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import sprt_verdicts
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import RunRecord
 from analytics.tables.upkeep.garbage import list_unneeded_files
 from analytics.tables.verification.archive import verify_archive
@@ -29,7 +29,7 @@ TESTED = Hypotheses(0, 50)
 
 
 def won_mostly(first_pair: int, pairs: int) -> Block:
-    """Random games; but in one pair of three the first agent wins both, as far as their length allows."""
+    """Draw random games; in one pair of three the first agent wins both, as far as their length allows."""
     dice, games = random.Random(first_pair), []
     for number in range(first_pair, first_pair + pairs):
         for seat in (0, 1):
@@ -41,9 +41,9 @@ def won_mostly(first_pair: int, pairs: int) -> Block:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """One run, its 200 pairs in several ranges, the middle ones written last."""
-    archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
+    """Write one run, its 200 pairs in several ranges, the middle ones last."""
+    archive = ArchiveStore.open(tmp_path_factory.mktemp("made") / "archive", create=True)
     archive.write_run(RUN)
     for first, pairs in ((0, 40), (120, 80), (40, 80)):
         store(archive, RUN.run_id, [won_mostly(first, pairs)], MEETING)
@@ -51,18 +51,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture
-def archive(made: Archive, tmp_path: Path) -> Archive:
-    return copied(made, tmp_path / "archive")
+def archive(finished_run: ArchiveStore, tmp_path: Path) -> ArchiveStore:
+    return copied(finished_run, tmp_path / "archive")
 
 
-def decided(archive: Archive, most: int = 200) -> sprt_verdicts.SprtVerdict:
+def decided(archive: ArchiveStore, most: int = 200) -> sprt_verdicts.SprtVerdict:
     return sprt_verdicts.SprtVerdict.from_test(
         RUN.run_id, sprt_verdicts.run_sequential_test(archive, RUN.run_id, TESTED, most), "qarena sprt"
     )
 
 
-def naive_outcomes(archive: Archive) -> list[int]:
-    """Twice the first agent's points in each pair, game by game from SQL."""
+def naive_outcomes(archive: ArchiveStore) -> list[int]:
+    """Count twice the first agent's points in each pair, game by game from SQL."""
     points: dict[int, int] = {}
     with open_archive(archive.root) as opened:
         for pair_id, agent_0, winner in opened.sql("SELECT pair_id, agent_0, winner FROM games").iter_rows():
@@ -71,26 +71,26 @@ def naive_outcomes(archive: Archive) -> list[int]:
     return [points[pair] for pair in sorted(points)]
 
 
-def lose(archive: Archive, first: int, end: int) -> None:
+def lose(archive: ArchiveStore, first: int, end: int) -> None:
     """Remove the games of some units."""
     for stored in archive.list_effective_ranges(RUN.run_id).select_overlapping(first, end):
         archive.backend.remove(archive.find_path("games", RUN.run_id, stored))
 
 
-def test_outcomes_are_those_of_the_games_in_the_order_of_pairs_up_to_one_that_is_missing(archive: Archive) -> None:
+def test_outcomes_are_those_of_the_games_in_the_order_of_pairs_up_to_one_that_is_missing(archive: ArchiveStore) -> None:
     expected = naive_outcomes(archive)
     assert sprt_verdicts.read_outcomes(archive, RUN.run_id, 10**6).tolist() == expected
     assert sprt_verdicts.read_outcomes(archive, RUN.run_id, 70).tolist() == expected[:70]
     lose(archive, 40, 120)
-    found = sprt_verdicts.read_outcomes(archive, RUN.run_id, 10**6)
-    assert (found == sprt_verdicts.UNKNOWN).nonzero()[0].tolist() == list(range(40, 120))
-    assert len(sprt_verdicts.select_known_outcomes(found, 0)) == 40
-    assert len(sprt_verdicts.select_known_outcomes(found, 120)) == 80
+    outcomes = sprt_verdicts.read_outcomes(archive, RUN.run_id, 10**6)
+    assert (outcomes == sprt_verdicts.UNKNOWN).nonzero()[0].tolist() == list(range(40, 120))
+    assert len(sprt_verdicts.select_known_outcomes(outcomes, 0)) == 40
+    assert len(sprt_verdicts.select_known_outcomes(outcomes, 120)) == 80
     trial = sprt_verdicts.run_sequential_test(archive, RUN.run_id, TESTED, 1000)
     assert (trial.pairs, trial.ended) == (40, False)
 
 
-def test_a_verdict_is_stored_as_it_is_and_once_sound_and_a_row_of_its_view(archive: Archive) -> None:
+def test_a_verdict_is_stored_as_it_is_and_once_sound_and_a_row_of_its_view(archive: ArchiveStore) -> None:
     verdict = decided(archive)
     assert verdict.accepted == "elo1"
     assert 40 < verdict.pairs < 200
@@ -107,14 +107,14 @@ def test_a_verdict_is_stored_as_it_is_and_once_sound_and_a_row_of_its_view(archi
     assert (row["accepted"], row["pairs"], row["games"]) == ("elo1", verdict.pairs, 400)
     assert tuple(row[name] for name in ("ll", "ld", "dd", "wd", "ww")) == verdict.counts
     assert row["normalised_elo_low"] < row["normalised_elo"] < row["normalised_elo_high"]
-    found = verify_archive(archive)
-    assert (found.verdicts, found.problems) == (1, [])
+    report = verify_archive(archive)
+    assert (report.verdicts, report.problems) == (1, [])
     assert list_unneeded_files(archive) == []
     Path(path.parent / "notes.json").write_text("{}")
-    assert [(each.path.name, each.ours) for each in list_unneeded_files(archive)] == [("notes.json", False)]
+    assert [(file.path.name, file.ours) for file in list_unneeded_files(archive)] == [("notes.json", False)]
 
 
-def test_a_damaged_verdict_breaks_its_view_and_no_other_and_is_written_anew(archive: Archive) -> None:
+def test_a_damaged_verdict_breaks_its_view_and_no_other_and_is_written_anew(archive: ArchiveStore) -> None:
     verdict = decided(archive)
     sprt_verdicts.write_verdict(archive, verdict)
     path = Path(sprt_verdicts.verdict_path(archive, RUN.run_id, verdict.verdict_id))
@@ -129,7 +129,7 @@ def test_a_damaged_verdict_breaks_its_view_and_no_other_and_is_written_anew(arch
         assert len(opened.sql("FROM games")) == 400
 
 
-def test_two_tests_of_one_run_lie_side_by_side(archive: Archive) -> None:
+def test_two_tests_of_one_run_lie_side_by_side(archive: ArchiveStore) -> None:
     sprt_verdicts.write_verdict(archive, decided(archive))
     sprt_verdicts.write_verdict(archive, decided(archive, most=199))
     assert len(sprt_verdicts.list_verdict_files(archive)) == 2
@@ -147,7 +147,7 @@ CHANGES: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-def test_a_verdict_that_was_changed_or_moved_is_named(archive: Archive) -> None:
+def test_a_verdict_that_was_changed_or_moved_is_named(archive: ArchiveStore) -> None:
     sprt_verdicts.write_verdict(archive, decided(archive))
     (path,) = map(Path, sprt_verdicts.list_verdict_files(archive))
     sound = path.read_bytes()
@@ -160,7 +160,7 @@ def test_a_verdict_that_was_changed_or_moved_is_named(archive: Archive) -> None:
         forge(path, wrong)
         (problem,) = verify_archive(archive).problems
         assert problem.file == path
-        assert "its games give elo1 after" in problem.what
+        assert "its games give elo1 after" in problem.fault
         path.write_bytes(sound)
     Path(archive.root / "verdicts/run=0123456789ab").mkdir()
     elsewhere = Path(path).rename(archive.root / "verdicts/run=0123456789ab" / path.name)
@@ -171,21 +171,21 @@ def test_a_verdict_that_was_changed_or_moved_is_named(archive: Archive) -> None:
         sprt_verdicts.load_verdict(archive, elsewhere)
 
 
-def test_a_verdict_whose_games_are_gone_is_named(archive: Archive) -> None:
+def test_a_verdict_whose_games_are_gone_is_named(archive: ArchiveStore) -> None:
     sprt_verdicts.write_verdict(archive, decided(archive))
-    archive.update_run(RUN.run_id, lambda known: known)
+    archive.update_run(RUN.run_id, lambda run: run)
     lose(archive, 0, 1)
     first, *_, last = verify_archive(archive).problems
     assert first.file == archive.folder("games", RUN.run_id)
-    assert "only the first 0 of the" in last.what
+    assert "only the first 0 of the" in last.fault
 
 
 def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "fixed", create=True)
+    archive = ArchiveStore.open(tmp_path / "fixed", create=True)
     fixed: RunRecord = record(spec_of(pairings=MEETING, seats="fixed"))
     archive.write_run(fixed)
     trial = SequentialTest(TESTED, 32)
     trial.add_outcomes(np.full(32, 4, np.int8))
     sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(fixed.run_id, trial, "qarena sprt"))
     (problem,) = verify_archive(archive).problems
-    assert "no pairs" in problem.what
+    assert "no pairs" in problem.fault

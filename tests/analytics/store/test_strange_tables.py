@@ -16,7 +16,7 @@ import pytest
 from analytics.policies.table_import import read_policy_table
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.parquet.encoder import ColumnChunk, ParquetBuilder, allocate_buffer, allocate_facts, encode_parquet
 from analytics.store.parquet.metadata import (
     BINARY,
@@ -59,13 +59,13 @@ def parquet(frame: pl.DataFrame, **options: Any) -> bytes:
 
 
 def repeated(schema: pl.Schema, rows: int = MANY) -> bytes:
-    """A table of many equal rows, in some kilobytes."""
+    """Encode a table of many equal rows, in some kilobytes."""
     columns = {name: pl.repeat(0, rows, dtype=pl.Int8(), eager=True).cast(kind) for name, kind in schema.items()}
     return parquet(pl.DataFrame(columns), row_group_size=rows)
 
 
 def with_number(content: bytes, number: int, other: int) -> bytes:
-    """The file with another number wherever its footer has this one, which is larger."""
+    """Replace a number by a smaller one wherever a file's footer has it."""
     length, old = int.from_bytes(content[-8:-4], "little"), encode_zigzag(number)
     new = bytes(
         [*(byte | 0x80 for byte in encode_zigzag(other)), *[0x80] * (len(old) - len(encode_zigzag(other)) - 1), 0]
@@ -76,19 +76,21 @@ def with_number(content: bytes, number: int, other: int) -> bytes:
 
 
 def denied() -> bytes:
-    """A table of a few rows, its footer says: but its page unpacks to 16 MB."""
+    """Encode a table of a few rows, as its footer says, whose page unpacks to 16 MB."""
     values = np.zeros(MANY)
     values[:1000] = np.random.default_rng(5).random(1000)
     content = parquet(pl.DataFrame({"value": values}), row_group_size=MANY, data_page_size=(1 << 31) - 100)
     content = with_number(content, MANY, 10)
     length = int.from_bytes(content[-8:-4], "little")
-    size = next(each for each in range(8 * MANY, 8 * MANY + 500) if encode_zigzag(each) in content[-8 - length :])
+    size = next(
+        candidate for candidate in range(8 * MANY, 8 * MANY + 500) if encode_zigzag(candidate) in content[-8 - length :]
+    )
     return with_number(content, size, 10)
 
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Reading a column is an error."""
+    """Make reading a column an error."""
 
     def read(*_: object, **__: object) -> None:
         raise AssertionError("a table is read that was not counted")
@@ -98,7 +100,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def put(archive: Archive, content: bytes, rows: int) -> None:
+def put(archive: ArchiveStore, content: bytes, rows: int) -> None:
     """Put other bytes in the place of a policy's table. Its card says how many rows there are, and all else fits."""
     folder = Path(archive.root) / "policies" / policy_store.save(archive, COUNTS, origin()).policy_id
     digest = hashlib.sha256(content).hexdigest()
@@ -127,7 +129,7 @@ def short() -> bytes:
 )
 @pytest.mark.usefixtures("unread")
 def test_a_policys_table_is_counted_before_it_is_read(
-    archive: Archive, content: Callable[[], bytes], rows: int, complaint: str
+    archive: ArchiveStore, content: Callable[[], bytes], rows: int, complaint: str
 ) -> None:
     put(archive, content(), rows)
     (problem,) = verify_of_policies(archive)
@@ -136,27 +138,27 @@ def test_a_policys_table_is_counted_before_it_is_read(
         policy_store.read(archive, "mine")
     with OpenArchive(archive.root) as opened:
         for question in ("FROM policy('mine')", "SELECT count(*) FROM policy('mine')"):
-            with pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):
+            with pytest.raises(FailureError, match="damaged: run 'qarena archive verify"):
                 opened.sql(question)
 
 
-def verify_of_policies(archive: Archive) -> list[str]:
+def verify_of_policies(archive: ArchiveStore) -> list[str]:
     card = policy_store.find(archive, "mine")
-    return [what for _, what in policy_store.list_problems(archive, card.policy_id)]
+    return [problem for _, problem in policy_store.list_problems(archive, card.policy_id)]
 
 
 @pytest.mark.parametrize("tables", [("games",), ("plies",), tuple(DERIVED_TABLES)], ids=lambda tables: tables[0])
 def test_a_table_of_a_run_is_counted_before_it_is_read(
-    whole: Archive, tables: Sequence[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    full_archive: ArchiveStore, tables: Sequence[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    archive = whole
+    archive = full_archive
     for table in tables:
         plain = {name: kind if kind.is_integer() else pl.Int32() for name, kind in SCHEMAS[table].items()}
         forged(archive, table, repeated(pl.Schema(plain), 1_000_000))
     problems = verify_archive(archive).problems
     for table in tables:
         path = archive.folder(table, RUN_ID) / archive.list_effective_ranges(RUN_ID, table)[0].name
-        assert any(problem.file == path and "would unpack to" in problem.what for problem in problems), table
+        assert any(problem.file == path and "would unpack to" in problem.fault for problem in problems), table
     request.getfixturevalue("unread")
     if tables[0] in TABLE_SCHEMAS:
         with pytest.raises(FailureError, match="would unpack to"):
@@ -167,16 +169,16 @@ def test_a_table_of_a_run_is_counted_before_it_is_read(
     monkeypatch.undo()
     with OpenArchive(archive.root) as opened:
         for table in {*tables} - {"tallies"}:
-            with pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):
+            with pytest.raises(FailureError, match="damaged: run 'qarena archive verify"):
                 opened.sql(f"SELECT count(*) FROM {table}")
 
 
-def test_a_table_has_no_more_rows_than_its_units_can_have(archive: Archive) -> None:
+def test_a_table_has_no_more_rows_than_its_units_can_have(archive: ArchiveStore) -> None:
     frame = pl.DataFrame(
         {name: np.arange(10_000) % 100 for name in TABLE_SCHEMAS["plies"]}, schema=TABLE_SCHEMAS["plies"]
     )
     path = forged(archive, "plies", parquet(frame))
-    (problem,) = [problem.what for problem in verify_archive(archive).problems if problem.file == path]
+    (problem,) = [problem.fault for problem in verify_archive(archive).problems if problem.file == path]
     assert problem.startswith("has 10,000 rows: its 16 units have no table of more than 1,024")
     with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match=f"{path} is missing or damaged"):
         opened.sql("SELECT count(*) FROM plies")
@@ -222,7 +224,7 @@ def test_prefixes_unpack_to_a_thousand_times_their_bytes() -> None:
     ids=["encoding", "codec", "type"],
 )
 def test_what_no_table_of_ours_is_stored_as_is_not_read(
-    content: Callable[[], bytes], complaint: str, imported: bool, whole: Archive, tmp_path: Path
+    content: Callable[[], bytes], complaint: str, imported: bool, full_archive: ArchiveStore, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=f"has a column {complaint}, which is not read"):
         read_footer(io.BytesIO(content()))
@@ -232,9 +234,12 @@ def test_what_no_table_of_ours_is_stored_as_is_not_read(
         (tmp_path / "values.parquet").write_bytes(content())
         with pytest.raises(RequestError, match=complaint):
             read_policy_table(tmp_path / "values.parquet")
-    path = forged(whole, "games", content())
-    assert any(problem.file == path and complaint in problem.what for problem in verify_archive(whole).problems)
-    with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):
+    path = forged(full_archive, "games", content())
+    assert any(problem.file == path and complaint in problem.fault for problem in verify_archive(full_archive).problems)
+    with (
+        OpenArchive(full_archive.root) as opened,
+        pytest.raises(FailureError, match="damaged: run 'qarena archive verify"),
+    ):
         opened.sql("SELECT count(*) FROM games")
 
 
@@ -250,9 +255,9 @@ def test_footers_say_what_readers_find() -> None:
     lists = parquet(pl.DataFrame({"a": [[1, 2], [3]], "b": ["x", "y"]}))
     empty = parquet(pl.DataFrame(schema={"a": pl.Int8}))
     for content in (short(), lists, empty, *(path.read_bytes() for path in sorted(SAMPLE.rglob("*.parquet"))[::7])):
-        frame, found = pl.read_parquet(content, hive_partitioning=False), read_footer(io.BytesIO(content))
-        assert found.rows == len(frame)
-        assert set(frame.columns) <= set(found.columns)
+        frame, footer = pl.read_parquet(content, hive_partitioning=False), read_footer(io.BytesIO(content))
+        assert footer.rows == len(frame)
+        assert set(frame.columns) <= set(footer.columns)
     assert read_footer(io.BytesIO(short())) == Footer(3, ("value",))
 
 

@@ -29,12 +29,16 @@ JOINING = "\u200c\u200d"
 
 
 def test_what_is_hidden_is_one_set_of_characters_in_python_and_in_polars() -> None:
-    hidden = {each for each in EVERY if escape_hidden(each) != each}
-    assert {each for each in EVERY if unicodedata.category(each) in NEVER_SHOWN} < hidden
-    assert {each for each in EVERY if unicodedata.bidirectional(each) in ("LRE", "RLE", "LRO", "RLO", "PDF")} < hidden
-    assert {each for each in EVERY if unicodedata.bidirectional(each) in ("LRI", "RLI", "FSI", "PDI")} < hidden
+    hidden = {character for character in EVERY if escape_hidden(character) != character}
+    assert {character for character in EVERY if unicodedata.category(character) in NEVER_SHOWN} < hidden
+    assert {
+        character for character in EVERY if unicodedata.bidirectional(character) in ("LRE", "RLE", "LRO", "RLO", "PDF")
+    } < hidden
+    assert {
+        character for character in EVERY if unicodedata.bidirectional(character) in ("LRI", "RLI", "FSI", "PDI")
+    } < hidden
     assert not hidden & {*JOINING, *"aé日ש✓ \u00a0\U0001f600"}
-    texts = pl.Series([each for each in EVERY if not "\ud800" <= each <= "\udfff"])
+    texts = pl.Series([character for character in EVERY if not "\ud800" <= character <= "\udfff"])
     assert {*texts.filter(texts.str.contains(f"[{HIDDEN_CHARACTERS}]"))} == hidden & {*texts}
 
 

@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from analytics import open_archive
 from analytics.statistics.tally import tally_by_pairing
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_games, read_tallies, write_slices
 from analytics.store.ranges import StoredRange, split_into_files
 from analytics.tables.derived.indexing import index_runs
@@ -46,30 +46,30 @@ class StoppedError(Exception):
 
 
 @contextmanager
-def stopped_after(archive: Archive, writes: int) -> Iterator[None]:
+def stopped_after(archive: ArchiveStore, writes: int) -> Iterator[None]:
     """Let so many files be written or removed inside the context, and no more."""
-    left, backend = itertools.count(writes, -1), archive.backend
-    put, take = Archive.write_file, backend.remove
+    remaining, backend = itertools.count(writes, -1), archive.backend
+    put, take = ArchiveStore.write_file, backend.remove
 
-    def write(self: Archive, path: PurePath, content: bytes) -> None:
-        if next(left) <= 0:
+    def write(self: ArchiveStore, path: PurePath, content: bytes) -> None:
+        if next(remaining) <= 0:
             raise StoppedError
         put(self, path, content)
 
     def take_away(path: PurePath) -> None:
-        if next(left) <= 0:
+        if next(remaining) <= 0:
             raise StoppedError
         take(path)
 
     with pytest.MonkeyPatch.context() as patch, suppress(StoppedError):
-        patch.setattr(Archive, "write_file", write)
+        patch.setattr(ArchiveStore, "write_file", write)
         patch.setattr(backend, "remove", take_away)
         yield
 
 
 @cache
 def fingerprint(unit: int, seed: int) -> int:
-    """The fingerprint of the games of one unit, of one seed."""
+    """Compute the fingerprint of the games of one unit, of one seed."""
     from tests.analytics.store.test_game_tables import slow_fingerprint
 
     blocks = [cut(block, record().unit_line, (unit, unit + 1)) for block in games_of_seed(seed, PAIRS)]
@@ -77,8 +77,8 @@ def fingerprint(unit: int, seed: int) -> int:
 
 
 @cache
-def honest_units(name: str, first: int, end: int, total: int, files: Callable[[], Archive]) -> frozenset[int]:
-    """The units of a file whose games are honest; a name says which games they are."""
+def honest_units(name: str, first: int, end: int, total: int, files: Callable[[], ArchiveStore]) -> frozenset[int]:
+    """Return the units of a file whose games are honest; a name says which games they are."""
     if total == sum(fingerprint(unit, HONEST) for unit in range(first, end)) % MODULUS:
         return frozenset(range(first, end))
     archive = files()
@@ -102,8 +102,8 @@ class TwoArchives(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
-        self.archives = [Archive.open(self.folder / name, create=True) for name in "ab"]
-        self.listings = [[Archive(archive.root).list_effective_ranges(RUN_ID)] for archive in self.archives]
+        self.archives = [ArchiveStore.open(self.folder / name, create=True) for name in "ab"]
+        self.listings = [[ArchiveStore(archive.root).list_effective_ranges(RUN_ID)] for archive in self.archives]
         self.counted, self.honest = [frozenset[int](), frozenset[int]()], [frozenset[int](), frozenset[int]()]
         self.is_forged = False
         for archive in self.archives:
@@ -126,7 +126,7 @@ class TwoArchives(RuleBasedStateMachine):
 
     @rule(number=NUMBER, seed=SEEDS, share=st.sampled_from([0.3, 1.0]))
     def copy(self, number: int, seed: int, share: float) -> None:
-        """As rsync does: files in any order, and not all of them."""
+        """Copy files as rsync does: in any order, and not all of them."""
         source, target, dice = self.archives[1 - number], self.archives[number], random.Random(seed)
         games = [file for file in source.list_files("games", RUN_ID) if dice.random() < share]
         for stored in games:
@@ -167,7 +167,7 @@ class TwoArchives(RuleBasedStateMachine):
 
     @rule(number=NUMBER)
     def list_files(self, number: int) -> None:
-        self.listings[number].append(Archive(self.archives[number].root).list_effective_ranges(RUN_ID))
+        self.listings[number].append(ArchiveStore(self.archives[number].root).list_effective_ranges(RUN_ID))
 
     @rule(number=NUMBER, first=st.integers(0, UNITS - 1), size=st.integers(1, 40))
     def forge(self, number: int, first: int, size: int) -> None:
@@ -178,9 +178,9 @@ class TwoArchives(RuleBasedStateMachine):
     def units_that_count_are_those_in_files(self) -> None:
         for number in range(2) if hasattr(self, "archives") else ():
             self.archives[number].refresh()
-            self._look(number, Archive(self.archives[number].root))
+            self._look(number, ArchiveStore(self.archives[number].root))
 
-    def _look(self, number: int, archive: Archive) -> None:
+    def _look(self, number: int, archive: ArchiveStore) -> None:
         files, ranges = archive.list_files("games", RUN_ID), archive.list_effective_ranges(RUN_ID)
         units = [unit for stored in ranges for unit in range(stored.first, stored.end)]
         assert units == sorted({unit for file in files for unit in range(file.first, file.end)})
@@ -197,23 +197,23 @@ class TwoArchives(RuleBasedStateMachine):
 
     @rule(number=NUMBER)
     def ask(self, number: int) -> None:
-        """Everything that reads games reads each of them once."""
-        archive = Archive(self.archives[number].root)
+        """Check that everything that reads games reads each of them once."""
+        archive = ArchiveStore(self.archives[number].root)
         ranges, line = archive.list_effective_ranges(RUN_ID), record().unit_line
         assert [read_games(archive, RUN_ID, stored).fingerprint for stored in ranges] == [
             stored.fingerprint for stored in ranges
         ]
         games = line.count_games(stored[:2] for stored in ranges)
         tallies = read_tallies(archive, [RUN_ID])[RUN_ID]
-        assert sum(found.games for found in tallies.values()) == games
+        assert sum(tally.games for tally in tallies.values()) == games
         with open_archive(archive.root, check=False) as opened:
             counts = opened.sql("SELECT count(*), count(DISTINCT game_id), (SELECT sum(plies) FROM games) FROM games")
-            assert counts.row(0) == (games, games, sum(found.plies for found in tallies.values()) if games else None)
+            assert counts.row(0) == (games, games, sum(tally.plies for tally in tallies.values()) if games else None)
             assert opened.scan("games").collect().height == games
             assert opened.scan("plies").collect().height == opened.sql("SELECT count(*) FROM plies").item()
             assert opened.sql("SELECT sum(plies) FROM games").item() == (opened.scan("plies").collect().height or None)
         # A larger file of a writer with an old listing hides the index of its parts until that is made again.
-        problems = [problem.what for problem in verify_archive(archive).problems if INDEX_AGAIN not in problem.what]
+        problems = [problem.fault for problem in verify_archive(archive).problems if INDEX_AGAIN not in problem.fault]
         if not self.is_forged:
             assert problems == []
             blocks = [
@@ -249,13 +249,13 @@ def test_units_that_count_are_those_in_files_in_a_thousand_histories() -> None:
 
 
 def test_a_cut_file_that_is_damaged_is_named(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path, create=True)
+    archive = ArchiveStore.open(tmp_path, create=True)
     archive.write_run(record())
     first, second = (store_span(archive, span, games_of_seed(HONEST, PAIRS)) for span in ((0, 20), (16, 30)))
     assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [first[:2], (20, 30)]
     path = archive.find_path("plies", RUN_ID, second)
     archive.backend.replace(path, archive.backend.read(path)[:-9] + b"123456789")
     with pytest.raises(FailureError, match="has other bytes"):
-        Archive(tmp_path).list_effective_ranges(RUN_ID)
-    assert any(str(path) in problem.what for problem in verify_archive(Archive(tmp_path)).problems)
+        ArchiveStore(tmp_path).list_effective_ranges(RUN_ID)
+    assert any(str(path) in problem.fault for problem in verify_archive(ArchiveStore(tmp_path)).problems)
     assert StoredRange(*second) in archive.list_files("games", RUN_ID)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from analytics.statistics.tally import tally_by_pairing
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files import local_files
 from analytics.store.files.backend import TEMPORARY_PREFIX, parse_location
 from analytics.store.range_files import read_games, read_tallies, write_slices
@@ -42,7 +42,7 @@ GC_SECONDS = 10.0  # so does a writer between two steps, however busy the machin
 
 
 def games_of(luck: int = 0) -> list[Block]:
-    """All games of the run; with another ``luck`` they are others, as those of players that cannot be repeated."""
+    """Draw all games of the run; another ``luck`` gives others, like those of players that cannot be repeated."""
     return games_of_seed(9 + luck, UNITS // 3)
 
 
@@ -52,7 +52,7 @@ def write(root: str, seed: int, threads: int, luck: int = 0) -> None:
     As if each part were of a command that asks for another number of games, so that files overlap. Games that cannot be
     repeated have one such command.
     """
-    archive, blocks = Archive.open(parse_location(root)), games_of(luck)
+    archive, blocks = ArchiveStore.open(parse_location(root)), games_of(luck)
 
     def play(number: int) -> None:
         dice = random.Random(f"{seed} {number}")
@@ -70,9 +70,9 @@ def write(root: str, seed: int, threads: int, luck: int = 0) -> None:
 
 
 def compact(root: str, seed: int, threads: int = 1, luck: int = 0, ended: Event | None = None) -> None:
-    """Roll files up, at random, and remove what was replaced, until somebody ends this process or says so."""
+    """Compact files at random, and remove what was replaced, until this process is killed or ``ended`` is set."""
     del threads, luck
-    archive, dice = Archive.open(parse_location(root)), random.Random(seed)
+    archive, dice = ArchiveStore.open(parse_location(root)), random.Random(seed)
     while ended is None or not ended.is_set():
         with suppress(FileNotFoundError):  # another one rolled up the same, and removed its parts
             write_slices(archive, OTHER.run_id)
@@ -83,7 +83,7 @@ def compact(root: str, seed: int, threads: int = 1, luck: int = 0, ended: Event 
         time.sleep(0.02)
 
 
-def process(work: Callable[..., None], archive: Archive, seed: int, threads: int = 2, luck: int = 0) -> Any:
+def process(work: Callable[..., None], archive: ArchiveStore, seed: int, threads: int = 2, luck: int = 0) -> Any:
     started = get_context("spawn").Process(target=work, args=(str(archive.root), seed, threads, luck), daemon=True)
     started.start()
     return started
@@ -94,24 +94,24 @@ def ended(processes: list[Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        for each in processes:
-            each.kill()
-            each.join()
+        for running in processes:
+            running.kill()
+            running.join()
 
 
-def look(archive: Archive, least: int) -> int:
-    """What a reader sees at any moment: never less than before. Returns the number of units."""
+def look(archive: ArchiveStore, least: int) -> int:
+    """Check what a reader sees at any moment, never less than before, and return the number of units."""
     ranges = archive.list_effective_ranges(OTHER.run_id)
     assert ranges.units >= least
     for stored in random.Random(least).sample([*ranges], min(2, len(ranges))):
-        found = read_games(archive, OTHER.run_id, stored)
-        assert found.fingerprint == stored.fingerprint
-        assert len(found.game_id) == 2 * stored.units
+        read = read_games(archive, OTHER.run_id, stored)
+        assert read.fingerprint == stored.fingerprint
+        assert len(read.game_id) == 2 * stored.units
     return ranges.units
 
 
-def assert_whole(archive: Archive, same: bool = True) -> None:
-    """Each unit is there once, whoever wrote it, and what was replaced can be removed."""
+def assert_whole(archive: ArchiveStore, same: bool = True) -> None:
+    """Check that each unit is there once, whoever wrote it, and that what was replaced can be removed."""
     ranges = archive.list_effective_ranges(OTHER.run_id)
     assert (ranges.covered_ranges, ranges.units) == ([(0, UNITS)], UNITS)
     assert verify_archive(archive).problems == []
@@ -120,45 +120,45 @@ def assert_whole(archive: Archive, same: bool = True) -> None:
         assert read_tallies(archive, [OTHER.run_id])[OTHER.run_id] == tally_by_pairing(games_of())
     remove_replaced_files(archive, OTHER.run_id, 0.0)
     assert archive.list_effective_ranges(OTHER.run_id).fingerprint == ranges.fingerprint
-    left = [file for file in list_unneeded_files(archive) if TEMPORARY_PREFIX not in file.path.name]
-    assert left == []
+    unneeded = [file for file in list_unneeded_files(archive) if TEMPORARY_PREFIX not in file.path.name]
+    assert unneeded == []
     assert verify_archive(archive).problems == []
 
 
 def one_thread() -> dict[int, int]:
-    """The fingerprint of each pairing's games."""
+    """Compute the fingerprint of each pairing's games."""
     from tests.analytics.store.test_game_tables import slow_fingerprint
 
     return {block.pairing: slow_fingerprint(block) for block in games_of()}
 
 
-@pytest.mark.parametrize("others", [1, *seldom(6)])
+@pytest.mark.parametrize("process_count", [1, *seldom(6)])
 def test_processes_with_threads_store_each_pair_once_while_others_compact_and_read(
-    archive: Archive, others: int
+    archive: ArchiveStore, process_count: int
 ) -> None:
-    """This process writes, too, as soon as another one has begun."""
+    """Check writers among which this process writes, too, as soon as another one has begun."""
     archive.write_run(OTHER)
-    racing, done = [process(write, archive, seed) for seed in range(others)], Event()
+    racing, done = [process(write, archive, seed) for seed in range(process_count)], Event()
     with ended(racing), ThreadPoolExecutor(2) as beside:
         while not archive.list_effective_ranges(OTHER.run_id) and racing[0].is_alive():
             time.sleep(0.01)
-        writing = beside.submit(write, str(archive.root), others, 2)
+        writing = beside.submit(write, str(archive.root), process_count, 2)
         compacting, units = beside.submit(compact, str(archive.root), 0, ended=done), 0
-        while not writing.done() or any(each.is_alive() for each in racing):
+        while not writing.done() or any(task.is_alive() for task in racing):
             units = look(archive, units)
             time.sleep(0.05)
         done.set()
-        for each in (writing, compacting):
-            each.result()
-        assert [each.exitcode for each in racing] == [0] * others
+        for task in (writing, compacting):
+            task.result()
+        assert [task.exitcode for task in racing] == [0] * process_count
         assert look(archive, units) == UNITS
     assert_whole(archive)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("luck", [False, True], ids=["repeatable", "other games each time"])
-def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archive: Archive, luck: bool) -> None:
-    """If games cannot be repeated, two writers write different ones: then tables still belong together."""
+def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archive: ArchiveStore, luck: bool) -> None:
+    """Check that, if games cannot be repeated and two writers write different ones, tables still belong together."""
     archive.write_run(OTHER)
     dice, end, kills, seeds = random.Random(5), time.monotonic() + 60, 0, iter(range(10**6))
 
@@ -183,10 +183,10 @@ def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archiv
     assert_whole(archive, same=not luck)
 
 
-def settle(archive: Archive) -> None:
+def settle(archive: ArchiveStore) -> None:
     """Remove the games that contradict those that count, as ``verify`` advises, and what came with them."""
     for problem in verify_archive(archive).problems:
-        assert "which counts: only one of the two can be of this run, 'qarena archive replay " in problem.what
+        assert "which counts: only one of the two can be of this run, 'qarena archive replay " in problem.fault
         archive.backend.remove(problem.file)
     remove_unneeded_files(archive, list_unneeded_files(archive), 0.0)
 
@@ -204,7 +204,7 @@ def settle(archive: Archive) -> None:
     ],
 )
 def test_when_the_disk_refuses_nothing_is_lost_or_left(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, failing: str, code: int, cause: str
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch, failing: str, code: int, cause: str
 ) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise OSError(code, os.strerror(code))
@@ -225,7 +225,7 @@ def test_when_the_disk_refuses_nothing_is_lost_or_left(
     [(60, 0, "no inode left (see 'df -i')"), (60, 1, "the disk is full"), (0, 0, "the disk is full")],
 )
 def test_a_file_system_without_inodes_is_not_called_full(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, inodes: int, free: int, cause: str
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch, inodes: int, free: int, cause: str
 ) -> None:
     def refuse(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -238,9 +238,9 @@ def test_a_file_system_without_inodes_is_not_called_full(
 
 @pytest.mark.parametrize("sync", range(1, 8))
 def test_at_whichever_step_it_stops_the_archive_is_whole(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, sync: int
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch, sync: int
 ) -> None:
-    """Each sync fails in turn: either the range does not count, or all of it is there."""
+    """Let each sync fail in turn: either the range does not count, or all of it is there."""
     steps, real = iter(range(1, 100)), os.fsync
     span, blocks = (24, 32), [random_block(1, pairing, 8) for pairing in range(3)]
 
@@ -271,24 +271,24 @@ def test_every_new_folder_is_synced_into_the_one_above(tmp_path: Path, monkeypat
         real(folder)
 
     monkeypatch.setattr(local_files, "sync_folder", note)
-    archive = Archive.open(tmp_path / "deep" / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "deep" / "archive", create=True)
     archive.write_run(OTHER)
     archive.write_run(record())
     store_span(archive, (0, 24))
-    made = [path for path in tmp_path.rglob("*") if path.is_dir()]
-    assert {path.parent for path in made} <= set(synced)
+    folders = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    assert {path.parent for path in folders} <= set(synced)
 
 
 def test_two_may_make_one_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other one is done between our look at the marker and our look at what else is in the folder."""
+    """Let another process make it between our look at the marker and our look at what else is in the folder."""
     root = tmp_path / "archive"
     root.mkdir()
     list_folder = os.listdir
 
     def other_first(folder: Path) -> list[str]:
         monkeypatch.undo()
-        Archive.open(root, create=True).write_run(OTHER)
+        ArchiveStore.open(root, create=True).write_run(OTHER)
         return list_folder(folder)
 
     monkeypatch.setattr(os, "listdir", other_first)
-    assert [run.run_id for run in Archive.open(root, create=True).load_runs()] == [OTHER.run_id]
+    assert [run.run_id for run in ArchiveStore.open(root, create=True).load_runs()] == [OTHER.run_id]

@@ -21,20 +21,20 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A window that nobody sees, and no waiting between its pictures."""
+    """Draw into a window that nobody sees, without waiting between pictures."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     rendering = pytest.importorskip("quarto.env.rendering")
     monkeypatch.setattr(rendering, "FRAMES_PER_SECOND", 10_000)
 
 
-def made(**options: Any) -> Any:
+def make_environment(**options: Any) -> Any:
     from quarto.env import env
 
     return env(**options)
 
 
-def played(environment: Any, seed: int) -> list[str]:
-    """A random game: which seat decided, in turn."""
+def play_randomly(environment: Any, seed: int) -> list[str]:
+    """Play a random game and return which seat decided, in turn."""
     chance, seats = random.Random(seed), []
     environment.reset(seed=seed)
     for agent in environment.agent_iter():
@@ -53,8 +53,8 @@ def test_pettingzoo_accepts_it(rules: str) -> None:
 
     with warnings.catch_warnings():  # it would rather have plain arrays than ones with a mask, and no empty board
         warnings.filterwarnings("ignore", "Observation", UserWarning)
-        api_test(made(rules=rules), num_cycles=1000)
-        seed_test(lambda: made(rules=rules), num_cycles=200)
+        api_test(make_environment(rules=rules), num_cycles=1000)
+        seed_test(lambda: make_environment(rules=rules), num_cycles=200)
 
 
 def test_pettingzoo_makes_it_by_name() -> None:
@@ -66,7 +66,7 @@ def test_pettingzoo_makes_it_by_name() -> None:
     assert environment.unwrapped.rules.squares == "plain"
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])  # noqa: S301
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda environment: pickle.loads(pickle.dumps(environment))])  # noqa: S301
 @pytest.mark.parametrize("name", ["env", "raw_env"])
 def test_a_copy_is_the_same_position_and_goes_on_by_itself(name: str, copied: Callable[[Any], Any]) -> None:
     import quarto.env
@@ -89,13 +89,13 @@ def test_a_copy_is_the_same_position_and_goes_on_by_itself(name: str, copied: Ca
 
 
 def test_a_seat_places_and_then_gives() -> None:
-    environment = made()
-    seats = played(environment, seed=1)
+    environment = make_environment()
+    seats = play_randomly(environment, seed=1)
     assert seats[0] == "seat_0"
     pairs = list(zip(seats[1::2], seats[2::2], strict=False))
     assert all(placed == gave for placed, gave in pairs)
     assert [placed for placed, _ in pairs] == ["seat_1", "seat_0"] * (len(pairs) // 2) + ["seat_1"] * (len(pairs) % 2)
-    own_piece = played(made(rules="own_piece"), seed=1)
+    own_piece = play_randomly(make_environment(rules="own_piece"), seed=1)
     assert own_piece[:4] == ["seat_1", "seat_1", "seat_0", "seat_0"]
 
 
@@ -116,7 +116,7 @@ def test_the_winner_gets_one_and_the_game_is_in_the_infos() -> None:
 
 
 def test_an_illegal_action_loses() -> None:
-    environment = made()
+    environment = make_environment()
     environment.reset()
     environment.step(5)
     environment.step(0)
@@ -127,6 +127,6 @@ def test_an_illegal_action_loses() -> None:
 
 def test_wrong_names_are_refused_with_the_right_ones() -> None:
     with pytest.raises(RequestError, match=r"rules 'clasic' does not exist; did you mean 'classic'"):
-        made(rules="clasic")
+        make_environment(rules="clasic")
     with pytest.raises(RequestError, match=r"render_mode 'asci' does not exist; did you mean 'ansi'"):
-        made(render_mode="asci")
+        make_environment(render_mode="asci")

@@ -36,18 +36,18 @@ def test_the_picture_shows_each_piece_in_its_place() -> None:
     assert image.shape == (rendering().HEIGHT, rendering().WIDTH, 3)
 
     def at(top: int, left: int) -> np.ndarray:
-        found: np.ndarray = image[top : top + side, left : left + side]
-        return found
+        tile: np.ndarray = image[top : top + side, left : left + side]
+        return tile
 
-    def pictured(tile: np.ndarray) -> list[int]:
+    def list_pictured_pieces(tile: np.ndarray) -> list[int]:
         return [piece for piece in range(16) if np.array_equal(tile, rendering()._render_piece(piece))]
 
     for place in range(16):
         row, column = divmod(place, 4)
-        assert pictured(at(side * row, side * column)) == {3: [15], 5: [3]}.get(place, [])
-        left = pictured(at(side * row, 4 * side + gap + side * column))
-        assert left == ([] if place in (15, 3, 7) else [place])
-    assert pictured(at(4 * side + gap, 0)) == [7]
+        assert list_pictured_pieces(at(side * row, side * column)) == {3: [15], 5: [3]}.get(place, [])
+        pieces_left = list_pictured_pieces(at(side * row, 4 * side + gap + side * column))
+        assert pieces_left == ([] if place in (15, 3, 7) else [place])
+    assert list_pictured_pieces(at(4 * side + gap, 0)) == [7]
 
 
 def test_a_window_is_opened_only_for_people(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,16 +43,16 @@ MEGABYTES = 4.0
 
 
 def live_positions(rules: Rules, pieces: int, count: int, seed: int) -> list[Position]:
-    """Random positions without a line, with a hand where there is one, every fourth one before the gift."""
+    """Return random positions without a line, with a hand where there is one, every fourth one before the gift."""
     dice = random.Random(f"{seed} {pieces}")
-    found: list[Position] = []
-    while len(found) < count:
+    positions: list[Position] = []
+    while len(positions) < count:
         order, cells = dice.sample(range(16), 16), dice.sample(range(16), pieces)
         plies = list(zip(order, cells, strict=False))
         if not has_line(board(position_from_plies(plies)), rules):
-            before_gift = rules.mover_chooses or pieces == 16 or len(found) % 4 == 0
-            found.append(position_from_plies(plies, NONE if before_gift else order[pieces]))
-    return found
+            before_gift = rules.mover_chooses or pieces == 16 or len(positions) % 4 == 0
+            positions.append(position_from_plies(plies, NONE if before_gift else order[pieces]))
+    return positions
 
 
 @pytest.mark.parametrize("part", [4, *seldom(1)])  # to play games out takes seconds
@@ -62,9 +62,9 @@ def test_values_distances_and_turns_are_those_of_playing_every_game_out(name: st
     for pieces, count in ((16, 8), (15, 40), (14, 60), (13, 60), (12, 60), (11, 30), (10, 8)):
         for position in live_positions(rules, pieces, count // part, 1):
             expected = solve_position(position, rules)
-            found = solver.solve(position)
-            assert (found.value, found.distance) == expected, position
-            assert {(turn.cell, turn.gift): (turn.value, turn.distance) for turn in found.turns} == turns_of(
+            solution = solver.solve(position)
+            assert (solution.value, solution.distance) == expected, position
+            assert {(turn.cell, turn.gift): (turn.value, turn.distance) for turn in solution.turns} == turns_of(
                 position, rules
             ), position
             assert solver.solve(position, turns=False, distance=False) == (expected.value, None, ())
@@ -73,26 +73,27 @@ def test_values_distances_and_turns_are_those_of_playing_every_game_out(name: st
 @pytest.mark.parametrize("name", ["classic", "own_piece"])
 def test_the_values_of_all_turns_of_a_batch_are_those_one_by_one(name: str) -> None:
     rules, solver = PRESETS[name], Solver(PRESETS[name], MEGABYTES)
-    positions = [each for pieces in (9, 12, 15) for each in live_positions(rules, pieces, 12, 3)]
+    positions = [position for pieces in (9, 12, 15) for position in live_positions(rules, pieces, 12, 3)]
     batch = Batch.from_positions(positions)
     values = solver.turn_values(batch)
     assert np.array_equal(values != ILLEGAL, encode_pieces_and_legal_turns(batch, rules)[1])
     for position, row in zip(positions, values, strict=True):
         for turn in solver.turns(position, distance=False):
-            cell, gift = (16 if each == NONE else each for each in (turn.cell, turn.gift))
+            cell, gift = (16 if number == NONE else number for number in (turn.cell, turn.gift))
             assert row[17 * cell + gift] == turn.value
 
 
 def images(position: Position, rules: Rules, dice: random.Random) -> Position:
-    """The position under a random symmetry of cells and pieces."""
+    """Return the position under a random symmetry of cells and pieces."""
     cells = build_symmetries(rules).cells
     permutation, order, constant = cells[dice.randrange(len(cells))], dice.sample(range(4), 4), dice.randrange(16)
 
-    def moved(piece: int) -> int:
+    def map_piece(piece: int) -> int:
         return sum(((piece ^ constant) >> a & 1) << order[a] for a in range(4))
 
-    on_board = [(moved(piece), int(permutation[cell])) for cell, piece in enumerate(board(position)) if piece != NONE]
-    return position_from_plies(on_board, NONE if position.hand == NONE else moved(position.hand))
+    pieces = enumerate(board(position))
+    plies = [(map_piece(piece), int(permutation[cell])) for cell, piece in pieces if piece != NONE]
+    return position_from_plies(plies, NONE if position.hand == NONE else map_piece(position.hand))
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -124,8 +125,8 @@ def test_threads_that_share_a_table_find_the_same_values() -> None:
     def value(position: Position) -> int:
         if not hasattr(local, "solver"):
             local.solver = shared.fork()
-        found: int = local.solver.value(position)
-        return found
+        value: int = local.solver.value(position)
+        return value
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(value, positions)) == expected
@@ -144,12 +145,12 @@ def test_a_search_that_is_told_to_stop_ends() -> None:
 
 def test_a_fork_with_a_stop_of_its_own_is_stopped_alone() -> None:
     solver = Solver(CLASSIC, MEGABYTES)
-    own, other = solver.fork(own_stop=True), solver.fork()
+    stoppable, other = solver.fork(own_stop=True), solver.fork()
     position = parse_position("...F/.3../.8../C... 7")[0]
-    own.stop()
-    own.value(position)
+    stoppable.stop()
+    stoppable.value(position)
     assert other.value(position) == solver.value(position)
-    assert (own.stopped, other.stopped, solver.stopped) == (True, False, False)
+    assert (stoppable.stopped, other.stopped, solver.stopped) == (True, False, False)
     solver.stop()
     again = solver.fork(own_stop=True)
     again.value(position)
@@ -171,16 +172,16 @@ NAMES = ("classic", *seldom("square", "torus"))  # with 32 lines hardly any rand
 
 @pytest.mark.parametrize("name", NAMES)
 def test_positions_with_at_most_six_empty_cells(name: str) -> None:
-    rules, asked = PRESETS[name], 0
+    rules, checked_count = PRESETS[name], 0
     for pieces, count in ((10, 8), (11, 20), (12, 40), (13, 60), (14, 60), (15, 20)):
         for position in live_positions(rules, pieces, count, 7):
             if position.hand == NONE or wins_at_once(position, position.hand, rules):
                 continue
-            value, asked = solve_position(position, rules).value, asked + 1
+            value, checked_count = solve_position(position, rules).value, checked_count + 1
             words = uint64(position.lanes), position.occupied, position.available, position.hand
             assert can_placer_achieve_in_endgame(*words, WIN, rules.tables) == (value == 1), position
             assert can_placer_achieve_in_endgame(*words, DRAW, rules.tables) == (value >= 0), position
-    assert asked > 5
+    assert checked_count > 5
 
 
 def gifts(position: Position) -> set[int]:
@@ -194,18 +195,18 @@ def wins_at_once(position: Position, piece: int, rules: Rules) -> bool:
 @pytest.mark.parametrize("boards", [6, *seldom(16)])
 @pytest.mark.parametrize("name", NAMES)
 def test_boards_before_a_gift_with_six_empty_cells(name: str, boards: int) -> None:
-    rules, asked = PRESETS[name], 0
+    rules, checked_count = PRESETS[name], 0
     for position in live_positions(rules, CELLS - ENDGAME_CELLS, boards, 8):
         if position.hand != NONE:
             position = position._replace(hand=NONE, available=position.available | 1 << position.hand)  # noqa: PLW2901
         safe = [piece for piece in gifts(position) if not wins_at_once(position, piece, rules)]
         if not safe:
             continue
-        value, asked = solve_position(position, rules).value, asked + 1
+        value, checked_count = solve_position(position, rules).value, checked_count + 1
         words = uint64(position.lanes), position.occupied, position.available, sum(1 << piece for piece in safe)
         assert can_giver_achieve_in_endgame(*words, WIN, rules.tables) == (value == 1), position
         assert can_giver_achieve_in_endgame(*words, DRAW, rules.tables) == (value >= 0), position
-    assert asked >= boards // 5
+    assert checked_count >= boards // 5
 
 
 # The table that searches look boards up in, and the order that boards are stored in.

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_games
 from analytics.store.ranges import Range, UnitLine
 from quarto.batch import Block
@@ -140,7 +140,7 @@ def test_full_files_are_written_as_soon_as_there_are_enough_games(experiment: Ex
     assert files(experiment) == [(5, 6), (6, 8), (8, 16), (16, 32), (32, 48), (48, 60)]
     assert writer.games_written == 2 * 55
     writer.add(64, blocks(experiment, 60, 64))  # what comes after the end is ignored
-    whole = Archive.open(experiment.archive.root)
+    whole = ArchiveStore.open(experiment.archive.root)
     games = [
         read_games(whole, experiment.run_id, each).game_id.tolist()
         for each in whole.list_effective_ranges(experiment.run_id)

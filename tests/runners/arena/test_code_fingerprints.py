@@ -20,7 +20,7 @@ from analytics.questions.selection import GameFilter
 from analytics.report.report_data import select_report_data
 from analytics.report.sections.lengths import lengths_frame
 from analytics.report.sections.runs import build_runs_section
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.arena.code_fingerprints import (
@@ -210,7 +210,7 @@ def test_a_changed_file_is_named_and_the_agent_is_not_given_the_key(
 ) -> None:
     words = ("run", "--config-dir", str(declaring), "agent@a=mine", "agent@b=random", "games=2")
     assert qarena(*words).code == 0
-    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
+    (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert set(record.code["files"]["mine"]) == {*FILES}
     assert record.labels == ("mine", "random")
     edit(declaring / "model/layer.bin")
@@ -243,7 +243,7 @@ def test_an_edit_that_changes_no_game_is_an_upgrade(
 ) -> None:
     (folder / "code_helper_of_mine.py").write_text(f"{HELPER}\n# a remark\n")
     found = edited()
-    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
+    (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert "Nothing to play" in found.out
     (note,) = (line for line in found.err.splitlines() if "other code" in line)
     assert note.endswith("20 games were played again and are the same, so it goes on")
@@ -253,7 +253,7 @@ def test_an_edit_that_changes_no_game_is_an_upgrade(
     assert "60" in shown.out
     assert "@" not in shown.out  # one agent, although its code has two fingerprints
     assert "codes" not in shown.err
-    (record, _) = Archive.open(tmp_path / "data/archive").load_runs()
+    (record, _) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert record.code["extended_by"] == [*record.code["same_games"]]
 
 
@@ -262,7 +262,7 @@ def test_the_results_of_an_agent_before_an_edit_are_not_shown_as_if_they_were_af
     edited: Callable[..., Result], tmp_path: Path
 ) -> None:
     found = edited()
-    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
+    (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert found.refusal.startswith(f"error: run {record.run_id} was begun by other code (mine changed; ")
     assert "), and this code plays game " in found.refusal
     assert found.err.endswith("other_code=extend goes on with its games all the same\n")
@@ -272,7 +272,7 @@ def test_the_results_of_an_agent_before_an_edit_are_not_shown_as_if_they_were_af
     assert "was begun by other code (mine changed; " in shown.err
     assert "its games count as if this code had played them" in shown.err
     assert edited("archive.other_code=extend", "games=40").code == 0
-    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
+    (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     (more,) = record.code["extended_by"]
     assert more != record.code["fingerprint"]
     assert describe_code_differences(record, {"fingerprint": record.code["fingerprint"]})  # for the first code too
@@ -287,7 +287,7 @@ def test_two_codes_under_one_label_are_told_apart_and_others_are_not(
 ) -> None:
     assert edited("archive.other_code=new").code == 0
     root = tmp_path / "data/archive"
-    codes = {record.run_id: record.code["agents"] for record in Archive.open(root).load_runs()}
+    codes = {record.run_id: record.code["agents"] for record in ArchiveStore.open(root).load_runs()}
     shown = sorted(f"mine@{agents['mine'][:6]}" for agents in codes.values())
     assert len({agents["random"] for agents in codes.values()}) == 1
     with open_archive(root) as opened:

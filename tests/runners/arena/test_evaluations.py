@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from agents.base.agent import Evaluation
 from analytics import open_archive
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import EVALUATIONS_TABLE
 from analytics.tables.upkeep.archive_merge import MergeOptions, merge_archives
 from analytics.tables.upkeep.compaction import compact_run
@@ -77,13 +77,13 @@ def files(root: Path, table: str) -> set[str]:
     return {path.name for path in (root / table).rglob("*.parquet")}
 
 
-def only_run(root: Path) -> tuple[Archive, str]:
-    archive = Archive.open(root)
+def only_run(root: Path) -> tuple[ArchiveStore, str]:
+    archive = ArchiveStore.open(root)
     return archive, archive.list_run_ids()[0]
 
 
 def sound(root: Path) -> bool:
-    return not verify_archive(Archive.open(root)).problems
+    return not verify_archive(ArchiveStore.open(root)).problems
 
 
 def test_games_are_the_same_with_and_without_and_there_is_a_row_for_each_turn(made: Path, tmp_path: Path) -> None:
@@ -130,22 +130,22 @@ def test_what_is_missing_is_played_again_and_only_that(made: Path, tmp_path: Pat
 
 
 def test_what_a_run_or_an_index_has_stored_is_missed_when_it_is_lost(copy: Path, qarena: Qarena) -> None:
-    (record,) = Archive.open(copy).load_runs()
+    (record,) = ArchiveStore.open(copy).load_runs()
     assert record.derived == {"evaluations": record.units}
     assert qarena("archive", "index", "--archive", str(copy)).code == 0
-    (record,) = Archive.open(copy).load_runs()
+    (record,) = ArchiveStore.open(copy).load_runs()
     assert record.derived == dict.fromkeys(("evaluations", "positions", "first_plies"), record.units)
-    assert verify_archive(Archive.open(copy)).problems == []
+    assert verify_archive(ArchiveStore.open(copy)).problems == []
     lost = min((copy / "evaluations").glob("*/*"))
     lost.unlink()
-    (problem,) = verify_archive(Archive.open(copy)).problems
+    (problem,) = verify_archive(ArchiveStore.open(copy)).problems
     said = f"units, which were there: restore the files from a copy, or run '{EVALUATIONS_TABLE.command}' again"
-    assert problem.what.endswith(f" of {record.units} {said}")
+    assert problem.fault.endswith(f" of {record.units} {said}")
     found = qarena("sql", "SELECT count(*) FROM evaluations", "--archive", str(copy))
     assert (found.code, found.out) == (1, "")
-    assert found.err == f"error: {problem.file} {problem.what}\n"
+    assert found.err == f"error: {problem.file} {problem.fault}\n"
     play(copy, *GAMES, *SMALL, EVALUATIONS)  # which plays these games again
-    assert verify_archive(Archive.open(copy)).problems == []
+    assert verify_archive(ArchiveStore.open(copy)).problems == []
     assert len(ask(copy)) > 0
 
 
@@ -180,7 +180,7 @@ def test_of_two_files_of_one_range_the_smaller_check_counts(copy: Path) -> None:
 
 
 def copied(made: Path, tmp_path: Path) -> Path:
-    merge_archives([Archive.open(made)], Archive.open(tmp_path / "copy", create=True), MergeOptions())
+    merge_archives([ArchiveStore.open(made)], ArchiveStore.open(tmp_path / "copy", create=True), MergeOptions())
     return tmp_path / "copy"
 
 
@@ -199,7 +199,7 @@ def test_merging_copies_them_and_compacting_joins_them(made: Path, copy: Path) -
     assert sound(copy)
     remove_replaced_files(archive, run_id, 0)
     assert len(files(copy, "evaluations")) == 1
-    assert not list_unneeded_files(Archive.open(copy))
+    assert not list_unneeded_files(ArchiveStore.open(copy))
     assert_frame_equal(ask(copy), ask(made))
 
 

@@ -20,7 +20,7 @@ from polars.testing import assert_frame_equal
 from analytics import open_archive
 from analytics.questions.columns import format_game_name
 from analytics.questions.head_to_head import compute_head_to_head
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import ObjectUrl
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
@@ -67,7 +67,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("whole")
     outcome = play(root, *TOURNAMENT, "threads=1")
     assert (outcome.played, outcome.interrupted) == (288, False)
-    assert len(Archive.open(root).list_effective_ranges(outcome.run_id)) == 1
+    assert len(ArchiveStore.open(root).list_effective_ranges(outcome.run_id)) == 1
     return root
 
 
@@ -96,10 +96,10 @@ def test_rows_depend_on_neither_threads_nor_files_nor_blocks(
     monkeypatch.setattr(Pace, "next_unit_count", lambda _pace, _pairings: 7)
     monkeypatch.setattr(execution, "MANY_FILES_TO_COMPACT", 1 << 60)
     outcome = play(tmp_path, *TOURNAMENT, *how)
-    assert len(Archive.open(tmp_path).list_effective_ranges(outcome.run_id)) > 1
+    assert len(ArchiveStore.open(tmp_path).list_effective_ranges(outcome.run_id)) > 1
     assert_same_rows(rows(tmp_path), expected)
-    assert outcome.fingerprint == Archive.open(tmp_path).list_effective_ranges(outcome.run_id).fingerprint
-    assert verify_archive(Archive.open(tmp_path)).problems == []
+    assert outcome.fingerprint == ArchiveStore.open(tmp_path).list_effective_ranges(outcome.run_id).fingerprint
+    assert verify_archive(ArchiveStore.open(tmp_path)).problems == []
 
 
 @pytest.mark.parametrize(("rules", "seed"), GAMES_OF_BEFORE, ids=str)
@@ -148,7 +148,7 @@ def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(
             expected[table].filter(first_of_pair).drop(counted, strict=False),
             check_dtypes=True,
         )
-    assert verify_archive(Archive.open(root)).problems == []
+    assert verify_archive(ArchiveStore.open(root)).problems == []
     first = outcome.results[0]
     assert (first.games, sum(first.results_in_seat(0)), sum(first.results_in_seat(1)), first.by_pairs) == (
         25,
@@ -287,7 +287,7 @@ def test_a_run_begun_by_other_code_is_neither_shown_nor_extended_unless_the_user
         assert re.search(rf"{game} otherwise: ply \d was (\S+) and is now (?!\1)\S+; ", str(refused.value))
     assert_same_rows(rows(tmp_path), before)
     assert status(tmp_path, begun) == "complete"
-    assert "same_games" not in Archive.open(tmp_path).load_run(begun).code
+    assert "same_games" not in ArchiveStore.open(tmp_path).load_run(begun).code
     shown = play(tmp_path, "games=20", "archive.other_code=extend")
     assert (shown.run_id, shown.played, shown.results[0].games) == (begun, 0, 20)
     assert play(tmp_path, "games=22", "archive.other_code=extend").played == 2
@@ -307,16 +307,16 @@ def test_a_run_begun_by_other_code_is_played_anew_on_demand(tmp_path: Path, begu
 def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
     tmp_path: Path, upgraded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = Archive.open(tmp_path).load_run(upgraded).code["fingerprint"]
+    first = ArchiveStore.open(tmp_path).load_run(upgraded).code["fingerprint"]
     (note,) = prepare_experiment(stored_at(tmp_path, request("games=20"))).request.notes
     assert re.fullmatch(
         rf"run {upgraded} was begun by other code \(.*; this is 9\.9, f{{16}}\): 20 games were "
         "played again and are the same, so it goes on",
         note,
     )
-    assert "same_games" not in Archive.open(tmp_path).load_run(upgraded).code  # nobody has played or shown it
+    assert "same_games" not in ArchiveStore.open(tmp_path).load_run(upgraded).code  # nobody has played or shown it
     assert play(tmp_path, "games=20").played == 0
-    code = Archive.open(tmp_path).load_run(upgraded).code
+    code = ArchiveStore.open(tmp_path).load_run(upgraded).code
     assert (code["fingerprint"], [*code["same_games"]]) == (first, ["f" * 16])
     assert "extended_by" not in code  # it added no game
     with monkeypatch.context() as patch:  # the record says so: no second sample is played
@@ -324,7 +324,7 @@ def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
         assert prepare_experiment(stored_at(tmp_path, request("games=20"))).request.notes == ()
     assert play(tmp_path, "games=22").played == 2
     monkeypatch.undo()
-    assert Archive.open(tmp_path).load_run(upgraded).code["extended_by"] == ["f" * 16]
+    assert ArchiveStore.open(tmp_path).load_run(upgraded).code["extended_by"] == ["f" * 16]
     assert play(tmp_path, "games=24").played == 2  # the code that began it goes on with it, too
     with open_archive(tmp_path) as opened:
         assert compute_head_to_head(opened).notes == ()
@@ -346,7 +346,7 @@ def test_a_record_says_what_was_asked_and_what_became_of_it(tmp_path: Path) -> N
     asked = stored_at(tmp_path, request("games=20", "seed=3"))
     execute_request(asked, "qarena run games=20 seed=3", threading.Event())
     execute_request(replace(asked, games=30), "qarena run games=30 seed=3", threading.Event())
-    record = Archive.open(tmp_path).find_run(asked.spec.run_id)
+    record = ArchiveStore.open(tmp_path).find_run(asked.spec.run_id)
     assert record is not None
     assert (record.status, record.games, record.command) == ("complete", 30, "qarena run games=30 seed=3")
     assert record.seconds > 0
@@ -356,7 +356,7 @@ def test_a_record_says_what_was_asked_and_what_became_of_it(tmp_path: Path) -> N
 
 def status(root: Path, run_id: str) -> str:
     """The fields of a run's record."""
-    record = Archive.open(root).find_run(run_id)
+    record = ArchiveStore.open(root).find_run(run_id)
     assert record is not None
     return record.status
 
@@ -418,7 +418,7 @@ def test_a_run_whose_games_cannot_be_repeated_has_one_writer_at_a_time(tmp_path:
     timed = f"agents=[{{agent:random,_target_:{PLAYERS}.Dice,name:dice,turn_seconds:9}},dumb]"
     run_id = play(tmp_path, timed, "games=2").run_id
     with (
-        Archive.open(tmp_path).lock_run(run_id),
+        ArchiveStore.open(tmp_path).lock_run(run_id),
         pytest.raises(RequestError, match=f"another process plays run {run_id}"),
     ):
         play(tmp_path, timed, "games=4")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_store import read
 from analytics.store.records import compute_run_id
 from analytics.tables.upkeep import evaluations_step
@@ -52,7 +52,7 @@ def test_its_run_goes_on(qarena: Qarena, upgraded: Path) -> None:
     done = qarena("run", *SEARCHES, "games=24", "--archive", str(upgraded))
     assert "16 games were played again and are the same, so it goes on" in done.err
     assert "8 games in " in done.out
-    archive = Archive.open(upgraded)
+    archive = ArchiveStore.open(upgraded)
     assert f"{archive.list_effective_ranges(SEARCH_RUN).fingerprint:016x}" == FINGERPRINT_OF_24
     assert archive.load_run(SEARCH_RUN).derived == {"evaluations": 12, "positions": 8, "first_plies": 8}
     assert count_evaluations(upgraded) > before
@@ -64,7 +64,7 @@ def test_its_policy_is_rebuilt_and_built_again_under_its_name(qarena: Qarena, up
     assert rebuilt.out.startswith(f"identical: policy from_search ({POLICY_ID})")
     built = qarena("policy", "build", *LEARNED, "name=from_search", "--archive", str(upgraded))
     assert (built.code, built.err) == (0, "")
-    card, _ = read(Archive.open(upgraded), "from_search")
+    card, _ = read(ArchiveStore.open(upgraded), "from_search")
     assert (card.policy_id, card.schema_version) == (POLICY_ID, 3)
 
 
@@ -72,7 +72,7 @@ def test_it_merges_with_a_new_archive(qarena: Qarena, upgraded: Path) -> None:
     assert qarena("run", *SEARCHES, "games=24", "--archive", "new").code == 0
     merged = qarena("archive", "merge", str(upgraded), "new")
     assert merged.out.startswith("Added to new: 16 games, 2 new runs, 1 policy"), merged
-    archive = Archive.open(Path("new"))
+    archive = ArchiveStore.open(Path("new"))
     assert f"{archive.list_effective_ranges(SEARCH_RUN).fingerprint:016x}" == FINGERPRINT_OF_24
     assert qarena("archive", "verify", "--archive", "new").code == 0
     assert qarena("policy", "rebuild", "from_search", "--archive", "new").out.startswith("identical")

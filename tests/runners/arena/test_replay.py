@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_games
 from analytics.store.ranges import Ranges, StoredRange
 from runners.arena import replay
@@ -56,10 +56,10 @@ def test_a_sample_of_a_run_without_games_is_empty() -> None:
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, str]:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, str]:
     root = tmp_path_factory.mktemp("stored")
     run_id = play(root, *TOURNAMENT).run_id
-    return Archive.open(root), run_id
+    return ArchiveStore.open(root), run_id
 
 
 def engine_for(run_id: str) -> BatchEngine:
@@ -87,7 +87,7 @@ def test_a_sample_ends_in_time(
     times: Sequence[float],
     games: int,
     pairings: int,
-    stored: tuple[Archive, str],
+    stored: tuple[ArchiveStore, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     archive, run_id = stored
@@ -98,12 +98,12 @@ def test_a_sample_ends_in_time(
 
 
 def test_a_sample_finds_the_first_game_that_differs_and_reads_no_other(
-    stored: tuple[Archive, str], monkeypatch: pytest.MonkeyPatch
+    stored: tuple[ArchiveStore, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive, run_id = stored
     engine, line = engine_for(run_id), archive.load_run(run_id).unit_line
 
-    def change(archive: Archive, run_id: str, stored: StoredRange, game_ids: object = None) -> object:
+    def change(archive: ArchiveStore, run_id: str, stored: StoredRange, game_ids: object = None) -> object:
         games = read_games(archive, run_id, stored, game_ids)  # type: ignore[arg-type]
         assert game_ids is None or len(games.game_id) == len(game_ids)  # type: ignore[arg-type]
         column = games.pairing == 2

@@ -22,7 +22,7 @@ from omegaconf import DictConfig
 from analytics import open_archive
 from analytics.statistics.sprt import Hypotheses, SequentialTest, decide
 from analytics.store import sprt_verdicts
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_games
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import RequestError
@@ -68,7 +68,7 @@ def carried_out(root: Path, *overrides: str) -> SprtOutcome:
 
 def kept(root: Path) -> list[dict[str, Any]]:
     """The verdicts, but for when and by which command they were found."""
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     found = [
         structs.asdict(sprt_verdicts.load_verdict(archive, path)) for path in sprt_verdicts.list_verdict_files(archive)
     ]
@@ -86,7 +86,7 @@ def long_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_as_uninterrupted(root: Path, expected: Path) -> None:
     assert kept(root) == kept(expected)
     assert_same_rows(rows(root), rows(expected))
-    found = verify_archive(Archive.open(root))
+    found = verify_archive(ArchiveStore.open(root))
     assert (found.verdicts, found.problems) == (1, [])
     with open_archive(root) as opened:
         assert opened.sql("SELECT status, games = games_asked FROM runs").rows() == [("complete", True)]
@@ -155,7 +155,7 @@ def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path
 def test_a_gap_in_the_archive_is_played_and_what_comes_after_it_is_counted(tmp_path: Path, long_one: Path) -> None:
     root = tmp_path / "archive"
     carried_out(root, *LONG, "archive.shard_games=200", "threads=1")
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     (run_id,) = archive.list_run_ids()
     gone = archive.list_effective_ranges(run_id)[1]
     Path(archive.find_path("games", run_id, gone)).unlink()
@@ -182,7 +182,7 @@ def test_a_run_that_has_more_games_decides_by_the_first_ones(tmp_path: Path, lon
 def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_one: Path) -> None:
     root = tmp_path / "archive"
     here = arranged(root, *LONG, "threads=1")
-    other, spec = Archive.open(root), here.experiment.request.spec
+    other, spec = ArchiveStore.open(root), here.experiment.request.spec
 
     def watch(trial: SequentialTest) -> None:
         if trial.pairs >= 64 and not other.list_effective_ranges(spec.run_id):
@@ -197,7 +197,7 @@ def test_two_tests_of_a_pairing_share_its_games(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     first = carried_out(root, *SHORT)
     second = carried_out(root, *SHORT, "elo1=5")
-    assert len(Archive.open(root).list_run_ids()) == 1
+    assert len(ArchiveStore.open(root).list_run_ids()) == 1
     assert second.played == 2 * (second.trial.pairs - first.trial.pairs) > 0
     assert len(kept(root)) == 2
 
@@ -216,7 +216,7 @@ def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, mo
     assert carried_out(root, *SHORT, "elo1=5", "archive.other_code=extend").trial.ended
     anew = carried_out(root, *SHORT, "archive.other_code=new")
     assert anew.played == 2 * anew.trial.pairs
-    assert len(Archive.open(root).list_run_ids()) == 2
+    assert len(ArchiveStore.open(root).list_run_ids()) == 2
 
 
 # What a user sees.

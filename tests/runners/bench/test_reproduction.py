@@ -15,7 +15,7 @@ from analytics.questions.pairings import load_results
 from analytics.report.published import TRAINING_SUFFIX, PublishedRate, read_notes, read_published_rates, select_notes
 from analytics.report.published.reproduction import LEGEND
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
 from runners.arena.storage import ArchiveOptions
 from runners.bench import reproduction
@@ -154,7 +154,7 @@ def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypa
     again = trained(tmp_path, overrides, other_code="extend")  # learned anew, from games that are all there
     assert again
     assert again.played == 0
-    card = policy_store.find_by_name(Archive.open(tmp_path), again.policy)
+    card = policy_store.find_by_name(ArchiveStore.open(tmp_path), again.policy)
     assert card
     assert card.code["fingerprint"] == "0" * 16
 
@@ -163,8 +163,8 @@ def test_an_agent_that_has_not_been_trained_does_not_play_and_results_are_the_le
     found = trained(tmp_path, "trainer=q_placement trainer.games=20")
     assert found
     assert (found.learner, found.opponent) == ("q_placement(training)", "ga2")
-    (record,) = Archive.open(tmp_path).load_runs()
-    (result,) = load_results(Archive.open(tmp_path), record.run_id)
+    (record,) = ArchiveStore.open(tmp_path).load_runs()
+    (result,) = load_results(ArchiveStore.open(tmp_path), record.run_id)
     assert result.first == "ga2"  # which has seat 0
     assert found.results == result.tally.with_agents_swapped.results(1)
     chosen = [figure for figure in of_study("B") if figure.player == "q_placement"]

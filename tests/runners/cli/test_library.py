@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,11 +16,12 @@ import analytics
 from analytics import Archive, open_archive
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.page import build_subject_sections
+from analytics.report.result import render_markdown
 from analytics.store.labels import find_stored_label
 from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
-from tests.paths import ROOT, SAMPLE
+from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request
 
@@ -28,19 +30,25 @@ COMMANDS = {
     "crosstable --rules classic --by-seat": lambda archive: archive.crosstable(by_seat=True, rules="classic"),
     "rate --rules classic --samples 20": lambda archive: archive.ratings(samples=20, rules="classic"),
     "openings --agent semi_random --by turn": lambda archive: archive.openings(by="turn", agent="semi_random"),
+    "openings": lambda archive: archive.openings(),
+    "lengths --agent dumb": lambda archive: archive.lengths(agent="dumb"),
+    "first-plies --rules square": lambda archive: archive.first_plies(rules="square"),
+    "first-plies --by gift --opponent dumb": lambda archive: archive.first_plies("gift", opponent="dumb"),
     "compare 8d1cb3670fa3 d2a027fc112c": lambda archive: archive.compare("8d1cb3670fa3", "d2a027fc112c"),
 }
 
 
 @pytest.fixture(scope="module")
-def sample() -> Iterator[Archive]:
-    with open_archive(SAMPLE) as archive:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+    root = tmp_path_factory.mktemp("sample") / "archive"  # which `qarena openings` indexes
+    shutil.copytree(SAMPLE, root)
+    with open_archive(root) as archive:
         yield archive
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_method_has_the_rows_of_the_command(command: str, qarena: Qarena, sample: Archive, tmp_path: Path) -> None:
-    done = qarena(*command.split(), "--archive", str(SAMPLE), "--output", str(tmp_path / "x.csv"))
+    done = qarena(*command.split(), "--archive", str(sample.archive.root), "--output", str(tmp_path / "x.csv"))
     assert done.code == 0, done.err
     written = COMMANDS[command](sample).write(tmp_path / "y.csv")
     assert written.read_bytes() == (tmp_path / "x.csv").read_bytes()
@@ -66,6 +74,15 @@ def test_a_label_with_defaults_is_found_in_sql_or_its_user_is_told(
     assert f"{games}" in done.out.replace(",", "")
     with OpenArchive(SAMPLE, vocabulary_only=True) as strangers:
         assert strangers.sql(count.format(f"label('{spelled}')")).item() == games
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_method_shows_what_the_command_prints(command: str, qarena: Qarena, sample: Archive) -> None:
+    printed, result = qarena(*command.split(), "--archive", str(sample.archive.root)), COMMANDS[command](sample)
+    assert printed.out + printed.err == f"{result}\n"
+    assert qarena(*command.split(), "--archive", str(sample.archive.root), "--format", "md").out == render_markdown(
+        result
+    )
 
 
 def test_mistakes_are_those_of_the_command_and_of_the_report(qarena: Qarena, tmp_path: Path) -> None:
@@ -171,9 +188,12 @@ def test_questions_accept_labels_with_defaults(qarena: Qarena, tmp_path: Path) -
     )
 
 
-@pytest.mark.parametrize("module", ["analytics", "analytics.library", "analytics.report.result"])
-def test_the_examples_of_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+@pytest.mark.parametrize(
+    "module", ["analytics", "analytics.library", "analytics.report.result", "analytics.store.files.backend"]
+)
+def test_the_examples_of_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "data/sample")  # which an example indexes
+    monkeypatch.chdir(tmp_path)
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted
     assert not found.failed

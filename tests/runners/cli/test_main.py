@@ -22,7 +22,7 @@ from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.ranges import compute_checksum
 from quarto.errors import FailureError, RequestError
 from quarto.sources import CompilationProgress
@@ -341,7 +341,7 @@ def test_a_question_that_cannot_be_answered_is_one_line(
 
 def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played: Path) -> None:
     """A forger keeps the check in the name right, so only replaying the game finds it."""
-    archive = Archive.open(played)
+    archive = ArchiveStore.open(played)
     (record,) = archive.load_runs()
     path = Path(archive.find_path("plies", record.run_id, archive.list_effective_ranges(record.run_id)[0]))
     frame = pl.read_parquet(Path(path))

@@ -1,4 +1,4 @@
-"""``qarena archive compact``, ``merge``, ``to-delta``, ``export`` and ``import`` as a person uses them."""
+"""``qarena archive compact``, ``merge``, ``export`` and ``import`` as a person uses them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from subprocess import run
 import pytest
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_games
+from analytics.tables.upkeep.garbage import list_unneeded_files
 from runners.bench.timing import measure_process
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block
@@ -28,7 +29,7 @@ def test_runs_are_listed_as_data(qarena: Qarena) -> None:
     found = qarena("archive", "ls", "--archive", str(SAMPLE), "--format", "csv")
     heading, *rows = found.out.splitlines()
     assert heading.startswith("run_id,games,agents,rules,status,created,")
-    assert len(rows) == len(Archive.open(SAMPLE).list_run_ids())
+    assert len(rows) == len(ArchiveStore.open(SAMPLE).list_run_ids())
 
 
 @pytest.mark.slow
@@ -42,16 +43,53 @@ def test_a_policy_is_derived_again_bit_for_bit_after_compaction(tmp_path: Path, 
     assert files > 4
     done = qarena("archive", "compact", *where)
     assert done.code == 0
-    assert done.out.startswith(f"{files} files of games are now 1; 'qarena archive gc --remove --archive ")
+    later = f"; 'qarena archive compact --archive {tmp_path}/archive' removes the {3 * files} old files ten minutes"
+    assert done.out.startswith(f"{files} files of games are now 1{later}")
     assert qarena("sql", question, "--format", "csv", *where).out == asked
-    assert f"0 of {3 * files} files removed" in qarena("archive", "gc", "--remove", *where).out
-    assert qarena("archive", "gc", "--remove", "--age", "0", *where).code == 0
+    assert qarena("archive", "compact", "--age", "0", *where).out.endswith(f"; {3 * files} old files removed.\n")
     rebuilt = qarena("policy", "rebuild", "gift", *where)
     assert rebuilt.code == 0, rebuilt.err
     assert "identical" in rebuilt.out
     assert qarena("archive", "verify", *where).out.endswith(": no problems\n")
     nothing = qarena("archive", "compact", *where)
     assert nothing.out.startswith("Nothing to compact")
+
+
+def test_a_dry_run_changes_nothing_and_says_what_goes_and_why(tmp_path: Path, qarena: Qarena) -> None:
+    root, where = tmp_path / "archive", ("--archive", str(tmp_path / "archive"))
+    play(root, "agent@a=random", "agent@b=random", "games=100", "archive.shard_games=20")
+    archive = ArchiveStore.open(root)
+    (run,) = archive.list_run_ids()
+    small, half, foreign = ([*root.glob("games/*/*")], *(root / f"games/run={run}/{x}" for x in (HALF, "notes.txt")))
+    half.write_bytes(b"half")
+    foreign.write_bytes(b"mine")
+    before = snapshot(tmp_path)
+    planned = qarena("archive", "compact", "--dry-run", "--age", "0", *where)
+    assert (planned.code, planned.err, snapshot(tmp_path)) == (0, "", before)
+    assert planned.out.splitlines() == [
+        f"goes   4 bytes  {half}: a writer that was killed left it",
+        f"stays  4 bytes  {foreign}: no archive names a file like this, so it is never removed",
+        f"{len(small)} files of games would become fewer and larger; 1 file would be removed",
+    ]
+    young = qarena("archive", "compact", "--dry-run", *where).out.splitlines()[0]
+    assert re.fullmatch(rf"stays  4 bytes  {half}: .* left it, but only since \d+ s, .*", young)
+    compacted = qarena("archive", "compact", "--age", "0", *where).out
+    assert compacted.startswith(
+        f"{len(small)} files of games are now 1; {3 * len(small) + 1} old files removed; 1 file "
+    )
+    assert not half.exists()
+    assert foreign.exists()
+
+
+def test_a_dry_run_tells_of_replaced_files_of_the_named_runs_only(tmp_path: Path, qarena: Qarena) -> None:
+    root, where = tmp_path / "archive", ("--archive", str(tmp_path / "archive"))
+    for seed in (1, 2):
+        play(root, "agent@a=random", "agent@b=random", "games=40", "archive.shard_games=20", f"seed={seed}")
+    qarena("archive", "compact", *where)
+    one, _ = ArchiveStore.open(root).list_run_ids()
+    lines = qarena("archive", "compact", "--dry-run", "--age", "0", "--run", one, *where).out.splitlines()
+    assert len(lines) > 3
+    assert all(f"run={one}/" in line and line.endswith(": other files hold the same") for line in lines[:-1])
 
 
 @pytest.mark.slow
@@ -91,7 +129,7 @@ def test_archives_are_merged_and_again_there_is_nothing_to_do(tmp_path: Path, qa
         True,
         True,
     )
-    (run,) = Archive.open(tmp_path / "both").load_runs()
+    (run,) = ArchiveStore.open(tmp_path / "both").load_runs()
     assert (run.games, run.status) == (40, "complete")
     assert qarena("archive", "merge", *places).out.startswith("Nothing to add")
     assert qarena("archive", "verify", "--archive", places[2]).code == 0
@@ -100,7 +138,7 @@ def test_archives_are_merged_and_again_there_is_nothing_to_do(tmp_path: Path, qa
 def test_archives_that_contradict_each_other_are_refused_and_nothing_is_written(tmp_path: Path, qarena: Qarena) -> None:
     for name in ("one", "two"):
         play(tmp_path / name, "agent@a=random", "agent@b=dumb", "games=20")
-    other = Archive.open(tmp_path / "two")
+    other = ArchiveStore.open(tmp_path / "two")
     (run,) = other.load_runs()
     for table in ("games", "plies", "tallies"):
         shutil.rmtree(other.folder(table, run.run_id))
@@ -110,7 +148,7 @@ def test_archives_that_contradict_each_other_are_refused_and_nothing_is_written(
         assert done.code == 2
         assert f"error: run {run.run_id} has different games of units 0 to 9" in " ".join(done.err.split())
         assert not [*(tmp_path / "both").glob("games/*")]
-    assert qarena("archive", "gc", "--archive", str(tmp_path / "two")).out == "0 files, 0 to remove with --remove\n"
+    assert list_unneeded_files(other) == []
 
 
 @pytest.mark.parametrize(
@@ -136,17 +174,7 @@ def test_wrong_requests_cost_one_line(words: tuple[str, ...], message: str, qare
     assert "Traceback" not in done.err
 
 
-@pytest.mark.extras
-def test_delta_tables_are_written_and_kept_up_to_date(tmp_path: Path, qarena: Qarena) -> None:
-    words = ("archive", "to-delta", str(tmp_path / "delta"), "--archive", str(SAMPLE))
-    done = qarena(*words)
-    assert done.code == 0, done.err
-    assert "games" in done.out
-    assert qarena(*words).out.startswith("Nothing to add")
-    wrong = qarena("archive", "to-delta", str(SAMPLE / "games"), "--archive", str(SAMPLE))
-    assert (wrong.code, "where only runs write" in " ".join(wrong.err.split())) == (2, True)
-
-
+HALF = f".tmp-{32 * '0'}"  # what a writer that was killed leaves
 SAMPLE_ARCHIVE = str(ROOT / "data/sample")
 PAGE = (ROOT / "docs/exchange.md").read_text(encoding="utf-8")
 EXPORT = ("archive", "export", "--archive", SAMPLE_ARCHIVE, "--output")
@@ -188,7 +216,7 @@ def test_a_text_that_grows_game_by_game_leaves_one_file(
     for games in range(1, 9):
         (tmp_path / "grown.txt").write_text(f"{WON}\n" * games)
         assert ": 1 game added" in qarena("archive", "import", "grown.txt").out
-    archive = Archive.open(tmp_path / "data/archive")
+    archive = ArchiveStore.open(tmp_path / "data/archive")
     (run_id,) = archive.list_run_ids()
     assert [stored[:2] for stored in archive.list_effective_ranges(run_id)] == [(0, 8)]
     assert qarena("sql", "SELECT count(*) AS games FROM games", "--format", "csv").out == "games\n8\n"
@@ -213,9 +241,7 @@ def test_imported_games_are_asked_the_same_questions(
     assert "complete" in qarena("archive", "ls").out
 
 
-@pytest.mark.parametrize(
-    ("form", "name"), [("csv", "x.csv"), ("minari", "x-v0"), *seldom(("d3rlpy", "x.npz"), ("rlds", "x"))]
-)
+@pytest.mark.parametrize(("form", "name"), [("csv", "x.csv"), ("minari", "x-v0"), *seldom(("d3rlpy", "x.npz"))])
 def test_a_file_is_replaced_only_if_asked(qarena: Qarena, tmp_path: Path, form: str, name: str) -> None:
     perspective = [] if form == "csv" else ["--perspective", "seat_1"]
     typed = ["archive", "export", "--format", form, *perspective, "--output", name, "--archive", SAMPLE_ARCHIVE]
@@ -250,10 +276,10 @@ def test_python_of_the_page_runs() -> None:
 WRONG: list[tuple[tuple[str, ...], str]] = [
     (
         (*EXPORT, "x", "--format", "pgn"),
-        "pgn is not known; valid: csv, d3rlpy, dataset, minari, rlds, spreadsheet, text",
+        "pgn is not known; valid: csv, d3rlpy, dataset, minari, spreadsheet, text",
     ),
-    ((*EXPORT, "x", "--format", "rlds"), "format rlds needs --perspective, which says whose rewards they are"),
-    ((*EXPORT, "x", "--format", "rlds", "--perspective", "seat_2"), "--perspective seat_2 is not known; did you"),
+    ((*EXPORT, "x", "--format", "d3rlpy"), "format d3rlpy needs --perspective, which says whose rewards they are"),
+    ((*EXPORT, "x", "--format", "d3rlpy", "--perspective", "seat_2"), "--perspective seat_2 is not known; did you"),
     ((*EXPORT, "x", "--format", "text", "--perspective", "mover"), "--perspective has no effect on format text"),
     ((*EXPORT, "x", "--format", "csv", "--rows", "game"), "--rows game is not known; did you mean 'games'?"),
     ((*EXPORT, "x", "--format", "csv", "--masks"), "--masks has no effect on format csv by plies: leave it out"),
@@ -262,7 +288,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     ((*EXPORT, "x", "--format", "csv", "--where", "DROP TABLE games"), "is not a condition on games: SQL: "),
     ((*EXPORT, "x", "--format", "csv", "--sample", "20000"), "--sample 20,000 of 16,000 games: ask for fewer"),
     ((*EXPORT, "x", "--format", "csv", "--sample", "0"), "--sample 0 is not a number of games"),
-    ((*EXPORT, "-", "--format", "rlds", "--perspective", "mover"), "format rlds cannot be written to a pipe"),
+    ((*EXPORT, "-", "--format", "d3rlpy", "--perspective", "mover"), "format d3rlpy cannot be written to a pipe"),
     ((*EXPORT, "no/x", "--format", "csv"), "there is no folder no; make it, or name another"),
     ((*EXPORT, "mine", "--format", "csv", "--force"), "exists and is not a file, so --force does not replace it"),
     (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import ObjectUrl
 from analytics.tables.verification.archive import verify_archive
 from tests.object_storage import SECRET, environment, free_port
@@ -52,7 +52,7 @@ def test_rows_and_tables_are_those_of_a_folder(
         answers.append([each.out for each in shown])
     assert answers[0] == answers[1]
     assert "1 run, 7 ranges, 200 games" in answers[0][2]
-    assert "0 files, 0 to remove" in qarena("archive", "gc", "--archive", root).out
+    assert "no files would be removed" in qarena("archive", "compact", "--dry-run", "--archive", root).out
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "outputs"}
 
 
@@ -129,7 +129,7 @@ def test_a_run_that_is_killed_at_any_moment_beside_a_bucket_ends_with_the_same_g
         done = command(tmp_path, *asked, f"archive.root={place}")
         assert done.returncode == 0, done.stderr
     assert kills > 0
-    assert verify_archive(Archive.open(root)).problems == []
-    (run_id,) = Archive.open(root).list_run_ids()
-    there, here = (Archive.open(place).list_effective_ranges(run_id) for place in (root, tmp_path / "folder"))
+    assert verify_archive(ArchiveStore.open(root)).problems == []
+    (run_id,) = ArchiveStore.open(root).list_run_ids()
+    there, here = (ArchiveStore.open(place).list_effective_ranges(run_id) for place in (root, tmp_path / "folder"))
     assert (there.covered_ranges, there.fingerprint) == (here.covered_ranges, here.fingerprint)

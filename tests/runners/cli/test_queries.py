@@ -18,16 +18,17 @@ import pytest
 from analytics import open_archive
 from analytics.questions.frame_formats import format_text_table
 from analytics.questions.ratings import fit_ratings
-from analytics.questions.sql.syntax import find_references
 from analytics.questions.sql.views import VIEWS
 from analytics.report import report_data
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import IndexExtent, IndexSummary, list_index_chunks
 from analytics.tables.derived.indexing import index_chunk as index_range
 from analytics.tables.derived.range_table import Chunk, select_best_ranges
+from analytics.tables.upkeep.garbage import list_unneeded_files
 from runners.arena import indexing
 from runners.arena.indexing import update_whole_index
+from runners.terminal.files import TABLE_FORMATS
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
@@ -57,7 +58,7 @@ def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, 
     assert "13,000 games by gift" in found.out
     assert "13,000 games by turn" in found.out
     assert "@" in found.out, "a sample game"
-    archive = Archive.open(sample)
+    archive = ArchiveStore.open(sample)
     for run_id in archive.list_run_ids():
         assert (
             select_best_ranges(archive, run_id, POSITIONS_TABLE).covered_ranges
@@ -119,7 +120,7 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     assert re.fullmatch(r"1,000 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", one.out)
     made, count, counted = len(list(sample.glob("positions/*/*"))), index_range, list[Chunk[IndexExtent]]()
 
-    def interrupted(archive: Archive, part: Chunk[IndexExtent]) -> IndexSummary:
+    def interrupted(archive: ArchiveStore, part: Chunk[IndexExtent]) -> IndexSummary:
         counted.append(part)
         if len(counted) == 3:
             signal.raise_signal(signal.SIGINT)
@@ -133,7 +134,8 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     assert found.err.endswith(note)
     assert 2 <= len(list(sample.glob("positions/*/*"))) - made == len(counted) < 10
     rest = sum(
-        2 * part.games.units for part in list_index_chunks(Archive.open(sample), Archive.open(sample).list_run_ids())
+        2 * part.games.units
+        for part in list_index_chunks(ArchiveStore.open(sample), ArchiveStore.open(sample).list_run_ids())
     )
     assert qarena(*words).out.startswith(f"{rest:,} games indexed in ")
     assert qarena(*words).out == f"Nothing to index: 16,000 games are indexed in {sample}.\n"
@@ -142,7 +144,7 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     wrong = qarena(*words, "--run", "d2a027fc112d")
     assert (wrong.code, "did you mean 'd2a027fc112c'" in wrong.err) == (2, True)
     assert "rows of positions: no problems" in qarena("archive", "verify", "--archive", str(sample)).out
-    assert qarena("archive", "gc", "--archive", str(sample)).out == "0 files, 0 to remove with --remove\n"
+    assert list_unneeded_files(ArchiveStore.open(sample)) == []
 
 
 ONE = RUNS[0].record.run_id
@@ -206,30 +208,42 @@ def test_a_wrong_request_is_one_line_and_writes_nothing(qarena: Qarena, root: Pa
     assert (snapshot(root), snapshot(tmp_path)) == (before, {})
 
 
-def test_a_section_is_printed_and_written_as_a_page_and_as_a_picture(
-    qarena: Qarena, root: Path, tmp_path: Path
-) -> None:
-    where = ("--archive", str(root), "--run", ONE, "--section")
-    printed = qarena("report", *where, "mistakes")
-    assert printed.code == 0
-    for text in ("Regret in half-points, and blunders", "The same by ply", "Decisions judged by the exact value"):
-        assert text in printed.out
-    for name in ("m.html", "m.svg"):
-        assert qarena("report", *where, "mistakes", "--output", name).code == 0
-    page, picture = (tmp_path / "m.html").read_text(), (tmp_path / "m.svg").read_text()
+def test_a_question_is_printed_and_written_in_every_format(qarena: Qarena, root: Path, tmp_path: Path) -> None:
+    where = ("--archive", str(root), "--run", ONE)
+    printed = qarena("lengths", *where)
+    assert (printed.code, printed.err) == (0, "")
+    with open_archive(root) as opened:
+        result = opened.lengths(run=ONE)
+    assert printed.out == f"{result}\n"
+    for form in TABLE_FORMATS:
+        name = f"answer.{form}"
+        assert qarena("lengths", *where, "--format", form, "--output", name).out == ""
+        if form in ("csv", "json", "parquet", "md", "html", "svg"):
+            assert (tmp_path / name).read_bytes() == result.write(f"python.{form}").read_bytes(), form
+        if form not in ("table", "parquet"):
+            assert qarena("lengths", *where, "--format", form).out == (tmp_path / name).read_text()
+    page, picture = (tmp_path / "answer.html").read_text(), (tmp_path / "answer.svg").read_text()
     assert page.startswith("<!doctype html>")
     assert "//" not in page
     assert picture.startswith("<svg xmlns=")
-    for agent in ("random", "rule_based", "dumb(depth=2)"):
-        assert agent in page
-        assert f">{agent}</text>" in picture
-    for arguments, complaint in (
-        (("mistake",), "'mistake' is no section of a report; did you mean 'mistakes'"),
-        (("lengths", "--output", "m.pdf"), "a section is written to a file that ends in .html or .svg"),
-        (("crosstable", "--output", "c.svg"), "there is no such picture: it is a table"),
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("lengths", "--output", "m.pdf"), "--output m.pdf: its format is not known"),
+        (("lengths", "--rules", "nowhere"), "no games were played by rules 'nowhere' here"),
+        (("archive", "ls", "--format", "svg"), "Answer: there is no such picture: it is a table"),
         (("evaluations",), "nothing to show: no evaluations were stored"),
-    ):
-        assert complaint in qarena("report", *where, *arguments).refusal
+        (("learning-curve",), "nothing to show: no policy was learned in these runs"),
+        (("first-plies", "--by", "turn"), "'turn' is not one of 'placement', 'gift'"),
+        (("report", "--section", "lengths"), "No such option: --section"),
+    ],
+)
+def test_an_answer_that_is_not_there_is_one_line(
+    qarena: Qarena, root: Path, words: tuple[str, ...], complaint: str
+) -> None:
+    assert complaint in qarena(*words, "--archive", str(root)).refusal
 
 
 VOCABULARY, COOKBOOK = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("sql.md", "cookbook.md"))
@@ -274,8 +288,7 @@ def test_each_view_and_macro_has_an_example(tmp_path: Path) -> None:
             WHERE schema_name = 'main' AND database_name <> 'system' AND function_type IN ('macro', 'table_macro')
               AND NOT starts_with(function_name, '_') AND function_name <> 'opening_text'""")["name"].to_list()
         assert {"cell_name", "shared", "policy", "ordered_openings", "wilson_high"} <= set(macros)
-        assert opened._connection is not None
-        read = {view for text in questions for view in find_references(opened._connection.duckdb, text, VIEWS).views}
+        read = {view for text in questions for view in opened.parse_query(text).select_views(VIEWS)}
     assert read == set(VIEWS)
     assert not [name for name in macros if not any(re.search(rf"\b{name}\(", question) for question in questions)]
 

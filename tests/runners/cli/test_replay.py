@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_games, write_games
 from analytics.store.records import CHECKSUM, add_checksum
 from quarto.batch import Block, Games
@@ -53,7 +53,7 @@ def test_a_run_is_the_same_when_it_is_played_again(overrides: tuple[str, ...], r
     run_id = play(root, *overrides).run_id
     before = sorted(root.rglob("*"))
     found = qarena("archive", "replay", run_id)
-    games = Archive.open(root).count_games(run_id)
+    games = ArchiveStore.open(root).count_games(run_id)
     assert (found.code, found.out) == (0, f"identical: run {run_id}, {games} games played again\n")
     assert sorted(root.rglob("*")) == before
 
@@ -65,13 +65,13 @@ def test_a_run_with_a_policy_is_played_again_with_the_policy_of_the_archive(root
     assert qarena("train", "trainer=ga2", *small, "policy.name=bred").code == 0
     for label in ("policy(policy=mine)", "ga2(policy=bred)"):
         assert qarena("run", label, "random", "games=6").code == 0
-        run_id = max(Archive.open(root).load_runs(), key=lambda record: record.number).run_id
+        run_id = max(ArchiveStore.open(root).load_runs(), key=lambda record: record.number).run_id
         assert qarena("archive", "replay", run_id).out == f"identical: run {run_id}, 6 games played again\n"
 
 
 def test_the_first_game_that_differs_is_shown(root: Path, qarena: Qarena) -> None:
     outcome = play(root, "agent@a=random", "agent@b=rule_based", "games=16", "threads=1")
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     (stored,) = archive.list_effective_ranges(outcome.run_id)
     found, record = read_games(archive, outcome.run_id, stored), archive.load_run(outcome.run_id)
     swapped = [*range(6), 8, 7, 6, *range(9, 16)]  # games 6 and 8 have changed places
@@ -94,10 +94,10 @@ def test_the_first_game_that_differs_is_shown(root: Path, qarena: Qarena) -> Non
 def test_what_cannot_be_played_again_is_refused(root: Path, qarena: Qarena, tmp_path: Path) -> None:
     (tmp_path / "games.txt").write_text("0@a1 1@b1 2@c1 3@d1\n")
     qarena("archive", "import", "games.txt")
-    (imported,) = Archive.open(root).list_run_ids()
+    (imported,) = ArchiveStore.open(root).list_run_ids()
     assert "was imported" in qarena("archive", "replay", imported).err
     assert qarena("train", "trainer=q_table", "trainer.games=4", "policy.name=online").code == 0
-    (trained,) = {*Archive.open(root).list_run_ids()} - {imported}
+    (trained,) = {*ArchiveStore.open(root).list_run_ids()} - {imported}
     assert "while it learned" in qarena("archive", "replay", trained).err
     assert "is not in archive" in qarena("archive", "replay", "0" * 12).err
 
@@ -106,7 +106,7 @@ def test_code_of_others_runs_only_if_that_is_allowed(root: Path, qarena: Qarena,
     create_agent_files("corner", "choose", tmp_path / "mine")
     own = ("--config-dir", "mine")
     assert qarena("run", "corner", "random", "games=4", *own).code == 0
-    (run_id,) = Archive.open(root).list_run_ids()
+    (run_id,) = ArchiveStore.open(root).list_run_ids()
     refused = qarena("archive", "replay", run_id, *own)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.endswith("allow it with --trust-agents\n")

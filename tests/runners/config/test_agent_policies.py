@@ -16,7 +16,7 @@ from agents.ga5 import Ga5
 from agents.learning.policy import GENOME, Policy
 from agents.rl_encoded import CODES, ENCODED_VALUES
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
@@ -38,7 +38,7 @@ def values(seed: int) -> Policy:
 
 
 def save(root: Path, policy: Policy, name: str) -> PolicyCard:
-    return policy_store.save(Archive.open(root, create=True), policy, origin(name))
+    return policy_store.save(ArchiveStore.open(root, create=True), policy, origin(name))
 
 
 @pytest.fixture
@@ -179,7 +179,9 @@ def test_a_wrong_policy_exits_2_before_any_folder_is_made(
     save(root, values(1), "mine")
     save(root, COUNTS, "counted")
     card = save(root, values(2), "broken")
-    table = Path(policy_cards.policy_folder(Archive.open(root), card.policy_id) / card.stored_name("table.parquet"))
+    table = Path(
+        policy_cards.policy_folder(ArchiveStore.open(root), card.policy_id) / card.stored_name("table.parquet")
+    )
     content = bytearray(table.read_bytes())
     content[100] ^= 1
     table.write_bytes(content)

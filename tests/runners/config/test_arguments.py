@@ -12,15 +12,16 @@ import pytest
 
 from analytics import open_archive
 from analytics.exact.tablebase import user_folder as tablebase_home
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.sources import cache_root
+from runners.config import yaml_options
 from runners.config.arguments import expand_override, parse_arguments, parse_yaml_keys
 from runners.config.help_page import list_archive_keys
 from runners.config.yaml_options import (
     CONF_FOLDER,
-    USER_FOLDERS_VARIABLE,
-    add_user_folders_to_path,
+    list_user_folders,
     search_user_folders,
+    set_user_folders,
 )
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
@@ -51,9 +52,9 @@ def test_agents_before_the_settings_are_the_same_run(words: list[str], same: lis
 def test_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) -> None:
     assert qarena("sweep", *LABELS, "games=4", "seed=1,2").code == 0
     assert qarena("sprt", *LABELS, "games=4", "elo1=500").code == 0
-    labels = {record.labels for record in Archive.open(tmp_path / "data/archive").load_runs()}
+    labels = {record.labels for record in ArchiveStore.open(tmp_path / "data/archive").load_runs()}
     assert labels == {tuple(LABELS)}
-    assert len(Archive.open(tmp_path / "data/archive").load_runs()) == 3  # seeds 1 and 2, and imposed openings
+    assert len(ArchiveStore.open(tmp_path / "data/archive").load_runs()) == 3  # seeds 1 and 2, and imposed openings
 
 
 def test_keys_of_the_first_and_the_second_agent_stand_beside_their_names() -> None:
@@ -173,23 +174,20 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_they_come_last_and_for_the_time_of_a_command_only(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    monkeypatch.delenv(USER_FOLDERS_VARIABLE, raising=False)  # a server in this process may have set it
-    before = [*sys.path]
+    before, folders = [*sys.path], list_user_folders()  # a server in this process may have set some
     with search_user_folders([own, own]):
         assert sys.path == [*before, str(own)]
         assert own not in Path(str(importlib.import_module("colorsys").__file__)).parents
     assert sys.path == before
-    assert USER_FOLDERS_VARIABLE not in os.environ
+    assert list_user_folders() == folders
 
 
 def test_a_process_that_a_launcher_starts_finds_them_too(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with search_user_folders([own]):
-        handed_on = os.environ[USER_FOLDERS_VARIABLE]
-    monkeypatch.setenv(USER_FOLDERS_VARIABLE, handed_on)  # all that such a process has
+    monkeypatch.setattr(yaml_options, "_user_folders", [])
     monkeypatch.setattr(sys, "path", [*sys.path])
-    assert add_user_folders_to_path() == [str(own)]
-    assert add_user_folders_to_path() == []
-    assert sys.path[-1] == str(own)
+    assert set_user_folders([str(own)]) == [str(own)]  # all that such a process is told
+    assert set_user_folders([str(own)]) == []
+    assert (list_user_folders(), sys.path[-1]) == ([str(own)], str(own))
 
 
 @pytest.mark.parametrize("flag", ["--config-dir", "-cd"])
@@ -238,7 +236,7 @@ def test_paths_are_relative_to_where_the_command_was_typed_also_if_hydra_changes
     found = qarena(*COMMANDS[name], "hydra.job.chdir=true")
     assert (found.code, Path.cwd()) == (0, tmp_path), found.err
     assert [path.parent for path in tmp_path.rglob("archive.json")] == [tmp_path / "here/games"]
-    archive = Archive.open(tmp_path / "here/games")
+    archive = ArchiveStore.open(tmp_path / "here/games")
     assert all(archive.list_effective_ranges(run_id).units for run_id in archive.list_run_ids())
     assert list(tmp_path.rglob("left_by_reader.txt")) == [tmp_path / "left_by_reader.txt"]
     assert os.environ["QARENA_TABLEBASE"] == str(tmp_path / "bases")

@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 from analytics import open_archive
 from analytics.questions.pairings import PairingResult
 from analytics.questions.ratings import compute_ratings
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from quarto.rules import CELLS, NONE, find_finished_lines
@@ -68,7 +68,7 @@ def test_a_sweep_ends_with_one_table_of_what_varied(qarena: Qarena, tmp_path: Pa
     for row, (wins, draws, losses) in zip(table, asked.select("wins", "draws", "losses").rows(), strict=True):
         assert [float(row[i]) for i in (6, 8, 9)] == [5 * count for count in (wins, draws, losses)]
         assert float(row[10]) == pytest.approx(100 * (wins + draws / 2) / 20, abs=0.01)
-    assert verify_archive(Archive.open(tmp_path / "data/archive")).problems == []
+    assert verify_archive(ArchiveStore.open(tmp_path / "data/archive")).problems == []
 
 
 @pytest.mark.parametrize("flag", ["hydra.mode=MULTIRUN", *seldom("--multirun", "-m")])

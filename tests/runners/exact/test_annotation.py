@@ -20,7 +20,7 @@ from analytics.exact.annotation import (
     annotate_runs,
     list_annotation_chunks,
 )
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.decisions import AnnotationExtent, record_annotated_units
 from analytics.tables.derived.range_table import Chunk
 from analytics.tables.derived.threads import StoppedError
@@ -57,7 +57,7 @@ def root(played: Path, tmp_path: Path) -> Path:
 
 
 def annotated(root: Path, settings: AnnotationOptions = QUICK) -> AnnotationSummary:
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     return annotate_runs(archive, archive.list_run_ids(), settings)
 
 
@@ -121,8 +121,8 @@ def test_games_are_judged_once_and_again_only_to_count_choices(root: Path) -> No
     assert annotated(root) == annotated(root, COUNTED) == AnnotationSummary(0, 0, 0)
     with open_archive(root) as archive:
         assert archive.sql("SELECT count(*), count(saving) FROM decisions").row(0) == (first.decisions,) * 2
-    assert len(list_unneeded_files(Archive.open(root))) == len(files(root)) // 2  # the files without choices
-    (run,) = Archive.open(root).load_runs()
+    assert len(list_unneeded_files(ArchiveStore.open(root))) == len(files(root)) // 2  # the files without choices
+    (run,) = ArchiveStore.open(root).load_runs()
     assert run.annotated == 12
     play(root, "agents=[random,semi_random]", "games=32", f"opening_plies={OPENING}", "threads=1")
     assert annotated(root).games == 8  # those that came later
@@ -132,7 +132,7 @@ def test_parts_of_a_file_count_when_all_are_there_and_only_what_is_missing_is_ma
     """An interruption at every part; the same command goes on."""
     shutil.copytree(root, tmp_path / "whole")
     annotated(tmp_path / "whole")
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     (run_id,) = archive.list_run_ids()
     compact_run(archive, run_id)
     remove_replaced_files(archive, run_id, 0.0)
@@ -166,7 +166,7 @@ def test_parts_of_a_file_count_when_all_are_there_and_only_what_is_missing_is_ma
 def test_searches_that_another_part_ended_store_nothing(tmp_path: Path) -> None:
     """The threads of a process share what they solve: when one of them fails, all searches end without an answer."""
     play(tmp_path, "agents=[random,semi_random]", "games=8", "opening_plies=7", "threads=1")
-    archive = Archive.open(tmp_path)
+    archive = ArchiveStore.open(tmp_path)
     part = next(list_annotation_chunks(archive, archive.list_run_ids(), QUICK))
     annotator = Annotator(archive, QUICK)
     annotator._find_or_build_solver(archive.load_run(part.run_id).rules)._shared.stop()
@@ -207,7 +207,7 @@ def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
     assert found.err.endswith("interrupted: what is judged is kept; run the same command again to judge the rest\n")
     kept = len(files(root))
     assert 1 <= kept <= 2
-    (run,) = Archive.open(root).load_runs()
+    (run,) = ArchiveStore.open(root).load_runs()
     assert run.annotated == sum(part.games.units for part in begun[:kept])
     rest = 24 - 2 * run.annotated
     assert f" decisions of {rest} games judged in " in qarena(*words).out
@@ -222,7 +222,7 @@ def test_the_commands_judge_and_show_what_is_given_up(
     where = ("--archive", str(root))
     nothing = qarena("mistakes", *where)
     assert nothing.refusal.endswith(f"this judges them: qarena annotate --archive {root}\n")
-    (run_id,) = Archive.open(root).list_run_ids()
+    (run_id,) = ArchiveStore.open(root).list_run_ids()
     of_run = qarena("mistakes", "--run", run_id, *where)
     assert of_run.refusal.endswith(f"this judges them: qarena annotate --run {run_id} --archive {root}\n")
     found = qarena("annotate", "--run", run_id, *where, "--memory", "1MiB")
@@ -235,7 +235,7 @@ def test_the_commands_judge_and_show_what_is_given_up(
     assert qarena("annotate", *where).out.startswith("Nothing to judge")
     without = qarena("mistakes", *where)
     assert "? of " in without.out.partition("Worst mistakes")[2]
-    assert f"; this counts them: qarena annotate --archive {root} --choices\n" in without.err
+    assert "are not counted everywhere: 'qarena annotate --choices' does that\n" in without.err
     again = qarena("annotate", *where, "--choices", "--memory", "1MiB")
     assert "; --run RUN judges the games of one run" in again.err
     shown = qarena("mistakes", *where)

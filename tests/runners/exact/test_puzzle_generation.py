@@ -18,7 +18,7 @@ from analytics.exact.puzzles import (
     parse_puzzles,
     select_varied,
 )
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
 from quarto.notation import parse_position
@@ -53,7 +53,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive")
     for rules, games in (("classic", 150), ("square", 150), ("own_piece", 4)):
         play(folder, "agents=[random,semi_random]", f"games={games}", f"opening_plies={OPENING}", f"rules={rules}")
-    archive = Archive.open(folder)
+    archive = ArchiveStore.open(folder)
     annotate_runs(archive, archive.list_run_ids(), AnnotationOptions(choices=True, megabytes=1.0, threads=2))
     return folder
 
@@ -103,8 +103,8 @@ def test_what_cannot_be_made_is_refused_in_a_line(root: Path, qarena: Qarena, tm
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("...F/.3../..../.... 7,d1 2,win,3,0.500,2", "d1 2 is no turn"),
-        ("...F/.3../..../.... 7,a1 7,win,3,0.500,2", "a1 7 is no turn"),
+        ("...F/.3../..../.... 7,d1 2,win,3,0.500,2", "d1 2 is not a turn"),
+        ("...F/.3../..../.... 7,a1 7,win,3,0.500,2", "a1 7 is not a turn"),
         ("...F/.3../..../.... 7,a1,win,3,0.500,2", "not enough values"),
         ("...F/.3../..../.... 7,a1 2,loss,3,0.500,2", "'loss'"),
         ("...F/.3../..../.... 7,a1 2,win", "int"),
@@ -112,7 +112,7 @@ def test_what_cannot_be_made_is_refused_in_a_line(root: Path, qarena: Qarena, tm
     ],
 )
 def test_a_wrong_line_of_a_file_is_named(line: str, named: str) -> None:
-    with pytest.raises(RequestError, match=rf"mine.csv, line 2 is no puzzle: .*{named}"):
+    with pytest.raises(RequestError, match=rf"mine.csv, line 2 is not a puzzle: .*{named}"):
         parse_puzzles(f"{','.join(COLUMNS)}\n{line}\n", "mine.csv")
     with pytest.raises(RequestError, match=r"mine.csv .* its first line is not position,turn"):
         parse_puzzles(line, "mine.csv")

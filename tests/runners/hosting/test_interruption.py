@@ -22,7 +22,7 @@ import pytest
 
 from agents.random import Random
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
 from quarto.rules import CLASSIC
@@ -99,7 +99,7 @@ def files(folder: Path) -> int:
 def check_rows(folder: Path, expected: Rows) -> None:
     """The archive holds what it would hold without interruption."""
     assert_same_rows(rows(folder / "games here"), expected)
-    assert verify_archive(Archive.open(folder / "games here")).problems == []
+    assert verify_archive(ArchiveStore.open(folder / "games here")).problems == []
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_signal_keeps_what_is_in_flight_and_prints_the_command_that_resumes(
     with open_archive(folder / "games here") as archive:
         assert archive.sql("SELECT status, games FROM runs").rows() == [("interrupted", int(kept[1]))]
     assert 4 <= int(kept[1]) < 100
-    assert verify_archive(Archive.open(folder / "games here")).problems == []
+    assert verify_archive(ArchiveStore.open(folder / "games here")).problems == []
 
     program, *arguments = resuming(err)
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
@@ -140,7 +140,7 @@ def test_ctrl_c_held_down_until_the_end_does_not_change_the_exit_code(folder: Pa
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130, err
     assert "Traceback" not in out + err
-    assert verify_archive(Archive.open(folder / "games here")).problems == []
+    assert verify_archive(ArchiveStore.open(folder / "games here")).problems == []
 
 
 class Listener(Watcher):
@@ -225,7 +225,7 @@ def test_one_ctrl_c_ends_a_run_whose_agent_never_returns_and_keeps_its_finished_
     assert 0 < len(found) == outcome.played < 200  # type: ignore[attr-defined]
     numbers = (found["game_id"] & (2**32 - 1)).to_list()
     assert numbers == list(range(len(numbers)))  # the first games, whether short or long
-    assert verify_archive(Archive.open(tmp_path)).problems == []
+    assert verify_archive(ArchiveStore.open(tmp_path)).problems == []
 
 
 def test_a_stop_cuts_a_block_of_slow_agents_soon() -> None:
@@ -261,7 +261,7 @@ def test_files_that_vanish_while_a_run_is_played_end_it_with_one_line(tmp_path: 
     ) as e:
         asked_of(Vandal, tmp_path, "games=60", "threads=1", "archive.shard_seconds=0")(threading.Event(), Watcher())
     assert "\n" not in str(e.value)
-    record = Archive.open(tmp_path).find_run(Archive.open(tmp_path).list_recorded_run_ids()[0])
+    record = ArchiveStore.open(tmp_path).find_run(ArchiveStore.open(tmp_path).list_recorded_run_ids()[0])
     assert record is not None
     assert record.status == "interrupted"
     asked_of(Vandal, tmp_path, "games=60", "threads=1")(threading.Event(), Watcher())
@@ -305,7 +305,7 @@ def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(folder: Path) -> None:
             assert os.read(ours, 1 << 16)
         os.close(ours)
         assert process.wait(DEADLINE) == 129
-    archive = Archive.open(folder / "games here")
+    archive = ArchiveStore.open(folder / "games here")
     assert [record.status for record in archive.load_runs()] == ["interrupted"]
     assert verify_archive(archive).problems == []
 

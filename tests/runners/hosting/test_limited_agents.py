@@ -324,7 +324,7 @@ def test_a_process_ends_with_the_run_that_is_killed_however_it_hangs(tmp_path: P
     child = os.fork()
     if child == 0:
         player: Any = isolated(what="hang")
-        os.write(write, str(player._idle[0]._process.pid).encode())
+        os.write(write, str(player._idle[0].pid).encode())
         answer(player, seed=0)
         os._exit(0)
     pid = int(os.read(read, 100))

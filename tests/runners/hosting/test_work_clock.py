@@ -102,14 +102,17 @@ def test_work_elsewhere_begins_with_the_first_worker(fake_time: FakeTime) -> Non
 
 
 def test_a_worker_says_how_long_it_worked(tmp_path: Path, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch) -> None:
-    def call(_task: Doubling, _part: Any, _stop: Any) -> int:
-        _task.build_once("agents", lambda: fake_time.start(3.0))
+    def work(_part: Any, _stop: Any) -> int:
         fake_time.compile(20.0)
         fake_time.work(2.0)
         return 6
 
-    monkeypatch.setattr(processes, "_task_cache", {})
-    monkeypatch.setattr(Doubling, "__call__", call)
+    def build(_task: Doubling) -> Any:
+        fake_time.start(3.0)
+        return work
+
+    monkeypatch.setattr(processes, "_worker_cache", {})
+    monkeypatch.setattr(Doubling, "build_worker", build)
     data = processes.build_task_data(Doubling(str(tmp_path)), tmp_path)
     monkeypatch.chdir(tmp_path)
     returned = processes.run_task(data, (3, ""), threading.Event())
@@ -154,7 +157,7 @@ COMMANDS = {
     "index": ("runners.arena.indexing.index_chunk", ["archive", "index"], r"games indexed in 2\.0 s, 8 a second"),
     "annotate": (
         "analytics.exact.annotation.Annotator.annotate",
-        ["annotate", "--from-pieces", "14"],
+        ["annotate", "--from-pieces", "11"],
         r"(\d+) decisions of 16 games judged in 2\.0 s, (\d+) a second",
     ),
     "policy": (

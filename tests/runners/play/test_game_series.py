@@ -19,7 +19,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.exact.game_review import GameReview
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.batch import ENDINGS
 from quarto.errors import FailureError
@@ -70,7 +70,7 @@ def play(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> Play:
 
 def check(root: Path, games: int) -> None:
     """The archive is sound and holds so many games."""
-    found = verify_archive(Archive.open(root))
+    found = verify_archive(ArchiveStore.open(root))
     assert found.problems == []
     assert found.games == games
 
@@ -94,7 +94,7 @@ def test_a_game_is_played_logged_and_found_again(
         assert row["agent_1" if seat == 0 else "agent_0"] == "random"
         assert (row["game_id"], row["winner"], row["ending"]) == (2 * number, game.winner, ENDINGS[game.ending or 0])
     check(tmp_path / "games", 2)
-    (record,) = Archive.open(tmp_path / "games").load_runs()
+    (record,) = ArchiveStore.open(tmp_path / "games").load_runs()
     assert (record.status, record.games, record.rules.name) == ("complete", 2, preset)
     assert shlex.split(record.command) == ["qarena", "play", *options]
 
@@ -131,7 +131,7 @@ def test_a_game_that_cannot_be_indexed_is_logged_all_the_same(
 
 def test_an_opponent_may_be_a_level(play: Play, tmp_path: Path) -> None:
     assert play(["resign"], "5", "--seat", "0", "--name", "ada", "--archive", "games").code == 0
-    (record,) = Archive.open(tmp_path / "games").load_runs()
+    (record,) = ArchiveStore.open(tmp_path / "games").load_runs()
     assert record.labels == ("human:ada", "semi_random")
     for wrong in ("0", "11"):
         found = play([], wrong)
@@ -165,7 +165,7 @@ def test_the_end_of_the_input_leaves_the_game(play: Play, tmp_path: Path) -> Non
         assert (found.code, found.err) == (1, "error: the input ended before the game did, so it is not logged\n")
         assert re.search(r"\n(place \w|give a piece)> \n\Z", found.out)
     check(tmp_path / "games", 0)
-    assert Archive.open(tmp_path / "games").load_runs() == []
+    assert ArchiveStore.open(tmp_path / "games").load_runs() == []
 
 
 def test_leaving_or_not_logging_leaves_nothing_in_the_archive(play: Play, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_rematch_swaps_the_seats_and_is_a_run_of_its_own(answer: str, play: Pl
     assert found.out.endswith("y or n> n\n")
     played = rows(tmp_path / "data/archive")["games"].select("agent_0", "agent_1", "game_id").rows()
     assert sorted(played) == [("dumb", "human:ada", 0), ("dumb", "human:ada", 2), ("human:ada", "dumb", 0)]
-    records = Archive.open(tmp_path / "data/archive").load_runs()
+    records = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert {record.command for record in records} == {
         "qarena play dumb --name ada",
         "qarena play dumb --name ada --seat 0",
@@ -298,7 +298,7 @@ def test_games_by_other_code_are_in_a_run_of_their_own(
     )
     for number in range(2):
         assert f"Logged as game {number} of run" in play(["resign"], "dumb").out
-    records = Archive.open(tmp_path / "data/archive").load_runs()
+    records = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert sorted((record.games, record.spec.get("salt")) for record in records) == [(1, None), (2, "0123456789abcdef")]
     check(tmp_path / "data/archive", 3)
 
@@ -353,7 +353,7 @@ def test_when_the_disk_refuses_the_game_is_printed_all_the_same(
         return rename(path, target)
 
     lines, game = typed_ahead(CLASSIC, 1, "random", 1, 0)
-    Archive.open(tmp_path / "data/archive", create=True)
+    ArchiveStore.open(tmp_path / "data/archive", create=True)
     monkeypatch.setattr(Path, "replace", refuse)
     found = play(lines, "random")
     assert found.code == 1
@@ -362,7 +362,7 @@ def test_when_the_disk_refuses_the_game_is_printed_all_the_same(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     check(tmp_path / "data/archive", 0)
-    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
+    (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert record.status == "interrupted"
 
 
@@ -401,7 +401,7 @@ def test_two_terminals_at_once_are_both_logged(tmp_path: Path) -> None:
     numbers = {re.findall(r"Logged as game (\d+)", out)[0] for out in outs}
     assert numbers == {"0", "1"}
     check(tmp_path / "data/archive", 2)
-    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
+    (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert (record.games, record.status) == (2, "complete")
 
 

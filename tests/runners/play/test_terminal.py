@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.notation import format_game
 from tests.runners.experiments import QARENA, environment_with, rows
@@ -117,7 +117,7 @@ def test_a_whole_game_at_a_terminal(terminals: list[Terminal], tmp_path: Path) -
     found = rows(tmp_path / "data/archive")
     assert found["plies"].filter(game_id=0).select("piece", "cell").rows() == plies
     assert set(found["games"]["agent_1"]) == {"human:ada(hint,undo)", "dumb"}
-    assert verify_archive(Archive.open(tmp_path / "data/archive")).problems == []
+    assert verify_archive(ArchiveStore.open(tmp_path / "data/archive")).problems == []
 
 
 @pytest.mark.slow

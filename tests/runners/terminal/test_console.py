@@ -18,16 +18,14 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from analytics.questions import columns, frame_formats, text_tables
+from analytics.questions import columns, frame_formats, strength_tables, text_tables
 from analytics.questions.columns import MISSING, ResultColumn, text_column
 from analytics.questions.pairings import PairingResult, build_crosstable
 from analytics.statistics.tally import Tally
 from runners.arena.execution import RunOutcome
 from runners.config.application import print_outcome
 from runners.terminal import console, files, tables
-from runners.terminal import results as shown_results
 from runners.terminal.console import show_progress_bar
-from runners.terminal.results import print_crosstable
 from tests.runners.experiments import play
 
 AGENTS = "agents=[random,dumb,semi_random,rule_based]"
@@ -65,8 +63,8 @@ def test_a_large_tournament_is_printed_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcome = play(tmp_path / "games", AGENTS, "games=2")
-    monkeypatch.setattr(shown_results, "MAX_ROWS", 3)
-    for module in (shown_results, columns):
+    monkeypatch.setattr(strength_tables, "MAX_ROWS", 3)
+    for module in (strength_tables, columns):
         monkeypatch.setattr(module, "MAX_OPPONENTS", 2)
     print_outcome(outcome, Path("qarena.log"))
     printed = capsys.readouterr()
@@ -130,7 +128,8 @@ def test_opponents_for_whom_there_is_no_room_are_left_out_from_the_last(monkeypa
     names = [f"an_agent_with_a_long_name_{number:02}" for number in range(30)]
     met = [PairingResult(0, a, b, Tally(singles=((1, 0, 2), (1, 1, 1))), False) for a, b in pairwise(names)]
     with terminal(monkeypatch, 80) as screen:
-        print_crosstable(build_crosstable(met), wide=False)
+        table = text_tables.build_visible_table(strength_tables.build_crosstable_table(build_crosstable(met)))
+        console.print_tables([table], *table.splits, wide=False)
     text = screen.getvalue()
     assert max(len(line) for line in text.splitlines() if line[:1] in "┏┃┡│└") <= 80
     assert " v 1 " in text
@@ -147,7 +146,7 @@ def test_the_table_of_a_run_gives_no_interval_that_needs_its_games(
         for i, (a, b) in enumerate(combinations("abc", 2))
     ]
     with terminal(monkeypatch, 200) as screen:
-        outcome = RunOutcome("0123456789ab", results, 0xABC, 54, 1.0, False, False, tmp_path)
+        outcome = RunOutcome("0123456789ab", results, 0xABC, 27, 0.5, False, False, tmp_path)  # the first half before
         print_outcome(outcome, tmp_path / "qarena.log")
     assert "holds 54 games, fingerprint 0000000000000abc" in screen.getvalue().replace("\n", " ")
     of_agents, of_pairings = screen.getvalue().split("Pairings (")

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import FailureError, RequestError
 from runners.terminal.files import TableOutput, build_table_output, check_output_file, replace_file, write_file
 from runners.terminal.tables import output_batches, output_frame
@@ -42,7 +42,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
 def test_a_full_disk_ends_an_answer_in_parts(tmp_path: Path, form: str) -> None:
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
     path = tmp_path / "answer"
     with open_archive(archive.root) as opened:
         with small_disk(), pytest.raises(FailureError, match=f"cannot write {path}: File too large"):
@@ -96,7 +96,7 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
 @pytest.mark.parametrize("name", ["archive.json", "games/x/000000.parquet", "new.csv"])
 @pytest.mark.parametrize("link", [False, True])
 def test_nothing_is_written_inside_any_archive(tmp_path: Path, name: str, link: bool) -> None:
-    root = Archive.open(tmp_path / "archive", create=True).root
+    root = ArchiveStore.open(tmp_path / "archive", create=True).root
     Path(root / "games" / "x").mkdir(parents=True)
     (tmp_path / "link").symlink_to(root)
     path = (tmp_path / "link" if link else root) / name
@@ -105,7 +105,7 @@ def test_nothing_is_written_inside_any_archive(tmp_path: Path, name: str, link: 
 
 
 def test_the_standard_output_is_inside_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Archive.open(tmp_path / "archive", create=True).root)
+    monkeypatch.chdir(ArchiveStore.open(tmp_path / "archive", create=True).root)
     check_output_file(Path("-"), force=False)
 
 

@@ -16,13 +16,14 @@ import pytest
 from analytics import open_archive
 from analytics.questions.columns import MISSING
 from analytics.questions.head_to_head import compute_head_to_head
-from analytics.questions.pairings import PairingResult, build_crosstable
+from analytics.questions.pairings import PairingResult
 from analytics.questions.ratings import compute_ratings
 from analytics.questions.selection import GameFilter
+from analytics.report.answers import build_crosstable_result, build_ratings_result
 from analytics.statistics.tally import Estimate, Tally
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from runners.cli.sprt_output import format_estimate
-from runners.terminal.results import print_crosstable, print_head_to_head, print_ratings
+from runners.terminal.tables import output_result
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block, record, spec_of, store
 from tests.marks import seldom
@@ -156,7 +157,7 @@ def test_nothing_is_written_to_the_archive(qarena: Qarena, tmp_path: Path) -> No
 
 
 def test_agents_against_themselves_are_shown_and_not_rated(qarena: Qarena, tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "alone", create=True)
+    archive = ArchiveStore.open(tmp_path / "alone", create=True)
     both = [("random", "random"), ("dumb", "dumb")]
     run = record(spec_of(pairings=both), games=16)
     archive.write_run(run)
@@ -182,7 +183,7 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
         *(result("x", "y", 3, 0, 3), result("other", "a", 0, 0, 9)),
     )
     met = HeadToHead("classic", found, ())
-    print_ratings(met, fit_ratings(met.tallies, samples=20), None, 0)
+    output_result(build_ratings_result(met, fit_ratings(met.tallies, samples=20)))
     text = capsys.readouterr().out
     assert "2 groups of agents have no games between them: compare ratings within a group only." in text
     assert "star won every point against the agents below it: its rating has no upper bound." in text
@@ -198,12 +199,12 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     assert [row[:2] for row in lines_of(alone)] == [[MISSING, "x"], [MISSING, "y"]]
     few = "Without a rank, fewer than 100 games against other agents: other, star, a, b, dud, x, y."
     assert few in text.splitlines()
-    print_crosstable(build_crosstable(found))
+    output_result(build_crosstable_result(met))
     said = capsys.readouterr().out
     assert "2 groups of agents have no games between them: compare scores within a group only." in said
-    print_ratings(met, fit_ratings({("star", "a"): met.tallies["star", "a"]}, samples=20), "a", 0)
+    output_result(build_ratings_result(met, fit_ratings({("star", "a"): met.tallies["star", "a"]}, samples=20), "a"))
     assert "The games do not determine the value of seat 0" in capsys.readouterr().out
-    print_head_to_head(HeadToHead("classic", found[:1], ()), by_seat=False)
+    output_result(build_crosstable_result(HeadToHead("classic", found[:1], ())))
     assert "Crosstable" not in capsys.readouterr().out
 
 
@@ -228,7 +229,7 @@ def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: py
 
     by_seat = PairingResult(0, "a", "b", Tally(pairs=((0, 0, 0), (0, 0, 0), (9, 0, 0))), False)
     met = HeadToHead("classic", (by_seat, result("a", "a", 4, 1, 5)), ())
-    print_ratings(met, fit_ratings(met.tallies, samples=20), None, 0)
+    output_result(build_ratings_result(met, fit_ratings(met.tallies, samples=20)))
     text = capsys.readouterr().out
     assert text.startswith("Ratings in Elo (classic rules, 18 games; ")
     assert [row[2:4] for row in lines_of(text)] == [["?", "no bound"]] * 2

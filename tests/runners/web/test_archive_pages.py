@@ -23,7 +23,7 @@ from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.ratings import compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import format_current_time
 from runners.web.archive import snapshots
 from runners.web.archive.snapshots import SnapshotService
@@ -127,7 +127,7 @@ def test_filters_that_no_game_meets_stay_in_their_form(reader: Visitor) -> None:
 
 
 def test_an_empty_archive_invites(reader: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for root in (tmp_path / "nothing", Archive.open(tmp_path / "empty", create=True).root):
+    for root in (tmp_path / "nothing", ArchiveStore.open(tmp_path / "empty", create=True).root):
         monkeypatch.setattr(reader.site.find_service(ArchiveService), "snapshots", SnapshotService(root))
         for path in ("/browse", "/browse/openings", "/browse/results/ratings", f"/browse/runs/{SQUARE}"):
             page = reader.get(path)
@@ -216,7 +216,7 @@ def test_the_best_agents_of_the_first_page_are_those_with_a_rank(tmp_path: Path)
 
 
 def test_without_an_agent_of_a_rank_the_first_page_says_so(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "games", create=True)
+    archive = ArchiveStore.open(tmp_path / "games", create=True)
     archive.write_run(record(status="complete"))
     store(archive, RUN_ID, [random_block(1, 0)])
     with visitor(tmp_path / "games") as ada:
@@ -255,7 +255,7 @@ def test_pages_show_what_can_be_read_name_what_is_damaged_and_see_it_mended(
 
 
 def test_the_first_page_stands_and_others_name_the_damage_if_no_record_can_be_read(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "games", create=True)
+    archive = ArchiveStore.open(tmp_path / "games", create=True)
     archive.write_run(record())
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     (file,) = (tmp_path / "games" / "runs").glob("*.json")
@@ -269,7 +269,7 @@ def test_the_first_page_stands_and_others_name_the_damage_if_no_record_can_be_re
 
 
 def test_the_first_page_shows_the_standings_of_a_tournament_that_is_played(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "games", create=True)
+    archive = ArchiveStore.open(tmp_path / "games", create=True)
     archive.write_run(structs.replace(record(), status="running", games=10_000, created=format_current_time()))
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     with visitor(archive.root) as guest:
@@ -284,7 +284,7 @@ def test_the_first_page_shows_the_standings_of_a_tournament_that_is_played(tmp_p
 
 
 def test_a_run_that_was_killed_does_not_say_for_ever_that_it_is_running(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "games", create=True)
+    archive = ArchiveStore.open(tmp_path / "games", create=True)
     archive.write_run(structs.replace(record(), status="running", games=10_000, created=format_current_time()))
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     with visitor(archive.root) as guest:
@@ -367,7 +367,7 @@ def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pyte
 def test_an_archive_in_a_bucket_is_shown_and_opened_again_as_time_goes(
     bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = Archive.open(bucket / "archive", create=True)
+    archive = ArchiveStore.open(bucket / "archive", create=True)
     archive.write_run(record())
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     with visitor(archive.root) as guest:

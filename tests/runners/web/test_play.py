@@ -15,7 +15,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.batch import ENDINGS
 from quarto.notation import format_game
@@ -78,7 +78,7 @@ def test_a_game_is_logged_as_qarena_play_logs_it(ada: Visitor, preset: str, seat
     assert row == (*labels, 0, game.winner, ENDINGS[game.ending or 0])
     plies = rows(ada, "SELECT piece, cell FROM plies ORDER BY ply")
     assert plies == list(game.plies)
-    assert verify_archive(Archive.open(ada.site.options.archive)).problems == []
+    assert verify_archive(ArchiveStore.open(ada.site.options.archive)).problems == []
 
 
 def test_the_page_of_a_game_is_its_address(ada: Visitor) -> None:
@@ -156,7 +156,7 @@ def test_resigning_loses_and_a_finished_game_is_logged_once(ada: Visitor) -> Non
         ada.send(end.url, command="log")
     assert rows(ada, "SELECT winner, ending FROM games") == [(0, "forfeit_resigned")]
     assert "is over, and logged as game 0" in ada.send(end.url.partition("&moves")[0], decision="d4").line
-    assert shlex.split(Archive.open(ada.site.options.archive).load_runs()[0].command) == ["qarena", "serve"]
+    assert shlex.split(ArchiveStore.open(ada.site.options.archive).load_runs()[0].command) == ["qarena", "serve"]
 
 
 def test_a_page_waits_for_the_log_of_the_decisions_that_count(ada: Visitor) -> None:

@@ -21,25 +21,25 @@ from tests.marks import seldom
 
 
 def test_games_come_by_run_and_id_whatever_file_they_are_in(rules: Rules, dataset: Dataset) -> None:
-    found = []
+    loaded = []
     for game in range(len(dataset.game_id)):
         plies = int(dataset.games.plies[game])
         moves = zip(
             dataset.games.pieces[:plies, game].tolist(), dataset.games.cells[:plies, game].tolist(), strict=True
         )
-        found.append((list(moves), int(dataset.games.winner[game]), int(dataset.opening[game])))
-    assert found == [game[:3] for game in games_of(rules)]
+        loaded.append((list(moves), int(dataset.games.winner[game]), int(dataset.opening[game])))
+    assert loaded == [game[:3] for game in games_of(rules)]
 
 
 def slow_checksum(dataset: Dataset, first: int, end: int) -> str:
-    """By the text of data/README.md."""
+    """Compute a fingerprint as data/README.md describes it."""
     total, games = 0, dataset.games
     for game in range(first, end):
         count, winner = int(games.plies[game]), int(games.winner[game])
         plies = bytes(int(games.pieces[ply, game]) << 4 | int(games.cells[ply, game]) for ply in range(count))
-        whole = count | winner + 1 << 8 | int(dataset.opening[game]) << 16 | int(games.ending[game]) << 24
+        header = count | winner + 1 << 8 | int(dataset.opening[game]) << 16 | int(games.ending[game]) << 24
         word = naive.mix((int(dataset.game_id[game]) + naive.GAMMA) & naive.WORD)
-        word = naive.mix(word ^ (whole + naive.GAMMA) & naive.WORD)
+        word = naive.mix(word ^ (header + naive.GAMMA) & naive.WORD)
         word = naive.mix(word ^ int.from_bytes(plies[:8], "little"))
         total += naive.mix((word + naive.GAMMA) & naive.WORD ^ int.from_bytes(plies[8:], "little"))
     return f"{total % (1 << 64):016x}"
@@ -94,11 +94,13 @@ def test_a_stream_has_the_games_of_a_dataset_in_its_order(opened: OpenArchive, w
     dataset, stream = load_dataset(select_games(opened, where)), GameStream(select_games(opened, where))
     for _ in range(2):  # it may be read again
         parts = list(stream.read_blocks())
-        assert [record.run_id for record in dataset.runs] == list(dict.fromkeys(each.run_id for each, _ in parts))
-        assert np.array_equal(np.concatenate([found.game_id for _, found in parts]), dataset.game_id)
-        assert np.array_equal(np.concatenate([found.opening for _, found in parts]), dataset.opening)
-        for field, whole in zip(zip(*(found.games for _, found in parts), strict=True), dataset.games, strict=True):
-            assert np.array_equal(np.concatenate(field, axis=-1), whole)
+        assert [record.run_id for record in dataset.runs] == list(
+            dict.fromkeys(record_of_part.run_id for record_of_part, _ in parts)
+        )
+        assert np.array_equal(np.concatenate([part.game_id for _, part in parts]), dataset.game_id)
+        assert np.array_equal(np.concatenate([part.opening for _, part in parts]), dataset.opening)
+        for field, expected in zip(zip(*(part.games for _, part in parts), strict=True), dataset.games, strict=True):
+            assert np.array_equal(np.concatenate(field, axis=-1), expected)
     assert (
         stream.compute_fingerprints(1)
         == GameStream(select_games(opened, where)).compute_fingerprints(1)

@@ -40,7 +40,7 @@ from tests.positions import asked
 
 
 def rows_of(policy: Policy, *names: str) -> dict[Any, Any]:
-    """Columns as a dictionary: what is left of the names by lanes and occupied, which must ascend."""
+    """Return columns as a dictionary by lanes and occupied, which must ascend."""
     columns = [policy.table[name].tolist() for name in ("lanes", "occupied", *names)]
     rows = list(zip(*columns, strict=True))
     assert rows == sorted(rows, key=lambda row: row[:2])
@@ -69,9 +69,9 @@ def test_fitted_q_is_the_fixed_point_of_sweeps(rules: Rules, dataset: Dataset) -
 def test_gift_is_the_share_of_givers_who_lost(rules: Rules, dataset: Dataset) -> None:
     policy = Gift(0.5).derive(dataset, 2)
     columns = [policy.table[name].tolist() for name in (*FEATURES, "count", "losses", "risk")]
-    found = {row[:4]: row[4:] for row in zip(*columns, strict=True)}
-    assert found == naive_gifts.gift(games_of(rules), rules, 0.5)
-    assert len(found) == len(columns[0])
+    learned = {row[:4]: row[4:] for row in zip(*columns, strict=True)}
+    assert learned == naive_gifts.gift(games_of(rules), rules, 0.5)
+    assert len(learned) == len(columns[0])
 
 
 @pytest.mark.parametrize("agent", [None, "dumb(depth=2)"])
@@ -92,9 +92,9 @@ KINDS: Sequence[PolicyKind] = (McAfterstate(1), QTable(), FittedQ(), Gift(), Enc
 def test_a_policy_does_not_depend_on_threads_but_on_all_games(
     opened: OpenArchive, dataset: Dataset, kind: PolicyKind
 ) -> None:
-    known = compute_knowledge_digest(kind.derive(dataset, 1))
-    assert known == compute_knowledge_digest(kind.derive(dataset, 3))
-    assert known != compute_knowledge_digest(kind.derive(load_dataset(select_games(opened, "pairing = 0")), 2))
+    digest = compute_knowledge_digest(kind.derive(dataset, 1))
+    assert digest == compute_knowledge_digest(kind.derive(dataset, 3))
+    assert digest != compute_knowledge_digest(kind.derive(load_dataset(select_games(opened, "pairing = 0")), 2))
 
 
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=lambda rules: rules.name)
@@ -105,11 +105,11 @@ def test_a_key_is_exact_at_every_level(rules: Rules) -> None:
         lanes, occupied = np.array(of_level, np.uint64).reshape(-1, 2).T.copy()
         size, level, games = len(lanes), build_level(rules, pieces), Games.zeros(len(lanes))  # piece 0 is given
         games.plies[:] = 16
-        found, boards = np.empty(size, np.uint64), GameBoards(lanes, occupied.astype(np.uint16))
-        fill_keys_and_wins(games, level, boards, rules.tables, found, np.empty(size, np.bool_), (0, size))
-        assert len(set(found.tolist())) == len(of_level)
-        assert (found >> np.uint64(62) == 0).all()
-        back = decode_afterstates(found, level)
+        keys, boards = np.empty(size, np.uint64), GameBoards(lanes, occupied.astype(np.uint16))
+        fill_keys_and_wins(games, level, boards, rules.tables, keys, np.empty(size, np.bool_), (0, size))
+        assert len(set(keys.tolist())) == len(of_level)
+        assert (keys >> np.uint64(62) == 0).all()
+        back = decode_afterstates(keys, level)
         assert back[0].view(np.uint64).tolist() == lanes.tolist()
         assert back[1].tolist() == occupied.tolist()
     assert len(forms) > 200
@@ -120,8 +120,8 @@ def test_turns_by_afterstates_are_those_of_the_slow_twin(
     rules: Rules, dataset: Dataset, fallback: str, unknown: float
 ) -> None:
     policy = McAfterstate(1).derive(dataset, 1)
-    known = naive_afterstates.mc_afterstate(games_of(rules), rules, 1)
-    twin = naive_afterstates.Afterstates({key: mean for key, (_, mean) in known.items()}, fallback, unknown)
+    means = naive_afterstates.mc_afterstate(games_of(rules), rules, 1)
+    twin = naive_afterstates.Afterstates({key: mean for key, (_, mean) in means.items()}, fallback, unknown)
     agent = PolicyAgent(policy, fallback, unknown)
     assert assert_same_turns(agent, twin, rules, asked(rules, 3)) > 30
     assert_same_games(agent, twin, rules, 1)

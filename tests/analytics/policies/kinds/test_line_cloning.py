@@ -36,7 +36,7 @@ OPENING = 2
 
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
-    """400 games of alpha_beta and semi_random from two imposed plies."""
+    """Play 400 games of alpha_beta and semi_random from two imposed plies."""
     engine = BatchEngine(CLASSIC, [AlphaBeta(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, OPENING)
     games = engine.play_block(PairRange(0, 0, 200)).games
     run = record(spec_of(CLASSIC, [("alpha_beta", "semi_random")], seed=7))
@@ -44,58 +44,58 @@ def dataset() -> Dataset:
 
 
 def parts(dataset: Dataset) -> tuple[CloningBlock, CloningBlock]:
-    """The games that are learned from, and those held out."""
-    ((run, found),) = dataset.read_blocks()
-    words = compute_game_words(run_id_to_stream_key(run.run_id), found.game_id, 0)
+    """Select the games that are learned from, and those held out."""
+    ((run, games),) = dataset.read_blocks()
+    words = compute_game_words(run_id_to_stream_key(run.run_id), games.game_id, 0)
     seats = np.full(len(words), BOTH_SEATS, np.int8)
-    learning, measuring = (select_cloning_block(found, seats, words, held_out) for held_out in (False, True))
+    learning, measuring = (select_cloning_block(games, seats, words, held_out) for held_out in (False, True))
     return learning, measuring
 
 
 def compared(part: CloningBlock, game: int, stage: int) -> list[lines.Afterstate]:
-    """The afterstates of the turns that are compared, that of the logged turn first, by the text of the module."""
+    """List the afterstates of the compared turns, that of the logged turn first, as the module describes them."""
     plies = [(int(part.games.pieces[ply, game]), int(part.games.cells[ply, game])) for ply in range(stage + 1)]
     board, (hand, cell), gift = naive.board_after(plies[: stage - 1]), plies[stage - 1], plies[stage][0]
-    left = [piece for piece in range(16) if piece not in board and piece != hand]
+    available = [piece for piece in range(16) if piece not in board and piece != hand]
     if stage > OPENING and naive.winning_cells(board, hand, CLASSIC):
         return []
-    turns = lines.safe_turns(board, hand, left, CLASSIC)
+    turns = lines.safe_turns(board, hand, available, CLASSIC)
     if stage == OPENING:  # the cell was imposed
         turns = [turn for turn in turns if turn[0] == cell]
     places = [turn[:2] for turn in turns]
     if len(turns) < 2 or (cell, gift) not in places:
         return []
     logged = places.index((cell, gift))
-    others = [number for number in range(len(turns)) if number != logged]
+    alternatives = [number for number in range(len(turns)) if number != logged]
     if len(turns) > SAMPLED_TURNS:
         word = naive.draw(int(part.words[game]), stage)
         drawn = [(naive.draw(word, i) >> 32) * len(turns) >> 32 for i in range(SAMPLED_TURNS - 1)]
-        others = [number for number in dict.fromkeys(drawn) if number != logged]
-    return [turns[number][2] for number in [logged, *others]]
+        alternatives = [number for number in dict.fromkeys(drawn) if number != logged]
+    return [turns[number][2] for number in [logged, *alternatives]]
 
 
-def cloned(twin: lines.Learner, found: Sequence[Sequence[int]], ends: Sequence[str | None], rate: float) -> None:
-    """One update of the twin: the first turn is the logged one. A turn whose ``end`` is known has that value."""
-    values = [twin.forward(each) for each in found]
+def cloned(twin: lines.Learner, turns: Sequence[Sequence[int]], ends: Sequence[str | None], rate: float) -> None:
+    """Update the twin once: the first turn is the logged one. A turn whose ``end`` is known has that value."""
+    values = [twin.forward(features) for features in turns]
     for (logits, _), end in zip(values, ends, strict=True):
         if end:
             logits[:] = (2 * DECIDED_CHANCES[(lines.LOST, lines.DRAWN, lines.WON).index(end)] - 1) * STEEPEST
-    errors = np.zeros((len(found), HEADS), np.float32)
-    others = np.float32(len(found) - 1)
+    errors = np.zeros((len(turns), HEADS), np.float32)
+    alternatives = np.float32(len(turns) - 1)
     for head in range(HEADS):
-        for i in range(1, len(found)):
+        for i in range(1, len(turns)):
             error = np.float32(1.0 - chance(float(values[0][0][head] - values[i][0][head])))
-            errors[0, head] += error / others
-            errors[i, head] = -error / others
-    for each, (_, units), own in zip(found, values, errors, strict=True):
-        twin.change(each, units, own, rate)
+            errors[0, head] += error / alternatives
+            errors[i, head] = -error / alternatives
+    for features, (_, units), turn_errors in zip(turns, values, errors, strict=True):
+        twin.change(features, units, turn_errors, rate)
 
 
 @pytest.mark.parametrize(("stage", "units"), [(2, 0), (9, 0), (12, 2)])
 def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units: int) -> None:
     words, (part, _) = build_feature_words(CLASSIC), parts(dataset)
     few = CloningBlock(
-        Games(*(np.ascontiguousarray(each[..., :25]) for each in part.games)),
+        Games(*(np.ascontiguousarray(column[..., :25]) for column in part.games)),
         part.imposed_and_seats[:, :25],
         part.words[:25],
     )
@@ -103,13 +103,13 @@ def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units
     fit, features = build_stage_fit(words, units, 5), int(words[STAGE_SIZE])
     split = features * (HEADS + units)
     twin = lines.Learner(fit.weights[:split].reshape(features, -1), fit.weights[split:].reshape(HEADS, units))
-    met = [found for game in range(25) if few.games.plies[game] > stage if (found := compared(few, game, stage))]
-    numbers = [[numbers_of(position_after(after), words) for after in each] for each in met]
-    ends = [[lines.decided(after) for after in each] for each in met]
+    met = [turns for game in range(25) if few.games.plies[game] > stage if (turns := compared(few, game, stage))]
+    numbers = [[numbers_of(position_after(after), words) for after in afterstates] for afterstates in met]
+    ends = [[lines.decided(after) for after in afterstates] for afterstates in met]
     for _ in range(2):
         learned = learn_turns(*few, stage, words, 0.1, fit, np.zeros(HEADS))
-        for each, their_ends in zip(numbers, ends, strict=True):
-            cloned(twin, each, their_ends, 0.1)
+        for turn_features, their_ends in zip(numbers, ends, strict=True):
+            cloned(twin, turn_features, their_ends, 0.1)
         assert learned == len(met) > 3
     assert np.array_equal(fit.weights[:split].reshape(features, -1), twin.weights)
     assert np.array_equal(fit.weights[split:].reshape(HEADS, units), twin.outputs)

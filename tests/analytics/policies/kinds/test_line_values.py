@@ -55,7 +55,7 @@ LEARNING = LearningPlan(1, 0.05, 0)
 
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
-    """2,000 games of semi_random from two imposed plies."""
+    """Play 2,000 games of semi_random from two imposed plies."""
     engine = BatchEngine(CLASSIC, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, 2)
     games = engine.play_block(PairRange(0, 0, 1000)).games
     opening = np.full(2000, 2, np.int8)
@@ -63,7 +63,7 @@ def dataset() -> Dataset:
 
 
 def position_at(boards: Any, i: int) -> Position:
-    return Position(int(boards.lanes[i]), int(boards.occupied[i]), int(boards.left[i]), int(boards.gift[i]), NONE)
+    return Position(int(boards.lanes[i]), int(boards.occupied[i]), int(boards.available[i]), int(boards.gift[i]), NONE)
 
 
 def afterstate_at(boards: Any, i: int) -> lines.Afterstate:
@@ -71,7 +71,7 @@ def afterstate_at(boards: Any, i: int) -> lines.Afterstate:
 
 
 def position_after(turn: lines.Afterstate) -> Position:
-    """The same as a position, with the pieces that are left."""
+    """Return an afterstate as a position, with the pieces that are left."""
     return position_of(turn.board, turn.gift)._replace(available=sum(1 << piece for piece in turn.left))
 
 
@@ -86,7 +86,7 @@ def gathered(games: Any, stage: int, turns: tuple[int, int]) -> StageBoards:
 
 
 def open_boards(dataset: Dataset, stage: int, most: int) -> Any:
-    """Boards whose replies leave the result open, and their features."""
+    """Select boards whose replies leave the result open, and their features."""
     part = sweep_of(dataset).prepare_block(sample_games(dataset, 0), (0, 400), stage, StagePlan(400, exact_share=0.0))
     boards, examples = part.boards.select_first(most), part.examples
     size = len(boards.lanes)
@@ -106,22 +106,27 @@ def test_boards_are_logged_ones_and_others_one_or_two_turns_away(dataset: Datase
     learned, size = games.select_games(held_out=False), 100
     learned = learned._replace(words=learned.words[:size])
     boards, place = gathered(learned, 9, (2, 2)), 0
-    found = [afterstate_at(boards, i) for i in range(len(boards.lanes))]
+    afterstates = [afterstate_at(boards, i) for i in range(len(boards.lanes))]
     logged = [plies for game in range(size) if len(plies := plies_of(learned.games, game)) > 9]
     for plies in logged:
         before = naive.board_after(plies[:9])
         if not naive.winning_cells(before, plies[9][0], CLASSIC):
-            assert (found[place].board, found[place].gift) == (before, plies[9][0])
+            assert (afterstates[place].board, afterstates[place].gift) == (before, plies[9][0])
             place += 1
     early = [naive.board_after(plies[:7]) for plies in logged]
-    apart = [min(sum(a != b for a, b in zip(board, each.board, strict=True)) for board in early) for each in found]
+    apart = [
+        min(sum(a != b for a, b in zip(board, after.board, strict=True)) for board in early) for after in afterstates
+    ]
     again = [naive.board_after(plies[:8]) for plies in logged]
-    one = [any(sum(a != b for a, b in zip(each, after.board, strict=True)) == 1 for each in again) for after in found]
+    one = [
+        any(sum(a != b for a, b in zip(earlier, after.board, strict=True)) == 1 for earlier in again)
+        for after in afterstates
+    ]
     assert set(apart) == {2}
     assert all(one[: 2 * place - len(logged) // 2])
     assert not all(one)
-    assert len(found) > 2 * place
-    for after in found:
+    assert len(afterstates) > 2 * place
+    for after in afterstates:
         assert after.gift in naive.safe_pieces(after.board, [*after.left, after.gift], CLASSIC)
 
 
@@ -142,10 +147,10 @@ def test_an_update_is_that_of_the_slow_twin_to_the_last_bit(dataset: Dataset, un
             twin.learn(rows[i], examples.targets[i].tolist(), 0.1, chance)
     assert np.array_equal(fit.weights[:split].reshape(features, -1), twin.weights)
     assert np.array_equal(fit.weights[split:].reshape(HEADS, units), twin.outputs)
-    known = round_weights(fit)[:split].reshape(features, -1) * UNIT
+    rounded = round_weights(fit)[:split].reshape(features, -1) * UNIT
     met = np.unique(np.concatenate(rows))
-    assert np.isin(np.flatnonzero(known.any(axis=1)), met).all()
-    assert np.abs(known[met] - twin.weights[met]).max() <= UNIT / 2
+    assert np.isin(np.flatnonzero(rounded.any(axis=1)), met).all()
+    assert np.abs(rounded[met] - twin.weights[met]).max() <= UNIT / 2
     assert size == 40
 
 
@@ -156,23 +161,23 @@ def drawn_weights(seed: int, words: Any) -> NDArray[np.int16]:
 
 
 def chances_left(after: lines.Afterstate, weights: NDArray[np.int16], words: Any) -> list[float]:
-    """The giver's chances not to lose and to win, by the best replies."""
-    rows, found = weights.reshape(-1, HEADS) * UNIT, [(0.0, 0.0)]
+    """Return the giver's chances not to lose and to win, by the best replies."""
+    rows, replies = weights.reshape(-1, HEADS) * UNIT, [(0.0, 0.0)]
     for _, _, then in lines.safe_turns(after.board, after.gift, after.left, CLASSIC):
         end = lines.decided(then)
         not_lost, won = rows[numbers_of(position_after(then), words)].sum(axis=0).tolist()
-        found.append((float(end != lines.LOST), float(end == lines.WON)) if end else (chance(not_lost), chance(won)))
-    return [1 - max(won for _, won in found), 1 - max(not_lost for not_lost, _ in found)]
+        replies.append((float(end != lines.LOST), float(end == lines.WON)) if end else (chance(not_lost), chance(won)))
+    return [1 - max(won for _, won in replies), 1 - max(not_lost for not_lost, _ in replies)]
 
 
 @pytest.mark.parametrize("stage", [*seldom(5), 10])
 def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset, stage: int) -> None:
     words, weights = build_feature_words(CLASSIC), drawn_weights(2, build_feature_words(CLASSIC))
     boards, _ = open_boards(dataset, stage, 12)
-    given = Weights(weights, np.zeros(32, np.uint64))
+    learned = Weights(weights, np.zeros(32, np.uint64))
     backed, half = np.zeros((12, HEADS)), np.ones((12, HEADS))
-    mix_in_best_replies(boards, words, given, 1.0, backed)
-    mix_in_best_replies(boards, words, given, 0.5, half)
+    mix_in_best_replies(boards, words, learned, 1.0, backed)
+    mix_in_best_replies(boards, words, learned, 0.5, half)
     assert backed.tolist() == [chances_left(afterstate_at(boards, i), weights, words) for i in range(12)]
     assert np.array_equal(half, 0.5 + 0.5 * backed)
 
@@ -180,11 +185,11 @@ def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset, stage: in
 def test_exact_targets_are_those_of_the_slow_solver(dataset: Dataset) -> None:
     games = sample_games(dataset, 0).select_games(held_out=False)
     boards = gathered(games, 12, (1, 2)).select_first(20)
-    found = solve_targets(boards, Solver(CLASSIC, 1.0))
+    targets = solve_targets(boards, Solver(CLASSIC, 1.0))
     for i in range(len(boards.lanes)):
         worth = -solve_position(position_at(boards, i), CLASSIC).value
-        assert found[i].tolist() == [float(worth >= 0), float(worth > 0)]
-    assert len({tuple(row) for row in found.tolist()}) == 3
+        assert targets[i].tolist() == [float(worth >= 0), float(worth > 0)]
+    assert len({tuple(row) for row in targets.tolist()}) == 3
 
 
 def test_a_sweep_learns_exact_values_late_and_what_replies_leave_early_too(dataset: Dataset) -> None:
@@ -216,7 +221,7 @@ class Evaluated(Dataset):
 
 
 def test_the_expected_score_of_logged_turns_is_learned_as_the_slow_twin_learns_it(dataset: Dataset) -> None:
-    few = Games(*(np.ascontiguousarray(each[..., :200]) for each in dataset.games))
+    few = Games(*(np.ascontiguousarray(column[..., :200]) for column in dataset.games))
     games = Evaluated(dataset.runs, (0, 200), dataset.game_id[:200], dataset.opening[:200], few)
     stage, words = 8, build_feature_words(CLASSIC)
     values = next(games.read_evaluation_values("", part) for _, part in games.read_blocks())
@@ -238,9 +243,11 @@ def test_the_expected_score_of_logged_turns_is_learned_as_the_slow_twin_learns_i
     table = LineValuesKind(method="evaluations", passes=1).learn(games, 2).policy.table
     rows = table["pieces"] == stage
     feature, part, weight = (table[name][rows].tolist() for name in ("feature", "part", "weight"))
-    found = dict(zip(zip(feature, part, strict=True), weight, strict=True))
-    known = np.rint(twin.weights.astype(np.float64) / UNIT) * UNIT
-    assert found == {(int(f), int(part)): known[f, part] for f, part in zip(*np.nonzero(known), strict=True)}
+    learned_weights = dict(zip(zip(feature, part, strict=True), weight, strict=True))
+    expected = np.rint(twin.weights.astype(np.float64) / UNIT) * UNIT
+    assert learned_weights == {
+        (int(f), int(part)): expected[f, part] for f, part in zip(*np.nonzero(expected), strict=True)
+    }
 
 
 def test_games_without_evaluations_are_refused(dataset: Dataset) -> None:

@@ -16,7 +16,7 @@ from analytics.questions.sql import lazy_rows
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import VIEWS
 from analytics.store import policy_cards
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.marker import VerifiableFile
 from analytics.store.schema import TABLE_SCHEMAS
 from quarto.errors import FailureError, RequestError
@@ -78,28 +78,33 @@ ALSO = product((table for table in SPOILED if table != "positions"), (truncate,)
 
 
 @pytest.mark.parametrize(("table", "damage"), [("positions", truncate), *seldom(*product(SPOILED, (flip,)), *ALSO)])
-def test_a_damaged_file_spoils_its_views_only(whole: Archive, table: str, damage: Callable[[Path], None]) -> None:
-    path = sorted(Path(whole.folder(table, RUN_ID)).iterdir())[1]
+def test_a_damaged_file_spoils_its_views_only(
+    full_archive: ArchiveStore, table: str, damage: Callable[[Path], None]
+) -> None:
+    path = sorted(Path(full_archive.folder(table, RUN_ID)).iterdir())[1]
     content = path.read_bytes()
     damage(path)
-    with OpenArchive(whole.root) as opened:
+    with OpenArchive(full_archive.root) as opened:
         assert_only(SPOILED[table], opened, complaint_about(path))
         path.write_bytes(content)
         for view in SPOILED[table]:
             assert opened.sql(f"SELECT count(*) FROM {view}").item() > 0
 
 
-def test_a_missing_file_spoils_its_views_only(whole: Archive) -> None:
-    lost, counted = files_of(whole, RUN_ID, "plies")[1], whole.list_effective_ranges(RUN_ID)[1]
+def test_a_missing_file_spoils_its_views_only(full_archive: ArchiveStore) -> None:
+    lost, counted = files_of(full_archive, RUN_ID, "plies")[1], full_archive.list_effective_ranges(RUN_ID)[1]
     lost.unlink()
-    with OpenArchive(whole.root) as opened:
+    with OpenArchive(full_archive.root) as opened:
         assert_only(SPOILED["plies"], opened, complaint_about(lost.with_name(f"{counted.games_stem}.*.parquet")))
-    next(Path(whole.folder("positions", RUN_ID)).iterdir()).unlink()
-    with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match=r"1 of 2 ranges .* are not indexed"):
+    next(Path(full_archive.folder("positions", RUN_ID)).iterdir()).unlink()
+    with (
+        OpenArchive(full_archive.root) as opened,
+        pytest.raises(FailureError, match=r"1 of 2 ranges .* are not indexed"),
+    ):
         opened.sql("FROM positions")
 
 
-def test_lost_games_are_missed(archive: Archive) -> None:
+def test_lost_games_are_missed(archive: ArchiveStore) -> None:
     archive.update_run(RUN_ID, lambda known: known)  # which notes how many there are
     for number, first in ((1, 16), (0, 0)):
         files_of(archive, RUN_ID, "games")[number].unlink()
@@ -110,7 +115,7 @@ def test_lost_games_are_missed(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_file_that_goes_while_the_archive_is_open_is_named(archive: Archive, check: bool) -> None:
+def test_a_file_that_goes_while_the_archive_is_open_is_named(archive: ArchiveStore, check: bool) -> None:
     path = files_of(archive, RUN_ID, "plies")[1]
     with OpenArchive(archive.root, check=check) as opened:
         assert opened.sql("SELECT count(*) FROM plies").item() > 0
@@ -121,7 +126,7 @@ def test_a_file_that_goes_while_the_archive_is_open_is_named(archive: Archive, c
 
 @BOTH
 @pytest.mark.parametrize("check", [True, *seldom(False)])
-def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(archive: Archive, check: bool) -> None:
+def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(archive: ArchiveStore, check: bool) -> None:
     index(archive)
     questions = [f"SELECT sum(hash(COLUMNS(*))) FROM {view}" for view in ("games", "plies", "pairs", "boards")]
     tables = (*TABLE_SCHEMAS, "positions", "first_plies")
@@ -146,45 +151,48 @@ def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(archive: Ar
 # Records.
 
 
-def test_a_damaged_job_or_card_spoils_its_view_only(whole: Archive) -> None:
-    job, (card,) = Path(whole.root / "sweeps" / "it's" / "1.json"), Path(whole.root).glob("policies/*/card.json")
+def test_a_damaged_job_or_card_spoils_its_view_only(full_archive: ArchiveStore) -> None:
+    job, (card,) = (
+        Path(full_archive.root / "sweeps" / "it's" / "1.json"),
+        Path(full_archive.root).glob("policies/*/card.json"),
+    )
     job.parent.mkdir()
     job.write_text("{")
     with pytest.raises(FailureError) as caught:
-        whole.load_sweep_jobs()
-    with OpenArchive(whole.root) as opened:
+        full_archive.load_sweep_jobs()
+    with OpenArchive(full_archive.root) as opened:
         assert_only({"sweeps"}, opened, str(caught.value))
     job.unlink()
     card.write_text("{")
     with pytest.raises(FailureError) as caught:
-        policy_cards.load_cards(whole)
-    with OpenArchive(whole.root) as opened:
+        policy_cards.load_cards(full_archive)
+    with OpenArchive(full_archive.root) as opened:
         assert_only({"policies"}, opened, str(caught.value))
         with pytest.raises(FailureError, match=re.escape(str(caught.value))):
             opened.sql("FROM policy('mine')")
 
 
-def test_a_policy_whose_table_was_changed_is_not_read(whole: Archive) -> None:
-    (path,) = Path(whole.root).glob("policies/*/table*.parquet")
+def test_a_policy_whose_table_was_changed_is_not_read(full_archive: ArchiveStore) -> None:
+    (path,) = Path(full_archive.root).glob("policies/*/table*.parquet")
     flip(path)
-    with OpenArchive(whole.root) as opened:
+    with OpenArchive(full_archive.root) as opened:
         for ask in (lambda: opened.sql("FROM policy('mine')"), lambda: opened.policy("mine")):
             with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
                 ask()
         assert opened.sql("SELECT count(*) FROM policies").item() == 1
 
 
-def test_a_damaged_record_of_a_run_leaves_games_and_plies(whole: Archive) -> None:
-    path = Path(whole.run_record_path(RUN_ID))
+def test_a_damaged_record_of_a_run_leaves_games_and_plies(full_archive: ArchiveStore) -> None:
+    path = Path(full_archive.run_record_path(RUN_ID))
     path.write_text("{")
-    with OpenArchive(whole.root) as opened:
+    with OpenArchive(full_archive.root) as opened:
         for view in ("runs", "sweeps", "agents"):
             with pytest.raises(FailureError, match=re.escape(f"{path} is damaged")):
                 opened.sql(f"FROM {view}")
         assert opened.sql("SELECT count(*) FROM games").item() == 48
 
 
-def test_a_mistake_is_not_taken_for_damage(archive: Archive) -> None:
+def test_a_mistake_is_not_taken_for_damage(archive: ArchiveStore) -> None:
     with OpenArchive(archive.root) as opened:
         for text in ("SELECT error('IO Error: my own')", "SELECT agent_0::INTEGER FROM games"):
             with pytest.raises(RequestError):
@@ -203,7 +211,7 @@ def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("at", [0.5, *seldom(0.02, 0.3, 0.9)])
 @pytest.mark.parametrize("before", [True, False], ids=["remembered", "new"])
-def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, at: float, before: bool) -> None:
+def test_a_flipped_bit_is_no_answer(archive: ArchiveStore, remembered: Path, at: float, before: bool) -> None:
     question = "SELECT sum(hash(COLUMNS(*))) FROM {}"
     if before:
         with OpenArchive(archive.root) as opened:
@@ -223,7 +231,7 @@ def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, at: floa
         assert opened.archive.count_games(RUN_ID) == 48  # what needs no rows is answered
 
 
-def test_only_files_that_a_question_reads_are_checked(archive: Archive, remembered: Path) -> None:
+def test_only_files_that_a_question_reads_are_checked(archive: ArchiveStore, remembered: Path) -> None:
     flip(files_of(archive, RUN_ID, "plies")[1])
     with OpenArchive(archive.root) as opened:
         for question in ("SELECT avg(plies) AS plies, 'plies' FROM games", "FROM runs"):
@@ -240,7 +248,7 @@ def test_only_files_that_a_question_reads_are_checked(archive: Archive, remember
 
 
 def test_sound_files_are_read_once_and_not_again(
-    archive: Archive, remembered: Path, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, remembered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
     real = vars(VerifiableFile)["is_sound"].fget
@@ -262,7 +270,7 @@ def test_sound_files_are_read_once_and_not_again(
     assert len(read) == 4
 
 
-def test_an_archive_that_was_not_asked_for_long_is_forgotten(archive: Archive, remembered: Path) -> None:
+def test_an_archive_that_was_not_asked_for_long_is_forgotten(archive: ArchiveStore, remembered: Path) -> None:
     remembered.mkdir(parents=True)
     for name, moment in (("long ago", 1), ("now", time.time())):
         (remembered / name).touch()
@@ -273,7 +281,7 @@ def test_an_archive_that_was_not_asked_for_long_is_forgotten(archive: Archive, r
 
 
 def test_a_replay_that_fails_names_the_file_each_time_and_spoils_no_other_question(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_of: object, **_options: object) -> NoReturn:
         raise ValueError("plies out of order")

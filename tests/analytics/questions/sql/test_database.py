@@ -20,7 +20,7 @@ from analytics.questions.pairings import load_results
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import VIEWS
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLE_SCHEMAS
 from quarto.errors import FailureError, RequestError
@@ -66,7 +66,7 @@ def test_after_a_fork_a_question_is_an_error_and_does_not_hang(
 
 def test_types_are_the_same_with_and_without_games(opened: OpenArchive, tmp_path: Path) -> None:
     more = {"rules": pl.String(), "opening_number": pl.Int64(), "game_number": pl.Int64()}
-    with OpenArchive(Archive.open(tmp_path / "empty", create=True).root) as empty:
+    with OpenArchive(ArchiveStore.open(tmp_path / "empty", create=True).root) as empty:
         for table, each in product(TABLE_SCHEMAS, (opened, empty)):
             expected = {"run_id": pl.String(), **TABLE_SCHEMAS[table], **(more if table == "games" else {})}
             in_sql = {name: WIDENED.get(type(kind), kind) for name, kind in expected.items()}
@@ -83,7 +83,7 @@ def test_small_integers_are_widened(opened: OpenArchive) -> None:
 
 def test_only_the_row_groups_of_a_ply_are_read(tmp_path: Path) -> None:
     """Over 180,000 rows: three row groups, the first of which holds all first plies."""
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
     run = record(spec_of(pairings=PAIRINGS[:1]))
     archive.write_run(run)
     block = random_block(1, pairs=64)
@@ -93,7 +93,7 @@ def test_only_the_row_groups_of_a_ply_are_read(tmp_path: Path) -> None:
     assert "Row Groups Scanned: 1 / 3" in plan
 
 
-def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archive: Archive) -> None:
+def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archive: ArchiveStore) -> None:
     """Nothing was asked before others wrote, so that every view is filled after it."""
     counts = f"""SELECT (SELECT count(*) FROM games), (SELECT sum(games) FROM runs WHERE run_id = '{RUN_ID}'),
         (SELECT count(*) FROM runs), (SELECT count(*) FROM sweeps), (SELECT count(*) FROM verdicts)"""
@@ -115,7 +115,7 @@ def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archiv
     ["it's; DROP [all] */run_id=x/plies=3", *seldom("run=0123456789ab/a", "opening=2/a", "run=5/a")],
 )
 def test_a_path_is_only_a_path_and_a_run_id_no_number(tmp_path: Path, folder: str) -> None:
-    archive = Archive.open(tmp_path / folder, create=True)
+    archive = ArchiveStore.open(tmp_path / folder, create=True)
     run_id = "0000000000e5"
     archive.write_run(record(run_id=run_id))
     store(archive, run_id, BLOCKS)
@@ -137,7 +137,7 @@ def number_of(game_id: int, pairings: int, swapped: bool = True) -> int:
     return 2 * unit + game if swapped else unit
 
 
-def test_games_know_their_rules_their_opening_and_their_place(archive: Archive) -> None:
+def test_games_know_their_rules_their_opening_and_their_place(archive: ArchiveStore) -> None:
     square, fixed = (
         record(spec_of(PRESETS["square"], opening_plies=2)),
         record(spec_of(seats="fixed")),
@@ -163,7 +163,9 @@ def test_games_know_their_rules_their_opening_and_their_place(archive: Archive) 
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{")], ids=["lost", "damaged"])
-def test_without_its_record_the_rules_of_a_run_are_not_told(archive: Archive, damage: Callable[[Path], object]) -> None:
+def test_without_its_record_the_rules_of_a_run_are_not_told(
+    archive: ArchiveStore, damage: Callable[[Path], object]
+) -> None:
     archive.write_run(OTHER)
     store(archive, OTHER.run_id, BLOCKS)
     damage(Path(archive.run_record_path(RUN_ID)))
@@ -183,7 +185,7 @@ def test_without_its_record_the_rules_of_a_run_are_not_told(archive: Archive, da
         assert len(opened.scan("games", OTHER.run_id).select("rules").collect()) == 48
 
 
-def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: Archive) -> None:
+def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: ArchiveStore) -> None:
     archive.write_run(OTHER)
     store(archive, OTHER.run_id, BLOCKS)
     question = f"SELECT avg(outcome) FROM plies WHERE run_id = '{RUN_ID}'"
@@ -195,7 +197,7 @@ def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: Archi
 # Runs and sweeps.
 
 
-def test_the_view_runs(archive: Archive) -> None:
+def test_the_view_runs(archive: ArchiveStore) -> None:
     created = "2026-11-21T05:07:00+00:00"
     archive.write_run(
         record(spec_of(opening_plies=2), run_id=RUN_ID, created=created, games=20, status="complete", seconds=1.5)
@@ -224,7 +226,7 @@ def test_the_view_runs(archive: Archive) -> None:
     assert (rows[1]["agents"], rows[1]["games"], rows[1]["ranges"]) == (["it's", "b"], 0, 0)
 
 
-def test_the_view_sweeps_has_a_row_for_each_pairing_of_a_job(archive: Archive) -> None:
+def test_the_view_sweeps_has_a_row_for_each_pairing_of_a_job(archive: ArchiveStore) -> None:
     archive.write_sweep_job(SweepJob("s", 0, {"rules": "classic", "opening_plies": "0"}, RUN_ID, games=20))
     archive.write_sweep_job(SweepJob("s", 1, {"rules": "round"}, None, "failed", "no such rules"))
     archive.write_sweep_job(SweepJob("s", 2, {}, "ffffffffffff", "interrupted"))
@@ -258,7 +260,7 @@ def in_a_process(code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("close", ["pass", "opened.close()"])
-def test_a_script_leaves_nothing_on_the_standard_error(archive: Archive, close: str) -> None:
+def test_a_script_leaves_nothing_on_the_standard_error(archive: ArchiveStore, close: str) -> None:
     done = in_a_process(
         f"""
         import analytics
@@ -286,14 +288,14 @@ def test_importing_analytics_is_cheap() -> None:
 
 
 @pytest.fixture(scope="module")
-def full(whole: Archive) -> Iterator[OpenArchive]:
-    """``whole``, opened once."""
-    with open_archive(whole.root) as opened:
+def full(full_archive: ArchiveStore) -> Iterator[OpenArchive]:
+    """``full_archive``, opened once."""
+    with open_archive(full_archive.root) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """An archive in which no view is empty, with runs by two rules. No test changes it."""
     archive = filled(tmp_path_factory.mktemp("whole") / "archive")
     other = record(spec_of(PRESETS["own_piece"]))
@@ -398,10 +400,10 @@ def test_an_archive_says_what_it_holds(full: OpenArchive) -> None:
     assert "<table" in page
 
 
-def test_a_damaged_record_does_not_hide_the_rest(whole: Archive, tmp_path: Path) -> None:
-    whole = copied(whole, tmp_path / "archive")
-    Path(whole.root / "runs" / f"{RUN_ID}.json").write_text("{<b>")
-    with OpenArchive(whole.root) as opened:
+def test_a_damaged_record_does_not_hide_the_rest(full_archive: ArchiveStore, tmp_path: Path) -> None:
+    full_archive = copied(full_archive, tmp_path / "archive")
+    Path(full_archive.root / "runs" / f"{RUN_ID}.json").write_text("{<b>")
+    with OpenArchive(full_archive.root) as opened:
         assert "2 runs, 16 games" in repr(opened)  # how many games a pair of the other has is not known
         assert f"{RUN_ID}.json is damaged" in opened._repr_html_()
         with pytest.raises(FailureError, match="is damaged"):

@@ -17,7 +17,7 @@ from analytics import open_archive
 from analytics.questions.sql.connection import SCRATCH_PREFIX, ScratchFolder, remove_abandoned_folders
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
 from tests.analytics.folders import files_of
 from tests.analytics.naive_games import RUN_ID
@@ -63,7 +63,7 @@ FORBIDDEN = [
 ]
 
 
-def test_nothing_but_a_question_is_answered(shared: Archive, opened: OpenArchive) -> None:
+def test_nothing_but_a_question_is_answered(shared: ArchiveStore, opened: OpenArchive) -> None:
     folder = Path(shared.root).parent
     secret = folder / "secret.csv"
     secret.write_text("word\nsesame\n")
@@ -173,7 +173,7 @@ ENDLESS = "SELECT sum(a.range * b.range % 7) FROM range(1000000) a, range(100000
 LARGE = "SELECT sum(x) FROM (SELECT row_number() OVER (ORDER BY hash(i)) * hash(i) % 7 AS x FROM range(20000000) t(i))"
 
 
-def test_a_question_ends_in_time_and_the_next_one_is_answered(shared: Archive) -> None:
+def test_a_question_ends_in_time_and_the_next_one_is_answered(shared: ArchiveStore) -> None:
     with open_archive(shared.root, seconds=0.2) as opened:
         opened.sql("SELECT 1")
         started = time.monotonic()
@@ -185,7 +185,7 @@ def test_a_question_ends_in_time_and_the_next_one_is_answered(shared: Archive) -
         assert opened.sql("SELECT count(*) FROM games").item() == 48
 
 
-def test_a_question_is_stopped_from_another_thread_and_so_is_what_follows(shared: Archive) -> None:
+def test_a_question_is_stopped_from_another_thread_and_so_is_what_follows(shared: ArchiveStore) -> None:
     stopped = Event()
     with OpenArchive(shared.root, QueryLimits(stop_event=stopped)) as opened:
         opened.sql("SELECT 1")
@@ -197,14 +197,14 @@ def test_a_question_is_stopped_from_another_thread_and_so_is_what_follows(shared
         assert 0.1 < time.monotonic() - started < 5
 
 
-def test_a_question_spills_no_more_than_it_may(shared: Archive) -> None:
+def test_a_question_spills_no_more_than_it_may(shared: ArchiveStore) -> None:
     with open_archive(shared.root, "60MiB", spill="5MiB") as opened:
         with pytest.raises(RequestError, match=r"spills more than 5MiB to the disk: allow more \(--spill\)"):
             opened.sql(LARGE)
         assert opened.sql("SELECT count(*) FROM games").item() == 48
 
 
-def test_a_wrong_limit_is_refused(shared: Archive) -> None:
+def test_a_wrong_limit_is_refused(shared: ArchiveStore) -> None:
     for spill, seconds, complaint in (
         ("much", None, "spill 'much' is not a size: write a number and KiB, MiB, GiB or TiB, such as 1GiB"),
         ("50%", None, "spill '50%' is not a size"),
@@ -232,7 +232,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_what_a_killed_process_spilled_is_removed_by_the_next_question(shared: Archive, temporary: Path) -> None:
+def test_what_a_killed_process_spilled_is_removed_by_the_next_question(shared: ArchiveStore, temporary: Path) -> None:
     code = (
         "import os, signal; from analytics.questions.sql.connection import ScratchFolder; "
         "scratch = ScratchFolder(); scratch.spill_folder.mkdir(); (scratch.spill_folder / 'x').write_bytes(b'x'); "
@@ -252,7 +252,9 @@ def test_what_a_killed_process_spilled_is_removed_by_the_next_question(shared: A
     assert list(temporary.iterdir()) == []
 
 
-def test_archives_that_nobody_closes_leave_neither_descriptors_nor_folders(shared: Archive, temporary: Path) -> None:
+def test_archives_that_nobody_closes_leave_neither_descriptors_nor_folders(
+    shared: ArchiveStore, temporary: Path
+) -> None:
     code = (
         "import os, resource, sys, tempfile; from pathlib import Path; from analytics import open_archive\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n"
@@ -267,7 +269,7 @@ def test_archives_that_nobody_closes_leave_neither_descriptors_nor_folders(share
     assert list(temporary.iterdir()) == []
 
 
-def test_a_frame_of_an_archive_with_an_odd_name_outlives_it(shared: Archive, tmp_path: Path) -> None:
+def test_a_frame_of_an_archive_with_an_odd_name_outlives_it(shared: ArchiveStore, tmp_path: Path) -> None:
     shutil.copytree(shared.root, tmp_path / "a[rb]?")
     assert open_archive(tmp_path / "a[rb]?").scan("games").collect().height == 48
 
@@ -305,7 +307,7 @@ def test_only_own_folders_of_that_name_are_removed(temporary: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [b"a[rb]?", b"**\xef"])
-def test_an_archive_is_read_under_any_name(shared: Archive, tmp_path: Path, name: bytes) -> None:
+def test_an_archive_is_read_under_any_name(shared: ArchiveStore, tmp_path: Path, name: bytes) -> None:
     root = tmp_path / os.fsdecode(name)
     for each in (root, tmp_path / "arx"):  # the name of the first matches the second as a pattern
         shutil.copytree(shared.root, each)
@@ -315,10 +317,10 @@ def test_an_archive_is_read_under_any_name(shared: Archive, tmp_path: Path, name
         assert opened.sql("SELECT count(DISTINCT run_id) FROM plies").item() == 1
 
 
-def test_a_damaged_file_is_named_by_its_own_path(shared: Archive, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_by_its_own_path(shared: ArchiveStore, tmp_path: Path) -> None:
     root = tmp_path / os.fsdecode(b"na\xefve*")
     shutil.copytree(shared.root, root)
-    path = files_of(Archive.open(root), RUN_ID, "plies")[0]
+    path = files_of(ArchiveStore.open(root), RUN_ID, "plies")[0]
     Path(path).write_bytes(Path(path).read_bytes()[::-1])
     with open_archive(root) as opened, pytest.raises(Exception, match="is missing or damaged") as caught:
         opened.sql("SELECT sum(cell) FROM plies")
@@ -359,7 +361,7 @@ def test_an_error_in_the_middle_of_an_answer_is_explained(opened: OpenArchive) -
 # Memory.
 
 
-def test_a_question_that_needs_more_memory_than_it_may_take_spills(shared: Archive) -> None:
+def test_a_question_that_needs_more_memory_than_it_may_take_spills(shared: ArchiveStore) -> None:
     distinct = "SELECT DISTINCT i, hash(i), hash(i + 1) FROM range(3000000) t(i)"
     question, memory = f"SELECT count(*) AS n FROM ({distinct})", "64MiB"
     with open_archive(shared.root, memory) as opened:

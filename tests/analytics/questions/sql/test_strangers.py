@@ -9,9 +9,11 @@ import duckdb
 import pytest
 
 from analytics.questions.cookbook import read_cookbook
+from analytics.questions.sql.conditions import check_condition
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.syntax import check_condition, check_vocabulary, walk_nodes
+from analytics.questions.sql.syntax import parse_query, walk_nodes
 from analytics.questions.sql.views import VIEWS
+from analytics.questions.sql.vocabulary import check_vocabulary
 from quarto.errors import RequestError
 from tests.paths import SAMPLE
 
@@ -50,7 +52,8 @@ def test_the_vocabulary_is_answered(guarded: OpenArchive) -> None:
 def test_every_question_of_the_cookbook_is_allowed() -> None:
     with duckdb.connect() as parser:
         for question in read_cookbook():
-            check_vocabulary(parser, question.sql, {*VIEWS, "seats", "pairs", "boards", "ordered_openings", "policy"})
+            query = parse_query(parser, question.sql)
+            check_vocabulary(parser, query, {*VIEWS, "seats", "pairs", "boards", "ordered_openings", "policy"})
 
 
 def test_everything_else_is_refused(guarded: OpenArchive) -> None:
@@ -83,7 +86,7 @@ def test_a_question_that_is_nested_too_deeply_is_refused_and_says_so(guarded: Op
     assert guarded.read_first_rows("SELECT " + " + ".join("1" * 150) + " AS x", 5).item() == 150
     where = "plies IN (" + "SELECT * FROM (" * 400 + "SELECT 1" + ")" * 401
     with pytest.raises(RequestError, match="nested too deeply") as refused:
-        check_condition(guarded.sql, where)
+        check_condition(guarded, where)
     assert len(str(refused.value)) < 700
 
 
@@ -106,8 +109,8 @@ def test_questions_nested_deeply_are_answered_or_refused_in_one_line(guarded: Op
     with OpenArchive(SAMPLE) as opened:
         assert opened.sql(f"SELECT {SUM} AS n FROM games LIMIT 1").item() == 600
         with pytest.raises(RequestError, match=r"is not a condition on games: .*it is nested too deeply"):
-            check_condition(opened.sql, f"plies < {SUM}")
-        check_condition(opened.sql, f"plies < {SUM[:201]}")
+            check_condition(opened, f"plies < {SUM}")
+        check_condition(opened, f"plies < {SUM[:201]}")
 
 
 def test_nodes_come_before_those_inside_them() -> None:

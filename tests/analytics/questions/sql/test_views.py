@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -16,10 +16,11 @@ from analytics.questions.selection import select_games
 from analytics.questions.sql import lazy_rows
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.definitions import list_needed_names, load_definitions
+from analytics.questions.sql.syntax import parse_query
 from analytics.questions.sql.views import VIEWS
 from analytics.statistics.tally import ClusterSums, wilson_interval
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
 from analytics.store.records import RunRecord, SweepJob
 from analytics.tables.derived.boards import EXTRA_COLUMNS, replay_plies
@@ -49,7 +50,7 @@ CLASSES = [{0: "centre", 1: "edge", 2: "corner"}[(c // 4 in (0, 3)) + (c % 4 in 
 
 @pytest.fixture(scope="module")
 def nothing(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
-    return OpenArchive(Archive.open(tmp_path_factory.mktemp("empty") / "archive", create=True).root)
+    return OpenArchive(ArchiveStore.open(tmp_path_factory.mktemp("empty") / "archive", create=True).root)
 
 
 def test_cells_and_pieces(nothing: OpenArchive) -> None:
@@ -64,15 +65,20 @@ def test_cells_and_pieces(nothing: OpenArchive) -> None:
             assert (cell, in_class, piece) == (None, None, None)
 
 
+def find_needed_names(text: str) -> Sequence[str]:
+    with duckdb.connect() as parser:
+        return list_needed_names(parse_query(parser, text))
+
+
 def test_each_view_and_macro_is_made_with_the_views_it_reads_and_nothing_that_is_not_there() -> None:
     with duckdb.connect() as connection:
         for name in load_definitions():
             connection.execute("BEGIN")
-            for each in list_needed_names(f"SELECT * FROM {name.upper()}"):
+            for each in find_needed_names(f"SELECT * FROM {name.upper()}"):
                 connection.execute(load_definitions()[each])  # DuckDB refuses a view of what does not exist
             assert name == each
             connection.execute("ROLLBACK")
-        assert [*list_needed_names("FROM pairs")] == ["games", "pairs"]
+        assert [*find_needed_names("FROM pairs")] == ["games", "pairs"]
 
 
 LISTS = (
@@ -82,8 +88,8 @@ LISTS = (
 
 
 def test_questions_that_list_what_there_is_find_all_of_it() -> None:
-    assert all({*list_needed_names(text)} == {*load_definitions()} for text in LISTS)
-    assert not {*list_needed_names("SELECT seat FROM range(3) ORDER BY (seat) DESC")} & {"games", "plies"}
+    assert all({*find_needed_names(text)} == {*load_definitions()} for text in LISTS)
+    assert not {*find_needed_names("SELECT seat FROM range(3) ORDER BY (seat) DESC")} & {"games", "plies"}
 
 
 # Of a question that its parser does not serialise, any name counts that occurs in it, also as a part of another.
@@ -181,7 +187,7 @@ def test_seats_have_two_rows_a_game(opened: OpenArchive) -> None:
     assert opened.sql("FROM seats ORDER BY game_id, seat").rows() == expected
 
 
-def test_pairs_have_the_scores_of_the_first_agent(archive: Archive) -> None:
+def test_pairs_have_the_scores_of_the_first_agent(archive: ArchiveStore) -> None:
     fixed = record(spec_of(seats="fixed"))
     archive.write_run(fixed)
     store(archive, fixed.run_id, [single_games(1, 0, 20, 3)])
@@ -230,7 +236,7 @@ def test_columns_of_boards_are_made_only_if_a_question_may_read_them(
         made.clear()
 
 
-def test_decisions_and_boards_join_positions_by_their_key(archive: Archive) -> None:
+def test_decisions_and_boards_join_positions_by_their_key(archive: ArchiveStore) -> None:
     index(archive, 16)
     decide(archive, RUN_ID)
     with open_archive(archive.root) as opened:
@@ -249,13 +255,15 @@ def test_decisions_and_boards_join_positions_by_their_key(archive: Archive) -> N
         assert opened.scan("decisions").select("board", "agent").collect().height == decisions
 
 
-def test_boards_of_one_run_leave_the_files_of_others_alone(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boards_of_one_run_leave_the_files_of_others_alone(
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = record(spec_of(seed=8))
     archive.write_run(other)
     store(archive, other.run_id, BLOCKS[:1])
     read: list[str] = []
 
-    def reading(archive: Archive, run_id: str, *rest: object) -> pl.DataFrame:
+    def reading(archive: ArchiveStore, run_id: str, *rest: object) -> pl.DataFrame:
         read.append(run_id)
         return real(archive, run_id, *rest)  # type: ignore[arg-type]
 
@@ -266,7 +274,7 @@ def test_boards_of_one_run_leave_the_files_of_others_alone(archive: Archive, mon
     assert set(read) == {other.run_id}
 
 
-def test_replayed_rows_borrow_no_memory_of_numpy(shared: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replayed_rows_borrow_no_memory_of_numpy(shared: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[pl.DataFrame] = []
 
     def making(plies: pl.DataFrame, record: RunRecord, more: Collection[str]) -> pl.DataFrame:
@@ -303,7 +311,7 @@ def test_ordered_openings_are_those_of_all_games_that_are_long_enough(opened: Op
 
 
 def test_agents_have_typed_parameters(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
     assert OpenArchive(archive.root).sql("SELECT parameters.depth AS depth FROM agents").is_empty()
     spec = spec_of()
     spec["agents"] = [
@@ -324,7 +332,7 @@ def test_agents_have_typed_parameters(tmp_path: Path) -> None:
     assert rows[1] == ("b", "m.B", empty | {"Depth": "deep", "rate": 0.5, "name": "x"})
 
 
-def test_settings_of_sweeps_are_typed(archive: Archive) -> None:
+def test_settings_of_sweeps_are_typed(archive: ArchiveStore) -> None:
     for job, texts in enumerate([("2", "1e-3", "true", "x"), ("10", "5", "False", "null")]):
         names = ("a.depth", "rate", "safe", "label")
         archive.write_sweep_job(SweepJob("s", job, dict(zip(names, texts, strict=True)), None))
@@ -333,7 +341,7 @@ def test_settings_of_sweeps_are_typed(archive: Archive) -> None:
     assert found.drop("a.depth").rows() == [(2, "x", 0.001, True), (10, None, 5.0, False)]
 
 
-def test_policies_and_their_tables(archive: Archive) -> None:
+def test_policies_and_their_tables(archive: ArchiveStore) -> None:
     policy_store.save(archive, COUNTS, origin())
     card = policy_store.save(archive, GENES, origin("genes"))
     columns = "name, kind, current, parameters.rate, parameters.alpha, rows"

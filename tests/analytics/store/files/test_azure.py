@@ -61,7 +61,7 @@ def wait_for(port: int) -> None:
 
 
 def make_container(port: int, name: str) -> None:
-    """Source: Azure's documentation, Authorize with Shared Key."""
+    """Make a container. Source: Azure's documentation, Authorize with Shared Key."""
     headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
     signed = "".join(f"{key}:{value}\n" for key, value in headers.items())
     text = "PUT" + 12 * "\n" + signed + f"/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import ObjectUrl
 from analytics.store.files.local_files import find_backend
 from analytics.tables.upkeep.garbage import list_unneeded_files
@@ -26,11 +26,11 @@ def test_a_change_needs_the_generation_that_was_read(google_bucket: ObjectUrl) -
     assert not backend.create(path, b"2")
     seen: list[bytes | None] = []
 
-    def change(known: bytes | None) -> bytes:
+    def change(content: bytes | None) -> bytes:
         if not seen:
             backend.replace(path, b"another writer's")
-        seen.append(known)
-        return b"mine after " + (known or b"")
+        seen.append(content)
+        return b"mine after " + (content or b"")
 
     backend.update(path, path, change)
     assert seen == [b"1", b"another writer's"]
@@ -38,7 +38,7 @@ def test_a_change_needs_the_generation_that_was_read(google_bucket: ObjectUrl) -
 
 
 def test_a_file_whose_answer_was_lost_counts_once(google: Proxy, google_bucket: ObjectUrl) -> None:
-    archive = Archive.open(google_bucket / "archive", create=True)
+    archive = ArchiveStore.open(google_bucket / "archive", create=True)
     archive.write_run(record())
     google.fault = lambda method, path: "lose" if method == "PUT" and not google.faults and "games" in path else None
     store(archive, RUN_ID, BLOCKS)

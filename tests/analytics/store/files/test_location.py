@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from itertools import chain
 from pathlib import Path
@@ -13,9 +15,22 @@ from analytics.store.files.backend import (
     ENDPOINT_VARIABLES,
     ObjectUrl,
     StoreOptions,
+    format_archive_option,
     parse_location,
 )
 from quarto.errors import MissingExtraError, RequestError
+
+
+@pytest.mark.parametrize(
+    "name", [b"plain", b"with space", "d\u00e9j\u00e0".encode(), b"**\xef", b"a'b\\c\n\x1b[31m$(x)\xff"]
+)
+def test_bash_reads_the_option_as_the_name_that_it_was(name: bytes) -> None:
+    option = format_archive_option(Path(os.fsdecode(name)))
+    assert option.isprintable()
+    read = subprocess.run(
+        ["bash", "-c", f"printf %s{option.removeprefix(' --archive')}"], capture_output=True, check=True
+    )
+    assert read.stdout == name
 
 
 def test_a_folder_is_a_path_and_a_url_is_taken_apart_and_shown_as_it_was_typed() -> None:
@@ -54,7 +69,7 @@ def test_a_malformed_url_is_refused_in_one_line() -> None:
         "http://host/archive": "http:// is not a kind of archive: name a folder, or s3://, gs:// or az://",
         "s3a://games/a": "s3a:// is not a kind of archive",
         **dict.fromkeys(("s3://", "s3:///archive", "s3://ab/a", "s3://key:word@games/a"), "does not name a bucket"),
-        "s3://Games/a": "'Games' has not 3 to 223 of a-z",
+        "s3://Games/a": "'Games' does not have 3 to 223 of a-z",
         **dict.fromkeys(
             (f"s3://games/{key}" for key in ("a//b", "a*", "a b", "../b", "a?x=1")), "has a prefix that cannot be used"
         ),
@@ -73,9 +88,9 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_without_a_word_connections_are_encrypted(settings: pytest.MonkeyPatch) -> None:
-    found = StoreOptions.from_environment("s3")
-    assert (found.endpoint, found.allow_http) == ("", False)
-    assert "allow_http" not in found.client_options()
+    options = StoreOptions.from_environment("s3")
+    assert (options.endpoint, options.allow_http) == ("", False)
+    assert "allow_http" not in options.client_options()
     settings.setenv("AWS_ENDPOINT", "https://minio.example:9000")
     assert StoreOptions.from_environment("s3").polars_arguments()["storage_options"] == {
         "aws_endpoint_url": "https://minio.example:9000"

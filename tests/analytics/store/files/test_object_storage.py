@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from analytics import open_archive
 from analytics.questions.sql.views import VIEWS
 from analytics.store import archive as archive_module
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import ObjectUrl
 from analytics.store.files.local_files import find_backend
 from analytics.store.range_files import read_games, write_range
@@ -37,8 +37,8 @@ SPANS = [(first, first + 2) for first in range(0, 24, 2)]
 
 
 def write_all(root: PurePath, seed: int) -> None:
-    """One of several writers that all store the same ranges, each in an order of its own, on two threads."""
-    archive, spans = Archive.open(root), random.Random(seed).sample(SPANS, len(SPANS))
+    """Store the same ranges as all other writers, in an order of its own, on two threads."""
+    archive, spans = ArchiveStore.open(root), random.Random(seed).sample(SPANS, len(SPANS))
 
     def write(span: tuple[int, int]) -> None:
         store_span(archive, span, BLOCKS, OTHER.run_id)
@@ -48,11 +48,11 @@ def write_all(root: PurePath, seed: int) -> None:
 
 
 def test_processes_with_threads_store_every_unit_once(bucket: ObjectUrl) -> None:
-    archive = Archive.open(bucket / "archive", create=True)
+    archive = ArchiveStore.open(bucket / "archive", create=True)
     archive.write_run(OTHER)
     with get_context("spawn").Pool(3) as processes:
         processes.starmap(write_all, [(archive.root, seed) for seed in range(3)])
-    assert [each[:2] for each in archive.list_effective_ranges(OTHER.run_id)] == SPANS
+    assert [stored[:2] for stored in archive.list_effective_ranges(OTHER.run_id)] == SPANS
     assert len(archive.list_files("games", OTHER.run_id)) == len(SPANS)
     assert not verify_archive(archive).problems
     assert list_unneeded_files(archive) == []
@@ -62,14 +62,14 @@ def test_processes_with_threads_store_every_unit_once(bucket: ObjectUrl) -> None
 
 
 def every(number: int, kind: str, first: int = 0) -> Callable[[str, str], str | None]:
-    """A fault in each request of this number, from the first one after ``first`` on."""
+    """Return a fault for every ``number``-th request after the first ``first``."""
     requests = iter(range(-first, 1 << 30))
     return lambda method, path: kind if (count := next(requests)) >= 0 and count % number == 0 else None
 
 
-def written(root: PurePath) -> Archive:
-    """An archive with one run of three ranges, its record changed once."""
-    archive = Archive.open(root, create=True)
+def written(root: PurePath) -> ArchiveStore:
+    """Write an archive with one run of three ranges, its record changed once."""
+    archive = ArchiveStore.open(root, create=True)
     archive.write_run(record())
     store(archive, RUN_ID, BLOCKS, most=8)
     archive.write_run(record(status="complete", seconds=2.0))
@@ -77,37 +77,37 @@ def written(root: PurePath) -> Archive:
 
 
 def assert_whole(root: PurePath) -> None:
-    archive = Archive.open(root)
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 8), (8, 16), (16, 24)]
-    known = archive.load_run(RUN_ID)
-    assert (known.status, known.seconds, known.units) == ("complete", 2.0, 24)
+    archive = ArchiveStore.open(root)
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 8), (8, 16), (16, 24)]
+    run = archive.load_run(RUN_ID)
+    assert (run.status, run.seconds, run.units) == ("complete", 2.0, 24)
     assert verify_archive(archive).problems == []
     assert list_unneeded_files(archive) == []
 
 
-def kept_up(root: ObjectUrl) -> Archive:
-    """An archive whose games are indexed, in one file of each table, and in a second archive too."""
+def kept_up(root: ObjectUrl) -> ArchiveStore:
+    """Write an archive whose games are indexed, in one file of each table, and merge it into a second archive."""
     archive = written(root)
     archive.write_run(record(games=16, status="complete", seconds=2.0))  # all that was asked for is there
     index_runs(archive, [RUN_ID], 3)
     assert compact_run(archive, RUN_ID).by == 1
-    merge_archives([archive], Archive.open(root.with_name("other"), create=True), MergeOptions())
+    merge_archives([archive], ArchiveStore.open(root.with_name("other"), create=True), MergeOptions())
     remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     return archive
 
 
 @pytest.mark.parametrize("kind", ["drop", "lose", "cut", "503", "429", "500"])
 def test_what_fails_in_passing_is_repeated(faulty: Proxy, bucket: ObjectUrl, kind: str) -> None:
-    """Whatever writes, reads, lists and removes; of an answer that is cut off, the part that arrives is none."""
+    """Check whatever writes, reads, lists and removes; a part of an answer that is cut off counts as no answer."""
     fault = every(3, kind, 1)
     faulty.fault = lambda method, path: fault(method, path) if kind != "cut" or method == "GET" else None
-    known = kept_up(bucket / "archive")
+    first_archive = kept_up(bucket / "archive")
     assert faulty.faults[kind] > 10
     faulty.fault = every(1, kind, 1 << 30)
-    for root in (known.root, known.root.with_name("other")):
-        archive = Archive.open(root)
+    for root in (first_archive.root, first_archive.root.with_name("other")):
+        archive = ArchiveStore.open(root)
         for table in ("games", "tallies", "positions", "first_plies"):
-            assert [each[:2] for each in archive.list_effective_ranges(RUN_ID, table)] == [(0, 24)]
+            assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID, table)] == [(0, 24)]
         assert archive.load_run(RUN_ID).status == "complete"
         assert verify_archive(archive).problems == []
         assert list_unneeded_files(archive) == []
@@ -126,14 +126,14 @@ def test_a_store_that_answers_too_late_is_asked_again(
 
 
 def test_a_change_whose_answer_was_lost_is_made_once(faulty: Proxy, bucket: ObjectUrl) -> None:
-    archive = Archive.open(bucket / "archive", create=True)
+    archive = ArchiveStore.open(bucket / "archive", create=True)
     archive.write_run(record(seconds=1.0))
     faulty.fault = lambda method, path: "lose" if method == "PUT" and not faulty.faults else None
-    archive.update_run(RUN_ID, lambda known: known and structs.replace(known, seconds=known.seconds + 1))
+    archive.update_run(RUN_ID, lambda run: run and structs.replace(run, seconds=run.seconds + 1))
     assert faulty.faults["lose"] == 1
-    known = archive.find_run(RUN_ID)
-    assert known
-    assert known.seconds == 2.0
+    run = archive.find_run(RUN_ID)
+    assert run
+    assert run.seconds == 2.0
 
 
 def test_another_writers_file_of_the_same_content_is_not_our_own(bucket: ObjectUrl) -> None:
@@ -159,14 +159,14 @@ def test_what_fails_for_good_is_one_line_and_leaves_what_is_harmless(
     assert "\n" not in str(caught.value)
     faulty.fault = lambda method, path: None
     assert_counts(archive)
-    left = list_unneeded_files(archive)
-    assert sorted(file.path.parts[-3] for file in left) == ["plies", "tallies"]
-    assert all(file.ours for file in left)
+    unneeded = list_unneeded_files(archive)
+    assert sorted(file.path.parts[-3] for file in unneeded) == ["plies", "tallies"]
+    assert all(file.ours for file in unneeded)
     store(archive, RUN_ID, more)
     assert list_unneeded_files(archive) == []
 
 
-def assert_counts(archive: Archive) -> None:
+def assert_counts(archive: ArchiveStore) -> None:
     assert archive.list_effective_ranges(RUN_ID).covered_ranges == [(0, 24)]
     assert verify_archive(archive).problems == []
 
@@ -189,20 +189,20 @@ def test_a_run_whose_archive_or_bucket_is_removed_ends_with_one_line(
     faulty: Proxy, bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = written(bucket / "archive")
-    first, known = next(iter(archive.list_effective_ranges(RUN_ID))), archive.load_run(RUN_ID)
+    first, run = next(iter(archive.list_effective_ranges(RUN_ID))), archive.load_run(RUN_ID)
     games = read_games(archive, RUN_ID, first)
     for path in [*archive.backend.list_files_below(archive.root)]:
         archive.backend.remove(path)
     monkeypatch.setattr(archive_module, "PRESENCE_CHECK_SECONDS", 0.0)
     with pytest.raises(FailureError, match=r"was removed while in use: remove what is left of it, or name another"):
-        write_range(Archive(archive.root), known, first[:2], games)
+        write_range(ArchiveStore(archive.root), run, first[:2], games)
     assert not [*archive.backend.list_files_below(archive.root)]
     remove_bucket(faulty.port, bucket)
     no_bucket = f"has no bucket {bucket.bucket}: name another one, or make it first"
     with pytest.raises(FailureError, match=no_bucket):
-        write_range(archive, known, first[:2], games)
+        write_range(archive, run, first[:2], games)
     with pytest.raises(RequestError, match=no_bucket):
-        Archive.open(archive.root)
+        ArchiveStore.open(archive.root)
 
 
 # Wrong requests.
@@ -253,7 +253,7 @@ def test_what_cannot_be_opened_is_one_line_without_secrets(
     monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.3")
     root = prepare(bucket / "archive", faulty, monkeypatch)
     with pytest.raises(kind) as caught:
-        Archive.open(root, create=True)
+        ArchiveStore.open(root, create=True)
     assert complaint in str(caught.value)
     assert str(root) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -270,15 +270,15 @@ def test_without_credentials_one_line_names_the_variables(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     with pytest.raises(RequestError, match=f"there are no credentials: set {variable}"):
-        Archive.open(ObjectUrl(f"{scheme}:", "games") / "archive")
+        ArchiveStore.open(ObjectUrl(f"{scheme}:", "games") / "archive")
 
 
 def test_a_place_without_an_archive_and_one_with_other_objects(bucket: ObjectUrl) -> None:
     with pytest.raises(RequestError, match=r"there is no archive at s3://"):
-        Archive.open(bucket / "archive")
+        ArchiveStore.open(bucket / "archive")
     find_backend(bucket).replace(bucket / "archive" / "thesis.tex", b"mine")
     with pytest.raises(RequestError, match="has other files in it: name an empty folder or an archive"):
-        Archive.open(bucket / "archive", create=True)
+        ArchiveStore.open(bucket / "archive", create=True)
 
 
 # Readers.
@@ -286,10 +286,10 @@ def test_a_place_without_an_archive_and_one_with_other_objects(bucket: ObjectUrl
 
 @pytest.fixture
 def copied(bucket: ObjectUrl) -> ObjectUrl:
-    """The sample in a bucket."""
+    """Copy the sample into a bucket."""
     from analytics.store.files import object_storage  # needs the extra
 
-    sample = Archive.open(ROOT / "data/sample")
+    sample = ArchiveStore.open(ROOT / "data/sample")
     backend = find_backend(bucket)
     object_storage.request_at_once(
         lambda path: backend.replace(bucket / "sample" / sample.relative_name(path), sample.backend.read(path)),
@@ -305,11 +305,11 @@ def test_every_view_and_frame_has_the_rows_of_a_folder(copied: ObjectUrl) -> Non
             assert_frame_equal(there.sql(question), here.sql(question))
             frame = there.scan(view).collect()
             assert_frame_equal(frame, here.scan(view).collect(), check_row_order=False)
-    assert verify_archive(Archive.open(copied)).problems == []
+    assert verify_archive(ArchiveStore.open(copied)).problems == []
 
 
 def test_opening_an_archive_takes_a_request_for_each_folder_and_record(faulty: Proxy, copied: ObjectUrl) -> None:
-    """With 5 runs of a shard each, and 4 jobs of a sweep."""
+    """Count requests with 5 runs of a shard each, and 4 jobs of a sweep."""
     faulty.requests.clear()
     with open_archive(copied) as opened:
         records = 5 + 5 + 4  # runs, commits, jobs
@@ -325,10 +325,10 @@ def test_storing_a_range_takes_three_writes_and_one_look(faulty: Proxy, bucket: 
     archive = written(bucket / "archive")
     faulty.requests.clear()
     store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)], most=32)
-    asked = [(line.split()[0], line.split("/")[3]) for line in faulty.requests if "list-type" not in line]
+    requests = [(line.split()[0], line.split("/")[3]) for line in faulty.requests if "list-type" not in line]
     one = [("PUT", "plies"), ("PUT", "tallies"), ("PUT", "games"), ("HEAD", "plies")]
-    assert [each for each in asked if each[1] != "runs"] == one * (len(asked) // 4)
-    assert len(asked) >= 4
+    assert [request for request in requests if request[1] != "runs"] == one * (len(requests) // 4)
+    assert len(requests) >= 4
 
 
 def test_nothing_of_the_credentials_is_stored(bucket: ObjectUrl) -> None:

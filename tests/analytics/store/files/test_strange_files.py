@@ -16,7 +16,7 @@ from analytics.policies import listing
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import VIEWS
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import MAX_RECORD_BYTES
 from analytics.store.files.local_files import find_backend
 from analytics.store.marker import MARKER_NAME
@@ -38,7 +38,7 @@ SECONDS = 60  # after which what hangs is ended
 
 @pytest.fixture(autouse=True)
 def ended() -> Iterator[None]:
-    """A call that waits for a pipe, or reads a device, becomes an error; the test does not hang."""
+    """Turn a call that waits for a pipe, or reads a device, into an error, so that the test does not hang."""
 
     def end(*_: object) -> None:
         raise TimeoutError
@@ -51,8 +51,8 @@ def ended() -> Iterator[None]:
 
 
 @pytest.fixture
-def archive(whole: Archive) -> Archive:
-    return whole
+def archive(full_archive: ArchiveStore) -> ArchiveStore:
+    return full_archive
 
 
 def link(path: Path, _aside: Path) -> None:
@@ -72,7 +72,7 @@ def door(path: Path, _aside: Path) -> None:
 
 
 def moved(path: Path, aside: Path) -> None:
-    """A link to what was there, elsewhere: it would be read as before."""
+    """Replace a file by a link to where it was moved: it would be read as before."""
     path.symlink_to(aside)
 
 
@@ -90,10 +90,10 @@ ALWAYS = [
     (link, f"games/run={RUN_ID}/*"),
     (pipe, "runs/*.json"),
 ]
-SELDOM = [each for each in itertools.product((moved, link, pipe), PLACES) if each not in ALWAYS]
+SELDOM = [case for case in itertools.product((moved, link, pipe), PLACES) if case not in ALWAYS]
 
 
-def strange(archive: Archive, place: str, kind: Kind, aside: Path) -> Path:
+def strange(archive: ArchiveStore, place: str, kind: Kind, aside: Path) -> Path:
     """Put something strange in the place of a file or folder, which moves out of the archive."""
     path = min(Path(archive.root).glob(place))
     path.rename(aside)
@@ -101,9 +101,9 @@ def strange(archive: Archive, place: str, kind: Kind, aside: Path) -> Path:
     return path
 
 
-def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]]:
-    """Calls that read an archive, and calls that write to one."""
-    other = Archive.open(elsewhere / "other", create=True)
+def attempts(archive: ArchiveStore, elsewhere: Path) -> Iterator[Callable[[], object]]:
+    """Yield calls that read an archive, and calls that write to one."""
+    other = ArchiveStore.open(elsewhere / "other", create=True)
     other.write_run(record())
     store(other, RUN_ID, [random_block(16, pairing, 0, 16) for pairing in range(3)])
     yield lambda: remove_unneeded_files(archive, list_unneeded_files(archive), 0)
@@ -113,7 +113,7 @@ def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]
     yield lambda: policy_store.read(archive, "mine")
     yield lambda: listing.list_policies(archive)
     yield archive.compute_next_run_number
-    yield lambda: merge_archives([archive], Archive.open(elsewhere / "copy", create=True), MergeOptions())
+    yield lambda: merge_archives([archive], ArchiveStore.open(elsewhere / "copy", create=True), MergeOptions())
     yield lambda: index_runs(archive, [RUN_ID], 3)
     yield lambda: annotate_runs(archive, [RUN_ID], AnnotationOptions(from_pieces=14, megabytes=0.1))
     yield lambda: merge_archives([other], archive, MergeOptions())
@@ -124,9 +124,9 @@ def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]
     yield lambda: remove_unneeded_files(archive, list_unneeded_files(archive), 0)
 
 
-def asked(archive: Archive, check: bool) -> None:
+def asked(archive: ArchiveStore, check: bool) -> None:
     """Ask for every view, and for a policy: DuckDB, and where files are not checked first also Polars."""
-    found = list[ArenaError]()
+    errors = list[ArenaError]()
     with OpenArchive(archive.root, check=check) as opened:
         for view in VIEWS:
             try:
@@ -134,20 +134,20 @@ def asked(archive: Archive, check: bool) -> None:
                 if not check:
                     opened.scan(view).collect()
             except ArenaError as error:
-                found.append(error)
+                errors.append(error)
         opened.policy("mine").collect()
-    if found:
-        raise found[0]
+    if errors:
+        raise errors[0]
 
 
 @pytest.mark.parametrize(("kind", "place"), [*ALWAYS, *seldom(*SELDOM)])
 def test_what_is_neither_a_file_nor_a_folder_is_named_and_left_alone(
-    archive: Archive, place: str, kind: Kind, tmp_path: Path
+    archive: ArchiveStore, place: str, kind: Kind, tmp_path: Path
 ) -> None:
     path = strange(archive, place, kind, tmp_path / "aside")
     (problem,) = verify_archive(archive).problems
     assert problem.file == path
-    assert KINDS[kind] in problem.what
+    assert KINDS[kind] in problem.fault
     outside, status, errors = snapshot(tmp_path / "aside"), path.lstat(), list[str]()
     for attempt in attempts(archive, tmp_path):
         try:
@@ -162,36 +162,36 @@ def test_what_is_neither_a_file_nor_a_folder_is_named_and_left_alone(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_marker_that_is_no_file_makes_no_archive(archive: Archive, kind: Kind, tmp_path: Path) -> None:
+def test_a_marker_that_is_no_file_makes_no_archive(archive: ArchiveStore, kind: Kind, tmp_path: Path) -> None:
     strange(archive, MARKER_NAME, kind, tmp_path / "aside")
     with pytest.raises(RequestError, match=rf"{MARKER_NAME} cannot be read \(.*{KINDS[kind]}"):
-        Archive.open(archive.root)
+        ArchiveStore.open(archive.root)
 
 
-def test_the_root_may_be_a_link_and_so_may_what_is_above_it(archive: Archive, tmp_path: Path) -> None:
+def test_the_root_may_be_a_link_and_so_may_what_is_above_it(archive: ArchiveStore, tmp_path: Path) -> None:
     for place in ("named", "above/archive"):
         named = tmp_path / place
         named.parent.mkdir(exist_ok=True)
         named.symlink_to(Path(archive.root))
-        assert verify_archive(Archive.open(named)).problems == []
+        assert verify_archive(ArchiveStore.open(named)).problems == []
         with OpenArchive(named) as opened:
             assert opened.sql("SELECT count(*) FROM games").item() == 48
-    store(Archive.open(named), RUN_ID, [random_block(16, pairing, 0, 16) for pairing in range(3)])
+    store(ArchiveStore.open(named), RUN_ID, [random_block(16, pairing, 0, 16) for pairing in range(3)])
     assert archive.count_games(RUN_ID) == 96
 
 
-def test_a_root_may_be_named_from_the_current_folder(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_may_be_named_from_the_current_folder(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(archive.root)
-    assert verify_archive(Archive.open(Path())).problems == []
+    assert verify_archive(ArchiveStore.open(Path())).problems == []
     with OpenArchive(Path()) as opened:
         assert opened.sql("SELECT count(*) FROM plies").item() > 0
     Path("policies").rename("../policies")
     Path("policies").symlink_to("../policies")
-    (problem,) = verify_archive(Archive.open(Path())).problems
+    (problem,) = verify_archive(ArchiveStore.open(Path())).problems
     assert problem.file == Path("policies")
 
 
-def test_other_links_in_an_archive_are_named_too_and_not_entered(archive: Archive, tmp_path: Path) -> None:
+def test_other_links_in_an_archive_are_named_too_and_not_entered(archive: ArchiveStore, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a").write_text("a")
     place = Path(archive.root) / "notes" / "deep"
@@ -202,7 +202,7 @@ def test_other_links_in_an_archive_are_named_too_and_not_entered(archive: Archiv
     assert {problem.file for problem in verify_archive(archive).problems} == {*place.iterdir()}
 
 
-def test_a_record_is_not_read_if_it_is_too_large_to_be_one(archive: Archive) -> None:
+def test_a_record_is_not_read_if_it_is_too_large_to_be_one(archive: ArchiveStore) -> None:
     path = Path(archive.run_record_path(RUN_ID))
     with path.open("r+b") as file:
         file.truncate(1 << 40)  # takes no room on the disk
@@ -212,23 +212,23 @@ def test_a_record_is_not_read_if_it_is_too_large_to_be_one(archive: Archive) -> 
     assert any("1,099,511,627,776" in str(problem) for problem in verify_archive(archive).problems)
 
 
-def test_a_policys_file_of_another_size_than_its_card_says_is_not_read(archive: Archive) -> None:
+def test_a_policys_file_of_another_size_than_its_card_says_is_not_read(archive: ArchiveStore) -> None:
     (path,) = Path(archive.root).glob("policies/*/table-*")
     with path.open("r+b") as file:
         file.truncate(1 << 40)
     with pytest.raises(RequestError, match="has 1099511627776 bytes, its card says"):
         policy_store.read(archive, "mine")
-    assert any("has 1099511627776 bytes" in problem.what for problem in verify_archive(archive).problems)
+    assert any("has 1099511627776 bytes" in problem.fault for problem in verify_archive(archive).problems)
 
 
-def test_a_record_that_could_not_be_read_again_is_not_written(archive: Archive) -> None:
+def test_a_record_that_could_not_be_read_again_is_not_written(archive: ArchiveStore) -> None:
     long = {f"{number}": "x" * 1000 for number in range(MAX_RECORD_BYTES // 1000)}
     with pytest.raises(RequestError, match=r"this cannot be recorded: it has .* bytes, and a record at most"):
         archive.write_sweep_job(SweepJob("sweep", 1, long))
     assert len(archive.load_sweep_jobs()) == 1
 
 
-def test_names_that_lead_out_of_an_archive_are_not_opened(archive: Archive) -> None:
+def test_names_that_lead_out_of_an_archive_are_not_opened(archive: ArchiveStore) -> None:
     (Path(archive.root).parent / "secret").write_text("secret")
     backend = find_backend(archive.root)
     for name in ("runs/../../secret", "../secret", "/etc/passwd"):

@@ -26,7 +26,7 @@ def frame_of(small: Sequence[int], medium: Sequence[int], large: Sequence[int]) 
 
 
 def encoded(frame: pl.DataFrame, rows: int) -> bytes:
-    """A frame in row groups of so many rows."""
+    """Encode a frame in row groups of ``rows`` rows."""
     return bytes(encode_parquet(frame.iter_slices(rows), frame.schema))
 
 
@@ -46,7 +46,7 @@ def read_by_duckdb(content: bytes, folder: Path) -> list[tuple[int, ...]]:
 def test_any_integers_read_back(
     rows: list[tuple[int, int, int]], repeats: int, row_group: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Repeated rows give runs, few different values small dictionaries, a wide range no dictionary."""
+    """Check repeated rows, which give runs, few different values (small dictionaries), and wide ranges (none)."""
     repeated = [row for row in rows for _ in range(repeats)][:2000]
     frame = frame_of(*zip(*repeated, strict=True)) if repeated else frame_of([], [], [])
     content = encoded(frame, row_group)
@@ -64,7 +64,7 @@ def test_every_width_of_a_dictionary_reads_back(width: int, count: int, seed: in
 
 @given(width=st.integers(0, 7), least=st.integers(-128, 0), count=st.integers(1, 80), seed=st.integers(0, 2**32))
 def test_bytes_of_every_width_read_back(width: int, least: int, count: int, seed: int) -> None:
-    """Those of 1, 2 and 4 bits are packed eight at a time, with a rest of up to seven."""
+    """Check that 1, 2 and 4 bits, packed eight values at a time, may leave a rest of up to seven values."""
     values = [(seed * (i + 1) ** 3 >> 3) % (1 << width) + least for i in range(count)]
     frame = frame_of(values, [0] * count, [0] * count)
     assert pl.read_parquet(io.BytesIO(encoded(frame, 1000))).equals(frame)
@@ -77,7 +77,7 @@ def test_jumps_of_any_size_between_ascending_numbers_read_back() -> None:
 
 
 def test_game_ids_take_a_few_bits() -> None:
-    """Gaps of 1 to 4, as between games of which some have ended, take two bits each beside blocks and headers."""
+    """Check gaps of 1 to 4, as between games of which some have ended: two bits each beside blocks and headers."""
     ascending = [2 * i + i % 3 for i in range(60_000)]
     content = encoded(pl.DataFrame({"game_id": ascending}), 65536)
     assert len(content) < 60_000 * 0.35
@@ -110,8 +110,8 @@ def test_enums_read_back_as_texts_and_metadata_as_it_was() -> None:
 
 @pytest.mark.parametrize("rows", [2, 10_001])
 def test_more_labels_than_a_dictionary_of_integers_may_have_read_back(rows: int) -> None:
-    known = [f"label {number:05}" for number in range(70_000)]
-    column = pl.Series([known[number * 69_999 // (rows - 1)] for number in range(rows)], dtype=pl.Enum(known))
+    labels = [f"label {number:05}" for number in range(70_000)]
+    column = pl.Series([labels[number * 69_999 // (rows - 1)] for number in range(rows)], dtype=pl.Enum(labels))
     frame = pl.DataFrame({"label": column})
     assert pl.read_parquet(io.BytesIO(encoded(frame, rows)))["label"].cast(pl.String).to_list() == column.to_list()
 
@@ -122,7 +122,7 @@ def test_other_types_are_refused() -> None:
 
 
 def varint(content: bytes, at: int) -> tuple[int, int]:
-    """A signed number of Thrift's compact protocol, and where it ends."""
+    """Decode a signed number of Thrift's compact protocol, and where it ends."""
     number = shift = 0
     while True:
         byte = content[at]
@@ -133,7 +133,7 @@ def varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def thrift(content: bytes, at: int) -> tuple[dict[int, Any], int]:
-    """A struct of 32-bit numbers and structs, by field, and where it ends."""
+    """Decode a struct of 32-bit numbers and structs, by field, and where it ends."""
     fields: dict[int, Any] = {}
     field = 0
     while content[at]:

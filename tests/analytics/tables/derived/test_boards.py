@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
 from analytics.tables.derived.boards import ORDERED_OPENINGS, ORDERED_PLIES, derive_ordered_openings, replay_plies
 from quarto.game import list_attribute_words
@@ -21,7 +21,7 @@ from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, 
 from tests.naive import PRESETS
 
 
-def rows_of(archive: Archive) -> pl.DataFrame:
+def rows_of(archive: ArchiveStore) -> pl.DataFrame:
     return read_rows(archive, RUN_ID, archive.list_effective_ranges(RUN_ID)[0], "plies")
 
 
@@ -36,7 +36,7 @@ def games_in(plies: pl.DataFrame) -> dict[int, list[tuple[int, int]]]:
 def test_more_columns_say_who_acted_in_which_position_and_what_was_open(tmp_path: Path, name: str) -> None:
     rules = PRESETS[name]
     run = record(spec_of(rules, opening_plies=2))
-    archive = Archive.open(tmp_path, create=True)
+    archive = ArchiveStore.open(tmp_path, create=True)
     archive.write_run(run)
     store(archive, run.run_id, [random_block(5, pairing, pairs=6, rules=rules) for pairing in range(3)])
     with OpenArchive(tmp_path) as opened:
@@ -49,14 +49,14 @@ def test_more_columns_say_who_acted_in_which_position_and_what_was_open(tmp_path
         assert members(row["filled"]) == sorted(cell for _, cell in game[:ply])
         assert members(row["before"]) == sorted(piece for piece, _ in game[:ply])
         piece, cell = game[ply]
-        left = [each for each in range(16) if each not in board]
+        available = [available_piece for available_piece in range(16) if available_piece not in board]
         agents = PAIRINGS[row["game_id"] >> 32][:: 1 if row["game_id"] % 2 == 0 else -1]
         assert row["mover"] == (agents[row["seat"]] if ply >= 2 else None)
         assert row["giver"] == (agents[1 - row["seat"]] if ply >= 2 and not rules.mover_chooses else None)
-        playable = left if rules.mover_chooses else [piece]
-        won = {cell for each in playable for cell in naive.winning_cells(board, each, rules)}
+        playable = available if rules.mover_chooses else [piece]
+        won = {cell for available_piece in playable for cell in naive.winning_cells(board, available_piece, rules)}
         assert members(row["winning_cells"]) == sorted(won)
-        safe = None if rules.mover_chooses else naive.safe_pieces(board, left, rules)
+        safe = None if rules.mover_chooses else naive.safe_pieces(board, available, rules)
         assert (None if row["safe_gifts"] is None else members(row["safe_gifts"])) == safe
         after = naive.with_piece(board, piece, cell)
         lines = [line for line in naive.lines(rules) if naive.is_finished(after, line)]
@@ -74,12 +74,12 @@ def members(mask: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", ["classic", "square", "torus_square"])
-def test_the_order_of_play_is_the_least_among_all_symmetries(archive: Archive, name: str) -> None:
+def test_the_order_of_play_is_the_least_among_all_symmetries(archive: ArchiveStore, name: str) -> None:
     plies = rows_of(archive)
-    found = derive_ordered_openings(plies, PRESETS[name])
-    assert found.schema == ORDERED_OPENINGS
+    ordered = derive_ordered_openings(plies, PRESETS[name])
+    assert ordered.schema == ORDERED_OPENINGS
     cell_maps = build_symmetries(PRESETS[name]).cells.tolist()
-    for row in found.iter_rows(named=True):
+    for row in ordered.iter_rows(named=True):
         game = games_in(plies)[row["game_id"]][:ORDERED_PLIES]
         pieces = [piece ^ game[0][0] for piece, _ in game]
         least_pieces = min(
@@ -96,7 +96,7 @@ def words(word: int, plies: int) -> tuple[int, ...]:
     return tuple(word >> 4 * (ORDERED_PLIES - 1 - ply) & 15 for ply in range(plies))
 
 
-def test_rows_that_are_not_games_in_order_are_refused(archive: Archive) -> None:
+def test_rows_that_are_not_games_in_order_are_refused(archive: ArchiveStore) -> None:
     plies = rows_of(archive)
     lost = plies.filter(~((pl.col("ply") == 2) & (pl.col("game_id") == plies["game_id"][0])))
     for replay in (partial(replay_plies, record=record()), partial(derive_ordered_openings, rules=PRESETS["classic"])):

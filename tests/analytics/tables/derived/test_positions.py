@@ -14,16 +14,23 @@ from tests.quarto.test_turns import form_of
 
 
 def some_games(seed: int, pairs: int, rules: Rules, opening: int = 0) -> tuple[list[tuple[int, Game]], pl.DataFrame]:
-    """Games of two pairings with their ids, and the stored plies of their shard."""
+    """Draw games of two pairings with their ids, and the stored plies of their shard."""
     dice = random.Random(seed)
     games = {pairing: [random_game(dice, rules) for _ in range(2 * pairs)] for pairing in (0, 2)}
-    blocks = [block_of(each, pairing, first_pair=3, opening=opening) for pairing, each in games.items()]
-    ids = [((pairing << 32) + 6 + i, game) for pairing, each in games.items() for i, game in enumerate(each)]
+    blocks = [
+        block_of(games_of_pairing, pairing, first_pair=3, opening=opening)
+        for pairing, games_of_pairing in games.items()
+    ]
+    ids = [
+        ((pairing << 32) + 6 + i, game)
+        for pairing, games_of_pairing in games.items()
+        for i, game in enumerate(games_of_pairing)
+    ]
     return ids, frames(blocks, PAIRINGS)[1]
 
 
 def counts_of(frame: pl.DataFrame, rules: Rules) -> dict[object, list[int]]:
-    """The rows of a table as the twin counts them."""
+    """Read the rows of a table as the twin counts them."""
     rows: dict[object, list[int]] = {}
     for row in frame.iter_rows(named=True):
         form = form_of(row["occupied"], row["board"], row["cell"], row["piece"], not rules.mover_chooses)
@@ -47,7 +54,9 @@ def test_games_that_transpose_or_are_symmetric_meet_in_one_row() -> None:
     plies = [(15, 3), (3, 5), (7, 8)]
     swapped = [(3, 5), (15, 3), (7, 8)]  # another order
     turned = [(piece ^ 15, cell // 4 + 4 * (cell % 4)) for piece, cell in plies]  # mirrored, all pieces opposite
-    games: list[Game] = [{"plies": each, "winner": NONE, "ending": 1} for each in (plies, swapped, turned, plies)]
+    games: list[Game] = [
+        {"plies": game_plies, "winner": NONE, "ending": 1} for game_plies in (plies, swapped, turned, plies)
+    ]
     stored = frames([block_of(games)], PAIRINGS)[1]
     last = derive_positions(stored, Rules(), 0).filter(ply=2)
     assert last.select("second", "games", "draws", "sample").sort("second").rows() == [(0, 2, 2, 1), (1, 2, 2, 0)]

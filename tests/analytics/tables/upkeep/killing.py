@@ -16,14 +16,14 @@ class KilledError(Exception):
 
 def kill_before(root: PurePath, number: int, do: Callable[[], object]) -> None:
     """Call ``do`` and kill it before write or removal ``number``, from 0; fails if it comes to an end before that."""
-    backend, left = type(find_backend(root)), number
+    backend, remaining = type(find_backend(root)), number
 
     def until_killed(change: Callable[..., None]) -> Callable[..., None]:
         def carry_out(*arguments: object) -> None:
-            nonlocal left
-            if left == 0:
+            nonlocal remaining
+            if remaining == 0:
                 raise KilledError
-            left -= 1
+            remaining -= 1
             change(*arguments)
 
         return carry_out

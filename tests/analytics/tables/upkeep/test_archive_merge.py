@@ -15,7 +15,7 @@ from msgspec import structs
 from agents.learning.policy import Policy
 from analytics.statistics.sprt import Hypotheses
 from analytics.store import policy_cards, policy_store, sprt_verdicts
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.ranges import Range, StoredRange, compute_checksum, split_into_files
 from analytics.store.records import RunRecord, SweepJob
 from analytics.tables.derived.indexing import index_runs
@@ -35,27 +35,27 @@ PLAIN = MergeOptions()
 UNITS = 96
 
 
-def write(archive: Archive, span: Range, run: RunRecord | None = None, seed: int = SEED) -> StoredRange:
+def write(archive: ArchiveStore, span: Range, run: RunRecord | None = None, seed: int = SEED) -> StoredRange:
     """Store the games of some units; those of another seed are others."""
     return store_span(archive, span, games_of_seed(seed, UNITS // 3), (run or record()).run_id)
 
 
-def made(root: Path, spans: Sequence[Range], run: RunRecord | None = None, seed: int = SEED) -> Archive:
-    archive = Archive.open(root, create=True)
+def made(root: Path, spans: Sequence[Range], run: RunRecord | None = None, seed: int = SEED) -> ArchiveStore:
+    archive = ArchiveStore.open(root, create=True)
     archive.write_run(run or record())
     for span in spans:
         write(archive, span, run, seed)
-    archive.update_run((run or record()).run_id, lambda known: known)
+    archive.update_run((run or record()).run_id, lambda stored: stored)
     return archive
 
 
-def joined(sources: list[Archive], target: Archive, options: MergeOptions = PLAIN) -> MergeSummary:
+def joined(sources: list[ArchiveStore], target: ArchiveStore, options: MergeOptions = PLAIN) -> MergeSummary:
     return merge_archives(
-        [Archive.open(source.root) for source in sources], Archive.open(target.root, create=True), options
+        [ArchiveStore.open(source.root) for source in sources], ArchiveStore.open(target.root, create=True), options
     )
 
 
-def whole(archive: Archive, run_id: str = RUN_ID) -> tuple[list[Range], int]:
+def whole(archive: ArchiveStore, run_id: str = RUN_ID) -> tuple[list[Range], int]:
     ranges = archive.list_effective_ranges(run_id)
     return ranges.covered_ranges, ranges.fingerprint
 
@@ -64,12 +64,12 @@ def whole(archive: Archive, run_id: str = RUN_ID) -> tuple[list[Range], int]:
 
 
 @BOTH
-def test_runs_are_united_and_again_there_is_nothing_to_do(archive: Archive, tmp_path: Path) -> None:
-    """One file is new, one is there already, one holds what is there, one is a part of it, and one run is new."""
+def test_runs_are_united_and_again_there_is_nothing_to_do(archive: ArchiveStore, tmp_path: Path) -> None:
+    """Merge a file that is new, one that is there, one that holds what is there, one that is a part, and a new run."""
     target = archive
-    for each in archive.list_effective_ranges(RUN_ID):
+    for stored_range in archive.list_effective_ranges(RUN_ID):
         for table in ("games", "plies", "tallies"):
-            archive.backend.remove(archive.find_path(table, RUN_ID, each))
+            archive.backend.remove(archive.find_path(table, RUN_ID, stored_range))
     for span in ((0, 16), (16, 24), (64, 80)):
         write(target, span)
     first = made(tmp_path / "first", [(16, 24), (32, 48), (64, 96), (4, 8)])
@@ -88,8 +88,8 @@ def test_runs_are_united_and_again_there_is_nothing_to_do(archive: Archive, tmp_
                     assert target.backend.read(target.folder(table, path.parent.name[4:]) / stored.name) == (
                         source.backend.read(path)
                     )
-    for source, known in before.items():
-        assert snapshot(Path(source.root)) == known
+    for source, content in before.items():
+        assert snapshot(Path(source.root)) == content
     there = contents(target)
     assert joined([first, second], target) == MergeSummary()
     assert contents(target) == there
@@ -101,17 +101,17 @@ def test_the_record_says_what_there_is(tmp_path: Path) -> None:
     first = made(tmp_path / "a", [(0, 64)], record(games=42, seconds=3.0, created="2026-01-02T00:00:00Z"))
     second = made(tmp_path / "b", [(64, 96)], record(games=64, seconds=9.0, created="2026-01-01T00:00:00Z"))
     for order in ([first, second], [second, first]):
-        target = Archive.open(tmp_path / f"to-{order[0].root.name}", create=True)
+        target = ArchiveStore.open(tmp_path / f"to-{order[0].root.name}", create=True)
         joined(order, target)
-        known = target.load_run(RUN_ID)
-        assert (known.games, known.seconds, known.created[:10], known.units) == (64, 9.0, "2026-01-01", UNITS)
-        assert (known.status, known.number) == ("complete", 1)
+        merged = target.load_run(RUN_ID)
+        assert (merged.games, merged.seconds, merged.created[:10], merged.units) == (64, 9.0, "2026-01-01", UNITS)
+        assert (merged.status, merged.number) == ("complete", 1)
 
 
 @pytest.mark.parametrize("seed", [5, *seldom(0, 1, 2, 3, 4, 6, 7)])
 def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, seed: int) -> None:
-    """Runs asked for with other numbers of games end at other units: their last files overlap others in part."""
-    dice, sources = random.Random(seed), list[Archive]()
+    """Check runs of different numbers of games, whose last files overlap other files in part."""
+    dice, sources = random.Random(seed), list[ArchiveStore]()
     for name in "abc":
         total, spans = dice.randrange(8, UNITS + 1), list[Range]()
         most = dice.choice((4, 16, 64, 256))
@@ -123,18 +123,18 @@ def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, 
     expected = {unit for source in sources for first, end in whole(source)[0] for unit in range(first, end)}
     results = []
     for number, order in enumerate(permutations(sources)):
-        target = Archive.open(tmp_path / f"to{number}", create=True)
+        target = ArchiveStore.open(tmp_path / f"to{number}", create=True)
         counted = 0
         for upto in (1, 3):
             joined(list(order[:upto]), target)
             assert target.list_effective_ranges(RUN_ID).units >= counted
             counted = target.list_effective_ranges(RUN_ID).units
-        found = whole(target)
-        assert {unit for first, end in found[0] for unit in range(first, end)} == expected
+        merged = whole(target)
+        assert {unit for first, end in merged[0] for unit in range(first, end)} == expected
         assert joined(list(order), target) == MergeSummary()
-        results.append(found)
+        results.append(merged)
     assert not verify_archive(target).problems
-    assert len({str(found) for found in results}) == 1
+    assert len({str(result) for result in results}) == 1
 
 
 # Contradictions.
@@ -155,7 +155,7 @@ def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, 
 def test_different_games_of_one_range_are_refused_before_anything_is_written(
     tmp_path: Path, mine: list[Range], theirs: list[Range]
 ) -> None:
-    """In whatever order archives are named, and though other runs could be merged."""
+    """Check that the order of archives makes no difference, though other runs could be merged."""
     one, other = made(tmp_path / "one", mine), made(tmp_path / "other", theirs, seed=2)
     third = made(tmp_path / "third", [(0, 8)], OTHER)
     archives = [one, other, third]
@@ -165,7 +165,7 @@ def test_different_games_of_one_range_are_refused_before_anything_is_written(
         with pytest.raises(RequestError, match=f"run {RUN_ID} has different games of units {first} to ") as caught:
             joined(list(order[:2]), order[2])
         with pytest.raises(RequestError):
-            joined(list(order), empty := Archive.open(tmp_path / "empty", create=True))
+            joined(list(order), empty := ArchiveStore.open(tmp_path / "empty", create=True))
         assert str(one.root) in str(caught.value)
         assert str(other.root) in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -196,7 +196,7 @@ def test_a_damaged_source_is_named_and_what_was_copied_is_sound(
     tmp_path: Path, table: str, harm: Callable[[Path], None]
 ) -> None:
     source = made(tmp_path / "one", [(0, 32), (32, 64)])
-    target = Archive.open(tmp_path / "to", create=True)
+    target = ArchiveStore.open(tmp_path / "to", create=True)
     path = source.find_path(table, RUN_ID, source.list_effective_ranges(RUN_ID)[1])
     harm(Path(path))
     if table == "games" and not Path(path).exists():
@@ -211,13 +211,13 @@ def test_a_damaged_source_is_named_and_what_was_copied_is_sound(
 # Everything else.
 
 
-def test_everything_of_an_archive_is_in_the_new_one(archive: Archive, tmp_path: Path) -> None:
+def test_everything_of_an_archive_is_in_the_new_one(archive: ArchiveStore, tmp_path: Path) -> None:
     index_runs(archive, [RUN_ID], 3)
     archive.write_sweep_job(SweepJob("s1", 0, {"a": "1"}, RUN_ID))
     trial = sprt_verdicts.run_sequential_test(archive, RUN_ID, Hypotheses(0.0, 10.0), 8)
     sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(RUN_ID, trial, "qarena sprt"))
     policy_store.save(archive, Policy("genome", {"gene": 1.0}), origin("mine"))
-    new = Archive.open(tmp_path / "new", create=True)
+    new = ArchiveStore.open(tmp_path / "new", create=True)
     done = joined([archive], new)
     tables = {table: archive.list_files(table, RUN_ID) for table in ("positions", "first_plies", "tallies")}
     files = len(tables["positions"]) + len(tables["first_plies"])
@@ -226,8 +226,8 @@ def test_everything_of_an_archive_is_in_the_new_one(archive: Archive, tmp_path: 
     assert list_unneeded_files(new) == []
     assert new.load_sweep_jobs() == archive.load_sweep_jobs()
     assert policy_store.read(new, "mine")[1].parameters == {"gene": 1.0}
-    for table, found in tables.items():
-        assert sorted(new.list_files(table, RUN_ID)) == sorted(found)
+    for table, files_of_table in tables.items():
+        assert sorted(new.list_files(table, RUN_ID)) == sorted(files_of_table)
     assert whole(new) == whole(archive)
     there = contents(new)
     assert joined([archive], new) == MergeSummary()
@@ -242,7 +242,7 @@ def test_derived_tables_of_files_that_were_rolled_up_come_as_well(tmp_path: Path
     for one, other in ((source, coarse), (coarse, source)):
         target = made(
             tmp_path / f"to-{one.root.name}",
-            [each[:2] for each in other.list_effective_ranges(RUN_ID)],
+            [stored[:2] for stored in other.list_effective_ranges(RUN_ID)],
             record(games=22),
         )
         assert joined([one], target).games == 0
@@ -252,7 +252,7 @@ def test_derived_tables_of_files_that_were_rolled_up_come_as_well(tmp_path: Path
         assert joined([one], target) == MergeSummary()
 
 
-def test_policies_of_one_name_and_other_content_need_a_prefix(archive: Archive, tmp_path: Path) -> None:
+def test_policies_of_one_name_and_other_content_need_a_prefix(archive: ArchiveStore, tmp_path: Path) -> None:
     other = made(tmp_path / "other", [])
     for store, gene in ((archive, 1.0), (other, 2.0)):
         policy_store.save(store, Policy("genome", {"gene": gene}), origin("mine"))
@@ -261,7 +261,7 @@ def test_policies_of_one_name_and_other_content_need_a_prefix(archive: Archive, 
     with pytest.raises(RequestError, match=rf"policy 'mine' is {theirs} in .* and {ours} in .*give --prefix"):
         joined([other], archive)
     with pytest.raises(RequestError, match="policy 'mine' is"):  # two sources
-        joined([archive, other], Archive.open(tmp_path / "empty", create=True))
+        joined([archive, other], ArchiveStore.open(tmp_path / "empty", create=True))
     assert contents(archive) == there
     for _ in range(2):
         joined([other], archive, MergeOptions(prefix="other-"))
@@ -276,12 +276,12 @@ def test_games_of_other_code_are_united_on_request_only(tmp_path: Path) -> None:
     first = record()  # both begin at the same moment
     run = structs.replace(first, code={**first.code, "fingerprint": "cd" * 32})
     one, other = made(tmp_path / "one", [(0, 32)], first), made(tmp_path / "other", [(0, 32), (32, 48)], run)
-    for sources, target in (([other], one), ([one, other], Archive.open(tmp_path / "a", create=True))):
+    for sources, target in (([other], one), ([one, other], ArchiveStore.open(tmp_path / "a", create=True))):
         before = contents(target)
         with pytest.raises(RequestError, match=rf"run {RUN_ID} was played by code (cd|ab){{6}} in .*--other-code"):
             joined(sources, target)
         assert contents(target) == before
-    assert joined([one], Archive(other.root)) == MergeSummary()  # it has all of these games
+    assert joined([one], ArchiveStore(other.root)) == MergeSummary()  # it has all of these games
     assert other.load_run(RUN_ID).code == run.code  # and none was played by other code
     assert joined([other], one, MergeOptions(other_code=True)).games == 32
     assert one.load_run(RUN_ID).code["extended_by"] == ["cd" * 32]
@@ -291,30 +291,30 @@ def test_games_of_other_code_are_united_on_request_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("knows", ["source", "target"])
 def test_games_of_code_that_plays_the_same_are_united(tmp_path: Path, knows: str) -> None:
     first = record()
-    own, others = first.code["fingerprint"], "cd" * 32
+    own_code, other_code = first.code["fingerprint"], "cd" * 32
     agents = dict[str, str]()
-    same = {"source": {own: agents}, "target": {others: agents}}[knows]
-    codes = {"source": {**first.code, "fingerprint": others}, "target": dict(first.code)}
+    same = {"source": {own_code: agents}, "target": {other_code: agents}}[knows]
+    codes = {"source": {**first.code, "fingerprint": other_code}, "target": dict(first.code)}
     codes[knows] = {**codes[knows], "same_games": same}
     target = made(tmp_path / "one", [(0, 32)], structs.replace(first, code=codes["target"]))
     source = made(tmp_path / "other", [(32, 48)], structs.replace(first, code=codes["source"]))
     assert joined([source], target).games == 32
     code = target.load_run(RUN_ID).code
-    assert (code["fingerprint"], code["extended_by"]) == (own, [others])
-    assert set(code.get("same_games", ())) == ({others} if knows == "target" else set())
+    assert (code["fingerprint"], code["extended_by"]) == (own_code, [other_code])
+    assert set(code.get("same_games", ())) == ({other_code} if knows == "target" else set())
 
 
-@pytest.mark.parametrize("what", ["job", "verdict", "no record", "spec"])
-def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("conflict", ["job", "verdict", "no record", "spec"])
+def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, conflict: str) -> None:
     archive, other = made(tmp_path / "one", [(0, 24)]), made(tmp_path / "other", [(32, 48)])
     for wins, store in ((8, archive), (0, other)):
-        if what == "job":
+        if conflict == "job":
             store.write_sweep_job(SweepJob("s1", 0, {"a": str(wins)}))
-        elif what == "verdict":
+        elif conflict == "verdict":
             verdict(store, wins)
-    if what == "no record":
+    if conflict == "no record":
         Path(other.run_record_path(RUN_ID)).unlink()
-    if what == "spec":
+    if conflict == "spec":
         other.write_run(record(spec_of(seed=9), run_id=RUN_ID))
     there = contents(archive)
     message = {
@@ -323,15 +323,15 @@ def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, what
         "no record": "has no record",
         "spec": "has the spec of run",
     }
-    with pytest.raises(RequestError, match=message[what]):
+    with pytest.raises(RequestError, match=message[conflict]):
         joined([other], archive)
     assert contents(archive) == there
-    if what in ("job", "verdict"):  # two sources as well
-        with pytest.raises(RequestError, match=message[what]):
-            joined([other, archive], Archive.open(tmp_path / "empty", create=True))
+    if conflict in ("job", "verdict"):  # two sources as well
+        with pytest.raises(RequestError, match=message[conflict]):
+            joined([other, archive], ArchiveStore.open(tmp_path / "empty", create=True))
 
 
-def verdict(archive: Archive, wins: int) -> None:
+def verdict(archive: ArchiveStore, wins: int) -> None:
     counts = (0, 0, 8 - wins, 0, wins)
     hypotheses = Hypotheses(0.0, 10.0)
     name = sprt_verdicts.compute_verdict_id(hypotheses, 8)

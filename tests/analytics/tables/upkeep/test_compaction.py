@@ -12,7 +12,7 @@ import pytest
 
 from analytics.questions.openings import explore_position
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import TableBytes
 from analytics.store.marker import MARKER_NAME
 from analytics.store.range_files import read_tallies
@@ -59,9 +59,9 @@ def always(_children: Ranges) -> bool:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archive]:
-    """The archive that the next two fixtures copy."""
-    archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
+def originals(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, ArchiveStore]:
+    """Write the archive that the next two fixtures copy."""
+    archive = ArchiveStore.open(tmp_path_factory.mktemp("made") / "archive", create=True)
     archive.write_run(record(games=28))
     store(archive, RUN_ID, games_of_seed(3, UNITS // 3), most=4)
     assert archive.load_run(RUN_ID).end_unit == UNITS
@@ -72,21 +72,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archive]:
 
 
 @pytest.fixture
-def small_files(made: tuple[Archive, Archive], tmp_path: Path) -> Archive:
-    """An archive of one run of 42 units, in 11 files of every table of games."""
-    return copied(made[0], tmp_path / "archive")
+def small_files(originals: tuple[ArchiveStore, ArchiveStore], tmp_path: Path) -> ArchiveStore:
+    """Copy an archive of one run of 42 units, in 11 files of every table of games."""
+    return copied(originals[0], tmp_path / "archive")
 
 
 @pytest.fixture
-def derived(made: tuple[Archive, Archive], tmp_path: Path) -> Archive:
-    """The same with all derived tables; the values of decisions are made up."""
-    return copied(made[1], tmp_path / "archive")
+def derived(originals: tuple[ArchiveStore, ArchiveStore], tmp_path: Path) -> ArchiveStore:
+    """Copy the archive with all derived tables; the values of decisions are invented."""
+    return copied(originals[1], tmp_path / "archive")
 
 
 @pytest.fixture(scope="module")
-def told(made: tuple[Archive, Archive]) -> list[pl.DataFrame]:
-    """The answers of ``derived`` before anything is rolled up."""
-    return answers(made[1].root)
+def answers_before(originals: tuple[ArchiveStore, ArchiveStore]) -> list[pl.DataFrame]:
+    """Return the answers of ``derived`` before anything is compacted."""
+    return answers(originals[1].root)
 
 
 def answers(root: PurePath) -> list[pl.DataFrame]:
@@ -100,23 +100,23 @@ def assert_same(first: list[pl.DataFrame], second: list[pl.DataFrame]) -> None:
         assert mine.equals(theirs)
 
 
-def problems(archive: Archive) -> list[str]:
-    """What verification finds but for values that are made up."""
-    return [str(each) for each in verify_archive(archive).problems if not about_values(each)]
+def problems(archive: ArchiveStore) -> list[str]:
+    """List the problems that verification finds, except for the invented values."""
+    return [str(problem) for problem in verify_archive(archive).problems if not about_values(problem)]
 
 
-def roll_all(archive: Archive, fits: compaction.GroupCondition = always) -> int:
+def roll_all(archive: ArchiveStore, fits: compaction.GroupCondition = always) -> int:
     run = archive.load_run(RUN_ID)
     tables = [STORED_TABLES, *((table,) for table in DERIVED_TABLES.values())]
-    return sum(compact_tables(archive, run, each, fits) for each in tables)
+    return sum(compact_tables(archive, run, group, fits) for group in tables)
 
 
 def test_tables_that_were_rolled_up_count_whatever_becomes_of_the_games(
-    derived: Archive, told: list[pl.DataFrame]
+    derived: ArchiveStore, answers_before: list[pl.DataFrame]
 ) -> None:
     run = derived.load_run(RUN_ID)
     compact_tables(derived, run, (POSITIONS_TABLE,), always)  # larger than the files of games
-    assert_same(answers(derived.root), told)
+    assert_same(answers(derived.root), answers_before)
     compact_tables(derived, run, STORED_TABLES, always)  # larger than those of decisions and first plies
     remove_replaced_files(derived, RUN_ID, 0.0)
     assert len(derived.list_effective_ranges(RUN_ID)) == len(derived.list_effective_ranges(RUN_ID, "positions")) == 1
@@ -125,33 +125,33 @@ def test_tables_that_were_rolled_up_count_whatever_becomes_of_the_games(
         == len(derived.list_effective_ranges(RUN_ID, "first_plies"))
         == 11
     )
-    assert_same(answers(derived.root), told)
+    assert_same(answers(derived.root), answers_before)
     assert index_runs(derived, [RUN_ID]).games == 0
     assert problems(derived) == []
 
 
-def test_files_of_different_extents_stay_apart(small_files: Archive) -> None:
+def test_files_of_different_extents_stay_apart(small_files: ArchiveStore) -> None:
     archive, run = small_files, small_files.load_run(RUN_ID)
     index_runs(archive, [RUN_ID], 4)
     for stored in archive.list_effective_ranges(RUN_ID).select_overlapping(0, 16):
         index_chunk(archive, Chunk(RUN_ID, FileSlice.whole(stored), IndexExtent(7)))
     compact_tables(archive, run, (POSITIONS_TABLE,), always)
-    assert [(each.first, each.end, each.extent) for each in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)] == [
+    assert [(file.first, file.end, file.extent) for file in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)] == [
         (0, UNITS, "04")
     ]
     deep = archive.list_effective_ranges(RUN_ID, "positions", lambda extent: extent >= "07")
-    assert [(each.first, each.end) for each in deep] == [(0, 16)]
+    assert [(file.first, file.end) for file in deep] == [(0, 16)]
     index_runs(archive, [RUN_ID])
-    assert {each.extent for each in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"07"}
+    assert {file.extent for file in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"07"}
     assert problems(archive) == []
 
 
-def rows_of(archive: Archive, table: RangeTable) -> pl.DataFrame:
+def rows_of(archive: ArchiveStore, table: RangeTable) -> pl.DataFrame:
     ranges = archive.list_effective_ranges(RUN_ID, table.name)
-    return pl.concat([part for each in ranges for part in table.read_frames(archive, RUN_ID, each)])
+    return pl.concat([part for stored in ranges for part in table.read_frames(archive, RUN_ID, stored)])
 
 
-def test_sums_are_those_of_the_children(derived: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_are_those_of_the_children(derived: ArchiveStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
     before, rest = [rows_of(derived, table) for table in tables], copied(derived, tmp_path / "rest")
     monkeypatch.setattr(compaction, "MIN_SUM_FILES", 4)
@@ -162,23 +162,25 @@ def test_sums_are_those_of_the_children(derived: Archive, tmp_path: Path, monkey
         assert summed.height < rows.height
         counts = ["games", "wins", "draws"]
         key = [name for name in rows.columns if name not in (*counts, "sample")]
-        totals = [each.group_by(key).agg(pl.sum(*counts)).sort(key) for each in (rows, summed)]
+        totals = [table_rows.group_by(key).agg(pl.sum(*counts)).sort(key) for table_rows in (rows, summed)]
         assert totals[0].equals(totals[1])
     assert problems(derived) == []
     monkeypatch.setattr(derived_tables, "MAX_MERGED_TABLES", 2)  # then they are added up in several steps
     assert problems(derived) == []
     with rewritten(derived, "positions", changed("games", 0, 99)) as path:
-        (found,) = problems(derived)
-        assert found.startswith(f"{path}: its rows are not what its games give")
+        (problem,) = problems(derived)
+        assert problem.startswith(f"{path}: its rows are not what its games give")
     assert compact_sums(derived, RUN_ID) == 0
-    files = [rest.folder("positions", RUN_ID) / each.name for each in rest.list_effective_ranges(RUN_ID, "positions")]
+    files = [
+        rest.folder("positions", RUN_ID) / stored.name for stored in rest.list_effective_ranges(RUN_ID, "positions")
+    ]
     monkeypatch.setattr(compaction, "SUM_BYTES", sum(Path(file).stat().st_size for file in files[:8]))
     compact_sums(rest, RUN_ID)  # which makes no sums that would be too large
-    assert all(each.units <= 32 for each in rest.list_effective_ranges(RUN_ID, "positions"))
+    assert all(stored.units <= 32 for stored in rest.list_effective_ranges(RUN_ID, "positions"))
     assert len(rest.list_effective_ranges(RUN_ID, "positions")) < 11
 
 
-def test_only_many_small_files_roll_up_by_themselves(derived: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_many_small_files_roll_up_by_themselves(derived: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     compact_small_files(derived, RUN_ID)
     assert len(derived.list_effective_ranges(RUN_ID)) == 11  # fewer than 64
     assert (
@@ -189,14 +191,14 @@ def test_only_many_small_files_roll_up_by_themselves(derived: Archive, monkeypat
     monkeypatch.setattr(compaction, "MIN_SIBLINGS", 8)
     monkeypatch.setattr(compaction, "SMALL_GAMES", 64)
     compact_small_files(derived, RUN_ID)
-    assert [each.units for each in derived.list_effective_ranges(RUN_ID)] == [32, 4, 4, 2]
+    assert [stored.units for stored in derived.list_effective_ranges(RUN_ID)] == [32, 4, 4, 2]
     before = [*derived.list_effective_ranges(RUN_ID)]
     compact_small_files(derived, RUN_ID)
     assert [*derived.list_effective_ranges(RUN_ID)] == before
     compaction.compact_small_files(derived, "0123456789ab")  # a run that is not there
 
 
-def test_a_file_that_is_lost_is_named_and_lost_games_are_no_hindrance(small_files: Archive) -> None:
+def test_a_file_that_is_lost_is_named_and_lost_games_are_no_hindrance(small_files: ArchiveStore) -> None:
     plies, games = (sorted(Path(small_files.root).glob(f"{table}/*/*"))[3] for table in ("plies", "games"))
     plies.unlink()
     with pytest.raises(FailureError, match=f"{plies.name[:42]}.*is missing: see 'qarena archive verify'"):
@@ -207,25 +209,25 @@ def test_a_file_that_is_lost_is_named_and_lost_games_are_no_hindrance(small_file
 
 
 def test_whoever_comes_late_leaves_it_at_that(
-    derived: Archive, told: list[pl.DataFrame], monkeypatch: pytest.MonkeyPatch
+    derived: ArchiveStore, answers_before: list[pl.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process rolls everything up and removes the children before this one reads them."""
+    """Let another process compact everything and remove the children before this one reads them."""
     real = compaction.encode_parent_table
 
     def late(*arguments: Any) -> TableBytes:
         monkeypatch.undo()
-        roll_all(Archive(derived.root))
+        roll_all(ArchiveStore(derived.root))
         remove_replaced_files(derived, RUN_ID, 0.0)
         return real(*arguments)
 
     monkeypatch.setattr(compaction, "encode_parent_table", late)
     assert compact_tables(derived, derived.load_run(RUN_ID), STORED_TABLES, always) == 0
-    assert_same(answers(derived.root), told)
+    assert_same(answers(derived.root), answers_before)
     assert list_unneeded_files(derived) == []
 
 
-def test_annotations_to_several_extents_are_kept(derived: Archive) -> None:
-    """What more is known of some games does not hide the decisions of the others."""
+def test_annotations_to_several_extents_are_kept(derived: ArchiveStore) -> None:
+    """Check that more exact values of some games do not hide the decisions of the others."""
     run, rows = derived.load_run(RUN_ID), 0
     for stored in [*derived.list_effective_ranges(RUN_ID)][:2]:
         (frame,) = DECISIONS_TABLE.read_frames(
@@ -238,7 +240,7 @@ def test_annotations_to_several_extents_are_kept(derived: Archive) -> None:
     remove_replaced_files(derived, RUN_ID, 0.0)
     assert_same(answers(derived.root), before)
     counted = derived.list_effective_ranges(RUN_ID, "decisions", AnnotationExtent(choices=True).is_included_in)
-    assert [each[:2] for each in counted] == [(0, 8)]
+    assert [counted_range[:2] for counted_range in counted] == [(0, 8)]
 
 
 # Compaction.
@@ -248,8 +250,8 @@ ALL = 1 + len(DERIVED_TABLES)  # tables with files of the same ranges, but for p
 
 
 @pytest.fixture(scope="module")
-def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[pl.DataFrame]]:
-    """The archive with more files, not written in the order of their games, and all derived tables; its answers."""
+def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, list[pl.DataFrame]]:
+    """Write an archive with more files, in no order of games, and all derived tables; return its answers too."""
     archive = filled(tmp_path_factory.mktemp("larger") / "archive")
     archive.write_run(record(games=48))
     spans = [(first, first + 8) for first in range(FIRST, 72, 8)]
@@ -262,7 +264,7 @@ def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[pl.D
     return archive, answers(archive.root)
 
 
-def grow(archive: Archive, larger: tuple[Archive, list[pl.DataFrame]]) -> list[pl.DataFrame]:
+def grow(archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]]) -> list[pl.DataFrame]:
     """Give the archive of the fixture all files of the larger one, and return the answers of that."""
     for path, content in contents(larger[0]).items():
         if path.name != MARKER_NAME:
@@ -272,18 +274,18 @@ def grow(archive: Archive, larger: tuple[Archive, list[pl.DataFrame]]) -> list[p
 
 @BOTH
 def test_one_file_of_each_table_takes_the_place_of_many_and_the_answers_stay(
-    archive: Archive, larger: tuple[Archive, list[pl.DataFrame]]
+    archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]]
 ) -> None:
     before = grow(archive, larger)
     files = len(archive.list_effective_ranges(RUN_ID))
     assert files == 2 + 6
     tallies, fingerprint = read_tallies(archive, [RUN_ID])[RUN_ID], archive.list_effective_ranges(RUN_ID).fingerprint
     assert count_compactable_files(archive, RUN_ID) == files
-    told: list[int] = []
-    assert compact_run(archive, RUN_ID, progress=told.append) == (files, 1, 0)
-    assert told == [files]
+    reported: list[int] = []
+    assert compact_run(archive, RUN_ID, progress=reported.append) == (files, 1, 0)
+    assert reported == [files]
     for table in (*STORED_TABLES, *DERIVED_TABLES.values()):
-        assert [each[:3] for each in archive.list_effective_ranges(RUN_ID, table.name)] == [(0, 72, fingerprint)]
+        assert [stored[:3] for stored in archive.list_effective_ranges(RUN_ID, table.name)] == [(0, 72, fingerprint)]
     assert read_tallies(archive, [RUN_ID])[RUN_ID] == tallies
     assert count_compactable_files(archive, RUN_ID) == 0
     assert compact_run(archive, RUN_ID) == CompactionSummary()
@@ -294,7 +296,7 @@ def test_one_file_of_each_table_takes_the_place_of_many_and_the_answers_stay(
 
 
 def test_what_is_played_later_joins_the_others_and_what_was_replaced_stays_for_ten_minutes(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.write_run(record(games=16))
     assert compact_run(archive, RUN_ID) == (2, 1, 0)
@@ -308,42 +310,42 @@ def test_what_is_played_later_joins_the_others_and_what_was_replaced_stays_for_t
     for span in ((24, 32), (32, 64), (64, 120)):
         store_span(archive, span, games_of_seed(3, TOTAL // 3))
     assert compact_run(archive, RUN_ID) == (4, 1, 0)
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 120)]
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 120)]
     assert problems(archive) == []
 
 
 @pytest.mark.slow
 def test_very_many_files_are_put_together_in_steps(
-    archive: Archive, larger: tuple[Archive, list[pl.DataFrame]], monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = grow(archive, larger)
     for table in (*STORED_TABLES, *DERIVED_TABLES.values()):
         monkeypatch.setitem(vars(table), "max_merged_files", 3)
-    told: list[int] = []
-    assert compact_run(archive, RUN_ID, progress=told.append) == (8, 1, 0)
-    assert sum(told) == 8
-    assert len(told) > 3
+    reported: list[int] = []
+    assert compact_run(archive, RUN_ID, progress=reported.append) == (8, 1, 0)
+    assert sum(reported) == 8
+    assert len(reported) > 3
     assert_same(answers(archive.root), before)
     assert problems(archive) == []
 
 
-def sizes(archive: Archive) -> list[int]:
-    """The bytes of each range in games and plies."""
-    found = dict.fromkeys((each.games_stem for each in archive.list_effective_ranges(RUN_ID)), 0)
+def sizes(archive: ArchiveStore) -> list[int]:
+    """Return the bytes of each range in games and plies."""
+    bytes_by_stem = dict.fromkeys((stored.games_stem for stored in archive.list_effective_ranges(RUN_ID)), 0)
     for table in ("games", "plies"):
         for name, status in archive.list_file_statuses(table, RUN_ID).items():
-            if (stem := name.split(".")[0]) in found:
-                found[stem] += status.bytes
-    return list(found.values())
+            if (stem := name.split(".")[0]) in bytes_by_stem:
+                bytes_by_stem[stem] += status.bytes
+    return list(bytes_by_stem.values())
 
 
 def test_no_file_becomes_larger_than_was_asked_for(
-    archive: Archive, larger: tuple[Archive, list[pl.DataFrame]], tmp_path: Path
+    archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]], tmp_path: Path
 ) -> None:
     grow(archive, larger)
-    whole = copied(archive, tmp_path / "whole")
-    compact_run(whole, RUN_ID)
-    (most,) = sizes(whole)
+    single_file = copied(archive, tmp_path / "whole")
+    compact_run(single_file, RUN_ID)
+    (most,) = sizes(single_file)
     done = compact_run(archive, RUN_ID, most - 1)
     assert done.files > done.by > 1
     assert max(sizes(archive)) < most
@@ -353,8 +355,8 @@ def test_no_file_becomes_larger_than_was_asked_for(
     assert problems(archive) == []
 
 
-def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: Archive) -> None:
-    """Decisions of a part of a file would not count, and exact values take hours."""
+def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: ArchiveStore) -> None:
+    """Check this because decisions of a part of a file would not count, and exact values take hours."""
     decide(archive, RUN_ID)
     archive.write_run(record(games=32))
     for span in ((24, 28), (28, 32), (32, 48)):
@@ -363,16 +365,16 @@ def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: Ar
     for _ in range(2):
         compact_run(archive, RUN_ID)
         remove_replaced_files(archive, RUN_ID, 0.0)
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 16), (16, 24), (24, 32), (32, 48)]
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 16), (16, 24), (24, 32), (32, 48)]
     assert list(archive.list_effective_ranges(RUN_ID, "decisions")) == list(before)
     decide(archive, RUN_ID)
     compact_run(archive, RUN_ID)
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 48)]
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID, "decisions")] == [(0, 48)]
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 48)]
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID, "decisions")] == [(0, 48)]
     assert problems(archive) == []
 
 
-def test_games_whose_choices_are_counted_stay_apart_too(archive: Archive) -> None:
+def test_games_whose_choices_are_counted_stay_apart_too(archive: ArchiveStore) -> None:
     archive.write_run(record(games=16))
     decide(archive, RUN_ID)
     first = archive.list_effective_ranges(RUN_ID)[0]
@@ -391,12 +393,12 @@ def test_games_whose_choices_are_counted_stay_apart_too(archive: Archive) -> Non
 
 @BOTH
 def test_many_who_compact_at_once_make_the_same_files(
-    archive: Archive, larger: tuple[Archive, list[pl.DataFrame]]
+    archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]]
 ) -> None:
     before = grow(archive, larger)
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda _: compact_run(Archive(archive.root), RUN_ID), range(4)))
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 72)]
+        list(threads.map(lambda _: compact_run(ArchiveStore(archive.root), RUN_ID), range(4)))
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 72)]
     assert_same(answers(archive.root), before)
     remove_replaced_files(archive, RUN_ID, 0.0)
     assert list_unneeded_files(archive) == []
@@ -406,7 +408,7 @@ def test_many_who_compact_at_once_make_the_same_files(
 # What was replaced.
 
 
-def test_damaged_files_are_named_and_nothing_is_lost(archive: Archive) -> None:
+def test_damaged_files_are_named_and_nothing_is_lost(archive: ArchiveStore) -> None:
     archive.write_run(record(games=16))
     (first, _), fingerprint = archive.list_effective_ranges(RUN_ID), archive.list_effective_ranges(RUN_ID).fingerprint
     path = Path(archive.find_path("plies", RUN_ID, first))

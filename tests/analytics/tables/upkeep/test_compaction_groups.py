@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
 from analytics.store.ranges import Range, Ranges, StoredRange, select_disjoint_ranges, split_into_files
 from analytics.store.records import RunRecord
@@ -58,19 +58,21 @@ def is_aligned(first: int, end: int) -> bool:
 
 
 def slow_parents(files: Sequence[StoredRange], end_unit: int, most: int, most_units: int) -> set[Range]:
-    """Of all aligned ranges, and those that the run's end cuts off, the largest that are full and not too large."""
-    held = {unit for each in files for unit in range(each.first, each.end)}
-    found = []
+    """Select the largest full ranges within the limit, of all aligned ranges and those that the run's end cuts off."""
+    held = {unit for file in files for unit in range(file.first, file.end)}
+    full_ranges = []
     for size in (1 << bits for bits in range(7)):
         for first in range(0, 64, size):
-            cut_off = first < end_unit < first + size and any(each.end == end_unit for each in files)
+            cut_off = first < end_unit < first + size and any(file.end == end_unit for file in files)
             end = end_unit if cut_off and not held & set(range(end_unit, first + size)) else first + size
-            inside = [each for each in files if first <= each.first and each.end <= end]
-            full = held.issuperset(range(first, end)) and sum(each.units for each in inside) == end - first
+            inside = [file for file in files if first <= file.first and file.end <= end]
+            full = held.issuperset(range(first, end)) and sum(file.units for file in inside) == end - first
             if full and 2 <= len(inside) <= most and end - first <= most_units:
-                found.append((first, end))
+                full_ranges.append((first, end))
     return {
-        one for one in found if not any(other != one and other[0] <= one[0] and one[1] <= other[1] for other in found)
+        one
+        for one in full_ranges
+        if not any(other != one and other[0] <= one[0] and one[1] <= other[1] for other in full_ranges)
     }
 
 
@@ -82,20 +84,20 @@ RUN_END = st.sampled_from([13, 19, 27, 32])
 def test_the_largest_parents_are_found_and_every_unit_stays_in_one_file(
     spans: list[tuple[int, int]], end_unit: int, most: int, most_units: int
 ) -> None:
-    """Files are aligned, and the last one may end where the run does."""
+    """Check aligned files, the last of which may end where the run does."""
     firsts = [(at >> bits << bits, 1 << bits) for bits, at in spans]
-    made = [(first, min(first + size, end_unit)) for first, size in firsts if first < end_unit]
-    before = select_disjoint_ranges([stored(*span) for span in made])
-    found = [*list_compaction_groups(before, end_unit, lambda children: children.units <= most_units, most)]
-    assert {family.parent[:2] for family in found} == slow_parents(list(before), end_unit, most, most_units)
-    for family in found:
+    file_spans = [(first, min(first + size, end_unit)) for first, size in firsts if first < end_unit]
+    before = select_disjoint_ranges([stored(*span) for span in file_spans])
+    groups = [*list_compaction_groups(before, end_unit, lambda children: children.units <= most_units, most)]
+    assert {family.parent[:2] for family in groups} == slow_parents(list(before), end_unit, most, most_units)
+    for family in groups:
         assert is_aligned(*family.parent[:2]) or family.parent.end == end_unit
         assert Ranges(family.children).covered_ranges == [family.parent[:2]]
         assert family.parent.fingerprint == Ranges(family.children).fingerprint
-    after = select_disjoint_ranges([*before, *(family.parent for family in found)])
+    after = select_disjoint_ranges([*before, *(family.parent for family in groups)])
     assert (after.covered_ranges, after.fingerprint) == (before.covered_ranges, before.fingerprint)
-    rest = set(before).difference(*(family.children for family in found))
-    assert set(after) == {*rest, *(family.parent for family in found)}
+    rest = set(before).difference(*(family.children for family in groups))
+    assert set(after) == {*rest, *(family.parent for family in groups)}
 
 
 def test_files_beside_a_much_larger_one_wait_for_more_of_their_size() -> None:
@@ -114,12 +116,12 @@ def test_files_beside_a_much_larger_one_wait_for_more_of_their_size() -> None:
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Archive:
-    return Archive.open(tmp_path / "archive", create=True)
+def empty(tmp_path: Path) -> ArchiveStore:
+    return ArchiveStore.open(tmp_path / "archive", create=True)
 
 
-def run_of(archive: Archive, units: int, pairings: int = 3, most: int = 1) -> tuple[RunRecord, list[Block]]:
-    """A run of so many units, in files of at most ``most``, and its games."""
+def run_of(archive: ArchiveStore, units: int, pairings: int = 3, most: int = 1) -> tuple[RunRecord, list[Block]]:
+    """Write a run of ``units`` units, in files of at most ``most``, and return it with its games."""
     run = record(spec_of(pairings=PAIRINGS[:pairings], seed=units), games=2 * units // pairings)
     archive.write_run(run)
     blocks = [random_block(units, pairing, 0, units // pairings) for pairing in range(pairings)]
@@ -129,33 +131,33 @@ def run_of(archive: Archive, units: int, pairings: int = 3, most: int = 1) -> tu
 
 @pytest.mark.parametrize(("pairings", "units"), [(3, 21), *seldom((1, 32), (3, 48))])
 def test_a_parent_is_the_file_that_would_have_been_written_at_once(
-    empty: Archive, tmp_path: Path, pairings: int, units: int
+    empty: ArchiveStore, tmp_path: Path, pairings: int, units: int
 ) -> None:
     run, blocks = run_of(empty, units, pairings)
-    whole = Archive.open(tmp_path / "whole", create=True)
-    whole.write_run(run)
-    store_span(whole, (0, units), blocks, run.run_id)
-    for archive in (empty, whole):
+    single_file = ArchiveStore.open(tmp_path / "whole", create=True)
+    single_file.write_run(run)
+    store_span(single_file, (0, units), blocks, run.run_id)
+    for archive in (empty, single_file):
         index(archive)
         decide(archive, run.run_id)
     for tables in EACH:
         assert compact_tables(empty, run, tables, always)
         for table in tables:
-            (found,) = empty.list_effective_ranges(run.run_id, table.name)
-            assert [found] == list(whole.list_effective_ranges(run.run_id, table.name))
+            (parent,) = empty.list_effective_ranges(run.run_id, table.name)
+            assert [parent] == list(single_file.list_effective_ranges(run.run_id, table.name))
 
 
-def test_also_a_parent_in_which_some_pairings_have_no_games(empty: Archive, tmp_path: Path) -> None:
-    """Its agents are those of its games."""
+def test_also_a_parent_in_which_some_pairings_have_no_games(empty: ArchiveStore, tmp_path: Path) -> None:
+    """Check that its agents are those of its games."""
     run, blocks = run_of(empty, 12)
-    whole = Archive.open(tmp_path / "whole", create=True)
-    whole.write_run(run)
-    store_span(whole, (0, 2), blocks[:2], run.run_id)
+    single_file = ArchiveStore.open(tmp_path / "whole", create=True)
+    single_file.write_run(run)
+    store_span(single_file, (0, 2), blocks[:2], run.run_id)
     assert compact_tables(empty, run, STORED, lambda children: children.units <= 2)
-    assert empty.list_effective_ranges(run.run_id)[0] == whole.list_effective_ranges(run.run_id)[0]
+    assert empty.list_effective_ranges(run.run_id)[0] == single_file.list_effective_ranges(run.run_id)[0]
 
 
-def test_games_that_ended_before_their_first_ply_have_parents_too(empty: Archive) -> None:
+def test_games_that_ended_before_their_first_ply_have_parents_too(empty: ArchiveStore) -> None:
     run = record(spec_of(pairings=PAIRINGS[:1]), games=8)
     empty.write_run(run)
     gone: Game = {"plies": [], "winner": 1, "ending": FORFEIT_ERROR}
@@ -169,7 +171,7 @@ def test_games_that_ended_before_their_first_ply_have_parents_too(empty: Archive
     assert [read_rows(empty, run.run_id, only, table).height for table in ("games", "plies")] == [8, 0]
 
 
-def test_the_last_file_of_a_run_becomes_part_of_a_larger_one_when_the_run_is_extended(empty: Archive) -> None:
+def test_the_last_file_of_a_run_becomes_part_of_a_larger_one_when_the_run_is_extended(empty: ArchiveStore) -> None:
     run, longer = record(games=8), record(games=30)
     assert (run.end_unit, longer.end_unit) == (12, 45)
     blocks = games_of_seed(4, 15)
@@ -178,34 +180,38 @@ def test_the_last_file_of_a_run_becomes_part_of_a_larger_one_when_the_run_is_ext
     for span in ((0, 8), (8, 12)):
         store_span(empty, span, blocks)
     assert compact_tables(empty, run, STORED, always) == 1
-    assert [each[:2] for each in empty.list_effective_ranges(run.run_id)] == [(0, 12)]
+    assert [stored[:2] for stored in empty.list_effective_ranges(run.run_id)] == [(0, 12)]
     for span in split_into_files(12, 45, 45, 16):
         store_span(empty, span, blocks)
     empty.write_run(longer)
     assert compact_tables(empty, longer, STORED, always) == 1
-    assert [each[:2] for each in empty.list_effective_ranges(run.run_id)] == [(0, 45)]
+    assert [stored[:2] for stored in empty.list_effective_ranges(run.run_id)] == [(0, 45)]
     compact_tables(empty, longer, (TALLIES_TABLE,), always)
     assert verify_archive(empty).problems == []
 
 
-def test_a_process_that_stood_still_writes_its_plies_again(empty: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others took the plies for garbage, and removed the children as soon as the parent counted."""
+def test_a_process_that_stood_still_writes_its_plies_again(
+    empty: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let others take the plies for garbage, and remove the children as soon as the parent counts."""
     run, _ = run_of(empty, 12, most=4)
-    before = [read_rows(empty, run.run_id, each, "plies") for each in empty.list_effective_ranges(run.run_id)]
-    put, removed = Archive.write_file, list[int]()
+    before = [read_rows(empty, run.run_id, stored, "plies") for stored in empty.list_effective_ranges(run.run_id)]
+    put, removed = ArchiveStore.write_file, list[int]()
 
-    def stand_still(self: Archive, path: Path, content: bytes) -> None:
+    def stand_still(self: ArchiveStore, path: Path, content: bytes) -> None:
         if path.parts[-3] == "plies":
             put(self, path, content)
             return
         monkeypatch.undo()
-        removed.append(remove_replaced_files(Archive(empty.root), run.run_id, 0.0))
+        removed.append(remove_replaced_files(ArchiveStore(empty.root), run.run_id, 0.0))
         put(self, path, content)
-        removed.append(remove_replaced_files(Archive(empty.root), run.run_id, 0.0))
+        removed.append(remove_replaced_files(ArchiveStore(empty.root), run.run_id, 0.0))
 
-    monkeypatch.setattr(Archive, "write_file", stand_still)
+    monkeypatch.setattr(ArchiveStore, "write_file", stand_still)
     assert compact_tables(empty, run, STORED, always) == 1
     assert removed == [1, 6]
-    (whole,) = empty.list_effective_ranges(run.run_id)
-    assert read_rows(Archive(empty.root), run.run_id, whole, "plies").equals(pl.concat(before).sort("ply", "game_id"))
+    (parent,) = empty.list_effective_ranges(run.run_id)
+    assert read_rows(ArchiveStore(empty.root), run.run_id, parent, "plies").equals(
+        pl.concat(before).sort("ply", "game_id")
+    )
     assert verify_archive(empty).problems == []

@@ -11,7 +11,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import ObjectUrl
 from analytics.store.files.local_files import find_backend
 from analytics.store.records import CHECKSUM, compute_run_id
@@ -56,11 +56,11 @@ def relative_names(root: Path) -> dict[str, bytes]:
 
 def test_an_archive_with_thoughts_is_refused_with_the_command_that_upgrades_it(old: Path) -> None:
     with pytest.raises(RequestError, match=f"has format 2, .*: run 'qarena archive upgrade --archive {old}'$"):
-        Archive.open(old)
+        ArchiveStore.open(old)
 
 
 def test_runs_games_and_policies_are_the_same_afterwards(upgraded: Path) -> None:
-    archive = Archive.open(upgraded)
+    archive = ArchiveStore.open(upgraded)
     assert verify_archive(archive).problems == []
     assert archive.list_run_ids() == sorted(FINGERPRINTS)
     for run_id, fingerprint in FINGERPRINTS.items():
@@ -159,8 +159,11 @@ def test_settings_of_jobs_get_the_word_where_they_mean_it(old: Path, key: str, t
 
 def test_a_kind_of_the_users_own_keeps_its_settings(old: Path) -> None:
     card = old / "policies" / POLICY_ID / "card.json"
-    own = {"_target_": "mine.Kind", "method": "thoughts"}
-    forge(card, lambda values: values["learned"].update(parameters=own, derivation={"kind": "k", "parameters": own}))
+    settings = {"_target_": "mine.Kind", "method": "thoughts"}
+    forge(
+        card,
+        lambda values: values["learned"].update(parameters=settings, derivation={"kind": "k", "parameters": settings}),
+    )
     before = load_json(card)["learned"]
     upgrade_archive(old)
     assert load_json(card)["learned"] == {
@@ -180,7 +183,7 @@ def test_an_archive_in_a_bucket_is_upgraded_too(bucket: ObjectUrl, upgraded: Pat
     for name, content in relative_names(FORMAT_2).items():
         find_backend(root).replace(root / name, content)
     upgrade_archive(root)
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     assert {archive.relative_name(path): content for path, content in contents(archive).items()} == relative_names(
         upgraded
     )

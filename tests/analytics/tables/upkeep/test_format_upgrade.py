@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import Backend
 from analytics.store.marker import ARCHIVE_FORMAT, MARKER_NAME
 from analytics.store.records import CHECKSUM, add_checksum
@@ -55,13 +55,13 @@ STEP = UpgradeStep(2, "plies have a folder of their own", copy_plies, add_status
 
 
 @pytest.fixture
-def old(whole: Archive) -> Path:
-    age(Path(whole.root))
-    return Path(whole.root)
+def old(full_archive: ArchiveStore) -> Path:
+    age(Path(full_archive.root))
+    return Path(full_archive.root)
 
 
 def assert_present(root: Path) -> None:
-    assert verify_archive(Archive.open(root)).problems == []
+    assert verify_archive(ArchiveStore.open(root)).problems == []
     assert not [*root.glob("turns/*/*")]
     with open_archive(root) as opened:
         assert opened.sql("SELECT count(*) FROM games").item() == 48
@@ -72,39 +72,39 @@ def assert_present(root: Path) -> None:
 def test_an_archive_of_an_older_format_is_refused_and_brought_to_the_present_one(old: Path) -> None:
     remedy = f"this program reads and writes format 3: run 'qarena archive upgrade --archive {old}'"
     with pytest.raises(RequestError, match=f"has format 2, and {remedy}$"):
-        Archive.open(old)
+        ArchiveStore.open(old)
     assert upgrade_archive(old, [STEP]) == [STEP]
     assert_present(old)
 
 
 @pytest.mark.parametrize("write", range(8))
 def test_a_killed_upgrade_is_gone_on_with(old: Path, write: int) -> None:
-    """It is killed before each of its writes, and before each removal."""
+    """Kill it before each of its writes, and before each removal."""
     kill_before(old, write, lambda: upgrade_archive(old, [STEP]))
     upgrade_archive(old, [STEP])
     assert_present(old)
 
 
-def test_records_of_an_older_format_that_were_copied_here_are_brought_up_too(whole: Archive) -> None:
-    path = Path(whole.run_record_path(RUN_ID))
+def test_records_of_an_older_format_that_were_copied_here_are_brought_up_too(full_archive: ArchiveStore) -> None:
+    path = Path(full_archive.run_record_path(RUN_ID))
     forge(path, lambda values: (values.update(schema_version=2), values.pop("status")))
-    (problem,) = verify_archive(whole).problems
-    assert problem.what.startswith("it has format 2, and this program reads format 3: 'qarena archive upgrade'")
-    assert upgrade_archive(Path(whole.root), [STEP]) == [STEP]
-    assert whole.load_run(RUN_ID).schema_version == 3
+    (problem,) = verify_archive(full_archive).problems
+    assert problem.fault.startswith("it has format 2, and this program reads format 3: 'qarena archive upgrade'")
+    assert upgrade_archive(Path(full_archive.root), [STEP]) == [STEP]
+    assert full_archive.load_run(RUN_ID).schema_version == 3
 
 
-def test_a_record_of_a_newer_format_is_named(whole: Archive) -> None:
-    path = Path(whole.run_record_path(RUN_ID))
+def test_a_record_of_a_newer_format_is_named(full_archive: ArchiveStore) -> None:
+    path = Path(full_archive.run_record_path(RUN_ID))
     forge(path, lambda values: values.update(schema_version=4))
     with pytest.raises(RequestError, match=f"{RUN_ID}.json has format 4, and .*: use the newer program that wrote it"):
-        upgrade_archive(whole.root, [STEP])
+        upgrade_archive(full_archive.root, [STEP])
 
 
-def test_there_is_nothing_to_do_at_the_present_format(whole: Archive) -> None:
-    before = snapshot(Path(whole.root))
-    assert upgrade_archive(whole.root) == []
-    assert snapshot(Path(whole.root)) == before
+def test_there_is_nothing_to_do_at_the_present_format(full_archive: ArchiveStore) -> None:
+    before = snapshot(Path(full_archive.root))
+    assert upgrade_archive(full_archive.root) == []
+    assert snapshot(Path(full_archive.root)) == before
 
 
 def test_what_cannot_be_upgraded_stays_as_it_is(old: Path, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_what_cannot_be_upgraded_stays_as_it_is(old: Path, tmp_path: Path) -> No
     (old / "runs" / f"{RUN_ID}.json").write_bytes(before[old / "runs" / f"{RUN_ID}.json"])
     assert snapshot(old) == before
     (old / MARKER_NAME).write_text(json.dumps({"format": ARCHIVE_FORMAT, "schema_version": 4}))
-    for refuse in (lambda: upgrade_archive(old, [STEP]), lambda: Archive.open(old)):
+    for refuse in (lambda: upgrade_archive(old, [STEP]), lambda: ArchiveStore.open(old)):
         with pytest.raises(RequestError, match=r"has format 4, and .* format 3: use the newer program that wrote it"):
             refuse()
     with pytest.raises(RequestError, match="there is no archive at"):

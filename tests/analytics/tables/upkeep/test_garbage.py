@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_slices
 from analytics.store.ranges import StoredRange, split_aligned
 from analytics.store.records import SweepJob
@@ -35,13 +35,13 @@ from tests.object_storage import BOTH
 HOUR = parse_age("1h")
 
 
-def write(archive: Archive, span: tuple[int, int], seed: int = SEED) -> StoredRange:
+def write(archive: ArchiveStore, span: tuple[int, int], seed: int = SEED) -> StoredRange:
     """Store the games of some units: those of ``BLOCKS`` and more of them, or with another seed others."""
     return store_span(archive, span, games_of_seed(seed, 24))
 
 
-def litter(archive: Archive) -> tuple[list[PurePath], list[PurePath]]:
-    """Files as crashes leave them, and files that somebody else put there."""
+def litter(archive: ArchiveStore) -> tuple[list[PurePath], list[PurePath]]:
+    """Write files as crashes leave them, and files that somebody else put there."""
     part = StoredRange(64, 128, 7, "01234567").name
     ours = [
         archive.folder(table, RUN_ID) / name for table in ("decisions", "plies") for name in (part, f".tmp-{'b' * 32}")
@@ -59,24 +59,26 @@ def litter(archive: Archive) -> tuple[list[PurePath], list[PurePath]]:
     return sorted(ours), sorted(foreign)
 
 
-def later(archive: Archive, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+def later(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     now = archive.backend.read_clock(archive.root)
     monkeypatch.setattr(archive.backend, "read_clock", lambda _root: now + seconds)
 
 
 @BOTH
-def test_what_does_not_count_is_found_and_only_ours_removed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_count_is_found_and_only_ours_removed(
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archive.write_sweep_job(SweepJob("s", 0))
     ours, foreign = litter(archive)
     elsewhere = archive.root / "notebooks" / "p1" / "table.parquet"
     archive.backend.replace(elsewhere, b"x")
     assert remove_unneeded_files(archive, list_unneeded_files(archive), HOUR) == []  # young ones may belong to a writer
     later(archive, monkeypatch, HOUR + 60)
-    found = list_unneeded_files(archive)
-    assert [file.path for file in found] == sorted([*ours, *foreign])
-    assert [file.path for file in found if file.ours] == ours
-    assert all(file.bytes == 5 and file.age_seconds > HOUR for file in found)
-    assert sorted(file.path for file in remove_unneeded_files(archive, found, HOUR)) == ours
+    unneeded = list_unneeded_files(archive)
+    assert [file.path for file in unneeded] == sorted([*ours, *foreign])
+    assert [file.path for file in unneeded if file.ours] == ours
+    assert all(file.bytes == 5 and file.age_seconds > HOUR for file in unneeded)
+    assert sorted(file.path for file in remove_unneeded_files(archive, unneeded, HOUR)) == ours
     assert [file.path for file in list_unneeded_files(archive)] == foreign
     assert archive.backend.status(elsewhere)
     assert not verify_archive(archive).problems
@@ -84,32 +86,32 @@ def test_what_does_not_count_is_found_and_only_ours_removed(archive: Archive, mo
 
 @BOTH
 def test_what_was_replaced_is_removed_when_its_replacement_is_old_enough(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.write_run(record(games=16))  # all that was asked for
     index_runs(archive, [RUN_ID], 3)
     fingerprint = archive.list_effective_ranges(RUN_ID).fingerprint
     old = {
-        archive.folder(table, RUN_ID) / each.name
+        archive.folder(table, RUN_ID) / stored.name
         for table in ("games", "plies", "tallies", "positions", "first_plies")
-        for each in archive.list_effective_ranges(RUN_ID, table)
+        for stored in archive.list_effective_ranges(RUN_ID, table)
     }
     compact_run(archive, RUN_ID)
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 24)]
-    found = list_unneeded_files(archive)
-    assert {file.path for file in found} == old
-    assert found[0].path.parent.parent.name == "games"  # before the plies, by which they count no more
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 24)]
+    unneeded = list_unneeded_files(archive)
+    assert {file.path for file in unneeded} == old
+    assert unneeded[0].path.parent.parent.name == "games"  # before the plies, by which they count no more
     assert remove_replaced_files(archive, RUN_ID) == 0
-    assert remove_unneeded_files(archive, found, HOUR) == []
+    assert remove_unneeded_files(archive, unneeded, HOUR) == []
     later(archive, monkeypatch, 601)
-    assert remove_replaced_files(archive, RUN_ID) == len(found)
+    assert remove_replaced_files(archive, RUN_ID) == len(unneeded)
     assert list_unneeded_files(archive) == []
     assert archive.list_effective_ranges(RUN_ID).fingerprint == fingerprint
     assert not verify_archive(archive).problems
 
 
 def test_the_age_is_that_of_the_youngest_file_that_counts_in_its_place(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = write(archive, (4, 8))
     files = list_table_files(archive, RUN_ID)
@@ -121,35 +123,35 @@ def test_the_age_is_that_of_the_youngest_file_that_counts_in_its_place(
     assert {path.parent.parent.name for path in files.replaced} == {"games", "plies", "tallies"}
 
 
-def test_a_file_that_overlaps_another_stays_until_others_hold_its_games(archive: Archive) -> None:
-    """A run of 20 units and one of 32 met: of the file that was cut, units 20 to 31 count."""
-    for each in archive.list_effective_ranges(RUN_ID):
+def test_a_file_that_overlaps_another_stays_until_others_hold_its_games(archive: ArchiveStore) -> None:
+    """Check a run of 20 units that met one of 32: of the file that was cut, units 20 to 31 count."""
+    for stored in archive.list_effective_ranges(RUN_ID):
         for table in ("games", "plies", "tallies"):
-            archive.backend.remove(archive.find_path(table, RUN_ID, each))
+            archive.backend.remove(archive.find_path(table, RUN_ID, stored))
     archive.refresh()
     files = [write(archive, (16, 32)), write(archive, (0, 20))]
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 20), (20, 32)]
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 20), (20, 32)]
     remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     assert sorted(archive.list_files("games", RUN_ID)) == sorted(files)
     write(archive, (20, 24))  # played again: still units 24 to 31 are in the one file alone
     assert remove_unneeded_files(archive, list_unneeded_files(archive), 0) == []
     assert write_slices(archive, RUN_ID) == 1
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 20), (20, 24), (24, 32)]
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 20), (20, 24), (24, 32)]
     removed = remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     assert sorted(file.path.parent.parent.name for file in removed) == ["games", "plies"]
     assert archive.list_effective_ranges(RUN_ID).covered_ranges == [(0, 32)]
     assert not verify_archive(archive).problems
 
 
-def tables(archive: Archive) -> dict[PurePath, bytes]:
-    """The files of tables: records say what there was once."""
+def tables(archive: ArchiveStore) -> dict[PurePath, bytes]:
+    """Return the files of tables, without records, which say what there was once."""
     return {path: content for path, content in contents(archive).items() if path.parent.name.startswith("run=")}
 
 
 def test_of_contradicting_games_both_stay_with_what_follows_from_them(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A larger file was copied into the archive. Nobody knows whose games are right, so nothing is removed."""
+    """Copy a larger file into the archive: nobody knows whose games are right, so nothing is removed."""
     index_runs(archive, [RUN_ID])
     before = tables(archive)
     write(archive, (0, 24), seed=2)
@@ -168,8 +170,8 @@ def test_of_contradicting_games_both_stay_with_what_follows_from_them(
     assert not verify_archive(archive).problems
 
 
-def test_a_removal_that_was_stopped_goes_on(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files that are left make up their parent no more: its games are read to compare."""
+def test_a_removal_that_was_stopped_goes_on(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check files that no longer make up their parent: its games are read to compare."""
     for span in split_aligned(24, 32):
         write(archive, span)
     compact_run(archive, RUN_ID)
@@ -183,34 +185,34 @@ def test_a_removal_that_was_stopped_goes_on(archive: Archive, monkeypatch: pytes
     assert not verify_archive(archive).problems
 
 
-def test_a_table_that_grows_part_by_part_is_kept_until_it_is_whole(archive: Archive) -> None:
-    """Exact values of slow games come in parts of a file of games; they count when all are there."""
+def test_a_table_that_grows_part_by_part_is_kept_until_it_is_whole(archive: ArchiveStore) -> None:
+    """Check exact values of slow games, which come in parts of a file of games and count when all are there."""
     games = archive.list_effective_ranges(RUN_ID)[0]
     half = StoredRange(0, 8, 1234, "01234567", "16")
-    whole = games._replace(checksum="01234567", extent="16")
+    complete = games._replace(checksum="01234567", extent="16")
     folder = archive.folder("decisions", RUN_ID)
     archive.write_file(folder / half.name, b"part")
     assert list_unneeded_files(archive) == []
-    archive.write_file(folder / whole.name, b"whole")
+    archive.write_file(folder / complete.name, b"whole")
     assert [file.path for file in list_unneeded_files(archive)] == [folder / half.name]
-    more = whole._replace(extent="16c", checksum="89abcdef")
+    more = complete._replace(extent="16c", checksum="89abcdef")
     archive.write_file(folder / more.name, b"with choices")
-    assert {file.path.name for file in list_unneeded_files(archive)} == {half.name, whole.name}
-    archive.write_file(folder / whole._replace(extent="12c", checksum="00000000").name, b"less")
+    assert {file.path.name for file in list_unneeded_files(archive)} == {half.name, complete.name}
+    archive.write_file(folder / complete._replace(extent="12c", checksum="00000000").name, b"less")
     assert {more.name} == {path.name for path in list_table_files(archive, RUN_ID).needed if path.parent == folder}
 
 
-def test_what_was_written_after_it_was_listed_stays(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer that stood still writes its games between the list and the removal of its plies."""
+def test_what_was_written_after_it_was_listed_stays(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a writer that stood still write its games between the list and the removal of its plies."""
     listed: list[UnneededFile] = []
-    put = Archive.write_file
+    put = ArchiveStore.write_file
 
-    def stand_still(self: Archive, path: PurePath, content: bytes) -> None:
+    def stand_still(self: ArchiveStore, path: PurePath, content: bytes) -> None:
         if path.parts[-3] == "games":
             listed.extend(list_unneeded_files(archive))
         put(self, path, content)
 
-    monkeypatch.setattr(Archive, "write_file", stand_still)
+    monkeypatch.setattr(ArchiveStore, "write_file", stand_still)
     write(archive, (24, 32))
     assert sorted(file.path.parent.parent.name for file in listed) == ["plies", "tallies"]
     assert remove_unneeded_files(archive, listed, 0) == []
@@ -218,7 +220,7 @@ def test_what_was_written_after_it_was_listed_stays(archive: Archive, monkeypatc
 
 
 @BOTH
-def test_files_of_a_policy_count_once_its_card_names_them(archive: Archive) -> None:
+def test_files_of_a_policy_count_once_its_card_names_them(archive: ArchiveStore) -> None:
     card = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     assert list_unneeded_files(archive) == []
     folder = archive.root / "policies" / card.policy_id
@@ -235,9 +237,9 @@ def test_files_of_a_policy_count_once_its_card_names_them(archive: Archive) -> N
 
 @BOTH
 def test_a_clock_that_jumps_back_removes_nothing_and_keeps_the_order_of_runs(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor does this machine's clock, if it is two hours ahead of the file system's."""
+    """Check also this machine's clock, two hours ahead of the file system's."""
     litter(archive)
     write(archive, (0, 4))
     ahead = time.time() + 2 * HOUR
@@ -251,7 +253,7 @@ def test_a_clock_that_jumps_back_removes_nothing_and_keeps_the_order_of_runs(
     archive.write_run(
         structs.replace(other, number=archive.compute_next_run_number(), created="1999-01-01T00:00:00+00:00")
     )
-    assert [each.run_id for each in archive.load_runs()][-1] == other.run_id
+    assert [run.run_id for run in archive.load_runs()][-1] == other.run_id
 
 
 def test_an_age_has_a_unit() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_games
 from analytics.store.ranges import compute_checksum
 from analytics.tables.verification.archive import verify_archive
@@ -26,23 +26,25 @@ from tests.analytics.naive_games import (
 )
 
 
-def only_problem(archive: Archive) -> str:
+def only_problem(archive: ArchiveStore) -> str:
     problems = verify_archive(archive).problems
     assert len(problems) == 1, problems
     return str(problems[0])
 
 
-def forged(archive: Archive, table: str, content: bytes, number: int = 0, run_id: str = RUN_ID, **name: Any) -> Path:
+def forged(
+    archive: ArchiveStore, table: str, content: bytes, number: int = 0, run_id: str = RUN_ID, **name: Any
+) -> Path:
     """Put another content in the place of a file that counts, under a name with its check, or with other parts."""
-    known = archive.list_effective_ranges(run_id, table)[number]
-    archive.backend.remove(archive.folder(table, run_id) / known.name)
-    path = archive.folder(table, run_id) / known._replace(checksum=compute_checksum(content), **name).name
+    stored = archive.list_effective_ranges(run_id, table)[number]
+    archive.backend.remove(archive.folder(table, run_id) / stored.name)
+    path = archive.folder(table, run_id) / stored._replace(checksum=compute_checksum(content), **name).name
     archive.write_file(path, content)
     return Path(path)
 
 
 def rewrite(
-    archive: Archive,
+    archive: ArchiveStore,
     table: str,
     change: Callable[[pl.DataFrame], pl.DataFrame],
     number: int = 0,
@@ -58,29 +60,29 @@ def rewrite(
 
 @contextmanager
 def rewritten(
-    archive: Archive,
+    archive: ArchiveStore,
     table: str,
     change: Callable[[pl.DataFrame], pl.DataFrame],
     run_id: str = RUN_ID,
     **name: Any,
 ) -> Iterator[Path]:
-    """The same inside the context, after which the first file of the table is as it was."""
-    known = archive.folder(table, run_id) / archive.list_effective_ranges(run_id, table)[0].name
-    content = archive.backend.read(known)
+    """Rewrite the first file of a table inside the context, after which it is as it was."""
+    original = archive.folder(table, run_id) / archive.list_effective_ranges(run_id, table)[0].name
+    content = archive.backend.read(original)
     path = rewrite(archive, table, change, 0, run_id, **name)
     archive.refresh()
     yield path
     archive.backend.remove(path)
-    archive.write_file(known, content)
+    archive.write_file(original, content)
     archive.refresh()
 
 
-def file_of(archive: Archive, table: str, number: int = 0) -> PurePath:
+def file_of(archive: ArchiveStore, table: str, number: int = 0) -> PurePath:
     return archive.find_path(table, RUN_ID, archive.list_effective_ranges(RUN_ID)[number])
 
 
-def one_pairing(archive: Archive, blocks: Sequence[Block], **spec: Any) -> str:
-    """A run of one pairing with these games, from pair 0 on."""
+def one_pairing(archive: ArchiveStore, blocks: Sequence[Block], **spec: Any) -> str:
+    """Write a run of one pairing with these games, from pair 0 on."""
     run = record(spec_of(pairings=PAIRINGS[:1], **spec))
     archive.write_run(run)
     pairs = sum(block.pairs for block in blocks)
@@ -98,12 +100,12 @@ def changed(column: str, row: int, value: int) -> Callable[[pl.DataFrame], pl.Da
     )
 
 
-def map_of_problems(archive: Archive) -> str:
+def map_of_problems(archive: ArchiveStore) -> str:
     return "\n".join(map(str, verify_archive(archive).problems))
 
 
 def complete_game(ending: int, seed: int = 0) -> Game:
-    """A random game that ended in this way, with at least eight plies."""
+    """Draw a random game that ended in this way, with at least eight plies."""
     dice = random.Random(seed)
     while True:
         game = random_game(dice, forfeits=0.3)

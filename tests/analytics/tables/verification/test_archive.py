@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.ranges import compute_checksum
 from analytics.store.records import SweepJob
 from analytics.tables.verification.archive import Verification, verify_archive
@@ -40,7 +40,7 @@ DEEPER = [{**agent, "params": {"depth": 3}} for agent in spec_of()["agents"]]
 
 
 @BOTH
-def test_a_sound_archive_has_no_problems_and_is_counted(archive: Archive) -> None:
+def test_a_sound_archive_has_no_problems_and_is_counted(archive: ArchiveStore) -> None:
     games, plies = naive_rows(BLOCKS, PAIRINGS)
     assert verify_archive(archive) == Verification(runs=1, ranges=2, games=len(games), plies=len(plies), problems=[])
 
@@ -49,7 +49,7 @@ def test_a_sound_archive_has_no_problems_and_is_counted(archive: Archive) -> Non
 
 
 @BOTH
-def test_truncated_and_lost_plies_are_found(archive: Archive) -> None:
+def test_truncated_and_lost_plies_are_found(archive: ArchiveStore) -> None:
     path = file_of(archive, "plies", 1)
     for keep in (500, 3, 0):
         archive.backend.replace(path, archive.backend.read(path)[:keep])
@@ -61,7 +61,7 @@ def test_truncated_and_lost_plies_are_found(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize("table", ["games", "plies", "tallies"])
-def test_a_file_that_is_not_parquet_is_found_even_with_a_forged_check(archive: Archive, table: str) -> None:
+def test_a_file_that_is_not_parquet_is_found_even_with_a_forged_check(archive: ArchiveStore, table: str) -> None:
     for content in (b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1", b"PAR1" * 9):
         path = forged(archive, table, content)
         assert only_problem(archive).startswith(f"{path}: is not a readable Parquet file")
@@ -83,14 +83,14 @@ def test_a_file_that_is_not_parquet_is_found_even_with_a_forged_check(archive: A
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_a_name_that_lies_is_found(archive: Archive, name: dict[str, Any], complaint: str) -> None:
-    """Of all tables, so that nothing but the rows can tell."""
-    known = archive.list_effective_ranges(RUN_ID)[0]
+def test_a_name_that_lies_is_found(archive: ArchiveStore, name: dict[str, Any], complaint: str) -> None:
+    """Check files of all tables under a false name, so that nothing but the rows can tell."""
+    stored = archive.list_effective_ranges(RUN_ID)[0]
     for table in ("plies", "tallies", "games"):
-        path = archive.find_path(table, RUN_ID, known)
+        path = archive.find_path(table, RUN_ID, stored)
         content = archive.backend.read(path)
         archive.backend.remove(path)
-        renamed = archive.folder(table, RUN_ID) / known._replace(checksum=compute_checksum(content), **name).name
+        renamed = archive.folder(table, RUN_ID) / stored._replace(checksum=compute_checksum(content), **name).name
         archive.write_file(renamed, content)
     assert f"{renamed}: {complaint}" in map_of_problems(archive).replace("game 0: ", "")
 
@@ -108,21 +108,21 @@ def test_a_name_that_lies_is_found(archive: Archive, name: dict[str, Any], compl
     ids=str,
 )
 def test_files_that_contradict_each_other_are_found(
-    archive: Archive, span: tuple[int, int], units: tuple[int, int] | None
+    archive: ArchiveStore, span: tuple[int, int], units: tuple[int, int] | None
 ) -> None:
     before = [*archive.list_effective_ranges(RUN_ID)]
     other = store_span(archive, span, games_of_seed(2, 22))
-    ignored = [each for each in [*before, other] if each not in archive.list_effective_ranges(RUN_ID)]
+    ignored = [stored for stored in [*before, other] if stored not in archive.list_effective_ranges(RUN_ID)]
     problems = [str(problem) for problem in verify_archive(archive).problems]
     assert len(problems) >= len(ignored) > 0
-    for each in ignored:
-        assert any(problem.startswith(str(archive.folder("games", RUN_ID) / each.name)) for problem in problems)
+    for stored in ignored:
+        assert any(problem.startswith(str(archive.folder("games", RUN_ID) / stored.name)) for problem in problems)
     assert all("holds other games of units " in problem for problem in problems)
     if units:
         assert f"holds other games of units {units[0]} to {units[1]} than " in problems[0]
 
 
-def test_files_of_the_same_games_do_not_contradict_each_other(archive: Archive) -> None:
+def test_files_of_the_same_games_do_not_contradict_each_other(archive: ArchiveStore) -> None:
     for span in ((0, 8), (4, 8), (16, 17), (10, 20)):
         store_span(archive, span)
     assert len(archive.list_files("games", RUN_ID)) == 6
@@ -136,7 +136,7 @@ def test_files_of_the_same_games_do_not_contradict_each_other(archive: Archive) 
 
 
 @BOTH
-def test_a_lost_damaged_or_edited_run_record_is_found(archive: Archive) -> None:
+def test_a_lost_damaged_or_edited_run_record_is_found(archive: ArchiveStore) -> None:
     path = archive.root / "runs" / f"{RUN_ID}.json"
     archive.backend.remove(path)
     assert str(path) in only_problem(archive)
@@ -148,13 +148,13 @@ def test_a_lost_damaged_or_edited_run_record_is_found(archive: Archive) -> None:
         assert only_problem(archive).startswith(f"{path}: its spec is that of run ")
 
 
-def test_a_record_of_a_run_without_games_is_compared_too(archive: Archive) -> None:
+def test_a_record_of_a_run_without_games_is_compared_too(archive: ArchiveStore) -> None:
     shutil.rmtree(archive.root / "games")
     archive.write_run(record(spec_of(seed=8), run_id=RUN_ID))
     assert "its spec is that of run " in only_problem(archive)
 
 
-def test_a_damaged_job_of_a_sweep_is_found(archive: Archive) -> None:
+def test_a_damaged_job_of_a_sweep_is_found(archive: ArchiveStore) -> None:
     archive.write_sweep_job(SweepJob("s", 0, {}, RUN_ID))
     assert not verify_archive(archive).problems
     path = archive.root / "sweeps" / "s" / "0.json"
@@ -164,21 +164,23 @@ def test_a_damaged_job_of_a_sweep_is_found(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize("spans", [[(0, 24)], [(0, 4), (4, 16)]], ids=["rolled up", "finer"])
-def test_wrong_tallies_of_other_ranges_than_the_games_are_found(archive: Archive, spans: list[tuple[int, int]]) -> None:
-    folder, games = archive.folder("tallies", RUN_ID), {each.name for each in archive.list_effective_ranges(RUN_ID)}
+def test_wrong_tallies_of_other_ranges_than_the_games_are_found(
+    archive: ArchiveStore, spans: list[tuple[int, int]]
+) -> None:
+    folder, games = archive.folder("tallies", RUN_ID), {stored.name for stored in archive.list_effective_ranges(RUN_ID)}
     for span in spans:
         store_span(archive, span)
-    for each in archive.list_files("games", RUN_ID):
-        if each.name not in games:
-            archive.backend.remove(archive.folder("games", RUN_ID) / each.name)
-    for each in archive.list_files("tallies", RUN_ID):
-        if each[:2] in ((0, 16), (16, 24)) and each[:2] not in spans and (each.first == 0 or len(spans) == 1):
-            archive.backend.remove(folder / each.name)
-    assert {each[:2] for each in archive.list_effective_ranges(RUN_ID, "tallies")} == {
+    for stored in archive.list_files("games", RUN_ID):
+        if stored.name not in games:
+            archive.backend.remove(archive.folder("games", RUN_ID) / stored.name)
+    for stored in archive.list_files("tallies", RUN_ID):
+        if stored[:2] in ((0, 16), (16, 24)) and stored[:2] not in spans and (stored.first == 0 or len(spans) == 1):
+            archive.backend.remove(folder / stored.name)
+    assert {stored[:2] for stored in archive.list_effective_ranges(RUN_ID, "tallies")} == {
         *spans,
         *([] if spans == [(0, 24)] else [(16, 24)]),
     }
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 16), (16, 24)]
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 16), (16, 24)]
     assert verify_archive(archive).problems == []
     path = rewrite(archive, "tallies", changed("plies", 0, 7))
     assert only_problem(archive).startswith(f"{path}: its rows are not what its games give")
@@ -188,7 +190,7 @@ def test_wrong_tallies_of_other_ranges_than_the_games_are_found(archive: Archive
 
 
 @BOTH
-def test_games_that_are_gone_are_missed_also_if_they_were_the_last(archive: Archive) -> None:
+def test_games_that_are_gone_are_missed_also_if_they_were_the_last(archive: ArchiveStore) -> None:
     archive.write_run(record(games=500))
     folder = archive.folder("games", RUN_ID)
     for number, units in ((1, "16 to 23"), (0, "0 to 23")):  # the last ones, then all
@@ -196,7 +198,7 @@ def test_games_that_are_gone_are_missed_also_if_they_were_the_last(archive: Arch
         assert f"{folder}: units {units} are missing, and their games with them: restore" in map_of_problems(archive)
 
 
-def test_what_was_played_again_in_other_parts_is_not_missed(archive: Archive) -> None:
+def test_what_was_played_again_in_other_parts_is_not_missed(archive: ArchiveStore) -> None:
     archive.write_run(record(games=16, status="complete"))
     for number in (1, 0):
         archive.backend.remove(file_of(archive, "games", number))
@@ -204,7 +206,7 @@ def test_what_was_played_again_in_other_parts_is_not_missed(archive: Archive) ->
     assert verify_archive(archive).problems == []
 
 
-def test_jobs_that_are_missing_are_missed_also_the_last(archive: Archive) -> None:
+def test_jobs_that_are_missing_are_missed_also_the_last(archive: ArchiveStore) -> None:
     for job in (0, 1, 2):
         archive.write_sweep_job(SweepJob("s", job))
     for lost in (0, 1):
@@ -220,8 +222,8 @@ GONE = "is gone: restore it from a copy, or remove what refers to it"
 
 
 @pytest.fixture
-def whole(archive: Archive) -> Archive:
-    """An archive with a sweep and a verdict of its run, a job that failed before it had one, and a policy."""
+def full_archive(archive: ArchiveStore) -> ArchiveStore:
+    """Add a sweep, a verdict of its run, a job that failed before it had one, and a policy to the archive."""
     archive.write_sweep_job(SweepJob("s", 0, {"seed": "7"}, RUN_ID))
     archive.write_sweep_job(SweepJob("s", 1, {"seed": "x"}, None, "failed", "no seed", jobs=2))
     policy_store.save(archive, COUNTS, origin())
@@ -230,25 +232,25 @@ def whole(archive: Archive) -> Archive:
     return archive
 
 
-def test_a_run_misses_its_verdict_and_a_sweep_and_a_verdict_miss_their_run(whole: Archive) -> None:
-    root = Path(whole.root)
+def test_a_run_misses_its_verdict_and_a_sweep_and_a_verdict_miss_their_run(full_archive: ArchiveStore) -> None:
+    root = Path(full_archive.root)
     (verdict,) = root.glob("verdicts/*/*")
     content = verdict.read_bytes()
     verdict.unlink()
     shutil.rmtree(root / "tallies")  # which are no loss
-    (problem,) = verify_archive(whole).problems
-    assert (problem.file, problem.what.split(":")[0]) == (verdict, "missing")
+    (problem,) = verify_archive(full_archive).problems
+    assert (problem.file, problem.fault.split(":")[0]) == (verdict, "missing")
     verdict.write_bytes(content)
-    Path(whole.run_record_path(RUN_ID)).unlink()
+    Path(full_archive.run_record_path(RUN_ID)).unlink()
     for table in ("games", "plies"):
         shutil.rmtree(root / table)
-    assert {problem.file: problem.what for problem in verify_archive(whole).problems} == {
+    assert {problem.file: problem.fault for problem in verify_archive(full_archive).problems} == {
         root / "sweeps" / "s" / "0.json": f"its run {RUN_ID} {GONE}",
         verdict: "its run has no record",
     }
 
 
-def test_an_imported_policy_misses_no_run(archive: Archive) -> None:
+def test_an_imported_policy_misses_no_run(archive: ArchiveStore) -> None:
     learned = {**origin().learned, "run_ids": [], "imported": {"file": "x.csv", "sha256": "ab" * 32}}
     policy_store.save(archive, COUNTS, origin(learned=learned))
     assert verify_archive(archive).problems == []

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.decisions import GIFT, PLACEMENT
 from analytics.tables.derived.exact_values import UNKNOWN
 from analytics.tables.derived.indexing import index_runs
@@ -43,14 +43,14 @@ from tests.analytics.tables.verification.damage import (
 Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
-def with_values(archive: Archive) -> Archive:
+def with_values(archive: ArchiveStore) -> ArchiveStore:
     annotate_runs(archive, [RUN_ID], AnnotationOptions(from_pieces=15, megabytes=0.1))
     return archive
 
 
-def test_exact_values_that_are_gone_are_missed(archive: Archive) -> None:
-    found = verify_archive(with_values(archive))
-    assert (found.problems, found.decisions > 0) == ([], True)
+def test_exact_values_that_are_gone_are_missed(archive: ArchiveStore) -> None:
+    verification = verify_archive(with_values(archive))
+    assert (verification.problems, verification.decisions > 0) == ([], True)
     lost = archive.list_effective_ranges(RUN_ID, "decisions")[0]
     archive.backend.remove(archive.folder("decisions", RUN_ID) / lost.name)
     remedy = "which were there: restore the files from a copy, or run 'qarena annotate' again"
@@ -59,7 +59,7 @@ def test_exact_values_that_are_gone_are_missed(archive: Archive) -> None:
     assert verify_archive(archive).problems == []
 
 
-def test_sums_that_are_not_those_of_the_games_are_found(archive: Archive) -> None:
+def test_sums_that_are_not_those_of_the_games_are_found(archive: ArchiveStore) -> None:
     index_runs(archive, [RUN_ID], 3)
     changes: tuple[Change, ...] = (
         lambda frame: frame.head(-1),
@@ -72,21 +72,21 @@ def test_sums_that_are_not_those_of_the_games_are_found(archive: Archive) -> Non
         with rewritten(archive, "positions", change) as one, rewritten(archive, "first_plies", change) as other:
             problems = verify_archive(archive).problems
             assert {problem.file for problem in problems} == {one, other}
-            assert all("remove it and run 'qarena archive index'" in problem.what for problem in problems)
+            assert all("remove it and run 'qarena archive index'" in problem.fault for problem in problems)
             assert len(problems) == 2
     with rewritten(archive, "positions", lambda frame: frame, extent="04") as path:  # fewer plies than its name says
         assert only_problem(archive).startswith(f"{path}: its rows are not what its games give")
     assert verify_archive(archive).problems == []
 
 
-def solved(archive: Archive) -> str:
-    """A run of drawn games with their exact values."""
+def solved(archive: ArchiveStore) -> str:
+    """Write a run of drawn games with their exact values."""
     run_id = one_pairing(archive, [block_of([complete_game(1, seed) for seed in range(4)])])
     annotate_runs(archive, [run_id], AnnotationOptions(from_pieces=14, megabytes=0.1))
     return run_id
 
 
-def test_exact_values_that_cannot_be_are_found(archive: Archive) -> None:
+def test_exact_values_that_cannot_be_are_found(archive: ArchiveStore) -> None:
     run_id, order = solved(archive), "are not, in order, the decisions of its games"
     changes: tuple[tuple[Change, str], ...] = (
         (lambda frame: frame.head(-1), order),
@@ -99,11 +99,11 @@ def test_exact_values_that_cannot_be_are_found(archive: Archive) -> None:
     for change, complaint in changes:
         with rewritten(archive, "decisions", change, run_id) as path:
             assert any(
-                complaint in problem.what for problem in verify_archive(archive).problems if problem.file == path
+                complaint in problem.fault for problem in verify_archive(archive).problems if problem.file == path
             )
 
 
-def test_a_derived_file_whose_name_lies_is_found(archive: Archive) -> None:
+def test_a_derived_file_whose_name_lies_is_found(archive: ArchiveStore) -> None:
     index_runs(with_values(archive), [RUN_ID], 3)
     lies: tuple[tuple[dict[str, Any], str], ...] = (
         ({"extent": "zz"}, "has such a name: remove it"),
@@ -115,7 +115,7 @@ def test_a_derived_file_whose_name_lies_is_found(archive: Archive) -> None:
                 stack.enter_context(rewritten(archive, table, lambda frame: frame, **name))
                 for table in ("positions", "first_plies", "decisions")
             }
-            assert {problem.file for problem in verify_archive(archive).problems if complaint in problem.what} >= paths
+            assert {problem.file for problem in verify_archive(archive).problems if complaint in problem.fault} >= paths
 
 
 OWN_PIECE = replace(CLASSIC, name="own_piece", chooser="mover")
@@ -123,29 +123,29 @@ RULES = {rules.name: rules for rules in (CLASSIC, Rules("square", squares="plain
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Archive:
-    return Archive.open(tmp_path / "archive", create=True)
+def empty(tmp_path: Path) -> ArchiveStore:
+    return ArchiveStore.open(tmp_path / "archive", create=True)
 
 
 @cache
 def annotated_once(rules: Rules, choices: bool) -> tuple[str, dict[PurePosixPath, bytes]]:
-    """The run that ``annotated`` puts into an archive, and its files."""
+    """Return the run that ``annotated`` puts into an archive, and its files."""
     with TemporaryDirectory() as folder:
-        archive = Archive.open(Path(folder) / "archive", create=True)
+        archive = ArchiveStore.open(Path(folder) / "archive", create=True)
         run_id = _annotated(archive, rules, choices)
         files = contents(archive)
         return run_id, {PurePosixPath(archive.relative_name(path)): content for path, content in files.items()}
 
 
-def annotated(archive: Archive, rules: Rules = CLASSIC, choices: bool = False) -> str:
-    """A run of finished and forfeited games with the exact values of their last plies; it is made once."""
+def annotated(archive: ArchiveStore, rules: Rules = CLASSIC, choices: bool = False) -> str:
+    """Write a run of finished and forfeited games with exact values of their last plies, which are computed once."""
     run_id, files = annotated_once(rules, choices)
     for name, content in files.items():
         archive.backend.replace(archive.root / name, content)
     return run_id
 
 
-def _annotated(archive: Archive, rules: Rules, choices: bool) -> str:
+def _annotated(archive: ArchiveStore, rules: Rules, choices: bool) -> str:
     dice = random.Random(3)
     games = [random_game(dice, rules, 0.2) for _ in range(40)]
     drawn = (game for game in iter(lambda: random_game(dice, rules, 0), None) if game["ending"] == FULL_BOARD)
@@ -161,7 +161,7 @@ def put(column: str, value: int, where: pl.Expr) -> Change:
 
 
 def other_before(where: pl.Expr) -> Change:
-    """Another value before some decisions: a draw, or if it was one a win."""
+    """Return the change of the value before some decisions: to a draw, or from a draw to a win."""
     before = pl.col("value_before")
     return lambda frame: frame.with_columns(
         pl.when(where).then(1 - before.abs()).otherwise(before).cast(pl.Int8).alias("value_before")
@@ -169,7 +169,7 @@ def other_before(where: pl.Expr) -> Change:
 
 
 def mirrored(frame: pl.DataFrame) -> pl.DataFrame:
-    """All values with the other sign: they fit together, but for their order."""
+    """Negate all values: they fit together, except for their order."""
     before, after = (pl.col(f"value_{name}") for name in ("before", "after"))
     return frame.with_columns(value_before=-before, value_after=-after)
 
@@ -191,44 +191,44 @@ WRONG: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("rules", RULES)
-def test_values_that_contradict_the_rules_are_found(empty: Archive, rules: str) -> None:
+def test_values_that_contradict_the_rules_are_found(empty: ArchiveStore, rules: str) -> None:
     run_id = annotated(empty, RULES[rules])
-    found = verify_archive(empty)
-    assert (found.problems, found.decisions > 100) == ([], True)
-    for what, change in WRONG.items():
+    verification = verify_archive(empty)
+    assert (verification.problems, verification.decisions > 100) == ([], True)
+    for name, change in WRONG.items():
         with rewritten(empty, "decisions", change, run_id) as path:
-            said = [problem.what for problem in verify_archive(empty).problems if problem.file == path]
-            assert any(", and in truth " in each and "run 'qarena annotate'" in each for each in said), what
+            faults = [problem.fault for problem in verify_archive(empty).problems if problem.file == path]
+            assert any(", and in truth " in fault and "run 'qarena annotate'" in fault for fault in faults), name
 
 
-def test_a_value_of_a_late_position_is_solved_again(empty: Archive) -> None:
-    """One value is another, and those before and after it fit: only solving tells."""
+def test_a_value_of_a_late_position_is_solved_again(empty: ArchiveStore) -> None:
+    """Change one value so that those before and after it fit: only solving tells."""
     run_id = one_pairing(empty, [block_of([complete_game(1, seed) for seed in range(4)])])
     annotate_runs(empty, [run_id], AnnotationOptions(from_pieces=8, megabytes=1.0))
     for ply, kind in ((LATE_PIECES, GIFT), (LATE_PIECES, PLACEMENT), (12, GIFT), (14, PLACEMENT)):
         here = (pl.col("ply") == ply) & (pl.col("kind") == kind)
         with rewritten(empty, "decisions", other_before(here), run_id):
-            assert any(f"at ply {ply}, and in truth" in problem.what for problem in verify_archive(empty).problems)
+            assert any(f"at ply {ply}, and in truth" in problem.fault for problem in verify_archive(empty).problems)
 
 
-def test_choices_that_were_counted_wrong_are_found(empty: Archive) -> None:
+def test_choices_that_were_counted_wrong_are_found(empty: ArchiveStore) -> None:
     run_id = annotated(empty, choices=True)
     assert verify_archive(empty).problems == []
     wrong = put("saving", 1, (pl.col("ply") >= LATE_PIECES) & (pl.col("saving") > 1))
     path = rewrite(empty, "decisions", wrong, run_id=run_id)
-    found = [str(problem) for problem in verify_archive(empty).problems if problem.file == path]
-    assert any("saving is 1 at ply 1" in what for what in found)
+    problems = [str(problem) for problem in verify_archive(empty).problems if problem.file == path]
+    assert any("saving is 1 at ply 1" in problem_text for problem_text in problems)
 
 
-def test_values_that_do_not_fit_together_are_found_where_the_mover_chooses(empty: Archive) -> None:
+def test_values_that_do_not_fit_together_are_found_where_the_mover_chooses(empty: ArchiveStore) -> None:
     run_id = annotated(empty, OWN_PIECE)
     rewrite(empty, "decisions", other_before(pl.col("ply") == LATE_PIECES - 1), run_id=run_id)
-    assert any("do not fit together" in problem.what for problem in verify_archive(empty).problems)
+    assert any("do not fit together" in problem.fault for problem in verify_archive(empty).problems)
 
 
 @pytest.mark.parametrize("rules", RULES)
 def test_what_is_known_is_what_the_solver_says_and_a_naive_look_at_the_board(rules: str) -> None:
-    """The twin: every win at once, every board on which each gift loses at once, every end."""
+    """Compare with a twin: every win at once, every board on which each gift loses at once, every end."""
     of, dice = RULES[rules], random.Random(11)
     games = [random_game(dice, of, 0) for _ in range(30)]
     block = block_of(games, swapped=False).games
@@ -237,12 +237,17 @@ def test_what_is_known_is_what_the_solver_says_and_a_naive_look_at_the_board(rul
     for number, game in enumerate(games):
         board: dict[int, int] = {}
         for ply, (piece, cell) in enumerate(game["plies"]):
-            left = [each for each in range(16) if each not in board.values()]
-            wins = {each for each in left for at in range(16) if at not in board and has_line({**board, at: each}, of)}
+            available = [other_piece for other_piece in range(16) if other_piece not in board.values()]
+            wins = {
+                other_piece
+                for other_piece in available
+                for at in range(16)
+                if at not in board and has_line({**board, at: other_piece}, of)
+            }
             if ply < LATE_PIECES and of.mover_chooses:
                 assert values.placement[ply, number] == (1 if wins else UNKNOWN)
             elif ply < LATE_PIECES:
                 assert values.placement[ply, number] == (1 if piece in wins else UNKNOWN)
-                assert values.gift[ply, number] == (-1 if wins == {*left} else UNKNOWN)
+                assert values.gift[ply, number] == (-1 if wins == {*available} else UNKNOWN)
             board[cell] = piece
         assert values.end[number] == (game["ending"] == LINE)

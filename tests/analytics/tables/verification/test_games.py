@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_games
 from analytics.tables.verification.archive import verify_archive
 from analytics.tables.verification.games import REPORTED_GAMES
@@ -49,7 +49,7 @@ DIAGONAL = Rules("diagonal", rows_and_columns=False)
 
 @pytest.mark.parametrize("rules", [*VARIANTS, DIAGONAL], ids=lambda rules: rules.name)
 def test_games_are_judged_by_the_rules_of_their_run(tmp_path: Path, rules: Rules) -> None:
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
     run = record(spec_of(rules))
     archive.write_run(run)
     store(archive, run.run_id, [random_block(3, pairing, pairs=20, rules=rules) for pairing in range(3)], most=64)
@@ -59,7 +59,7 @@ def test_games_are_judged_by_the_rules_of_their_run(tmp_path: Path, rules: Rules
 
 
 def test_games_without_twins_and_imported_ones_are_checked_by_their_own_numbers(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "a", create=True)
+    archive = ArchiveStore.open(tmp_path / "a", create=True)
     fixed = record(spec_of(seats="fixed"))
     imported = record(spec_of(seats="fixed", imported={"event": "cup", "date": "2026"}), units=12)
     for run, blocks in (
@@ -72,7 +72,7 @@ def test_games_without_twins_and_imported_ones_are_checked_by_their_own_numbers(
     for table in ("games", "plies"):
         shutil.rmtree(archive.folder(table, fixed.run_id))
         shutil.copytree(archive.folder(table, imported.run_id), archive.folder(table, fixed.run_id))
-    assert any("are not, in order, those of its units" in str(each) for each in verify_archive(archive).problems)
+    assert any("are not, in order, those of its units" in str(problem) for problem in verify_archive(archive).problems)
 
 
 # Tables.
@@ -108,7 +108,7 @@ TABLES: tuple[tuple[str, Change, str], ...] = (
 )
 
 
-def test_tables_that_are_not_of_the_range_and_wrong_values_are_found(archive: Archive) -> None:
+def test_tables_that_are_not_of_the_range_and_wrong_values_are_found(archive: ArchiveStore) -> None:
     for table, change, complaint in TABLES:
         with rewritten(archive, table, change) as path:
             problems = [str(problem) for problem in verify_archive(archive).problems]
@@ -117,8 +117,8 @@ def test_tables_that_are_not_of_the_range_and_wrong_values_are_found(archive: Ar
     assert verify_archive(archive).problems == []
 
 
-def test_sound_games_that_are_others_than_the_name_says_are_found(archive: Archive) -> None:
-    """Two games have changed places, in both tables."""
+def test_sound_games_that_are_others_than_the_name_says_are_found(archive: ArchiveStore) -> None:
+    """Exchange two games, in both tables."""
     games = rewrite(
         archive,
         "games",
@@ -134,7 +134,7 @@ def test_sound_games_that_are_others_than_the_name_says_are_found(archive: Archi
     assert only_problem(archive).startswith(f"{games}: its games have the fingerprint ")
 
 
-def test_every_changed_outcome_is_found(archive: Archive) -> None:
+def test_every_changed_outcome_is_found(archive: ArchiveStore) -> None:
     path = rewrite(archive, "plies", lambda frame: frame.with_columns((pl.col("outcome") + 1).alias("outcome")))
     problems = [str(problem) for problem in verify_archive(archive).problems]
     assert problems[0].startswith(f"{path}: game 0: the column outcome contradicts the winner")
@@ -146,7 +146,7 @@ def test_every_changed_outcome_is_found(archive: Archive) -> None:
 
 
 def cheat(how: int, **change: Any) -> Block:
-    """Two sound games and, between them, at place 1, one that lies."""
+    """Build two sound games and, between them, at place 1, one that lies."""
     sound = complete_game(0, seed=1)
     game = complete_game(how)
     return block_of([sound, game | change, sound, sound])
@@ -190,7 +190,7 @@ CHEATS = (
 
 def test_a_game_that_breaks_the_rules_is_named(tmp_path: Path) -> None:
     for number, (block, complaint) in enumerate(CHEATS):
-        archive = Archive.open(tmp_path / str(number), create=True)
+        archive = ArchiveStore.open(tmp_path / str(number), create=True)
         path = archive.folder("plies", one_pairing(archive, [block]))
         problem = only_problem(archive)
         assert problem.startswith(f"{path}/")
@@ -204,12 +204,18 @@ def test_a_game_that_breaks_the_rules_is_named(tmp_path: Path) -> None:
 PAIRS = [complete_game(0, seed) for seed in (1, 1, 2, 2, 3, 3)]  # games that share all plies share the first ones
 
 
-def with_openings(archive: Archive, plies: int, games: Sequence[Sequence[Game]], opening: int | None = None) -> None:
-    """Another run, which imposes so many plies: the games of each pairing."""
+def with_openings(
+    archive: ArchiveStore, plies: int, games: Sequence[Sequence[Game]], opening: int | None = None
+) -> None:
+    """Write another run, which imposes ``plies`` plies: the games of each pairing."""
     run = record(spec_of(opening_plies=plies))
     archive.write_run(run)
     of = plies if opening is None else opening
-    store(archive, run.run_id, [block_of(each, pairing, 0, of) for pairing, each in enumerate(games)])
+    store(
+        archive,
+        run.run_id,
+        [block_of(games_of_pairing, pairing, 0, of) for pairing, games_of_pairing in enumerate(games)],
+    )
 
 
 @pytest.mark.parametrize(
@@ -230,14 +236,14 @@ def with_openings(archive: Archive, plies: int, games: Sequence[Sequence[Game]],
     ],
 )
 def test_an_opening_that_is_not_the_one_imposed_is_named(
-    archive: Archive, games: list[list[Game]], opening: int | None, complaint: str
+    archive: ArchiveStore, games: list[list[Game]], opening: int | None, complaint: str
 ) -> None:
     with_openings(archive, 4, games, opening)
     assert re.search(complaint, map_of_problems(archive))
     assert len(verify_archive(archive).problems) <= 2  # a file of units 0 to 7, and one of unit 8
 
 
-def test_an_opening_longer_than_the_game_is_named(archive: Archive) -> None:
+def test_an_opening_longer_than_the_game_is_named(archive: ArchiveStore) -> None:
     game = complete_game(0)
     length = len(game["plies"])
     with_openings(archive, length, [[game] * 4] * 3)

@@ -8,24 +8,27 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from quarto.errors import FailureError, RequestError
-from runners.arena.executors.base import StopSignal, Task
+from runners.arena.executors.base import StopSignal, Task, Worker
 from runners.hosting.interruption import SIGNALS
 
 Part = tuple[int, str]  # a number, and what is to happen to it
 
 
 @dataclass(frozen=True)
-class Doubling(Task):
+class Doubling(Task[Part, int]):
     """Doubles numbers."""
 
     folder: str
 
-    def __call__(self, part: Part, stop: StopSignal) -> int:
+    def build_worker(self) -> Worker[Part, int]:
+        (Path(self.folder) / f"made-{os.getpid()}-{time.monotonic_ns()}").touch()
+        return self.double
+
+    def double(self, part: Part, stop: StopSignal) -> int:
+        """Carry out a chunk."""
         number, what = part
-        self.build_once("made", self._note_that_it_is_made)
         died = Path(self.folder) / f"died-{number}"
         if what == "die" or (what == "die once" and not died.exists()):
             died.touch()
@@ -46,6 +49,3 @@ class Doubling(Task):
         while what == "hang":
             time.sleep(0.001)
         return 2 * number
-
-    def _note_that_it_is_made(self) -> Any:
-        (Path(self.folder) / f"made-{os.getpid()}-{time.monotonic_ns()}").touch()

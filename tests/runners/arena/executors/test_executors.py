@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
+import os
 import shutil
 import threading
 import time
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from runners.arena.execution import RunOutcome, execute_request
@@ -22,7 +22,7 @@ from runners.arena.executors import base
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.executors.processes import MAX_LOSSES, Processes
 from runners.arena.experiment import prepare_experiment, save_run_start
-from runners.arena.play_task import ChunkPlayer, PlayTask
+from runners.arena.play_task import PlayTask
 from runners.arena.spec import RunSpec
 from runners.hosting.interruption import has_working_threads
 from tests.paths import ROOT
@@ -52,17 +52,18 @@ def mapped(executor: Executor, folder: Path, *parts: Part) -> list[int]:
 
 
 def test_workers_end_with_the_last_reference_to_their_pool(tmp_path: Path) -> None:
-    """Otherwise Python waits for them for ever when it ends."""
     pool = Processes().open_pool(Doubling(str(tmp_path)), 1, threading.Event())
-    before = {*multiprocessing.active_children()}
     pool.submit((3, ""))
     while not (answers := [*pool.wait_for_results()]):
         pass
     assert answers == [6]
-    (worker,) = {*multiprocessing.active_children()} - before
+    (made,) = tmp_path.glob("made-*")
+    worker = int(made.name.split("-")[1])
+    os.kill(worker, 0)
     del pool
     gc.collect()
-    assert not worker.is_alive()
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)
 
 
 def test_every_part_is_answered_once_and_what_takes_long_is_made_once_by_each_process(
@@ -209,7 +210,7 @@ def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processe
     found = played(tmp_path / "processes", processes, *TOURNAMENT)  # which plays what is missing
     assert (first.played, found.played, expected.played) == (40, 80, 120)
     assert_same_rows(rows(tmp_path / "processes"), rows(tmp_path / "threads"))
-    archive = Archive.open(tmp_path / "processes")
+    archive = ArchiveStore.open(tmp_path / "processes")
     assert verify_archive(archive).problems == []
     assert len(archive.list_effective_ranges(found.run_id)) > 2
     assert found.results == expected.results
@@ -231,7 +232,7 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
     assert (outcome.interrupted, outcome.misbehaviour) == (False, [])
     play(tmp_path / "threads", *mortal, "threads=1")
     assert_same_rows(rows(tmp_path / "archive"), rows(tmp_path / "threads"))
-    assert verify_archive(Archive.open(tmp_path / "archive")).problems == []
+    assert verify_archive(ArchiveStore.open(tmp_path / "archive")).problems == []
 
 
 @pytest.mark.slow
@@ -278,7 +279,7 @@ def test_agents_files_policies_and_archives_are_found_where_the_command_was_type
         found = qarena(*run, f"executor={executor}", "--archive", archive)
         assert (found.code, "forfeits" in found.out) == (0, False), found.err
     assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
-    assert verify_archive(Archive.open(tmp_path / "two")).problems == []
+    assert verify_archive(ArchiveStore.open(tmp_path / "two")).problems == []
 
 
 # A task of a run elsewhere.
@@ -291,29 +292,28 @@ def task(tmp_path: Path) -> PlayTask:
     """The task of a run that has begun, as it arrives elsewhere."""
     experiment = prepare_experiment(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
     save_run_start(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
-    here = PlayTask.from_experiment(experiment)
-    here.build_once("player", lambda: ChunkPlayer(experiment))
-    return PlayTask(**here.to_dict())
+    return PlayTask(**PlayTask.from_experiment(experiment).to_dict())
 
 
 def test_a_task_of_plain_data_plays_parts_of_the_same_run(task: PlayTask) -> None:
-    archive = Archive.open(Path(task.root))
+    archive = ArchiveStore.open(Path(task.root))
     run, asked = RunSpec.from_dict(task.run, archive), request(AGENTS, "games=6", "seats=fixed").spec
     assert (run, run.run_id) == (asked, asked.run_id)
     assert run.agents[1].limits.turn_seconds == 9
-    found = [task(part, threading.Event()) for part in ((2, 4), (4, 6))]
+    worker = task.build_worker()
+    found = [worker(part, threading.Event()) for part in ((2, 4), (4, 6))]
     assert [(each.reached, each.written) for each in found] == [(4, ((2, 4),)), (6, ((4, 6),))]
     assert archive.list_effective_ranges(run.run_id).covered_ranges == [(2, 6)]
 
 
 def test_a_task_refuses_another_archive_and_other_code(task: PlayTask, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"elsewhere"):
-        replace(task, root=str(tmp_path / "elsewhere"))((0, 1), threading.Event())
+        replace(task, root=str(tmp_path / "elsewhere")).build_worker()
     play(tmp_path / "other", "games=2")
     with pytest.raises(FailureError, match="all machines must see the same archive under the same path"):
-        replace(task, root=str(tmp_path / "other"))((0, 1), threading.Event())
+        replace(task, root=str(tmp_path / "other")).build_worker()
     with pytest.raises(FailureError, match=r"has fingerprint [0-9a-f]{16}, and the run is played by 0123"):
-        replace(task, fingerprint="0123")((0, 1), threading.Event())
+        replace(task, fingerprint="0123").build_worker()
 
 
 @pytest.mark.slow

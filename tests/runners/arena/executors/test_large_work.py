@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ from analytics.exact.annotation import AnnotationOptions
 from analytics.exact.tablebase_build import BuildProgress, ChunkStore, TablebaseBuildRequest, build_tablebase
 from analytics.questions.selection import ALL_GAMES
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.rules import Rules
-from runners.arena.executors.base import THREADS, Executor, StopSignal, WorkerPool
+from runners.arena.executors.base import THREADS, Executor, Task, Worker, WorkerPool
 from runners.arena.executors.processes import TaskData, TaskResult, build_task_data, log_and_unwrap_result, run_task
 from runners.arena.indexing import index_and_compact_sums
 from runners.exact.annotation import annotate_games
@@ -47,7 +47,7 @@ class Inline(Executor):
     def count_local_processes(self, threads: int) -> int:
         return threads
 
-    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:
+    def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
         return InlinePool(build_task_data(task, Path.cwd()), stop)
 
 
@@ -120,7 +120,7 @@ def test_an_index_and_annotations(
 ) -> None:
     totals = []
     for root in roots:
-        archive = Archive.open(root)
+        archive = ArchiveStore.open(root)
         totals.append(index_and_compact_sums(archive, archive.list_run_ids(), 16, 1, executors[root.name]))
     assert totals[0] == totals[1]
     assert totals[0][0].games == 70
@@ -133,7 +133,7 @@ def test_an_index_and_annotations(
     assert Inline.parts == 10
     for view in ("positions", "decisions"):
         assert_same_view(view, roots)
-    assert verify_archive(Archive.open(roots[1])).problems == []
+    assert verify_archive(ArchiveStore.open(roots[1])).problems == []
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_a_policy_that_follows_from_counts(roots: tuple[Path, Path], inline: tup
     for root, how in zip(roots, ((), inline), strict=True):
         found = qarena("policy", "build", "kind=gift", "name=g", "--where", where, "--archive", str(root), *how)
         assert (found.code, found.err) == (0, "")
-        cards.append(policy_store.find(Archive.open(root), "g"))
+        cards.append(policy_store.find(ArchiveStore.open(root), "g"))
     assert Inline.parts == 5
     here, there = cards
     assert here.knowledge == there.knowledge
@@ -184,7 +184,7 @@ def test_a_policy_that_follows_from_counts(roots: tuple[Path, Path], inline: tup
         {key: value for key, value in here.learned.items() if key not in changing}
     ] * 2
     tables = [
-        policy_store.read_table(Archive.open(root), card, "games") for root, card in zip(roots, cards, strict=True)
+        policy_store.read_table(ArchiveStore.open(root), card, "games") for root, card in zip(roots, cards, strict=True)
     ]
     assert_frame_equal(*tables)
     assert qarena("policy", "rebuild", "g", "--archive", str(roots[1])).code == 0

@@ -18,7 +18,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from tests.paths import ROOT
 from tests.runners.arena.executors import cluster
@@ -92,7 +92,7 @@ def test_a_run_on_a_cluster_prints_and_stores_what_one_thread_does(on_ray: tuple
     assert "9,000 games in" in found[0]
     assert found[1] == expected[1] == ""
     assert_same_rows(rows(tmp_path / "cluster/games"), rows(tmp_path / "thread/games"))
-    archive = Archive.open(tmp_path / "cluster/games")
+    archive = ArchiveStore.open(tmp_path / "cluster/games")
     assert verify_archive(archive).problems == []
     assert len(archive.list_effective_ranges(archive.list_run_ids()[0])) > 2
 
@@ -138,7 +138,7 @@ def test_ctrl_c_keeps_what_is_finished(on_ray: tuple[str, str], slow: tuple[str,
     assert process.returncode == 130, err
     kept = re.search(r"holds ([\d,]+) games", out)
     assert kept is not None
-    assert verify_archive(Archive.open(tmp_path / "games")).problems == []
+    assert verify_archive(ArchiveStore.open(tmp_path / "games")).problems == []
     assert int(kept[1].replace(",", "")) == len(rows(tmp_path / "games")["games"])
     assert len(err.splitlines()) == 3  # what it is doing, and how to go on
 
@@ -173,7 +173,7 @@ def test_if_the_cluster_dies_one_line_says_so(dies: str, slow: tuple[str, ...], 
     assert (process.returncode, out) == (1, "")
     (line,) = (each for each in err.splitlines() if not each.startswith("playing: "))  # which a slow machine says
     assert line.startswith("error: the Ray cluster at ray.address=local is gone")
-    archive = Archive.open(tmp_path / "games")
+    archive = ArchiveStore.open(tmp_path / "games")
     assert [record.status for record in archive.load_runs()] == ["interrupted"]
     assert verify_archive(archive).problems == []
 
@@ -202,7 +202,7 @@ def test_nodes_that_are_lost_at_ten_random_moments_lose_no_pair_and_double_none(
             _, err = process.communicate(timeout=600)
         assert process.returncode == 0, err
         asked = (*slow, f"games={8000 + 4000 * lost}")  # if it was done before the tenth
-    assert verify_archive(Archive.open(tmp_path / "games")).problems == []
+    assert verify_archive(ArchiveStore.open(tmp_path / "games")).problems == []
     (tmp_path / "own threads").mkdir()
     in_folder(tmp_path, *asked[:-1], f"games={len(rows(tmp_path / 'games')['games'])}", "archive.root=again")
     assert_same_rows(rows(tmp_path / "games"), rows(tmp_path / "again"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import shlex
 import shutil
@@ -27,7 +26,6 @@ from runners.authoring import agent_check
 from runners.config.agents import agent_from_label, load_agent
 from runners.config.yaml_options import load_rules
 from runners.hosting.engines.agent import Engine, EnginePlayer
-from runners.hosting.engines.process import MAX_ERROR_BYTES, _StandardErrorReader
 from runners.hosting.engines.protocol import (
     TURNS_BY_LINE,
     format_position_lines,
@@ -110,20 +108,6 @@ def batch(*texts: str) -> tuple[Batch, Streams]:
 
 
 FIVE = ("0.../.1../..../.... 2",) * 5
-
-
-def test_of_a_flood_on_standard_error_the_end_is_kept() -> None:
-    said = _StandardErrorReader()
-    writing = os.dup(said.writing_end)
-    said.start()
-    for _ in range(40):
-        os.write(writing, b"x" * MAX_ERROR_BYTES)
-    before = 40 * MAX_ERROR_BYTES
-    os.write(writing, b"no such piece\n")
-    os.close(writing)
-    assert said.read_since(before) == "no such piece\n"
-    assert said.size == before + 14
-    assert said.read_since(0) == "x" * (MAX_ERROR_BYTES - 14) + "no such piece\n"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from analytics import open_archive
 from analytics.exchange import export as exchange
 from analytics.statistics.tally import Estimate, Tally, wilson_interval
 from analytics.store import marker
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
 from runners.exact.verdicts import JudgeOptions
 from runners.learning.benchmark import datasets as making
@@ -152,7 +152,7 @@ def test_minari_makes_the_environment_of_a_dataset(made: Path, monkeypatch: pyte
 
 def test_parts_have_openings_of_their_own_and_pairings_of_every_player(made: Path) -> None:
     for part in list_splits(PLAYED, GAMES, 5):
-        (run,) = Archive.open(part.archive_folder(made)).load_runs()
+        (run,) = ArchiveStore.open(part.archive_folder(made)).load_runs()
         assert run.spec == {**part.build_run_spec().to_record(), "seed": 5 + part.validation * VALIDATION_SEED}
     for part in list_splits(DATASETS, GAMES, 5):
         assert len(part.build_run_spec().pairing_labels) == part.dataset.pairing_count

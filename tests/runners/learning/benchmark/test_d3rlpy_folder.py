@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
@@ -43,7 +43,7 @@ def test_a_network_is_trained_again_to_the_same_weights_and_plays(qarena: Qarena
     for name, more in (("one", ()), ("other", ("kind.seed=1",))):
         built = qarena(*BUILD, f"name={name}", *small, *more)
         assert built.code == 0, built.err
-    archive = Archive.open(Path("data/archive"))
+    archive = ArchiveStore.open(Path("data/archive"))
     one, other = (policy_store.read(archive, name)[1] for name in ("one", "other"))
     assert one.kind == "network"
     assert policy_store.compute_knowledge_digest(one) != policy_store.compute_knowledge_digest(other)

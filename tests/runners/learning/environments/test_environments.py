@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.batch import ENDINGS
 from quarto.errors import RequestError
 from quarto.notation import parse_game
@@ -284,7 +284,7 @@ def test_its_games_are_imported_into_an_archive(tmp_path: Path) -> None:
         ended += int((terminated | truncated).sum())
     arguments = ["archive", "import", str(tmp_path / "games.txt"), "--archive", str(tmp_path / "archive")]
     app(arguments, standalone_mode=False)
-    archive = Archive.open(tmp_path / "archive")
+    archive = ArchiveStore.open(tmp_path / "archive")
     (record,) = archive.load_runs()
     assert {label for pair in record.pairings for label in pair} == {"mine", "random"}
     assert archive.count_games(record.run_id) == ended

@@ -1,4 +1,4 @@
-"""`qarena policy compare` and `lineage`: what differs between policies, and where they come from."""
+"""`qarena policy compare` and `show`: what differs between policies, and where they come from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from analytics.policies.kinds.dataset import load_dataset
 from analytics.policies.kinds.mc_afterstate import McAfterstate
 from analytics.questions.selection import select_games
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.rules import CLASSIC
 from runners.learning.policies.comparison import compare_turns, join_rows
 from runners.learning.policies.lineage import describe_share
@@ -82,7 +82,7 @@ def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -
     one, two = (build(root, "mc_afterstate", name="one"), build(root, "mc_afterstate", name="two", least=4))
     for kind, name in (("fitted_q", "three"), ("gift", "four")):
         build(root, kind, name=name)
-    policy_store.save(Archive.open(root), GENES, origin("bred"))
+    policy_store.save(ArchiveStore.open(root), GENES, origin("bred"))
     before = snapshot(root)
     rows = {card.name: card.files["table.parquet"].rows for card in (one, two)}
     same = qarena("policy", "compare", "one", "two")
@@ -123,10 +123,12 @@ def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qare
     play(root, "agent@a=policy", "a.policy=first", "agent@b=random", "games=40", f"archive.root={root}")
     by_first = "agent_0 = 'policy(policy=first)'"
     second = build(root, "mc_afterstate", by_first, "second")
-    found = qarena("policy", "lineage", "second")
+    found = qarena("policy", "show", "second")
     assert (found.code, found.err) == (0, "")
     lines = found.out.splitlines()
-    assert lines[0] == f"policy second ({second.policy_id}), mc_afterstate, classic rules"
+    start = lines.index("Where it comes from:")
+    assert lines[start + 1] == f"policy second ({second.policy_id}), mc_afterstate, classic rules"
+    assert all("run" not in line.split("│")[1] for line in lines[:start] if "│" in line)  # they are listed once
     assert f"  where {by_first}" in lines
     (run,) = second.learned["run_ids"]
     assert re.search(rf"^  run {run}, .*: 20 of 40 games of policy\(policy=first\), random$", found.out, re.MULTILINE)
@@ -135,10 +137,10 @@ def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qare
         rf"^        run {first.learned['run_ids'][0]}, .*: [\d,]+ of 2,000 games of ", found.out, re.MULTILINE
     )
     assert len(re.findall("code 0", found.out)) == 4
-    shutil.rmtree(policy_cards.policy_folder(Archive.open(root), first.policy_id))
-    assert f"      policy {first.policy_id}: not in this archive" in qarena("policy", "lineage", "second").out
+    shutil.rmtree(policy_cards.policy_folder(ArchiveStore.open(root), first.policy_id))
+    assert f"      policy {first.policy_id}: not in this archive" in qarena("policy", "show", "second").out
     shutil.rmtree(root / f"games/run={run}")
     left = r"20 games of policy\(policy=first\), random, no longer in this archive$"
-    assert re.search(rf"^  run {run}, .*: {left}", qarena("policy", "lineage", "second").out, re.MULTILINE)
+    assert re.search(rf"^  run {run}, .*: {left}", qarena("policy", "show", "second").out, re.MULTILINE)
     (root / f"runs/{run}.json").unlink()
-    assert f"  run {run}: no longer in this archive" in qarena("policy", "lineage", "second").out
+    assert f"  run {run}: no longer in this archive" in qarena("policy", "show", "second").out

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyFile
 from analytics.store.records import CHECKSUM, add_checksum
 from tests.runners.conftest import Qarena
@@ -70,7 +70,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def card_path(root: Path, name: str) -> Path:
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     return Path(policy_cards.policy_folder(archive, policy_store.find(archive, name).policy_id) / "card.json")
 
 
@@ -234,7 +234,7 @@ def test_a_forged_table_of_games_is_refused_in_one_line(root: Path, qarena: Qare
 
 
 def test_a_spec_with_a_hostile_learner_is_a_damaged_record(root: Path, mark: Path, qarena: Qarena) -> None:
-    card = policy_store.find(Archive.open(root), "online")
+    card = policy_store.find(ArchiveStore.open(root), "online")
     path = root / "runs" / f"{card.learned['run_ids'][0]}.json"
     record = json.loads(path.read_text())
     learner: Any
@@ -287,7 +287,7 @@ def test_imported_text_and_records_of_sweeps_are_shown_and_never_made(
 def test_trainings_among_the_games_of_a_policy_are_said(root: Path, qarena: Qarena) -> None:
     built = qarena("policy", "build", "kind=gift", "name=all", "--archive", str(root)).out
     assert re.search(r" games of \d+ runs \(\d+ of them trainings\) in ", built)
-    run_id = next(record.run_id for record in Archive.open(root).load_runs() if record.training)
+    run_id = next(record.run_id for record in ArchiveStore.open(root).load_runs() if record.training)
     where = ("--where", f"run_id = '{run_id}'", "--archive", str(root))
     alone = qarena("policy", "build", "kind=gift", "name=one", *where).out
     assert f" games of run {run_id} (a training) in " in alone

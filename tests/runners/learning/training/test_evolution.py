@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 from agents.learning.policy import GENOME
 from analytics import open_archive
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import RequestError
 from runners.arena import experiment
@@ -108,7 +108,7 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
         assert rows["parents"].to_list() == [each.parents for each in everybody]
         assert [list(row) for row in rows[GENES[name]].rows()] == [each.genes for each in everybody]
         assert rows["v random", f"v {dumb[0]}"].rows() == [each.fitness for each in everybody]
-    seeds = [record.spec["seed"] for record in map(Archive.open(tmp_path).find_run, trained.run_ids) if record]
+    seeds = [record.spec["seed"] for record in map(ArchiveStore.open(tmp_path).find_run, trained.run_ids) if record]
     assert seeds == [run_seed(8, generation, 4) for generation in range(len(history))]
     answer = twin.best_on_average() if name == "ga2" else history[-1][0].genes
     assert trained.policy is not None
@@ -149,7 +149,7 @@ def test_faithful_players_follow_their_studies_unless_told_otherwise(tmp_path: P
         "mcts(iterations=2)",
     ]
     trained = trainer("ga5", **SMALL | {"generations": 1}, opponents=opponents, faithful=True).train(context(tmp_path))
-    record = Archive.open(tmp_path).find_run(trained.run_ids[0])
+    record = ArchiveStore.open(tmp_path).find_run(trained.run_ids[0])
     assert record is not None
     assert all(label.endswith(",faithful=true,gamma=" + label.split("gamma=")[1]) for label in record.labels[:5])
     assert record.labels[5:] == (
@@ -163,7 +163,7 @@ def test_faithful_players_follow_their_studies_unless_told_otherwise(tmp_path: P
 
 def test_all_individuals_can_be_judged_again(tmp_path: Path) -> None:
     trained = trainer("ga2", **SMALL, evaluate="all").train(context(tmp_path))
-    archive = Archive.open(tmp_path)
+    archive = ArchiveStore.open(tmp_path)
     assert [len(record.pairings) for record in map(archive.find_run, trained.run_ids) if record] == [5, 8, 8, 8, 8]
     population = trained.tables["population"]
     assert population["run_id"].to_list() == [trained.run_ids[g] for g in population["generation"]]
@@ -209,7 +209,7 @@ def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, Tra
     stopped_before = made.train(begun)
     assert snapshot(tmp_path) == before
     assert (stopped_before.played, stopped_before.run_ids) == (0, first.run_ids)
-    archive = Archive.open(tmp_path)
+    archive = ArchiveStore.open(tmp_path)
     assert archive.list_recorded_run_ids() == archive.list_run_ids()  # no run was begun without a game
 
     again = made.train(context(tmp_path))
@@ -220,7 +220,7 @@ def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, Tra
 
 def test_every_generation_is_a_run_and_its_population_is_kept(small: tuple[Path, TrainingOutcome]) -> None:
     root, trained = small
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     assert [len(record.pairings) for record in map(archive.find_run, trained.run_ids) if record] == [10, 6, 6, 6, 6]
     assert [record.run_id for record in archive.load_runs()] == [*trained.run_ids]
     assert all(record.training and record.command == "qarena train" for record in archive.load_runs())
@@ -347,7 +347,7 @@ def stored(root: Path, trained: TrainingOutcome, name: str) -> str:
     """The id of what was learned, kept under a name."""
     assert trained.policy is not None
     return policy_store.save(
-        Archive.open(root, create=True), trained.policy, replace(origin(name), tables=trained.tables)
+        ArchiveStore.open(root, create=True), trained.policy, replace(origin(name), tables=trained.tables)
     ).policy_id
 
 
@@ -390,7 +390,7 @@ def test_the_command_evolves_keeps_the_population_and_says_how_to_play_by_it(
     done = qarena(*TYPED, "policy.name=evolved", "progress=false")
     assert done.code == 0, done.err
     monkeypatch.setattr("analytics.report.style.render_curve_svg", lambda *_: b"<svg/>")
-    archive = Archive.open(Path("data/archive"))
+    archive = ArchiveStore.open(Path("data/archive"))
     card = policy_store.find(archive, "evolved")
     assert (card.kind, tuple(card.parameters)) == (GENOME, GENES["ga2"])
     population = policy_store.read_table(archive, card, "population")

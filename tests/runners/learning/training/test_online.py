@@ -14,7 +14,7 @@ from agents.learning.learner import Learner
 from agents.learning.policy import Policy
 from analytics import open_archive
 from analytics.policies.relearning import compute_learning_curve, relearn_knowledge
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_store import compute_knowledge_digest
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
@@ -82,7 +82,7 @@ def test_games_and_knowledge_are_those_of_the_slow_way(name: str, seats: dict[st
     policy, played = slowly(trainer, tmp_path / "a")
     assert same_bytes(fast, policy)
     assert_played(tmp_path / "a", played)
-    assert verify_archive(Archive.open(tmp_path / "a")).problems == []
+    assert verify_archive(ArchiveStore.open(tmp_path / "a")).problems == []
 
 
 def test_the_fast_way_is_taken_where_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_a_stopped_training_goes_on_where_it_was(moment: int, whole: Path, expec
     assert first.games == first.played
     assert moment <= first.played < GAMES
     assert first.curve["games"].sum() == first.games
-    (record,) = Archive.open(root).load_runs()
+    (record,) = ArchiveStore.open(root).load_runs()
     assert record.status == "interrupted"
     second = trainer.train(context(root))
     assert second.policy is not None
@@ -177,7 +177,7 @@ def test_games_that_went_missing_in_the_middle_are_played_when_it_is_their_turn(
 ) -> None:
     root = tmp_path / "a"
     online(games=GAMES).train(context(root, shard_games=64, shard_seconds=0.0))
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     (run_id,) = archive.list_run_ids()
     lost = [archive.list_effective_ranges(run_id)[number] for number in (1, 3)]
     for each in lost:
@@ -214,7 +214,7 @@ def test_while_one_learns_a_second_one_is_refused_and_afterwards_finds_the_same(
     assert (first.played, second.played) == (GAMES, 0)
     assert all(each.policy is not None and same_bytes(each.policy, expected) for each in (first, second))
     assert_same_rows(rows(root), rows(whole))
-    assert verify_archive(Archive.open(root)).problems == []
+    assert verify_archive(ArchiveStore.open(root)).problems == []
 
 
 # Learning again from the log.
@@ -240,7 +240,7 @@ def test_the_curve_counts_the_learners_games_block_by_block(tmp_path: Path) -> N
         size = len(of_block)
         counted.append((first, size, wins, draws, size - wins - draws, wins / size))
     assert trained.curve.rows() == counted
-    found = compute_learning_curve(Archive.open(tmp_path / "a"), trained.run_ids[0], 100, block)
+    found = compute_learning_curve(ArchiveStore.open(tmp_path / "a"), trained.run_ids[0], 100, block)
     assert found["games"].sum() == 100
 
 
@@ -292,7 +292,7 @@ def test_what_was_learned_is_learned_again_from_a_log_that_is_whole(name: str, o
     trainer, root = online(name, games=500), tmp_path / "a"
     trained = trainer.train(context(root, name, shard_games=120, shard_seconds=0.0))
     assert trained.policy is not None
-    learner, archive, (run_id,) = learner_of(trainer), Archive.open(root), trained.run_ids
+    learner, archive, (run_id,) = learner_of(trainer), ArchiveStore.open(root), trained.run_ids
     again = learner.policy(relearn_knowledge(archive, run_id, learner))
     assert compute_knowledge_digest(again) == compute_knowledge_digest(trained.policy)
     half = learner.policy(relearn_knowledge(archive, run_id, learner, game_count=250))

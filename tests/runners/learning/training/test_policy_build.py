@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from analytics.tables.verification.archive import verify_archive
 from tests.analytics.folders import forge as forge_record
@@ -66,7 +66,7 @@ def words(kind: str, root: Path, *others: str, name: str = "mine") -> list[str]:
 
 
 def card_of(root: Path, name: str = "mine") -> PolicyCard:
-    return policy_store.find(Archive.open(root), name)
+    return policy_store.find(ArchiveStore.open(root), name)
 
 
 @pytest.mark.parametrize("kind", [*QUICK, *seldom(*(kind for kind in BUILDS if kind not in QUICK))])
@@ -90,7 +90,7 @@ def test_a_kind_is_built_shown_played_and_built_again_the_same(kind: str, root: 
     played = qarena("run", "agent@a=policy", "a.policy=mine", "agent@b=random", "games=20", f"archive.root={root}")
     assert (played.code, played.err) == (0, "")
     assert "policy(policy=mine)" in played.out
-    assert verify_archive(Archive.open(root)).problems == []
+    assert verify_archive(ArchiveStore.open(root)).problems == []
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], 
         more = ["trainer.games=80" if "games" in word else word for word in overrides]
         trainings.train(root, *more, "policy.name=mine")
     before = snapshot(root)
-    for policy_id in policy_cards.list_policy_ids(Archive.open(root)):
+    for policy_id in policy_cards.list_policy_ids(ArchiveStore.open(root)):
         found = qarena("policy", "rebuild", policy_id)
         assert (found.code, found.err) == (0, "")
         assert found.out.startswith("identical: policy mine ")
@@ -148,7 +148,7 @@ def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], 
 
 def forge(root: Path, **learned: Any) -> None:
     """Change what a card says of how its policy was learned."""
-    path = policy_cards.policy_folder(Archive.open(root), card_of(root).policy_id) / "card.json"
+    path = policy_cards.policy_folder(ArchiveStore.open(root), card_of(root).policy_id) / "card.json"
     forge_record(Path(path), lambda card: card["learned"].update(learned))
 
 
@@ -184,7 +184,7 @@ def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Pa
         derivation=how | {"parameters": how["parameters"] | {"least": 1}},
         checksums=dict.fromkeys(card.learned["checksums"], "0" * 16),
     )
-    card_file = policy_cards.policy_folder(Archive.open(root), card.policy_id) / "card.json"
+    card_file = policy_cards.policy_folder(ArchiveStore.open(root), card.policy_id) / "card.json"
     forge_record(Path(card_file), lambda values: values["code"].update(fingerprint="f" * 16))
     found = qarena(*rebuild)
     assert found.code == 1
@@ -197,7 +197,7 @@ def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Pa
 
 
 def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
-    archive, rebuild = Archive.open(root), ("policy", "rebuild")
+    archive, rebuild = ArchiveStore.open(root), ("policy", "rebuild")
     small = ["trainer.generations=1", "trainer.games=2", "trainer.population=4", "trainer.offspring=2"]
     trained, bred = (
         trainings.train(root, *overrides).learned["run_ids"][-1]
@@ -356,7 +356,7 @@ def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
     assert built.out.endswith(f"run 'policy(policy=counted)' random --archive {root} --config-dir {own}\n")
     assert sys.path == before
     told = (ROOT / "data/README.md").read_text(encoding="utf-8")
-    (card,) = (each for each in policy_cards.load_cards(Archive.open(root)) if each.name == "counted")
+    (card,) = (each for each in policy_cards.load_cards(ArchiveStore.open(root)) if each.name == "counted")
     assert [key for key in card.learned if f"`{key}`" not in told] == []
     again = qarena("policy", "rebuild", "counted", "--archive", str(root), "--trust-agents", *mine)
     assert again.out.startswith("identical: policy counted ")

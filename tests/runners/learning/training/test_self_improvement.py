@@ -12,7 +12,7 @@ import pytest
 from analytics import open_archive
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_store import compute_knowledge_digest
 from quarto.errors import RequestError
 from runners.config.agent_policies import format_policy_card
@@ -56,14 +56,14 @@ def knowledge(trained: TrainingOutcome) -> str:
 @pytest.fixture(scope="module")
 def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingOutcome]:
     root = tmp_path_factory.mktemp("loop") / "archive"
-    Archive.open(root, create=True)
+    ArchiveStore.open(root, create=True)
     return root, trainer().train(named(root))
 
 
 @pytest.mark.slow
 def test_each_generation_learns_from_the_games_of_those_before(loop: tuple[Path, TrainingOutcome]) -> None:
     root, trained = loop
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     cards = [policy_store.find(archive, f"mine-{generation}") for generation in (1, 2, 3)]
     runs = [card.learned["run_ids"] for card in cards]
     assert [len(each) for each in runs] == [1, 2, 3]
@@ -106,7 +106,7 @@ def test_regret_is_that_of_the_annotated_decisions(loop: tuple[Path, TrainingOut
     root, trained = loop
     strength = trained.tables["strength"]
     last = strength.filter(generation=3)
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     annotate_runs(archive, [last["run_id"][0]], AnnotationOptions(from_pieces=MIN_PIECES))
     with open_archive(root) as opened:
         expected = opened.sql(
@@ -125,7 +125,7 @@ def test_regret_is_that_of_the_annotated_decisions(loop: tuple[Path, TrainingOut
 @pytest.mark.slow
 def test_stopped_anywhere_it_comes_to_the_same(loop: tuple[Path, TrainingOutcome], tmp_path: Path) -> None:
     root = tmp_path / "archive"
-    Archive.open(root, create=True)
+    ArchiveStore.open(root, create=True)
     for games in (1, 500):
         trained = trainer().train(replace(stopped_after(games, root), name="self_improve", policy="mine"))
         assert trained.policy is None
@@ -152,13 +152,13 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
     root = Path("data/archive")
     for name in ("mine", "mine-1", "mine-2", "mine-3"):
         assert rebuild_policy(root, name).differences == ()
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     card = policy_store.find(archive, "mine")
     assert card.code == build_kind_code_record(card.learned["derivation"]["parameters"])
     how = "self_improve, seed 1, derived as mc_afterstate"
-    (line,) = [line for line in format_lineage(root, "mine") if "trained by" in line]
+    (line,) = [line for line in format_lineage(archive, "mine") if "trained by" in line]
     assert line.startswith(f"  trained by {how}, from 900 games; ")
-    assert format_lineage(root, "mine-3")[1].startswith("  derived by mc_afterstate, from 900 games; ")
+    assert format_lineage(archive, "mine-3")[1].startswith("  derived by mc_afterstate, from 900 games; ")
     assert ("trainer", f"{how}, 900 games") in format_policy_card(card, root)
     assert "; learned from 3 runs in data/archive." in found.out
     assert {"table.parquet", "curve.parquet", "strength.parquet", "games.parquet"} <= set(card.files)

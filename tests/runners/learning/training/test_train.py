@@ -12,7 +12,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.upkeep.garbage import list_unneeded_files
 from analytics.tables.verification.archive import verify_archive
 from runners.config.yaml_options import list_options, load_option
@@ -45,7 +45,7 @@ def no_pictures() -> Iterator[None]:
 def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qarena, root: Path) -> None:
     found = qarena("train", f"trainer={name}", "trainer.games=40", "curve.block=20")
     assert (found.code, found.err) == (0, "")
-    card = policy_store.find(Archive.open(root), name)
+    card = policy_store.find(ArchiveStore.open(root), name)
     learned, took, kept, _, command = found.out.splitlines()
     rate = r"[\d.]+ %"
     expected = rf"{name} learned from 40 games: it won {rate} of the first 20, {rate} of games 21 to 40\."
@@ -61,13 +61,13 @@ def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qare
     played = qarena(*shlex.split(command)[1:], "games=10")
     assert (played.code, played.err) == (0, "")
     assert f"{player}(policy={name})" in played.out
-    assert verify_archive(Archive.open(root)).problems == []
+    assert verify_archive(ArchiveStore.open(root)).problems == []
 
 
 def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
     assert qarena(*SMALL, "seed=3", "trainer.learner.discount=.5", "policy.name=mine", "rules=square").code == 0
-    card, policy = policy_store.read(Archive.open(root), "mine")
-    (record,) = Archive.open(root).load_runs()
+    card, policy = policy_store.read(ArchiveStore.open(root), "mine")
+    (record,) = ArchiveStore.open(root).load_runs()
     assert (card.kind, card.rules["name"], card.code["version"]) == ("q_placement", "square", "0.1.0")
     learned = dict(card.learned)
     parameters = learned.pop("parameters")
@@ -83,9 +83,9 @@ def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
     own = load_option("trainer", "q_placement")
     assert parameters == own | {"games": 60, "learner": own["learner"] | {"discount": 0.5}}
     assert card.files["table.parquet"].rows == len(policy.table["value"]) > 100
-    curve = policy_store.read_table(Archive.open(root), card, "curve")
+    curve = policy_store.read_table(ArchiveStore.open(root), card, "curve")
     assert curve.select("first_game", "games").rows() == [(0, 20), (20, 20), (40, 20)]
-    folder = policy_cards.policy_folder(Archive.open(root), card.policy_id)
+    folder = policy_cards.policy_folder(ArchiveStore.open(root), card.policy_id)
     picture = Path(folder / card.stored_name("curve.svg")).read_text()
     for text in (
         "How q_placement learned",
@@ -100,7 +100,7 @@ def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
 @pytest.mark.usefixtures("no_pictures")
 def test_the_same_again_plays_nothing_and_says_so_and_more_goes_on(qarena: Qarena, root: Path) -> None:
     qarena(*SMALL)
-    first = policy_store.find(Archive.open(root), "q_placement")
+    first = policy_store.find(ArchiveStore.open(root), "q_placement")
     before = {path: content for path, content in snapshot(root).items() if path.name != "card.json"}
     again = qarena(*SMALL)
     assert again.code == 0
@@ -110,13 +110,13 @@ def test_the_same_again_plays_nothing_and_says_so_and_more_goes_on(qarena: Qaren
     more = qarena(*SMALL, "trainer.games=100")
     assert more.code == 0
     assert re.match(r"40 games in ", more.out.splitlines()[1])
-    second = policy_store.find(Archive.open(root), "q_placement")
+    second = policy_store.find(ArchiveStore.open(root), "q_placement")
     assert (second.policy_id == first.policy_id, second.learned["games"]) == (False, 100)
     assert second.learned["run_ids"] == first.learned["run_ids"]
-    assert policy_store.find(Archive.open(root), first.policy_id).learned["games"] == 60
+    assert policy_store.find(ArchiveStore.open(root), first.policy_id).learned["games"] == 60
     fewer = qarena(*SMALL)
     assert "Nothing to play" in fewer.out
-    assert policy_store.find(Archive.open(root), "q_placement").policy_id == first.policy_id
+    assert policy_store.find(ArchiveStore.open(root), "q_placement").policy_id == first.policy_id
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_sweep_ends_with_one_table_of_policies(qarena: Qarena, root: Path) -> 
         ["2", "0.9", "1", "q_placement_decay-0.9", "60"],
         ["3", "0.9", "2", "q_placement_decay-0.9_seed-2", "60"],
     ]
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     for row in table:
         curve = policy_store.read_table(archive, policy_store.find(archive, row[3]), "curve")
         assert float(row[5]) == round(100 * curve["win_rate"][-1], 2)
@@ -216,7 +216,7 @@ def expected(tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) ->
 
 def knowledge(folder: Path) -> str:
     """The policy's content, after a check that the archive is sound."""
-    archive = Archive.open(folder / "games here")
+    archive = ArchiveStore.open(folder / "games here")
     assert verify_archive(archive).problems == []
     assert sum(archive.count_games(run_id) for run_id in archive.list_run_ids()) == GAMES
     return policy_store.find(archive, "mine").knowledge
@@ -233,7 +233,7 @@ def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qa
         process.kill()
         process.communicate(timeout=DEADLINE)
     assert process.returncode == -signal.SIGKILL
-    archive = Archive.open(tmp_path / "games here")
+    archive = ArchiveStore.open(tmp_path / "games here")
     assert verify_archive(archive).problems == []
     assert policy_cards.load_cards(archive) == []
     done = qarena(*ARGUMENTS)
@@ -250,7 +250,7 @@ def test_sigterm_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena,
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 143
-    (record,) = Archive.open(tmp_path / "games here").load_runs()
+    (record,) = ArchiveStore.open(tmp_path / "games here").load_runs()
     assert record.status == "interrupted"
     assert "Traceback" not in out + err
     kept = re.match(
@@ -259,7 +259,7 @@ def test_sigterm_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena,
     )
     assert kept
     assert 0 < int(kept[1].replace(",", "")) < GAMES
-    archive = Archive.open(tmp_path / "games here")
+    archive = ArchiveStore.open(tmp_path / "games here")
     assert policy_cards.load_cards(archive) == []
     assert list_unneeded_files(archive) == []
     program, *arguments = resuming(err)

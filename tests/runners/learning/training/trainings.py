@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_module
 from agents.base.player import KernelPlayer, build_player
 from agents.learning.learner import FinishedGame, Learner
 from agents.learning.policy import Policy
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import build_from_settings
@@ -124,7 +124,7 @@ def stopped_after(games: int, root: Path, **other: Any) -> TrainingContext:
 
 def slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
     """The games of the training in an archive by the plain rule book: each turn, each update is asked for alone."""
-    (run_id,) = Archive.open(root).list_run_ids()
+    (run_id,) = ArchiveStore.open(root).list_run_ids()
     learner: Learner = build_from_settings("learner", trainer.learner, Learner)
     knowledge = learner.knowledge(rules)
     opponent = build_player(load_agent(str(trainer.opponent)).build(), rules, "opponent")

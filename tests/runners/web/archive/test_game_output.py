@@ -13,7 +13,7 @@ import pytest
 from analytics import open_archive
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.questions.columns import format_expected_value, format_game_name
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.game import Game
 from quarto.notation import format_game, parse_game
 from quarto.rules import CLASSIC
@@ -31,13 +31,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive")
     for rules in ("classic", "own_piece"):
         play(folder, "agents=[random,semi_random]", f"games={GAMES}", "opening_plies=4", f"rules={rules}", "threads=1")
-    archive = Archive.open(folder)
+    archive = ArchiveStore.open(folder)
     annotate_runs(archive, [of_rules(folder, "classic")], AnnotationOptions(from_pieces=FROM, megabytes=1.0, threads=2))
     return folder
 
 
 def of_rules(root: Path, rules: str) -> str:
-    return next(record.run_id for record in Archive.open(root).load_runs() if record.rules.name == rules)
+    return next(record.run_id for record in ArchiveStore.open(root).load_runs() if record.rules.name == rules)
 
 
 def rows(root: Path, question: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from msgspec import structs
 from analytics.questions.columns import MISSING, Table, format_percent, format_percent_short
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.logged_games import GIFT, PLACEMENT, ValueChange, list_decisions, load_logged_game
-from analytics.questions.openings import OpeningsQuery
+from analytics.questions.openings import OpeningsQuery, run_openings_query
 from analytics.questions.ratings import compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
@@ -25,13 +25,13 @@ from analytics.report import style
 from analytics.report.report_data import select_report_data
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.style import Figure
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.learning.policies.lineage import POLICY, RUN, LineageNode
 from runners.web.analyse.view import build_frequency_badges
-from runners.web.archive import charts, runs, sweeps
+from runners.web.archive import charts, runs, sweeps, urls
 from runners.web.archive.agents_and_policies import (
     BOX_HEIGHT,
     BOX_WIDTH,
@@ -46,10 +46,10 @@ from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
 from runners.web.archive.explorer import build_decisions_table, explore_position
 from runners.web.archive.games import NO_GAMES, list_games
 from runners.web.archive.runs import list_filter_names, list_runs, select_runs
-from runners.web.archive.sections import build_mistakes_table, build_run_page, build_section
+from runners.web.archive.sections import build_mistakes_table, build_run_page, build_section, counts_trainings
 from runners.web.archive.snapshots import SnapshotService
 from runners.web.archive.sql_pool import build_answer_table
-from runners.web.archive.urls import build_url
+from runners.web.archive.urls import build_url, games_url
 from tests.analytics import naive_games
 from tests.analytics.indexed import decide
 from tests.paths import SAMPLE
@@ -60,14 +60,16 @@ ROUND_ROBIN, SQUARE, IMPOSED = "8d1cb3670fa3", "2a6d3741319d", "a0a7dbeb5972"
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[OpenArchive]:
-    with OpenArchive(SAMPLE) as found:
-        yield found
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenArchive]:
+    """A copy of the sample, because questions about openings index it."""
+    root = shutil.copytree(SAMPLE, tmp_path_factory.mktemp("opened") / "sample")
+    with OpenArchive(root) as archive:
+        yield archive
 
 
 def test_plies_of_mistakes_have_their_numbers_from_0(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "sample")
-    decided = decide(Archive.open(tmp_path / "sample"), SQUARE)
+    decided = decide(ArchiveStore.open(tmp_path / "sample"), SQUARE)
     wrong = {
         (row["game_id"], row["ply"])
         for row in decided.iter_rows(named=True)
@@ -106,7 +108,7 @@ def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
 
 def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qarena: Qarena) -> None:
     """A person in the default seat is the first agent of the spec, and the second of the pairing."""
-    archive = Archive.open(tmp_path / "games", create=True)
+    archive = ArchiveStore.open(tmp_path / "games", create=True)
     first_agents = {}
     for seed, pairing in ((1, ("oracle", "human:ada")), (2, ("human:ada", "oracle"))):
         run = naive_games.record(naive_games.spec_of(pairings=[pairing], seed=seed), games=6)
@@ -147,7 +149,10 @@ def test_many_runs_are_chosen_as_few_are(opened: OpenArchive) -> None:
 
 def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) -> None:
     page = build_run_page(opened, ROUND_ROBIN)
-    assert (page.title, page.lead) == (f"Run `{ROUND_ROBIN}`", "12,000 games by classic rules")
+    assert (page.title, page.lead, page.links) == (f"Run `{ROUND_ROBIN}`", "12,000 games by classic rules", {})
+    properties = table_of(page, "Properties of the run")
+    (games,) = [cells[1] for cells in properties.cells if f"{cells[0]}" == "games"]
+    assert (games.text, games.link) == ("12,000", games_url(run=ROUND_ROBIN))
     pairings = table_of(page, "Results of the first agent")
     assert len(pairings.rows) == 6
     first = texts(pairings)[0]
@@ -226,7 +231,7 @@ def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive)
         assert (row[3].text, row[4].text) == (f"{len(found):,}", f"{100 * sum(found) / len(found):.2f}")
 
 
-def test_games_of_trainings_are_left_out_but_where_they_are_the_subject(tmp_path: Path) -> None:
+def test_games_of_trainings_are_left_out_where_strength_is_the_subject(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "sample")
     with OpenArchive(tmp_path / "sample") as archive:
         before = rate_agents(archive, "classic")
@@ -234,28 +239,36 @@ def test_games_of_trainings_are_left_out_but_where_they_are_the_subject(tmp_path
         archive.refresh()
         found = rate_agents(archive, "classic")
         rated = compute_ratings(archive, rules="classic").ratings
-        without = GameFilter(trainings=False)
-        assert [build_section(archive, slug, without).runs for slug in ("crosstable", "learning")] == [4, 5]
+        found_runs = {}
+        for slug in ("crosstable", "ratings", "lengths", "placements", "mistakes", "learning"):
+            found_runs[slug] = build_section(archive, slug, GameFilter(trainings=counts_trainings(slug))).runs
+        assert found_runs == dict.fromkeys(found_runs, 5) | {"crosstable": 4, "ratings": 4}
     assert found is not None
     assert before is not None
     assert [(each.agent, each.elo.mean) for each in found.ratings] == [(each.agent, each.elo.mean) for each in rated]
     assert found.ratings != before.ratings
 
 
-def test_where_nobody_chose_an_opening_an_agent_has_none(tmp_path: Path) -> None:
+def test_openings_of_an_agent_begin_with_the_first_free_decision(tmp_path: Path) -> None:
     play(tmp_path, "agents=[random,semi_random]", "games=40", "opening_plies=2", "threads=1")
+    note = "each game counts at its first free decision: ply 2 in 40 games; the plies before were imposed"
     with OpenArchive(tmp_path) as archive:
-        (notice, _) = [part for part in build_agent_page(archive, "random").parts if isinstance(part, str)]
-        assert re.match("No openings to show: .*imposed", notice)
-    play(tmp_path, "agents=[random,semi_random]", "games=10", "seed=2", "threads=1")
-    with OpenArchive(tmp_path) as archive:  # the openings of 10 of 50 games are said to be no more than that
         table = table_of(build_agent_page(archive, "random"), "Openings")
-        assert table.title.endswith("; 40 games with imposed openings left out")
-        free = 0
-        for games in (GameFilter(agent="random"), GameFilter(opponent="random")):
-            answer = explore_position(archive, OpeningsQuery(by="turn", games=games)).explored
-            free += answer.games if answer else 0
-        assert free == sum(int(row[3].text) for row in table.cells)
+        assert table.title.endswith(f"; {note}")
+        headings = [column.heading for column in table.columns[:5]]
+        assert headings == ["decides", "position", "cell", "gift", "games"]
+        answer = run_openings_query(archive, OpeningsQuery(by="turn", games=GameFilter(agent="random")))
+        chosen = dict(zip(answer.rows.select("position", "cell", "gift").rows(), answer.rows["score"], strict=True))
+        own = [row for row in table.cells if row[0].text == "itself"]
+        assert own
+        for row in own:
+            key = row[1].text, row[2].text, None if row[3].text == "·" else row[3].text
+            assert row[5].text == format_percent(chosen[key])
+            assert row[1].link == urls.openings_url(row[1].text)
+    play(tmp_path, "agents=[random,semi_random]", "games=10", "seed=2", "threads=1")
+    with OpenArchive(tmp_path) as archive:  # all games are there, each at its ply
+        table = table_of(build_agent_page(archive, "random"), "Openings")
+        assert table.title.endswith("ply 0 in 10 games, ply 2 in 40 games; the plies before were imposed")
     play(tmp_path, "agents=[random,semi_random]", "games=40", "rules=own_piece", "threads=1")
     with OpenArchive(tmp_path) as archive:
         table = table_of(build_agent_page(archive, "random", "own_piece"), "Openings")
@@ -293,7 +306,7 @@ def test_shares_of_openings_add_up_on_the_board_in_the_table_and_in_files(
     """Equivalent cells share one count, which one of them shows: three corners said 58 % each, 287 % in all."""
     answer = explore_position(opened, OpeningsQuery(position))
     assert answer.explored is not None
-    text = qarena("openings", position, f"--archive={SAMPLE}", "--format", "json").out
+    text = qarena("openings", position, f"--archive={opened.archive.root}", "--format", "json").out
     column = "gift" if answer.explored.by == "gift" else "cell"
     listed = {row[column]: row["share"] for row in json.loads(text)}
     assert sum(listed.values()) == pytest.approx(1)
@@ -365,7 +378,7 @@ def test_a_sweep_is_drawn_whatever_the_setting_of_a_late_job(
 def test_a_job_of_a_training_has_its_own_games_although_a_longer_one_continued_its_run(
     tmp_path: Path, most: int
 ) -> None:
-    archive = Archive.open(tmp_path / "games", create=True)
+    archive = ArchiveStore.open(tmp_path / "games", create=True)
     pairing = ("learner", "random")
     run = naive_games.record(naive_games.spec_of(pairings=[pairing], learner=0), training=True)
     archive.write_run(run)

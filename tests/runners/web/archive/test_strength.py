@@ -26,7 +26,7 @@ from analytics.questions.sql.views import run_condition_sql
 from analytics.report import style
 from analytics.report.page import render_report
 from analytics.report.report_data import MAX_AGENTS, select_report_data
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from runners.web.archive.agents_and_policies import build_agent_page, rate_agents
 from runners.web.archive.sections import build_section
 from tests.analytics.naive_games import block_of, random_block, random_game, record, spec_of, store
@@ -178,7 +178,7 @@ def test_scores_are_over_all_games_with_others_everywhere(qarena: Qarena, opened
 def by_seat(tmp_path: Path) -> Path:
     """A won both games against B; of C and D each won with seat 0. No two games are a pair, as in imported ones."""
     pairings = [("A", "B"), ("B", "A"), ("C", "D"), ("D", "C")]
-    archive = Archive.open(tmp_path / "by_seat", create=True)
+    archive = ArchiveStore.open(tmp_path / "by_seat", create=True)
     run = record(spec_of(pairings=pairings, seats="fixed"), games=1, status="complete")
     archive.write_run(run)
     games = [random_game(DICE, forfeits=0.0) for _ in range(40)]
@@ -212,7 +212,7 @@ def test_what_the_seat_decided_is_unknown_alike_everywhere(qarena: Qarena, by_se
 def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(style, "_render_spec", lambda _: "<svg></svg>")
     pairings = [("a", "b")]
-    archive = Archive.open(tmp_path / "codes", create=True)
+    archive = ArchiveStore.open(tmp_path / "codes", create=True)
     for seed, code in enumerate(("1" * 64, "2" * 64)):
         run = record(spec_of(pairings=pairings, seed=seed), games=120, status="complete")
         archive.write_run(structs.replace(run, code={**run.code, "agents": {"a": code, "b": "3" * 64}}))

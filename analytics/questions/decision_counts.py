@@ -1,0 +1,228 @@
+"""Counts of decisions by position and turn, up to symmetry: from the position index or, where it lacks, from the games.
+
+``analytics.questions.openings`` asks for them, in one position or in every position of a ply.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import polars as pl
+
+from analytics.questions.selection import GameFilter, read_file_rows
+from analytics.questions.sql.database import OpenArchive
+from analytics.store.archive import ArchiveStore
+from analytics.store.marker import VerifiableFile
+from analytics.store.ranges import StoredRange
+from analytics.store.records import RunRecord
+from analytics.tables.derived.definitions import POSITIONS_TABLE, derive_stored_positions, has_turns_of_ply
+from analytics.tables.derived.positions import CHOSEN_TURN, list_canonical_turns
+from quarto.batch import GAME_BITS
+from quarto.canonical import HAND_BITS
+from quarto.errors import FailureError
+from quarto.notation import format_position
+from quarto.position import Position, position_from_plies
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
+
+MAX_THREADS = 8  # each replays a range: some hundred megabytes
+
+# The columns that are read from ``positions``.
+INDEX_COLUMNS = pl.Schema(
+    {"run_id": pl.String()}
+    | dict.fromkeys(
+        (
+            *("pairing", "second", "occupied", "board", "cell", "piece"),
+            *("imposed", "games", "wins", "draws", "sample"),
+        ),
+        pl.Int64(),
+    )
+)
+
+# The columns of the canonical turn that identify a decision.
+_BOARD = ["occupied", "board"]
+DECISION_COLUMNS = {"gift": _BOARD, "placement": [*_BOARD, "cell"], "turn": [*_BOARD, "cell", "piece"]}
+
+
+def read_decisions_in_position(
+    opened: OpenArchive, records: Sequence[RunRecord], position: Position, turns: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the decisions of runs in a position, as rows of ``positions`` with ``run_id`` in front.
+
+    ``turns`` are those of ``list_canonical_turns``.
+    """
+    occupied, boards = turns["occupied"][0], turns["board"].to_list()  # boards that differ in the hand are neighbours
+    where = f"occupied = {occupied} AND board BETWEEN {min(boards)} AND {max(boards)}"
+    return _read_decisions(opened, records, position.occupied.bit_count(), where)
+
+
+def read_first_decisions(opened: OpenArchive, records: Sequence[RunRecord]) -> pl.DataFrame:
+    """Return the first free decisions of runs, each at the ply that follows its imposed ones, as such rows."""
+    runs: dict[int, list[RunRecord]] = {}
+    for record in records:
+        runs.setdefault(record.spec["opening_plies"], []).append(record)
+    free = f"imposed = {CHOSEN_TURN}"
+    return pl.concat(
+        [
+            pl.DataFrame(schema=INDEX_COLUMNS),
+            *(_read_decisions(opened, runs[ply], ply, free) for ply in sorted(runs) if ply < PIECES),
+        ]
+    )
+
+
+def _read_decisions(opened: OpenArchive, records: Sequence[RunRecord], ply: int, condition: str) -> pl.DataFrame:
+    """Return the rows of a ply that meet a condition: from the index and, for ranges that it lacks, from the games."""
+    where = f"ply = {ply} AND {condition}"
+    files, rest = list[VerifiableFile](), list[tuple[RunRecord, StoredRange]]()
+    for record in records:
+        indexed, unindexed = opened.files.list_derived_files_and_gaps(
+            POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply)
+        )
+        files += indexed
+        rest += [(record, stored) for stored in unindexed]
+    parts = [read_file_rows(opened, files, list(INDEX_COLUMNS)[1:], where).cast(INDEX_COLUMNS)] if files else []
+    return pl.concat(
+        [pl.DataFrame(schema=INDEX_COLUMNS), *parts, *_count_unindexed_decisions(opened.archive, rest, ply, where)]
+    )
+
+
+def _count_decisions(
+    archive: ArchiveStore, record: RunRecord, stored: StoredRange, ply: int, where: str
+) -> pl.DataFrame:
+    """Count the rows of a range that meet a condition, from its games."""
+    counts = derive_stored_positions(archive, record, stored, range(ply, ply + 1))
+    # A filter may return a slice, which would keep the whole table of every file in memory.
+    rows = counts[counts.select(pl.arg_where(pl.sql_expr(where))).to_series()]
+    return rows.with_columns(run_id=pl.lit(record.run_id)).select(*INDEX_COLUMNS).cast(INDEX_COLUMNS)
+
+
+MAX_CACHED_FRAMES = 1 << 14  # frames of some rows
+MAX_CACHED_ROWS = 1 << 10  # of a frame: one position has fewer, a whole ply may have millions
+
+# What was counted in the games of a file, by its run, its name, and the condition: a file's name says which games.
+_decision_cache: dict[tuple[str, str, str], pl.DataFrame] = {}
+
+
+def _count_unindexed_decisions(
+    archive: ArchiveStore, ranges: Sequence[tuple[RunRecord, StoredRange]], ply: int, where: str
+) -> list[pl.DataFrame]:
+    """Count the rows of ranges of games that are not indexed deep enough."""
+
+    def count_decisions(of: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
+        record, stored = of
+        key = record.run_id, stored.name, where
+        if key in _decision_cache:
+            return _decision_cache[key]
+        rows = _count_decisions(archive, record, stored, ply, where)
+        if len(rows) <= MAX_CACHED_ROWS:
+            if len(_decision_cache) >= MAX_CACHED_FRAMES:
+                _decision_cache.clear()
+            _decision_cache[key] = rows
+        return rows
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
+        return list(pool.map(count_decisions, ranges))
+
+
+def select_decisions_by_agent(
+    decisions: pl.DataFrame, records: Sequence[RunRecord], kind: str, game_filter: GameFilter
+) -> pl.DataFrame:
+    """Select the rows in which the wanted agent decided against the wanted opponent."""
+    if game_filter.agent is None and game_filter.opponent is None:
+        return decisions
+    other = kind == "gift"  # ``second`` is the seat of the mover, the giver's opponent
+    theirs = [
+        (record.run_id, number, second ^ other)
+        for record in records
+        for number, pairing in enumerate(record.pairings)
+        for second, label in enumerate(pairing)
+        if game_filter.agent in (None, label) and game_filter.opponent in (None, pairing[1 - second])
+    ]
+    names = ("run_id", "pairing", "second")
+    wanted = pl.DataFrame(theirs, schema={name: INDEX_COLUMNS[name] for name in names}, orient="row")
+    return decisions.join(wanted, on=names, how="semi")
+
+
+def sum_decisions(
+    archive: ArchiveStore, decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
+) -> pl.DataFrame:
+    """Return a row for each decision: the least of the equivalent ones, counts, openings, and the first game.
+
+    ``turns`` are all that can be played in a position, or in several, each of which has its text in ``position``. Then
+    rows have this text, too. Raises ``FailureError`` for an index that is wrong.
+    """
+    same = DECISION_COLUMNS[kind]
+    own = ["own_hand", "own_cell", "own_piece"][: len(same) - len(_BOARD) + 1]
+    texts = [name for name in ("position",) if name in turns.columns]
+    alike = pl.struct(own).n_unique().cast(pl.Int64)
+    names = turns.group_by(same, maintain_order=True).agg(pl.first(*own, *texts), alike=alike)
+    rows = (
+        decisions.with_columns(game_id=pl.col("pairing") * (1 << GAME_BITS) + pl.col("sample"))
+        .sort("run_id", "game_id")
+        .group_by(same, maintain_order=True)
+        .agg(pl.sum("games", "wins", "draws"), pl.first("run_id", "game_id"))
+        .join(names, on=same, how="left", validate="1:1")
+        .join(_count_independent_openings(decisions, same, records), on=same, how="left", validate="1:1")
+    )
+    if rows["alike"].null_count():
+        raise FailureError(
+            f"the index holds turns that cannot be played: run {archive.format_command('archive verify')}"
+        )
+    rows = rows.with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
+    if kind == "gift":  # wins and losses were counted for the mover
+        rows = rows.rename({"wins": "losses", "losses": "wins"})
+    return rows.sort("games", *texts, *own, descending=[True, *[False] * len([*texts, *own])])
+
+
+def _count_independent_openings(
+    decisions: pl.DataFrame, key_columns: Sequence[str], records: Sequence[RunRecord]
+) -> pl.DataFrame:
+    """For each decision, the number of openings that its games are sure to come from: ``openings``.
+
+    Without imposed plies every game is one. With them, the two games of a pair, other pairings and other runs of the
+    seed repeat openings. But the games in which one agent of one pairing decided have an opening each. So there are at
+    least as many openings as the most games of that kind. With fewer openings than counted, intervals would be too
+    narrow. With more, as where the games of a pair part ways, they are wider than need be.
+    """
+    seeds = {record.run_id: str(record.opening_seed) for record in records if record.opening_seed is not None}
+    origin = pl.col("run_id").replace_strict(seeds, default=None, return_dtype=pl.String)
+    of_deciders = (
+        decisions.group_by(*key_columns, "run_id", "pairing", "second").agg(pl.sum("games")).with_columns(seed=origin)
+    )
+    of_seed = pl.when(pl.col("seed").is_null()).then(pl.sum("games")).otherwise(pl.max("games")).first()
+    return (
+        of_deciders.group_by(*key_columns, "seed").agg(openings=of_seed).group_by(key_columns).agg(pl.sum("openings"))
+    )
+
+
+def list_turns_of_positions(decisions: pl.DataFrame, kind: str, rules: Rules, max_positions: int) -> pl.DataFrame:
+    """List every turn in the positions of some rows, those with the most games first, with its canonical form.
+
+    Positions of gifts have no hand. Columns: those of ``list_canonical_turns``, and the text of the ``position``.
+    """
+    handless = kind == "gift" or rules.mover_chooses
+    with_hand = pl.lit(NONE) if handless else pl.col("board") & (1 << HAND_BITS) - 1
+    positions = (
+        decisions.group_by("occupied", word=pl.col("board").floordiv(1 << HAND_BITS), hand=with_hand)
+        .agg(pl.sum("games"))
+        .sort("games", "occupied", "word", "hand", descending=[True, False, False, False])
+        .head(max_positions)
+    )
+    turns = []
+    for occupied, word, hand in positions.select("occupied", "word", "hand").iter_rows():
+        position = _decode_position(occupied, word, hand)
+        text = pl.lit(format_position(position, rules.name)).alias("position")
+        turns.append(list_canonical_turns(position, rules).with_columns(text))
+    return pl.concat(turns)
+
+
+def _decode_position(occupied: int, word: int, hand: int) -> Position:
+    """Return the position of a canonical board, whose pieces are in ``word`` (``quarto.canonical.squeeze_lanes``)."""
+    cells = [cell for cell in range(CELLS) if occupied >> cell & 1]
+    pieces = [
+        sum((word >> (attribute * len(cells) + index) & 1) << attribute for attribute in range(ATTRIBUTES))
+        for index in range(len(cells))
+    ]
+    return position_from_plies(zip(pieces, cells, strict=True), hand)

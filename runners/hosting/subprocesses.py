@@ -1,0 +1,354 @@
+"""How subprocesses start, what they may take, and how they end: one way for all that a run starts.
+
+Isolated agents, workers, engines, players of the Politecnico and questions in SQL differ in what is spoken with them,
+which stays with each of them. What they share is here:
+
+- **Start.** A subprocess leads a process group of its own, so that Ctrl-C is for the run alone. Signals to end wait
+  until it is bound to the run.
+- **Limits.** Memory and processor time are limits of the system (``setrlimit``); the run reads at most so many bytes.
+- **End.** The whole group is killed, also when its leader has ended by itself. A program that leaves its group escapes.
+- **Lifeline.** A pipe whose other end the run alone holds. However the run dies, the kernel then ends the group.
+
+The second half runs in the subprocess. The file needs the standard library of Python 3.7 only, because a player's own
+interpreter may run that half.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+BUFFER_BYTES = 1 << 16  # that are read at once
+FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.0005, 0.05  # between two looks at whether a process has ended
+OUT_OF_MEMORY_SCORE = "1000"  # the highest: the system ends subprocesses before it ends the run
+DEVNULL, PIPE = subprocess.DEVNULL, subprocess.PIPE
+STDERR = 2  # the run's standard error, as a subprocess's standard output
+
+
+class Limits(NamedTuple):
+    """What a subprocess may take; None: no limit.
+
+    The number of processes is not among them: RLIMIT_NPROC counts all processes of a user, and does not bind root.
+    """
+
+    megabytes: int | None = None  # of address space, on Linux
+    processor_seconds: int | None = None  # of each of its processes
+    output_bytes: int = 1 << 26  # that the run accepts at a time: of a message, or of all output
+
+
+NO_LIMITS = Limits()
+
+
+class LimitedProcess:
+    """A subprocess within limits that ends with the run. Its methods may be called from any thread."""
+
+    def __init__(  # noqa: PLR0913  (each is a fact about the process)
+        self,
+        program: Sequence[str],
+        arguments: Sequence[str] = (),
+        limits: Limits = NO_LIMITS,
+        *,
+        prefix: Sequence[str] = (),
+        shared_descriptors: Sequence[int] = (),
+        variables: Mapping[str, str] | None = None,
+        stdin: int | IO[bytes] = DEVNULL,
+        stdout: int | IO[bytes] = DEVNULL,
+        stderr: int | IO[bytes] | None = DEVNULL,
+    ) -> None:
+        """Start ``program``, which calls ``bind`` with its first argument; ``arguments`` follow.
+
+        Args:
+            program: A program of ours. ``start_command`` starts any other.
+            arguments: Its further arguments.
+            limits: It applies them itself, once it has imported what it needs.
+            prefix: The start of the command, such as a sandbox that carries out the rest of it.
+            shared_descriptors: Open files that it has too, under the same numbers.
+            variables: Of its environment, beside those of the run. It finds the modules that the run finds.
+            stdin: As of ``subprocess.Popen``.
+            stdout: As of ``subprocess.Popen``.
+            stderr: As of ``subprocess.Popen``.
+
+        Raises:
+            OSError: The program cannot be started.
+
+        """
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        lifeline, self._lifeline = os.pipe()
+        try:
+            with _block_signals():
+                self._process = subprocess.Popen(  # noqa: S603  (callers say whose program it is)
+                    [*prefix, *program, json.dumps([lifeline, *limits]), *arguments],
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    bufsize=0,
+                    pass_fds=(lifeline, *shared_descriptors),
+                    process_group=0,
+                    env={**os.environ, "PYTHONPATH": _format_module_path(), **(variables or {})},
+                )
+        except BaseException:
+            self._close_lifeline()
+            raise
+        finally:
+            os.close(lifeline)
+        self.pid: int = self._process.pid
+        self.stdin, self.stdout = self._process.stdin, self._process.stdout
+
+    def send_signal(self, number: int) -> None:
+        """Send the process itself a signal; nothing happens if it has ended."""
+        with self._lock:
+            if self._process.returncode is None:
+                os.kill(self.pid, number)
+
+    def wait(self, seconds: float) -> int | None:
+        """Wait for it to end; what it left in its group is killed then.
+
+        Returns its exit code, negative if a signal ended it; None: it goes on after ``seconds``.
+        """
+        deadline, delay = time.monotonic() + seconds, FIRST_POLL_SECONDS
+        while not self._has_ended():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            time.sleep(min(delay, left))
+            delay = min(2 * delay, LAST_POLL_SECONDS)
+        return self._kill_group()
+
+    def stop(self, grace_seconds: float = 0.0, grace_signal: int | None = signal.SIGTERM) -> bool:
+        """End it and all processes of its group. May be called again.
+
+        Args:
+            grace_seconds: In which it may end by itself before it is killed.
+            grace_signal: Asks it to; None: the caller has asked in its own words.
+
+        Returns:
+            Whether it had ended by itself.
+
+        """
+        if os.getpid() != self._owner:  # a fork of the run has a copy of this object, and no right to end anything
+            return False
+        if grace_seconds and grace_signal is not None:
+            self.send_signal(grace_signal)
+        has_ended = self.wait(grace_seconds) is not None
+        self._kill_group()
+        for file in (self.stdin, self.stdout):
+            if file is not None:
+                with suppress(OSError):
+                    file.close()
+        self._close_lifeline()
+        return has_ended
+
+    def _has_ended(self) -> bool:
+        """Whether the leader of the group has ended. It is not reaped: the group's number stays its own until then."""
+        with self._lock:
+            if self._process.returncode is not None:
+                return True
+            if hasattr(os, "waitid"):
+                with suppress(ChildProcessError):  # other code of this program has reaped it
+                    return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            if self._process.poll() is None:  # Python before 3.13 on macOS has to reap it
+                return False
+            if not hasattr(os, "waitid"):
+                self._signal_group(signal.SIGKILL)
+            return True
+
+    def _kill_group(self) -> int:
+        """Kill what is left of the group and return the leader's exit code."""
+        with self._lock:
+            if self._process.returncode is None:
+                self._signal_group(signal.SIGKILL)
+            return self._process.wait()
+
+    def _signal_group(self, number: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):  # macOS denies it if only dead ones are left
+            os.killpg(self.pid, number)
+
+    def _close_lifeline(self) -> None:
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
+def start_command(command: Sequence[str], limits: Limits = NO_LIMITS, **options: Any) -> LimitedProcess:
+    """Start any program within limits; ``options`` are those of ``LimitedProcess``.
+
+    A Python of ours binds itself, limits itself, and becomes the program. All memory counts, because the program has
+    all of it to itself; and it gets the user's own PYTHONPATH, because it may be another Python.
+    """
+    launcher = (sys.executable, "-P", "-m", "runners.hosting.subprocesses")
+    return LimitedProcess(launcher, [os.environ.get("PYTHONPATH", ""), *command], limits, **options)
+
+
+def read_command_output(command: Sequence[str], seconds: float, limits: Limits) -> bytes:
+    """Return what a program writes on its standard output, at most ``limits.output_bytes``.
+
+    It is ended after ``seconds``, or when it has written so much.
+    """
+    process = start_command(command, limits, stdout=PIPE)
+    parts, left, deadline = [], limits.output_bytes, time.monotonic() + seconds
+    try:
+        assert process.stdout is not None  # noqa: S101  (for the type checker)
+        while left and select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            part = os.read(process.stdout.fileno(), min(left, BUFFER_BYTES))
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+    finally:
+        process.stop()
+    return b"".join(parts)
+
+
+class OutputTail:
+    """The end of what a subprocess writes on a pipe. A thread reads it, so that the writer never waits."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """``max_bytes`` are kept, whatever is written."""
+        self._reading_end, self.writing_end = os.pipe()
+        self.size = 0  # bytes so far
+        self._max_bytes = max_bytes
+        self._kept = b""
+        self._thread = threading.Thread(target=self._read, name="output of a subprocess", daemon=True)
+
+    def start(self) -> None:
+        """Read from now on; the subprocess has the writing end."""
+        os.close(self.writing_end)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with os.fdopen(self._reading_end, "rb", buffering=0) as output:
+            while True:
+                part = output.read(BUFFER_BYTES)
+                if not part:
+                    break
+                self._kept = (self._kept + part)[-self._max_bytes :]
+                self.size += len(part)
+
+    def read_since(self, offset: int, seconds: float) -> str:
+        """Return what was written after the first ``offset`` bytes, as far as it is kept.
+
+        The subprocess has ended. A process that it started may hold the pipe: nobody waits longer than ``seconds``.
+        """
+        self._thread.join(seconds)
+        new = min(self.size - offset, len(self._kept))
+        return self._kept[len(self._kept) - new :].decode(errors="replace")
+
+
+def describe_exit(code: int) -> str:
+    """Describe the end of a process, given its exit code."""
+    if code >= 0:
+        return f"its process ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
+    return f"its process was ended by signal {-code} ({name})"
+
+
+def _format_module_path() -> str:
+    """Return the run's module path for a Python that it starts, which is to find the same modules first."""
+    return os.pathsep.join(os.path.abspath(path) for path in sys.path)  # noqa: PTH100  (of folders and archives, no file)
+
+
+@contextmanager
+def _block_signals() -> Iterator[None]:
+    """Block signals to end in this thread: what it starts inherits that, and ``bind`` ends it.
+
+    Otherwise a signal to all processes of a service would end one that is not ready to leave signals to the run.
+    """
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *TERMINATION_SIGNALS))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+# In the subprocess.
+
+
+def bind(binding: str) -> Limits:
+    """Bind this process to the run that started it, and return its limits. ``binding`` is its first argument.
+
+    From then on it lives no longer than the run, leaves signals to end to it, and goes first where memory runs out.
+    A signal to end may come to all processes of a group, or of a service: the run then ends this one when it is ready.
+    """
+    lifeline, *limits = json.loads(binding)
+    _follow_lifeline(lifeline)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in TERMINATION_SIGNALS:
+        signal.signal(number, _ignore_termination)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, *TERMINATION_SIGNALS))
+    os.register_at_fork(after_in_child=_restore_terminations)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(OUT_OF_MEMORY_SCORE, encoding="ascii")
+    return Limits(*limits)
+
+
+def _follow_lifeline(lifeline: int) -> None:
+    """Let this process, and its group if it leads one, end when the other end of a pipe closes.
+
+    Nothing is ever written there. When it closes, the kernel of Linux ends the group, whatever Python is doing then.
+    Other kernels ignore this signal by default, so there Python ends this process when it comes to it.
+    """
+    signal.signal(signal.SIGIO, signal.SIG_DFL if sys.platform == "linux" else lambda *_: os._exit(1))
+    leads = os.getpgrp() == os.getpid()
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid() if leads else os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([lifeline], [], [], 0)[0]:  # it closed before that: no signal will come
+        os._exit(1)
+
+
+def _ignore_termination(*_: Any) -> None:
+    """Do nothing. Not SIG_IGN, which programs that an agent starts would inherit: it could not terminate them."""
+
+
+def _restore_terminations() -> None:
+    """Let a copy of this process, which an agent has made, be terminated."""
+    for number in TERMINATION_SIGNALS:
+        if signal.getsignal(number) is _ignore_termination:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def apply_limits(limits: Limits, present_counts: bool) -> None:
+    """Limit this process and those that it starts.
+
+    ``present_counts``: the address space that it has now is part of ``limits.megabytes``. It is not where libraries of
+    ours take it: they are no fault of an agent's.
+    """
+    import resource
+
+    if limits.processor_seconds is not None:
+        _lower_limit(resource.RLIMIT_CPU, limits.processor_seconds)
+    if limits.megabytes is not None and sys.platform == "linux":
+        pages = 0 if present_counts else int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        _lower_limit(resource.RLIMIT_AS, pages * resource.getpagesize() + (limits.megabytes << 20))
+
+
+def _lower_limit(kind: int, most: int) -> None:
+    """Set a limit of the system; one that is lower already stays."""
+    import resource
+
+    hard = resource.getrlimit(kind)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, most))
+
+
+def _launch(binding: str, module_path: str, *command: str) -> None:
+    """Become a program that is bound and limited, see ``start_command``."""
+    apply_limits(bind(binding), present_counts=True)
+    os.environ["PYTHONPATH"] = module_path
+    os.execvp(command[0], command)  # noqa: S606  (the program that the user named)
+
+
+if __name__ == "__main__":
+    _launch(*sys.argv[1:])
