@@ -41,11 +41,11 @@ from analytics.questions.strength_tables import (
     describe_omissions,
     describe_rating_omissions,
 )
-from analytics.questions.text_tables import to_table
 from analytics.report.report_data import MAX_AGENTS
 from analytics.report.result import Result, to_sentence
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
+from analytics.report.text_tables import to_table
 from quarto.notation import format_game
 
 MAX_ROWS = 50  # of a table for people; the frame has all

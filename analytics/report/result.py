@@ -17,10 +17,10 @@ import polars as pl
 from rich.console import Console
 
 from analytics.questions.columns import Table
-from analytics.questions.frame_formats import write_rows
-from analytics.questions.text_tables import build_visible_table, draw_tables, to_table
 from analytics.report import style
+from analytics.report.frame_formats import write_rows
 from analytics.report.rendering import render_template
+from analytics.report.text_tables import build_visible_table, draw_tables, to_table
 from analytics.store.files.backend import expand_home
 from quarto.errors import FailureError, RequestError, describe_valid_names
 
@@ -94,7 +94,7 @@ class Result:
         return text.getvalue().rstrip("\n")
 
     def draw(self, console: Console, wide: bool | None = None) -> None:
-        """Draw the tables, each as it fits the console: see ``analytics.questions.text_tables.draw_tables``."""
+        """Draw the tables, each as it fits the console: see ``analytics.report.text_tables.draw_tables``."""
         for table in map(build_visible_table, self.tables or ([] if self.missing else [to_table(self.frame)])):
             draw_tables(console, [[table], *table.splits], wide)
             if table.legend:

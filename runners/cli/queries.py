@@ -17,7 +17,6 @@ from analytics.questions.columns import (
     format_count_with_noun,
     format_pace,
 )
-from analytics.questions.frame_formats import STREAMED_FORMATS
 from analytics.questions.openings import (
     OpeningsQuery,
     parse_openings_query,
@@ -28,6 +27,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
 from analytics.questions.sql.views import run_condition_sql
 from analytics.report.answers import answer_openings
+from analytics.report.frame_formats import STREAMED_FORMATS
 from analytics.report.page import render_report
 from analytics.store.archive import ArchiveStore, select_run_ids
 from analytics.tables.derived.definitions import (

@@ -270,7 +270,7 @@ def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
             describe_crosstable_omissions,
             describe_groups,
         )
-        from analytics.questions.text_tables import build_visible_table
+        from analytics.report.text_tables import build_visible_table
 
         # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
         shared = any(each.by_pairs for each in outcome.results)

@@ -22,9 +22,9 @@ from analytics.questions.columns import (
     format_duration,
     format_pace,
 )
-from analytics.questions.frame_formats import STREAMED_FORMATS
 from analytics.questions.selection import GameFilter, select_games
 from analytics.questions.sql.database import OpenArchive
+from analytics.report.frame_formats import STREAMED_FORMATS
 from analytics.store.archive import ArchiveStore, select_run_ids
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import StoredRange

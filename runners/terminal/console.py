@@ -29,8 +29,8 @@ from rich.text import Text
 from analytics import format_archive_option
 from analytics.questions.columns import Table, format_count_with_noun, format_duration, format_pace
 from analytics.questions.columns import escape_hidden_characters as escape_hidden_characters  # noqa: PLC0414  (for all who print)
-from analytics.questions.text_tables import build_table as build_table  # noqa: PLC0414  (for all who print)
-from analytics.questions.text_tables import draw_tables
+from analytics.report.text_tables import build_table as build_table  # noqa: PLC0414  (for all who print)
+from analytics.report.text_tables import draw_tables
 
 if TYPE_CHECKING:
     from analytics.questions.selection import GameFilter

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.questions.frame_formats import FRAME_FORMATS, STREAMED_FORMATS, process_batches, write_rows
 from analytics.questions.sql.query_execution import check_times
-from analytics.questions.text_tables import to_table
+from analytics.report.frame_formats import FRAME_FORMATS, STREAMED_FORMATS, process_batches, write_rows
+from analytics.report.text_tables import to_table
 from quarto.errors import RequestError
 from runners.terminal import console
 from runners.terminal.files import STANDARD_STREAM, TERMINAL_OUTPUT, TableOutput, replace_file, write_file

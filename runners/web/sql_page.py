@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.questions.cookbook import CookbookQuery, read_cookbook
-from analytics.questions.frame_formats import format_csv
 from analytics.questions.sql.views import VIEWS
+from analytics.report.frame_formats import format_csv
 from analytics.report.style import Figure
 from analytics.store.marker import read_marker_content
 from quarto.errors import ArenaError, FailureError, NotFoundError, RequestError

@@ -125,7 +125,7 @@ def test_a_sweep_is_refused_before_its_first_job_and_fails_with_its_last(
         runners.sweep("random", "dumb", games=[2, 0], archive=tmp_path / "archive")
     assert [*tmp_path.iterdir()] == []
 
-    def refuse(_cfg: object, _hydra: object) -> None:
+    def refuse(_cfg: object, _hydra: object, _launch: object) -> None:
         raise FailureError("the disk refuses")
 
     monkeypatch.setattr(RUN, "prepare", refuse)

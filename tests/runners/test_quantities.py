@@ -456,7 +456,7 @@ def test_an_agent_with_one_opponent_has_one_interval(places: Places) -> None:
 
 def test_sentences_about_agents_are_the_same_and_keep_their_labels(places: Places) -> None:
     with analytics.open_archive(places.root) as archive:
-        note = archive.ratings(rules="classic").note
+        note = str(archive.ratings(rules="classic"))
     printed = places.run_command("rate", "--rules", "classic", "--wide")
     page = read_text(places.visit("/browse/results/ratings?rules=classic")) if places.visitor else note
     for sentence in (

@@ -19,7 +19,7 @@ import polars as pl
 from agents.base.agent import TurnTimeoutError
 from analytics.questions.columns import Cell, ResultColumn, Table, format_significant
 from analytics.questions.sql.connection import ScratchFolder
-from analytics.questions.text_tables import format_table_cell
+from analytics.report.text_tables import format_table_cell
 from analytics.store.records import RUN_ID
 from quarto.errors import FailureError, RemoteError, RequestError
 from quarto.notation import parse_position

@@ -223,8 +223,8 @@ def test_a_lock_ends_with_the_process_that_was_killed(archive: ArchiveStore) -> 
     script = f"""
 import time
 from pathlib import Path
-from analytics.store.archive import Archive
-with Archive(Path({str(archive.root)!r})).lock_run({RUN_ID!r}):
+from analytics.store.archive import ArchiveStore
+with ArchiveStore(Path({str(archive.root)!r})).lock_run({RUN_ID!r}):
     print("here", flush=True)
     time.sleep(60)
 """

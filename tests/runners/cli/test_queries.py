@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.questions.frame_formats import format_text_table
 from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.views import VIEWS
 from analytics.report import report_data
+from analytics.report.frame_formats import format_text_table
 from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import IndexExtent, IndexSummary, list_index_chunks

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, write_export
-from analytics.questions.frame_formats import format_text_table
-from analytics.questions.text_tables import build_rich_table, render_plain_table, to_table
+from analytics.report.frame_formats import format_text_table
+from analytics.report.text_tables import build_rich_table, render_plain_table, to_table
 from quarto.errors import RequestError
 from runners.terminal.files import TableOutput, build_table_output
 from runners.terminal.tables import output_frame, print_first_rows

@@ -295,7 +295,7 @@ def full(full_archive: ArchiveStore) -> Iterator[OpenArchive]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
+def full_archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """An archive in which no view is empty, with runs by two rules. No test changes it."""
     archive = filled(tmp_path_factory.mktemp("whole") / "archive")
     other = record(spec_of(PRESETS["own_piece"]))

@@ -12,7 +12,7 @@ import polars as pl
 
 from analytics.questions.columns import to_csv
 from analytics.questions.sql.query_execution import check_times, sink_parquet
-from analytics.questions.text_tables import render_plain_table, to_table
+from analytics.report.text_tables import render_plain_table, to_table
 from analytics.store.texts import escape_hidden_json
 
 BATCH_ROWS = 1 << 16
