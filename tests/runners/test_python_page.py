@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import polars as pl
 import pytest
 from mypy import api
 
-import runners
 from tests.paths import ROOT
 
 PROGRAM, OBJECT = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -92,24 +88,6 @@ def test_a_distribution_that_hides_a_package_is_named_at_once(name: str, program
         f"ImportError: {folder / name} hides the project's own package '{name}': it belongs to another distribution, "
         "which needs an environment of its own"
     )
-
-
-def test_the_snippet_of_the_format_counts_each_game_once_after_a_compaction(tmp_path: Path) -> None:
-    page = (ROOT / "data/README.md").read_text(encoding="utf-8")
-    (snippet,) = re.findall(r"```python\n(from pathlib import Path\n.*?)files = ", page, re.DOTALL)
-    for name, games in (("small", 16), ("large", 1024)):
-        sizes = [f"archive.shard_games={games}"]
-        run_id = runners.run(
-            "random", "dumb", games=64, archive=tmp_path / name, overrides=sizes, progress=False
-        ).run_id
-    small, folder = (tmp_path / name / "games" / f"run={run_id}" for name in ("small", "large"))
-    for file in small.iterdir():  # as after a compaction, until the replaced files are removed
-        shutil.copy(file, folder)
-    names: dict[str, Any] = {}
-    exec(snippet, names)  # noqa: S102
-    counting = names["list_counting_files"](folder)
-    assert pl.scan_parquet(folder / "*.parquet").select(pl.len()).collect().item() > 64  # a glob counts twice
-    assert pl.scan_parquet(counting, hive_partitioning=False).select(pl.len()).collect().item() == 64
 
 
 @pytest.mark.slow

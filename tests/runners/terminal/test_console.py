@@ -18,9 +18,10 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from analytics.questions import columns, frame_formats, strength_tables, text_tables
+from analytics.questions import columns, strength_tables
 from analytics.questions.columns import MISSING, ResultColumn, text_column
 from analytics.questions.pairings import PairingResult, build_crosstable
+from analytics.report import frame_formats, text_tables
 from analytics.statistics.tally import Tally
 from runners.arena.execution import RunOutcome
 from runners.config.application import print_outcome
