@@ -90,7 +90,7 @@ def test_every_key_and_yaml_is_on_the_page_of_the_configuration(site: Path) -> N
 
 def test_docstrings_and_pages_from_elsewhere_are_in_the_site(site: Path) -> None:
     for page, names in {
-        "python_quarto": ("Rules", "parse_position", "Every legal turn with its value"),
+        "python_quarto": ("Rules", "parse_position", "every legal turn with its value"),
         "python_analytics": ("open_archive", "OpenArchive", "review_game"),
         "python_agents": ("KernelAgent", "Learner"),
         "archive_format": ("games", "tallies"),

@@ -393,7 +393,7 @@ def test_the_page_of_openings_counts_all_games_at_their_first_free_decision(plac
     words = "ach game counts at its first free decision: ply 0 in 344 games, ply 2 in 40 games"
     page = read_text(places.visit("/browse/openings?by=turn&first=yes"))
     assert words in page
-    assert words in result.note
+    assert words in str(result)
     assert f"{result.frame['games'].sum():,} games" in page
     left_out = read_text(places.visit("/browse/openings"))
     assert "eft out, because nobody chose here: 40 games with 2 imposed plies" in left_out
