@@ -6,6 +6,7 @@ import math
 import random
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -20,11 +21,12 @@ from quarto.solver.solver import ILLEGAL
 from runners.play import hints
 from runners.play.dialogue import Dialogue, apply_decision
 from runners.play.hints import find_hint
-from runners.web.play.games import GameState
-from runners.web.play.pages import build_game_view
 from tests import naive_solver
 from tests.naive import PRESETS
 from tests.runners.play.people import Notes, any_line, session
+
+if TYPE_CHECKING:
+    from runners.web.play.games import GameState
 
 
 def games_of_the_set(step: int) -> Iterator[tuple[Game, NDArray[np.int8]]]:
@@ -38,8 +40,11 @@ def games_of_the_set(step: int) -> Iterator[tuple[Game, NDArray[np.int8]]]:
             yield game, shipped.values[number]
 
 
+@pytest.mark.extras
 def test_hints_give_up_no_value_of_the_set_that_ships() -> None:
     """Its values are those of another search. The browser marks what a hint names."""
+    from runners.web.play.pages import build_game_view
+
     judged, seen = 0, set[str]()
     for game, values in games_of_the_set(step=29):
         hint, legal = find_hint(game, math.inf), values != ILLEGAL
@@ -68,6 +73,8 @@ def test_hints_give_up_no_value_of_the_set_that_ships() -> None:
 
 def to_state(game: Game) -> GameState:
     """A game in the browser in which it is the person's turn."""
+    from runners.web.play.games import GameState
+
     playing = session(CLASSIC, game.seat, "dumb")
     playing.advance_to(game)
     return GameState(playing, (), (), thinking=False)

@@ -30,7 +30,6 @@ from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.learning.policies.lineage import POLICY, RUN, LineageNode
-from runners.web.analyse.view import build_frequency_badges
 from runners.web.archive import charts, runs, sweeps, urls
 from runners.web.archive.agents_and_policies import (
     BOX_HEIGHT,
@@ -299,11 +298,14 @@ def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened:
         explore_position(opened, OpeningsQuery("x"))
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("position", ["..../..../..../.... -", "0.../..../..../.... F", "01../..../..../.... F"])
 def test_shares_of_openings_add_up_on_the_board_in_the_table_and_in_files(
     opened: OpenArchive, position: str, qarena: Qarena
 ) -> None:
     """Equivalent cells share one count, which one of them shows: three corners said 58 % each, 287 % in all."""
+    from runners.web.analyse.view import build_frequency_badges
+
     answer = explore_position(opened, OpeningsQuery(position))
     assert answer.explored is not None
     text = qarena("openings", position, f"--archive={opened.archive.root}", "--format", "json").out
