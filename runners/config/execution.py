@@ -97,8 +97,6 @@ def _run_request(application: Application, arguments: CommandArguments, multirun
             outcome = _run_single_request(application.prepare(first, first.hydra, launch), first)
         else:
             sweep, run_jobs = _prepare_sweep(application, arguments, first, given, launch)
-            if runs_jobs_locally(first):
-                return _run_sweep_and_report(sweep, run_jobs)
     if first.hydra.mode == RunMode.MULTIRUN:
         return _run_sweep_and_report(sweep, run_jobs)
     outcome.show()
@@ -115,8 +113,6 @@ def execute_sweep(application: Application, arguments: CommandArguments) -> tupl
     with initialize_hydra():
         first, given = compose_first_job(application.config_name, arguments.overrides, multirun=True)
         sweep, run_jobs = _prepare_sweep(application, arguments, first, given, launch)
-        if runs_jobs_locally(first):
-            return sweep, _run_sweep(sweep, run_jobs)
     return sweep, _run_sweep(sweep, run_jobs)
 
 
@@ -127,17 +123,14 @@ def _prepare_sweep(
     given: Sequence[Override],
     launch: Launch,
 ) -> tuple[Sweep, Callable[[], None]]:
-    """Check all jobs of a sweep; return the sweep, and what carries out its jobs.
-
-    Jobs that run here need Hydra to be initialised; ``hydra.main``, which launchers need, must find it as it was.
-    """
+    """Check all jobs of a sweep; return the sweep, and what carries out its jobs where Hydra is not initialised."""
     from runners.config.sweep import Sweep, run_sweep_job  # a single request needs none of it
 
     for cfg in [first, *compose_other_configs(application.config_name, first, given)]:
         application.check_sweep_job(cfg, cfg.hydra)
     target = application.build_sweep_target(first, first.hydra)
     sweep = Sweep.from_request(first, arguments, target, application, launch)
-    run_jobs = run_local_jobs if runs_jobs_locally(first) else _run_hydra_sweep
+    run_jobs = initialize_hydra()(run_local_jobs) if runs_jobs_locally(first) else _run_hydra_sweep
     task = partial(run_sweep_job, application, launch)
     return sweep, partial(run_jobs, application.config_name, sweep.overrides, task)
 
