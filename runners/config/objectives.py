@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from analytics import open_archive
-from analytics.questions.columns import format_elo, format_quantity, format_quantity_heading, format_significant
+from analytics.questions.columns import format_elo, format_significant
+from analytics.questions.quantities import format_quantity, format_quantity_heading
 from quarto.errors import ArenaError, FailureError, RequestError, describe_valid_names
 from runners.config.schemas import check_range
 

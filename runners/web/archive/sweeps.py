@@ -14,15 +14,13 @@ from analytics.questions.columns import (
     ResultColumn,
     Table,
     format_percent,
-    format_quantity,
-    format_quantity_heading,
     interval_column,
     link_column,
     number_column,
-    scale_quantity,
     text_column,
 )
 from analytics.questions.pairings import PairingResult, load_job_results
+from analytics.questions.quantities import format_quantity, format_quantity_heading, scale_quantity
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import parse_setting
 from analytics.report.style import Figure
