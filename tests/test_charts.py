@@ -12,7 +12,6 @@ import pytest
 
 from analytics import open_archive
 from analytics.report import style
-from analytics.report.page import build_subject_sections
 from analytics.report.published import read_published_rates as published_figures
 from analytics.report.published.reproduction import ComparedRate, build_chart
 from analytics.report.style import SvgPicture
@@ -20,6 +19,7 @@ from analytics.report.vega import Spec, inline_data, layer, nominal, quantitativ
 from runners.web.archive import charts
 from tests.analytics.chosen_games import add_decisions, add_policies, write_archive
 from tests.analytics.indexed import write_draw_evaluations
+from tests.analytics.subject_sections import build_subject_sections
 
 pytestmark = pytest.mark.extras
 

@@ -76,20 +76,6 @@ def find_subject(slug: str) -> Subject:
     return SUBJECTS[slug]
 
 
-def build_subject_sections(
-    opened: OpenArchive, slug: str, where: str | None = None, included_trainings: Collection[str] = ()
-) -> list[Result]:
-    """The sections of the report about one subject, ``mistakes`` say.
-
-    ``where`` and ``included_trainings`` are as for ``report``.
-
-    Raises what ``report`` raises, and ``NotFoundError`` for an unknown subject.
-    """
-    subject, chosen = find_subject(slug), select_report_data(opened, where, included_trainings)
-    parts = chosen.parts_by_rules if subject.by_rules else []
-    return subject.build_sections(chosen, parts) or [Result(missing="all chosen games are those of trainings")]
-
-
 def render_report(
     opened: OpenArchive, where: str | None = None, title: str | None = None, included_trainings: Collection[str] = ()
 ) -> str:

@@ -11,9 +11,9 @@ import pytest
 
 from analytics import open_archive
 from analytics.questions.columns import Table, number_column, text_column
-from analytics.report.page import build_subject_sections
 from analytics.report.result import Result
 from quarto.errors import FailureError, RequestError
+from tests.analytics.subject_sections import build_subject_sections
 from tests.paths import SAMPLE
 
 FRAME = pl.DataFrame({"agent": ["a|b", "c"], "score": [0.25, 0.75]})

@@ -17,7 +17,6 @@ from analytics.questions.columns import format_interval, format_percent
 from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.database import OpenArchive
 from analytics.report import report_data, style
-from analytics.report.page import build_subject_sections
 from analytics.report.report_data import MAX_AGENTS, select_report_data
 from analytics.report.result import render_results_svg
 from analytics.report.sections import learning, lengths, mistakes, openings, strength
@@ -36,6 +35,7 @@ from tests.analytics.chosen_games import (
     write_archive,
 )
 from tests.analytics.naive_games import random_block, record, spec_of, store
+from tests.analytics.subject_sections import build_subject_sections
 from tests.naive_quarto import ORACLES
 
 Keep = Callable[[Row], bool]

@@ -15,12 +15,12 @@ from polars.testing import assert_frame_equal
 import analytics
 from analytics import Archive, open_archive
 from analytics.questions.sql.database import OpenArchive
-from analytics.report.page import build_subject_sections
 from analytics.report.result import render_markdown
 from analytics.store.labels import find_stored_label
 from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
+from tests.analytics.subject_sections import build_subject_sections
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request
