@@ -2,7 +2,6 @@
 
 from hydra import compose
 
-from runners.config import schemas  # noqa: F401  (Hydra finds those that are imported)
 from runners.config.agents import load_agent
 from runners.config.composing import initialize_hydra
 from runners.config.yaml_options import load_rules
