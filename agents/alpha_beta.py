@@ -171,7 +171,7 @@ def gift_value(position: Position, piece: int, depth: int, floor: int, evaluatio
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
-def best_turn(position: Position, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
+def search_valued_turn(position: Position, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
     """Return the first best turn with the hand, cells and gifts ascending, encoded, below its value << TURN_BITS."""
     best, turn, highest = int64(-UNBOUNDED), int64(0), win_value(evaluation, depth)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -200,7 +200,7 @@ def best_turn(position: Position, depth: int, evaluation: int, rules: Any, agent
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
-def best_gift(position: Position, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
+def search_valued_gift(position: Position, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
     """Return the first best gift of a position without a hand, when ``depth`` placements follow.
 
     Its form is that of ``best_turn``.
@@ -225,9 +225,9 @@ def proven_result(valued_turn: int) -> float:
 def alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     depth = int64(params(agent)[0])
     if position.hand == NONE:
-        valued_turn = best_gift(position, depth, SOONER_WIN_EVALUATION, rules, agent)
+        valued_turn = search_valued_gift(position, depth, SOONER_WIN_EVALUATION, rules, agent)
     else:
-        valued_turn = best_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
+        valued_turn = search_valued_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
     report_evaluation(agent, proven_result(valued_turn), NO_VISITS)
     return valued_turn & 0xFFFF
 

@@ -35,7 +35,7 @@ BYTES = uint64(0x0101_0101_0101_0101)
 TOPS = uint64(0x8080_8080_8080_8080)
 
 
-def _order_pieces(order: list[int]) -> int:
+def _pack_preference_order(order: list[int]) -> int:
     """Return the pieces in the order in which the study tries them, the n-th in nibble n.
 
     ``order`` has the bits of the values. The study tries the sums of four of the first four values, then of the first
@@ -57,7 +57,7 @@ def _build_preference_tables() -> NDArray[np.uint64]:
         order = [0] * VALUES
         for bit, rank in zip(VALUE_BITS, ranks, strict=False):
             order[rank] = bit
-        lists[sum(rank << 3 * i for i, rank in enumerate(ranks))] = _order_pieces(order)
+        lists[sum(rank << 3 * i for i, rank in enumerate(ranks))] = _pack_preference_order(order)
     return lists
 
 

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from agents.alpha_beta import MEMORY_SIZE, SOONER_WIN_EVALUATION, TURN_BITS, UNBOUNDED, best_turn, proven_result
+from agents.alpha_beta import (
+    MEMORY_SIZE,
+    SOONER_WIN_EVALUATION,
+    TURN_BITS,
+    UNBOUNDED,
+    proven_result,
+    search_valued_turn,
+)
 from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, report_evaluation, turn
 from agents.base.parameters import check_flag, check_integer, check_probability
 from agents.ga2 import VALUE_BITS, cell_by_lines, pack_value_ranks
@@ -74,7 +81,7 @@ PHANTOM_SIGNATURE = types.int64(POSITION_TYPE, types.int64, types.int64, types.i
 
 
 @kernel(PHANTOM_SIGNATURE)
-def phantom_value(position: Position, depth: int, alpha: int, beta: int, maximising: bool, rules: Any) -> int:
+def study_search_value(position: Position, depth: int, alpha: int, beta: int, maximising: bool, rules: Any) -> int:
     """Return the value of a board without a line for the side that began, as study B's code searches it.
 
     ``GaMinimax`` explains it. Its pieces may stand on the board twice: ``hand`` is placed next wherever it is already,
@@ -94,7 +101,7 @@ def phantom_value(position: Position, depth: int, alpha: int, beta: int, maximis
                 value = int64(depth if maximising else -UNBOUNDED)
             elif depth > 1:
                 child = Position(placed.lanes, placed.occupied, unplaced, int64(lowest_bit(gifts)), cell)
-                value = phantom_value(child, depth - 1, alpha, beta, not maximising, rules)
+                value = study_search_value(child, depth - 1, alpha, beta, not maximising, rules)
             best = max(best, value) if maximising else min(best, value)
             alpha, beta = (max(alpha, best), beta) if maximising else (alpha, min(beta, best))
             gifts &= gifts - 1
@@ -103,7 +110,7 @@ def phantom_value(position: Position, depth: int, alpha: int, beta: int, maximis
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, RULES_TYPE))
-def phantom_cell(position: Position, depth: int, rules: Any) -> int:
+def study_search_cell(position: Position, depth: int, rules: Any) -> int:
     """Return the first best cell by study B's code."""
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     best, choice = int64(-UNBOUNDED - 1), int64(NONE)
@@ -113,7 +120,7 @@ def phantom_cell(position: Position, depth: int, rules: Any) -> int:
         placed, value = place_hand(position, cell), 1 + depth
         if (wins >> cell) & 1 == 0:
             after = Position(placed.lanes, placed.occupied, position.available, position.hand, placed.last_cell)
-            value = phantom_value(after, depth, -UNBOUNDED, UNBOUNDED, False, rules)
+            value = study_search_value(after, depth, -UNBOUNDED, UNBOUNDED, False, rules)
         if value > best:
             best, choice = value, int64(cell)
     return choice
@@ -123,14 +130,14 @@ def phantom_cell(position: Position, depth: int, rules: Any) -> int:
 def search_cell(position: Position, depth: int, faithful: bool, rules: Any, agent: Any) -> int:
     """Return the cell of the search: by the study's code any, by its text one that surely wins, or NONE."""
     if faithful:
-        return phantom_cell(position, depth, rules)
+        return study_search_cell(position, depth, rules)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins != 0:
         report_evaluation(agent, 1.0, NO_VISITS)
         return int64(lowest_bit(wins))
     if depth == 1:
         return int64(NONE)
-    valued_turn = best_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
+    valued_turn = search_valued_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
     report_evaluation(agent, proven_result(valued_turn), NO_VISITS)
     return int64(valued_turn & 0xFF) if valued_turn >> TURN_BITS > 0 else int64(NONE)
 

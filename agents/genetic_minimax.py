@@ -84,7 +84,7 @@ def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
 
 
 @inline_function
-def finish_game_randomly(
+def finish_game_returning_next_word(
     genes: Any, individual: Any, position: Position, kept_moves: int, seed: int, index: int, rules: Any
 ) -> int:
     """Keep the first moves of a row of ``genes`` and play at random from there on.
@@ -118,7 +118,7 @@ def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> Non
 
 
 @inline_function
-def grow_tree(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> int:
+def merge_games_into_tree(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> int:
     """Merge the games of the first ``size`` individuals into one tree; return the number of nodes."""
     add_node(nodes, 0, NO_INDEX, 0, 0)
     count = int64(1)
@@ -144,7 +144,7 @@ def set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any)
 
     It is the depth of the deepest leaf less the depth up to which the individual's value survives.
     """
-    count, deepest = grow_tree(genes, individuals, order, size, nodes), int64(0)
+    count, deepest = merge_games_into_tree(genes, individuals, order, size, nodes), int64(0)
     for number in range(count - 1, 0, -1):  # children come after their parents
         value, parent = nodes[number].value, nodes[nodes[number].parent]
         if parent.depth & 1:
@@ -161,7 +161,7 @@ def set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any)
 
 
 @inline_function
-def enter_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int) -> None:
+def list_games_through_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int) -> None:
     """List the games at ``depth`` that come by ``move``, go on after it and have no fitness yet.
 
     This and the next functions are those of a faithful player.
@@ -177,19 +177,19 @@ def enter_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: i
 
 
 @inline_function
-def enter_child_value(frames: Any, depth: int, value: int) -> None:
+def widen_node_value_range(frames: Any, depth: int, value: int) -> None:
     """Merge the value of one child into those of the node at ``depth``."""
     frames[depth, 2], frames[depth, 3] = min(frames[depth, 2], value), max(frames[depth, 3], value)
 
 
 @inline_function
-def enter_leaf(individuals: Any, passing: Any, frames: Any, depth: int, value: int) -> None:
+def set_leaf_value_and_copies(individuals: Any, passing: Any, frames: Any, depth: int, value: int) -> None:
     """Enter a leaf, where the study's code treats all games through the node above as copies of the first of them."""
     individuals[passing[depth, 0]].judged = value
     for i in range(1, frames[depth, 0]):
         individual = individuals[passing[depth, i]]
         individual.copy, individual.fitness = 1, COPY_FITNESS
-    enter_child_value(frames, depth, value)
+    widen_node_value_range(frames, depth, value)
 
 
 @inline_function
@@ -202,7 +202,7 @@ def is_first_of_its_move(genes: Any, passing: Any, depth: int, i: int) -> bool:
 
 
 @inline_function
-def leave_node(individuals: Any, passing: Any, frames: Any, depth: int, longest: int) -> int:
+def set_fitness_and_return_value(individuals: Any, passing: Any, frames: Any, depth: int, longest: int) -> int:
     """Set the fitness of the games whose value is not the node's, and return the node's value."""
     value = int64(frames[depth, 2] if depth & 1 else frames[depth, 3])
     for i in range(frames[depth, 0]):
@@ -225,19 +225,19 @@ def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int
     while depth >= 0:
         i = frames[depth, 1]
         if i == frames[depth, 0]:
-            value = leave_node(individuals, passing, frames, depth, longest)
+            value = set_fitness_and_return_value(individuals, passing, frames, depth, longest)
             depth -= 1
             if depth >= 0:
-                enter_child_value(frames, depth, value)
+                widen_node_value_range(frames, depth, value)
             continue
         frames[depth, 1] += 1
         if is_first_of_its_move(genes, passing, depth, i):
             row = passing[depth, i]
             if individuals[row].length == depth + 1:
-                enter_leaf(individuals, passing, frames, depth, int64(individuals[row].value))
+                set_leaf_value_and_copies(individuals, passing, frames, depth, int64(individuals[row].value))
             else:
                 depth += 1
-                enter_node(genes, individuals, passing, frames, depth, genes[row, depth - 1])
+                list_games_through_node(genes, individuals, passing, frames, depth, genes[row, depth - 1])
     for row in range(size):
         if individuals[row].copy != 0:
             individuals[row].fitness = COPY_FITNESS
@@ -308,7 +308,7 @@ def genetic_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) 
     for row in range(rows):
         order[row] = uint64(row)
     for row in range(population):
-        index = finish_game_randomly(genes[row], individuals[row], position, int64(0), seed, index, rules)
+        index = finish_game_returning_next_word(genes[row], individuals[row], position, int64(0), seed, index, rules)
         longest = max(longest, int64(individuals[row].length))
     for generation in range(generations + 1):
         if generation > 0:
@@ -320,7 +320,9 @@ def genetic_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) 
                 row = int64(order[child])
                 for k in range(kept_moves):
                     genes[row, k] = genes[parent, k]
-                index = finish_game_randomly(genes[row], individuals[row], position, kept_moves, seed, index, rules)
+                index = finish_game_returning_next_word(
+                    genes[row], individuals[row], position, kept_moves, seed, index, rules
+                )
             size += offspring
         if faithful:
             set_fitness_faithfully(genes, individuals, size, longest, passing, frames)

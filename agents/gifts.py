@@ -31,7 +31,7 @@ COMBINATIONS = CELLS * (CELLS + 1) * PIECES * (VALUES + 1)
 
 
 @inline_function
-def encode_features(lanes: int, occupied: int, gift: int, other_pieces: int, rules: Any) -> int:
+def gift_features_number(lanes: int, occupied: int, gift: int, other_pieces: int, rules: Any) -> int:
     """Encode the features of a gift as one number below ``COMBINATIONS``.
 
     ``other_pieces`` are the other pieces left (16 bits).
@@ -55,7 +55,7 @@ def least_risk_gift(position: Position, word: int, rules: Any, agent: Any) -> in
         piece = (start + i) & (PIECES - 1)
         if (position.available >> piece) & 1:
             other_pieces = position.available & ~(int64(1) << piece)
-            risk = risks[encode_features(position.lanes, position.occupied, piece, other_pieces, rules)]
+            risk = risks[gift_features_number(position.lanes, position.occupied, piece, other_pieces, rules)]
             if np.isnan(risk):
                 risk = params(agent)[UNSEEN_RISK]
             if risk < least:
@@ -89,7 +89,7 @@ class Gifts(KernelAgent):
     def __init__(self, policy: Policy | None = None) -> None:
         self._knowledge = Knowledge(params=np.array([0.5]), table=np.full(COMBINATIONS, np.nan))
         if policy is not None:
-            combinations, risks = _load_checked_columns(policy)
+            combinations, risks = _load_feature_numbers_and_risks(policy)
             self._knowledge.table[combinations] = risks
             self._knowledge.params[UNSEEN_RISK] = risks.mean() if len(risks) else 0.5
 
@@ -97,7 +97,7 @@ class Gifts(KernelAgent):
         return self._knowledge
 
 
-def _load_checked_columns(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _load_feature_numbers_and_risks(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the combination of features and the risk of each row.
 
     Raises ``ValueError`` for values that no derivation makes.

@@ -21,16 +21,24 @@ from numpy.typing import NDArray
 
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, report_evaluation, table, turn
 from agents.base.parameters import check_probability
-from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, WORDS, compute_lines, place_on_lines, survey_board
+from agents.learning.line_boards import (
+    BOARD,
+    DANGERS,
+    STAGE_SIZE,
+    WORDS,
+    fill_board_survey,
+    fill_line_states,
+    fill_line_states_after,
+)
 from agents.learning.line_features import (
     MAX_FEATURES,
     WON_AFTER,
     build_feature_words,
     compute_feature_hash,
-    compute_features,
+    fill_and_count_features,
 )
 from agents.learning.policy import Policy, check_ascending, check_no_wrong_row, check_range, load_checked_columns
-from agents.semi_random import gift_turn
+from agents.semi_random import turn_if_opponent_chooses
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import float64, inline_function, int64, kernel
@@ -133,8 +141,8 @@ def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: An
 
 
 @inline_function
-def compute_chances(work: WorkMemory, count: int, stage: int, features: int, weights: Weights) -> None:
-    """Write the chance of each head into ``work.chances``; ``count`` is what ``compute_features`` returned."""
+def fill_chances(work: WorkMemory, count: int, stage: int, features: int, weights: Weights) -> None:
+    """Write the chance of each head into ``work.chances``; ``count`` is what ``fill_and_count_features`` returned."""
     values, sums = weights.values, work.sums
     if count < 0:
         for head in range(HEADS):  # numba takes seconds to compile the copying of a slice
@@ -170,7 +178,7 @@ def all_cells_and_pieces() -> Any:
 
 
 @kernel()
-def rank_turns(
+def fill_best_turns(
     lanes: int,
     occupied: int,
     available: int,
@@ -188,7 +196,7 @@ def rank_turns(
     last = work.top.shape[1] - 1
     work.top[:], work.cells[:], work.gifts[:] = -np.inf, NONE, NONE
     before, board = work.boards[0], work.boards[1]
-    compute_lines(lanes, occupied, words, before)
+    fill_line_states(lanes, occupied, words, before)
     features, empty, filled = int64(words[STAGE_SIZE]), ~occupied & ALL_CELLS & candidates[0], occupied
     if hand == NONE:
         empty, board = int64(1), before  # one round, without a placement
@@ -199,15 +207,15 @@ def rank_turns(
             cell = int64(NONE)
         else:
             filled = occupied | int64(1) << cell
-            place_on_lines(before, hand, cell, words, board)
-        survey_board(filled, words, board)
+            fill_line_states_after(before, hand, cell, words, board)
+        fill_board_survey(filled, words, board)
         stage, safe = int64(popcount(filled)), available & SAFE_PIECES[board[DANGERS]] & candidates[1]
         while safe != 0:
             gift = lowest_bit(safe)
             safe &= safe - 1
             pieces_left = available & ~(int64(1) << gift)
-            count = compute_features(filled, gift, pieces_left, words, board, work.boards[2:], work.features)
-            compute_chances(work, count, stage, features, weights)
+            count = fill_and_count_features(filled, gift, pieces_left, words, board, work.boards[2:], work.features)
+            fill_chances(work, count, stage, features, weights)
             for row in range(work.risks.shape[0]):
                 risk = work.risks[row]
                 value = (1.0 - risk) * work.chances[NOT_LOST] + risk * work.chances[WON]
@@ -307,7 +315,9 @@ COIN = 1  # index of the random word that decides whether to explore; word 0 is 
 def expected_result(position: Position, cell: int, gift: int, weights: Weights, agent: Any) -> float:
     """Return the chance to win less the chance to lose, after a turn."""
     among, work = (int64(1) << max(cell, 0), int64(1) << gift), allocate_work_memory(np.full(1, 0.5), 1)
-    rank_turns(position.lanes, position.occupied, position.available, position.hand, keys(agent), weights, work, among)
+    fill_best_turns(
+        position.lanes, position.occupied, position.available, position.hand, keys(agent), weights, work, among
+    )
     return float64(2.0 * work.top[0, 0] - 1.0)
 
 
@@ -321,7 +331,7 @@ def line_values_turn(position: Position, seed: int, rules: Any, agent: Any) -> i
     explores = settings[EXPLORATION] > 0.0 and unit_float(draw(seed, COIN)) < settings[EXPLORATION]
     if not won and not explores and settings[HAS_POLICY] > 0.0:
         weights, work = unpack_weights(keys(agent), table(agent)), allocate_work_memory(np.full(1, settings[RISK]), 1)
-        rank_turns(
+        fill_best_turns(
             position.lanes,
             position.occupied,
             position.available,
@@ -337,7 +347,7 @@ def line_values_turn(position: Position, seed: int, rules: Any, agent: Any) -> i
                 report_evaluation(agent, expected_result(position, cell, gift, weights, agent), NO_VISITS)
             return encode_turn(cell, gift)
         report_evaluation(agent, 0.0 if position.available == 0 else -1.0, NO_VISITS)
-    return gift_turn(position, draw(seed, 0), rules)
+    return turn_if_opponent_chooses(position, draw(seed, 0), rules)
 
 
 class LineValues(KernelAgent):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from agents.alpha_beta import FULL_SHARE, MEMORY_SIZE, SHARE_EVALUATION, TURN_BITS, UNBOUNDED, best_turn
+from agents.alpha_beta import FULL_SHARE, MEMORY_SIZE, SHARE_EVALUATION, TURN_BITS, UNBOUNDED, search_valued_turn
 from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
 from agents.base.parameters import check_flag, check_integer
 from agents.random import random_piece
@@ -61,7 +61,9 @@ def line_value(position: Position, depth: int, maximising: bool, turn: int) -> i
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, types.int64, types.boolean, types.int64, RULES_TYPE))
-def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any) -> int:
+def search_valued_leaf_turn(
+    position: Position, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any
+) -> int:
     """Return the value of a board without a line, to the side that began, above the leaf's turn; ``turn`` led here."""
     if depth == 0:
         return pack_value_and_turn(leaf_value(position, maximising, rules), turn)
@@ -77,7 +79,7 @@ def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising:
             if (wins >> cell) & 1:
                 valued_turn = line_value(child, depth - 1, maximising, child_turn)
             else:
-                valued_turn = leaf_turn(child, depth - 1, alpha, beta, not maximising, child_turn, rules)
+                valued_turn = search_valued_leaf_turn(child, depth - 1, alpha, beta, not maximising, child_turn, rules)
             value = valued_turn >> TURN_BITS
             if maximising:
                 best = valued_turn if value > best >> TURN_BITS else best
@@ -91,12 +93,12 @@ def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising:
 
 
 @inline_function
-def study_a_turn(position: Position, depth: int, rules: Any) -> int:
+def study_a_valued_turn(position: Position, depth: int, rules: Any) -> int:
     """Return the turn that the study's code finds, below its value.
 
-    Both of its parts are NONE if the code finds none: see ``leaf_turn``.
+    Both of its parts are NONE if the code finds none: see ``search_valued_leaf_turn``.
     """
-    return leaf_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
+    return search_valued_leaf_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
 
 
 @inline_function
@@ -120,8 +122,8 @@ def minimax_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
         return encode_turn(NONE, gift)
     if settings[1] == 0.0:
-        return best_turn(position, int64(settings[0]), SHARE_EVALUATION, rules, agent) & 0xFFFF
-    cell = decode_cell(study_a_turn(position, int64(settings[0]), rules))
+        return search_valued_turn(position, int64(settings[0]), SHARE_EVALUATION, rules, agent) & 0xFFFF
+    cell = decode_cell(study_a_valued_turn(position, int64(settings[0]), rules))
     return encode_turn(cell if cell != NONE else lowest_bit(~position.occupied & ALL_CELLS), gift)
 
 

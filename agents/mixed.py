@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from agents.alpha_beta import FULL_SHARE, MEMORY_SIZE, SHARE_EVALUATION, TURN_BITS, best_turn
+from agents.alpha_beta import FULL_SHARE, MEMORY_SIZE, SHARE_EVALUATION, TURN_BITS, search_valued_turn
 from agents.base.agent import KernelAgent, Knowledge, TurnKernel, encode_turn, params, turn
 from agents.base.parameters import check_flag, check_integer, check_version
-from agents.minimax import NO_TURN, decode_cell, decode_gift, study_a_turn
+from agents.minimax import NO_TURN, decode_cell, decode_gift, study_a_valued_turn
 from agents.random import random_piece
 from agents.rule_based import (
     EARLIER,
@@ -42,7 +42,7 @@ def accepted_turn(position: Position, conditions: Any, rules: Any, agent: Any) -
     """
     if popcount(position.available) >= int64(conditions[0]):
         return int64(NO_TURN)
-    valued_turn = best_turn(position, int64(conditions[1]), SHARE_EVALUATION, rules, agent)
+    valued_turn = search_valued_turn(position, int64(conditions[1]), SHARE_EVALUATION, rules, agent)
     accepted = 50 * ((valued_turn >> TURN_BITS) + FULL_SHARE) > conditions[2] * FULL_SHARE
     return valued_turn & 0xFFFF if accepted else int64(NO_TURN)
 
@@ -59,7 +59,7 @@ def program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if wins != 0:
         return encode_turn(lowest_bit(wins), NONE)
     if 1 + popcount(position.available) < int64(settings[0]):
-        valued_turn = study_a_turn(position, int64(settings[1]), rules)
+        valued_turn = study_a_valued_turn(position, int64(settings[1]), rules)
         cell = decode_cell(valued_turn)
         if cell != NONE and 100 * (valued_turn >> TURN_BITS) > settings[2] * FULL_SHARE:
             remember_search_turn(position, cell, agent)

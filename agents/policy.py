@@ -30,7 +30,7 @@ from agents.learning.policy import (
 )
 from agents.learning.position_rows import build_empty_row_knowledge, build_row_knowledge, find_row
 from agents.random import random_cell, random_piece
-from agents.semi_random import gift_turn
+from agents.semi_random import turn_if_opponent_chooses
 from quarto.bits import piece_to_lanes, popcount
 from quarto.canonical import canonical_form
 from quarto.jit import inline_function, int64, uint64
@@ -65,7 +65,7 @@ def afterstate_value(lanes: int, occupied: int, gift: int, tables: Symmetries, w
 
 
 @inline_function
-def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, agent: Any) -> ValuedTurn:
+def best_known_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, agent: Any) -> ValuedTurn:
     """Return the known gift of the greatest value on this board among ``gifts``, first on ties; its cell is NONE."""
     words, values = keys(agent), table(agent)
     best, choice = -np.inf, int64(NONE)
@@ -78,7 +78,7 @@ def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, agent: 
 
 
 @inline_function
-def best_turn(position: Position, rules: Any, safe_only: bool, agent: Any) -> ValuedTurn:
+def best_known_turn(position: Position, rules: Any, safe_only: bool, agent: Any) -> ValuedTurn:
     """Return the known turn of the greatest value, first on ties by cell, then by gift.
 
     With ``safe_only`` it does not let the opponent finish a line at once.
@@ -86,13 +86,13 @@ def best_turn(position: Position, rules: Any, safe_only: bool, agent: Any) -> Va
     tables = symmetry_tables(agent)
     if position.hand == NONE:
         safe = safe_pieces(position.lanes, position.occupied, rules) if safe_only else ALL_CELLS
-        return best_gift(position.lanes, position.occupied, position.available & safe, tables, agent)
+        return best_known_gift(position.lanes, position.occupied, position.available & safe, tables, agent)
     best, piece = ValuedTurn(int64(NONE), int64(NONE), -np.inf), piece_to_lanes(position.hand)
     for cell in range(CELLS):
         if (position.occupied >> cell) & 1 == 0:
             lanes, occupied = position.lanes | (piece << uint64(cell)), position.occupied | (int64(1) << cell)
             safe = safe_pieces(lanes, occupied, rules) if safe_only else ALL_CELLS
-            best_of_cell = best_gift(lanes, occupied, position.available & safe, tables, agent)
+            best_of_cell = best_known_gift(lanes, occupied, position.available & safe, tables, agent)
             if best_of_cell.value > best.value:
                 best = ValuedTurn(int64(cell), best_of_cell.gift, best_of_cell.value)
     return best
@@ -115,11 +115,11 @@ def afterstate_turn(position: Position, seed: int, explore: bool, rules: Any, ag
     won = position.hand != NONE and winning_cells(position.lanes, position.occupied, position.hand, rules) != 0
     pieces = int64(popcount(position.occupied)) + int64(position.hand != NONE)  # of the afterstates
     if not won and not explore and pieces <= settings[MAX_PIECES]:
-        best = best_turn(position, rules, True, agent)
+        best = best_known_turn(position, rules, True, agent)
         if best.gift != NONE and best.value >= settings[UNKNOWN]:
             return encode_turn(best.cell, best.gift)
     if won or settings[FALLBACK] != 0.0:
-        return gift_turn(position, word, rules)
+        return turn_if_opponent_chooses(position, word, rules)
     return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
 
 
@@ -155,7 +155,7 @@ class PolicyAgent(KernelAgent):
         risk: float | None = None,
     ) -> None:
         chosen = FALLBACKS.index(check_one_of("fallback", fallback, FALLBACKS))
-        self._columns = None if policy is None else _load_checked_columns(policy)
+        self._columns = None if policy is None else _load_boards_and_values(policy)
         occupied = np.zeros(0, np.int64) if self._columns is None else self._columns[1]
         most_pieces = np.bitwise_count(occupied).astype(np.int64).max(initial=NONE)  # nothing beyond is looked up
         explored = check_probability("exploration", exploration)
@@ -172,7 +172,7 @@ class PolicyAgent(KernelAgent):
         return replace(knowledge, symmetric=True)
 
 
-def _load_checked_columns(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+def _load_boards_and_values(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Load lanes, occupied and value of each row. Raises ``ValueError`` for values that no learner makes."""
     kind = policy.kind if isinstance(policy, Policy) and policy.kind in VALUE_COLUMNS else MC_AFTERSTATE
     names = {"lanes": np.int64, "occupied": np.int64, VALUE_COLUMNS[kind]: np.float64}

@@ -16,7 +16,7 @@ from agents.learning.position_rows import (
     build_empty_row_knowledge,
     find_or_add_row,
     has_room,
-    list_positions,
+    list_positions_and_row_starts,
 )
 from agents.policy import (
     CANONICAL_HAND,
@@ -25,7 +25,7 @@ from agents.policy import (
     FALLBACKS,
     Q_TABLE,
     afterstate_turn,
-    best_turn,
+    best_known_turn,
     is_exploring,
 )
 from agents.random import random_cell, random_piece
@@ -60,11 +60,11 @@ def holder_value(position: Position, result: float, ends: bool, rules: Any, agen
     """
     if winning_cells(position.lanes, position.occupied, position.hand, rules) != 0:
         return 1.0
-    return result if ends else best_turn(position, rules, False, agent).value
+    return result if ends else best_known_turn(position, rules, False, agent).value
 
 
 @update
-def learn_turns(game: FinishedGame, rules: Any, agent: Any) -> bool:
+def learn_q_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
     """Update the values from the last afterstate of a game to the first: see ``QTableLearner``."""
     settings, words, values, tables = params(agent), keys(agent), table(agent), symmetry_tables(agent)
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
@@ -105,7 +105,7 @@ class QTableLearner(RowLearner):
     """
 
     kernel = q_table_turn
-    update = learn_turns
+    update = learn_q_values
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class QTableLearner(RowLearner):
     def knowledge(self, rules: Rules) -> Knowledge:
         return replace(build_empty_row_knowledge(np.array(self.settings)), symmetric=True)
 
-    def policy(self, knowledge: Knowledge) -> Policy:
-        lanes, occupied, _, first = list_positions(knowledge)
+    def to_policy(self, knowledge: Knowledge) -> Policy:
+        lanes, occupied, _, first = list_positions_and_row_starts(knowledge)
         value, masks = knowledge.table[first], occupied.astype(np.int32)
         return Policy(Q_TABLE, table={"lanes": lanes, "occupied": masks, "value": value})

@@ -131,7 +131,7 @@ def rl_encoded_turn(position: Position, seed: int, rules: Any, agent: Any) -> in
 
 
 @update
-def learn_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
+def learn_board_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
     """Update the values from the last board of a game to the first, as in study C: see ``EncodedLearner``."""
     settings, values, longest = params(agent), table(agent), keys(agent)
     lanes, occupied = uint64(0), int64(0)
@@ -195,7 +195,7 @@ class EncodedLearner(Learner):
     """
 
     kernel = rl_encoded_turn
-    update = learn_values
+    update = learn_board_values
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class EncodedLearner(Learner):
         settings = [untrained.params[GIFT_RULE], *self.settings, *self.rewards]
         return Knowledge(params=np.array(settings), table=untrained.table, keys=untrained.keys)
 
-    def policy(self, knowledge: Knowledge) -> Policy:
+    def to_policy(self, knowledge: Knowledge) -> Policy:
         return Policy(ENCODED_VALUES, table={"code": np.arange(CODES, dtype=np.int32), "value": knowledge.table.copy()})
 
 

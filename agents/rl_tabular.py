@@ -37,7 +37,7 @@ from agents.learning.position_rows import (
     find_or_add_row,
     find_row,
     has_room,
-    list_positions,
+    list_positions_and_row_starts,
     list_row_bits,
     row_width,
 )
@@ -254,12 +254,12 @@ class TabularLearner(RowLearner):
         settings = np.array([self.exploration, 0.0, self.exploration_step])
         return replace(build_empty_row_knowledge(settings), symmetric=True)
 
-    def policy(self, knowledge: Knowledge) -> Policy:
+    def to_policy(self, knowledge: Knowledge) -> Policy:
         """Return all counters as a policy: a row for each board and cell or gift.
 
         Of the two columns ``cell`` and ``gift`` one is -1.
         """
-        lanes, occupied, _, first = list_positions(knowledge)
+        lanes, occupied, _, first = list_positions_and_row_starts(knowledge)
         pieces = compute_checked_board_pieces(lanes, occupied)
         empty, unused = ~occupied & ALL_CELLS, ~pieces & ALL_PIECES
         of_cell, cell, cell_at = list_row_bits(first, empty)

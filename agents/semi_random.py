@@ -24,7 +24,7 @@ def winning_piece(position: Position, rules: Any) -> int:
 
 
 @inline_function
-def gift_turn(position: Position, word: int, rules: Any) -> int:
+def turn_if_opponent_chooses(position: Position, word: int, rules: Any) -> int:
     """Return the turn if the opponent chooses: place the piece in hand, then give a safe piece if any is left."""
     cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
     if position.hand != NONE:
@@ -37,7 +37,7 @@ def gift_turn(position: Position, word: int, rules: Any) -> int:
 
 
 @inline_function
-def mover_turn(position: Position, word: int, rules: Any) -> int:
+def turn_if_mover_chooses(position: Position, word: int, rules: Any) -> int:
     """Return the turn if the mover chooses: a piece and cell that win, else any."""
     piece = winning_piece(position, rules)
     if piece == NONE:
@@ -49,8 +49,8 @@ def mover_turn(position: Position, word: int, rules: Any) -> int:
 def semi_random_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     word = draw(seed, 0)
     if rules.mover_chooses != 0:
-        return mover_turn(position, word, rules)
-    return gift_turn(position, word, rules)
+        return turn_if_mover_chooses(position, word, rules)
+    return turn_if_opponent_chooses(position, word, rules)
 
 
 class SemiRandom(KernelAgent):

@@ -73,7 +73,7 @@ def cache_directory(outside_fingerprint: str = "") -> Path:
         f"{files_fingerprint(list_kernel_sources())} {outside_fingerprint} {versions}".encode()
     ).hexdigest()[:16]
     directory = cache_root() / "kernels" / stamp
-    obstacle = _prepare_or_describe_obstacle(directory)
+    obstacle = _create_folder_or_describe_obstacle(directory)
     return _create_temporary_root(obstacle) / stamp if obstacle else directory
 
 
@@ -90,7 +90,7 @@ def _create_temporary_root(reason: str) -> Path:
     return root
 
 
-def _prepare_or_describe_obstacle(folder: Path) -> str:
+def _create_folder_or_describe_obstacle(folder: Path) -> str:
     """Create a folder of the cache that only this user can enter; say why it cannot be used, if it cannot.
 
     The folder must be private because numba unpickles what it finds there: whoever can write to it can run any code as

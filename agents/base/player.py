@@ -496,7 +496,7 @@ def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
     if isinstance(agent, KernelAgent):
         late, early = KernelPlayer(agent.turn_kernel(), agent.knowledge(rules), rules), agent.early(rules)
         return late if early is None else StagedPlayer(build_player(early[1], rules, label), late, early[0])
-    return PythonPlayer(prepare_agent(agent, rules, label))
+    return PythonPlayer(set_up_python_agent(agent, rules, label))
 
 
 def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
@@ -508,7 +508,7 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
         )
 
 
-def prepare_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
+def set_up_python_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
     """Set an agent in Python up for the rules.
 
     Raises ``RequestError`` for an agent without an interface.

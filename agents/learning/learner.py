@@ -71,7 +71,7 @@ class Learner(KernelAgent):
         """
         raise NotImplementedError
 
-    def policy(self, knowledge: Knowledge) -> Policy:
+    def to_policy(self, knowledge: Knowledge) -> Policy:
         """Return the learned policy, for a player to read."""
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ def update_from_game(
 
 
 @kernel(UPDATE_RESULT_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, GAMES_TYPE))
-def update_until_full(
+def learn_games_until_full(
     update: UpdateKernel, rules: Any, agent: Any, training_games: TrainingGames, span: tuple[int, int], games: Games
 ) -> tuple[int, bool]:
     """Learn from columns ``span[0]`` to ``span[1] - 1``, or until the learner's arrays have no room for another game.

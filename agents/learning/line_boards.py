@@ -53,7 +53,7 @@ def piece_byte(piece: int) -> int:
 
 
 @inline_function
-def compute_lines(lanes: int, occupied: int, words: Any, board: Any) -> None:
+def fill_line_states(lanes: int, occupied: int, words: Any, board: Any) -> None:
     """Compute the state of every line of a board, into ``board``."""
     for line in range(int64(words[LINES])):
         mask = int64(words[MASKS + line])
@@ -67,22 +67,22 @@ def compute_lines(lanes: int, occupied: int, words: Any, board: Any) -> None:
 
 
 @inline_function
-def place_on_lines(before: Any, piece: int, cell: int, words: Any, after: Any) -> None:
+def fill_line_states_after(before: Any, piece: int, cell: int, words: Any, after: Any) -> None:
     """Write the state of every line after ``piece`` is placed on ``cell`` into ``after``."""
     for line in range(int64(words[LINES])):
         after[BYTES + line], after[ON_LINE + line] = before[BYTES + line], before[ON_LINE + line]
-    update_lines(after, piece, cell, words)
+    update_line_states(after, piece, cell, words)
 
 
 @inline_function
-def clear_lines(words: Any, board: Any) -> None:
+def fill_empty_line_states(words: Any, board: Any) -> None:
     """Set every line to its state on the empty board."""
     for line in range(int64(words[LINES])):
         board[BYTES + line], board[ON_LINE + line] = ALL_VALUES, 0
 
 
 @inline_function
-def update_lines(board: Any, piece: int, cell: int, words: Any) -> None:
+def update_line_states(board: Any, piece: int, cell: int, words: Any) -> None:
     """Update the lines through a cell on which ``piece`` was placed."""
     byte = piece_byte(piece)
     for i in range(MAX_LINES_THROUGH_A_CELL):
@@ -133,7 +133,7 @@ def fill_cell_dangers(occupied: int, words: Any, board: Any) -> None:
 
 
 @inline_function
-def survey_board(occupied: int, words: Any, board: Any) -> None:
+def fill_board_survey(occupied: int, words: Any, board: Any) -> None:
     """Write everything into ``board`` that its lines say and that no gift changes."""
     fill_cell_dangers(occupied, words, board)
     twos, offset, number = int64(0), int64(words[OFFSETS]), int64(0)
@@ -161,10 +161,10 @@ def safe_gifts_after(cell: int, byte: int, rest: int, board: Any) -> int:
 
 
 @inline_function
-def place_and_survey(before: Any, piece: int, cell: int, filled: int, words: Any, after: Any) -> None:
+def fill_lines_and_dangers_after(before: Any, piece: int, cell: int, filled: int, words: Any, after: Any) -> None:
     """Write the lines and dangers after ``piece`` is placed on ``cell`` into ``after``.
 
     ``filled`` are the cells with pieces then.
     """
-    place_on_lines(before, piece, cell, words, after)
+    fill_line_states_after(before, piece, cell, words, after)
     fill_cell_dangers(filled, words, after)

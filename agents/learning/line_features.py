@@ -44,11 +44,11 @@ from agents.learning.line_boards import (
     TWOS_BY_VALUE,
     WORDS,
     dangers_after,
+    fill_lines_and_dangers_after,
     piece_byte,
-    place_and_survey,
     safe_gifts_after,
 )
-from agents.learning.line_turns import SHARP_TURNS, count_surviving_turns
+from agents.learning.line_turns import SHARP_TURNS, count_survivors_and_fewest_replies
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import ALL_CELLS
@@ -63,7 +63,7 @@ MAX_EMPTY = CELLS - REPLIES_FROM
 MAX_PAIRS = MAX_LINES_THROUGH_A_CELL * (MAX_LINES_THROUGH_A_CELL - 1) // 2  # of lines through a cell
 MAX_FEATURES = MAX_LINES + 4 + ATTRIBUTES + CELLS + 10 + MAX_EMPTY * (2 * MAX_EMPTY + 1 + MAX_PAIRS)
 
-# Groups of features: see ``compute_features``
+# Groups of features: see ``fill_and_count_features``
 LINE, DANGER, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION = range(13)
 REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING, SHARP, REFUTED = range(13, 20)
 MULTISETS, PAIR_MULTISETS = 5985, 3876  # of four among 18, and among 16
@@ -161,8 +161,10 @@ def multiset_number(a: int, b: int, c: int, d: int) -> int:
 
 
 @inline_function
-def add_line_features(board: Any, byte: int, pieces_left: int, safe: int, words: Any, features: Any, count: int) -> int:
-    """Add the features of lines and of dangers: see ``compute_features``."""
+def append_line_features(
+    board: Any, byte: int, pieces_left: int, safe: int, words: Any, features: Any, count: int
+) -> int:
+    """Add the features of lines and of dangers: see ``fill_and_count_features``."""
     for i in range(board[OPEN]):
         values = board[OPEN_VALUES + i]
         state = int64(popcount(values & byte)) * 5 + int64(popcount(values & ~byte))
@@ -176,7 +178,7 @@ def add_line_features(board: Any, byte: int, pieces_left: int, safe: int, words:
 
 
 @inline_function
-def add_attribute_feature(
+def add_feature_and_attribute_state(
     attribute: int, board: Any, gift: int, pieces_left: int, common: int, features: Any, count: int
 ) -> int:
     """Add the feature of one attribute.
@@ -194,26 +196,26 @@ def add_attribute_feature(
 
 
 @inline_function
-def add_attribute_features(
+def append_attribute_features(
     board: Any, gift: int, pieces_left: int, safe: int, words: Any, features: Any, count: int
 ) -> int:
-    """Add the features of the attributes: see ``compute_features``."""
+    """Add the features of the attributes: see ``fill_and_count_features``."""
     common = int64(words[OFFSETS + ATTRIBUTE]) + int64(popcount(board[HOT_CELLS]) > 2) * COUNTS + safe
     states = (
-        add_attribute_feature(0, board, gift, pieces_left, common, features, count),
-        add_attribute_feature(1, board, gift, pieces_left, common, features, count + 1),
-        add_attribute_feature(2, board, gift, pieces_left, common, features, count + 2),
-        add_attribute_feature(3, board, gift, pieces_left, common, features, count + 3),
+        add_feature_and_attribute_state(0, board, gift, pieces_left, common, features, count),
+        add_feature_and_attribute_state(1, board, gift, pieces_left, common, features, count + 1),
+        add_feature_and_attribute_state(2, board, gift, pieces_left, common, features, count + 2),
+        add_feature_and_attribute_state(3, board, gift, pieces_left, common, features, count + 3),
     )
     features[count + 4] = int64(words[OFFSETS + SUPPLY]) + multiset_number(states[0], states[1], states[2], states[3])
     return count + 5
 
 
 @inline_function
-def add_mobility_features(
+def append_mobility_features(
     board: Any, byte: int, pieces_left: int, safe: int, occupied: int, words: Any, features: Any, count: int
 ) -> int:
-    """Add the features of the safe gifts that the opponent has after each placement: see ``compute_features``."""
+    """Add the features of the safe gifts left after each placement: see ``fill_and_count_features``."""
     empty = ~occupied & ALL_CELLS
     numbers = int64(0)  # cells by number of gifts, four bits each, 15 lowest
     total, union, offset = int64(0), int64(0), int64(words[OFFSETS + CELL])
@@ -249,8 +251,8 @@ def add_mobility_features(
 
 
 @inline_function
-def add_reply_feature(reply: int, rest: int, cells: int, after: Any, features: Any, count: int) -> int:
-    """Add the feature of a reply, from ``reply`` on, whose gift goes to one of ``cells``: see ``compute_features``.
+def add_reply_feature_counting_turns(reply: int, rest: int, cells: int, after: Any, features: Any, count: int) -> int:
+    """Add the feature of a reply from ``reply`` on whose gift goes to one of ``cells``: see ``fill_and_count_features``.
 
     Returns the number of turns that the giver has then: a placement and a safe gift from ``rest``.
     """
@@ -268,12 +270,12 @@ def add_reply_feature(reply: int, rest: int, cells: int, after: Any, features: A
 
 
 @inline_function
-def add_reply_features(
+def append_reply_features(
     board: Any, gift: int, pieces_left: int, occupied: int, words: Any, after: Any, features: Any
 ) -> int:
     """Add the features of the turns that the giver has after each reply, or return how the game ends.
 
-    ``compute_features`` explains both. ``after`` [3, BOARD] is overwritten.
+    ``fill_and_count_features`` explains both. ``after`` [3, BOARD] is overwritten.
     """
     for piece in range(PIECES):
         board[MIN_OF + piece], board[CELLS_OF + piece] = MAX_TURNS, 0
@@ -286,19 +288,19 @@ def add_reply_features(
         if gifts == 0:
             continue
         filled, least_here, number = occupied | int64(1) << cell, int64(MAX_TURNS), int64(popcount(gifts))
-        place_and_survey(board, gift, cell, filled, words, after[0])
+        fill_lines_and_dangers_after(board, gift, cell, filled, words, after[0])
         while gifts != 0:
             piece = lowest_bit(gifts)
             gifts &= gifts - 1
             rest = pieces_left & ~(int64(1) << piece)
-            turns = add_reply_feature(
+            turns = add_reply_feature_counting_turns(
                 piece * 2 + ((safe >> piece) & 1), rest, ~filled & ALL_CELLS, after[0], features, count
             )
             if turns == 0 and rest != 0:
                 return int64(LOST_AFTER)
             features[count] += int64(words[OFFSETS + REPLY])
             if rest & (rest - 1) != 0 and (turns <= SHARP_TURNS or int64(popcount(rest)) < DECIDED_PIECES):
-                survivors, fewest = count_surviving_turns(piece, rest, filled, words, after)
+                survivors, fewest = count_survivors_and_fewest_replies(piece, rest, filled, words, after)
                 if survivors == 0:
                     return int64(LOST_AFTER)
                 count += 1
@@ -358,8 +360,8 @@ def pair_number(one: int, other: int) -> int:
 
 
 @inline_function
-def add_crossing_features(board: Any, byte: int, occupied: int, words: Any, features: Any, count: int) -> int:
-    """Add the features of each pair of lines that cross in an empty cell: see ``compute_features``."""
+def append_crossing_features(board: Any, byte: int, occupied: int, words: Any, features: Any, count: int) -> int:
+    """Add the features of each pair of lines that cross in an empty cell: see ``fill_and_count_features``."""
     empty, offset = ~occupied & ALL_CELLS, int64(words[OFFSETS + CROSSING])
     while empty != 0:
         through = THROUGH + lowest_bit(empty) * MAX_LINES_THROUGH_A_CELL
@@ -388,14 +390,14 @@ def add_crossing_features(board: Any, byte: int, occupied: int, words: Any, feat
         types.int64, types.int64, types.int64, types.uint64[::1], NUMBERS_TYPE, types.int64[:, ::1], NUMBERS_TYPE
     )
 )
-def compute_features(
+def fill_and_count_features(
     occupied: int, gift: int, pieces_left: int, words: Any, board: Any, after: Any, features: Any
 ) -> int:
     """Write the numbers of an afterstate's features within its stage into ``features``; returns how many.
 
     Or it returns one of ``WON_AFTER``, ``DRAWN_AFTER``, ``LOST_AFTER``, if the replies show how the game ends.
 
-    ``board`` was filled by ``survey_board``, ``after`` [3, BOARD] is overwritten. ``left`` are the pieces neither on
+    ``board`` was filled by ``fill_board_survey``, ``after`` [3, BOARD] is overwritten. ``left``: pieces neither on
     the board nor given. The gift is safe. A value matches or opposes that of the gift. *Safe* are pieces left that
     finish no line on this board. Features are numbers of:
 
@@ -426,13 +428,13 @@ def compute_features(
     """
     byte, pieces, count = piece_byte(gift), int64(popcount(occupied)), int64(0)
     if pieces >= REPLIES_FROM:
-        count = add_reply_features(board, gift, pieces_left, occupied, words, after, features)
+        count = append_reply_features(board, gift, pieces_left, occupied, words, after, features)
         if count < 0:
             return count
-        count = add_crossing_features(board, byte, occupied, words, features, count)
+        count = append_crossing_features(board, byte, occupied, words, features, count)
     safe = int64(popcount(pieces_left & SAFE_PIECES[board[DANGERS]]))
-    count = add_line_features(board, byte, pieces_left, safe, words, features, count)
-    count = add_attribute_features(board, gift, pieces_left, safe, words, features, count)
+    count = append_line_features(board, byte, pieces_left, safe, words, features, count)
+    count = append_attribute_features(board, gift, pieces_left, safe, words, features, count)
     if pieces >= MOBILE_PIECES:
-        count = add_mobility_features(board, byte, pieces_left, safe, occupied, words, features, count)
+        count = append_mobility_features(board, byte, pieces_left, safe, occupied, words, features, count)
     return count

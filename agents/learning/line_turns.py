@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.learning.line_boards import COUNTS, piece_byte, place_and_survey, safe_gifts_after
+from agents.learning.line_boards import COUNTS, fill_lines_and_dangers_after, piece_byte, safe_gifts_after
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64
 from quarto.position import ALL_CELLS
@@ -53,7 +53,7 @@ def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: A
         if gifts == 0:
             continue
         other_cells = empty & ~(int64(1) << cell)
-        place_and_survey(after[0], piece, cell, filled | int64(1) << cell, words, after[1])
+        fill_lines_and_dangers_after(after[0], piece, cell, filled | int64(1) << cell, words, after[1])
         while gifts != 0:
             gift = lowest_bit(gifts)
             gifts &= gifts - 1
@@ -63,7 +63,7 @@ def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: A
 
 
 @inline_function
-def count_surviving_turns(piece: int, rest: int, filled: int, words: Any, after: Any) -> tuple[int, int]:
+def count_survivors_and_fewest_replies(piece: int, rest: int, filled: int, words: Any, after: Any) -> tuple[int, int]:
     """Count the surviving turns with ``piece`` and a gift from ``rest``, at least two pieces.
 
     A turn survives if no turn of the other player after it leaves none. Returns the number of these turns, and the
@@ -79,7 +79,7 @@ def count_surviving_turns(piece: int, rest: int, filled: int, words: Any, after:
         if gifts == 0:
             continue
         other_cells, filled_after = empty & ~(int64(1) << cell), filled | int64(1) << cell
-        place_and_survey(after[0], piece, cell, filled_after, words, after[1])
+        fill_lines_and_dangers_after(after[0], piece, cell, filled_after, words, after[1])
         while gifts != 0:
             gift = lowest_bit(gifts)
             gifts &= gifts - 1

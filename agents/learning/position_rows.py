@@ -114,11 +114,11 @@ def build_row_knowledge(
     """
     slots = 1 << (2 * len(widths)).bit_length()
     knowledge = Knowledge(params, np.zeros(int(widths.sum())), np.zeros(HEADER + 2 * slots, np.uint64))
-    return knowledge, _add_rows(position, widths, knowledge.keys, knowledge.table)
+    return knowledge, _add_rows_and_list_starts(position, widths, knowledge.keys, knowledge.table)
 
 
 @kernel()
-def _add_rows(
+def _add_rows_and_list_starts(
     position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64], words: Any, values: Any
 ) -> NDArray[np.int64]:
     """Add rows of these widths; return where each begins: [positions] int64."""
@@ -154,7 +154,7 @@ def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
             larger[free - 1], larger[free] = words[index - 1], words[index]
 
 
-def list_positions(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:
+def list_positions_and_row_starts(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:
     """List all positions in ascending order: lanes, occupied, hand and where the row begins, each [positions] int64."""
     slots = knowledge.keys[HEADER:].reshape(-1, 2)
     lanes, words = slots[slots[:, 1] != 0].T.copy()

@@ -16,12 +16,12 @@ from agents.line_values import (
     WorkMemory,
     all_cells_and_pieces,
     allocate_work_memory,
+    fill_best_turns,
     pack_weights,
-    rank_turns,
     unpack_weights,
 )
 from agents.search.exact_solver import RECORD_WORDS, SOLVER_WORDS, SolverKnowledge, build_solver_record, search_record
-from agents.semi_random import gift_turn
+from agents.semi_random import turn_if_opponent_chooses
 from quarto.batch import NO_VISITS
 from quarto.bits import popcount
 from quarto.jit import float64, inline_function, int64
@@ -39,10 +39,10 @@ EXACT = 0  # index of the first parameter; those of the search follow
 
 @inline_function
 def find_best_turns(position: Position, max_turns: int, agent: Any) -> WorkMemory:
-    """Find the best ``max_turns`` safe turns of a position whose hand finishes no line; see ``rank_turns``."""
+    """Find the best ``max_turns`` safe turns of a position whose hand finishes no line; see ``fill_best_turns``."""
     words, work = keys(agent)[RECORD_WORDS:], allocate_work_memory(np.full(1, 0.5), max_turns)
     weights, state = unpack_weights(words, table(agent)), (position.lanes, position.occupied, position.available)
-    rank_turns(*state, position.hand, words, weights, work, all_cells_and_pieces())
+    fill_best_turns(*state, position.hand, words, weights, work, all_cells_and_pieces())
     return work
 
 
@@ -108,11 +108,11 @@ def choose_turn_or_candidates(
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
     if won or position.available == 0:
         report_evaluation(agent, float64(int64(won)), NO_VISITS)
-        return gift_turn(position, draw(seed, 0), rules), allocate_work_memory(np.full(1, 0.5), 1)
+        return turn_if_opponent_chooses(position, draw(seed, 0), rules), allocate_work_memory(np.full(1, 0.5), 1)
     turns = find_best_turns(position, MAX_TURNS if exact else max_turns, agent)
     if turns.gifts[0, 0] == NONE:
         report_evaluation(agent, -1.0, NO_VISITS)
-        return gift_turn(position, draw(seed, 0), rules), turns
+        return turn_if_opponent_chooses(position, draw(seed, 0), rules), turns
     if exact:
         exact_turn, value = exact_turn_and_value(position, turns, rules, agent)
         report_evaluation(agent, float64(value), NO_VISITS)

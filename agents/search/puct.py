@@ -100,7 +100,7 @@ def best_child(nodes: Any, parent: int, c: float) -> int:
 
 
 @inline_function
-def visit_node(position: Position, node: int, size: int, nodes: Any, rules: Any, agent: Any) -> Any:
+def visit_and_expand_node(position: Position, node: int, size: int, nodes: Any, rules: Any, agent: Any) -> Any:
     """Return the value of a node for the player who moved there, and the new size of the tree.
 
     The node may get children.
@@ -144,7 +144,7 @@ def puct_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
             path[depth] = here
         value = nodes[here].value
         if nodes[here].visits == 0:
-            value, size = visit_node(state, here, size, nodes, rules, agent)
+            value, size = visit_and_expand_node(state, here, size, nodes, rules, agent)
             nodes[here].value = value
         for step in range(depth, -1, -1):
             node = nodes[path[step]]

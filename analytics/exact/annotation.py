@@ -25,7 +25,7 @@ from analytics.tables.derived.decisions import (
     find_first_annotated_plies,
     record_annotated_units,
 )
-from analytics.tables.derived.exact_values import ExactValues, solve_games
+from analytics.tables.derived.exact_values import ExactValues, fill_exact_game_values
 from analytics.tables.derived.range_table import (
     Chunk,
     group_partial_files,
@@ -88,7 +88,7 @@ class GameSolver:
             self._local.solver = self._shared.fork()
         solver = self._local.solver
         start, end = span
-        solve_games(start, end, int(count_choices), games, first_plies, values, *solver.state)
+        fill_exact_game_values(start, end, int(count_choices), games, first_plies, values, *solver.state)
         if solver.stopped:  # perhaps by another thread, whose part failed: these values mean nothing
             raise StoppedError
         return end - start

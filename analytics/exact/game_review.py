@@ -16,7 +16,7 @@ import numpy as np
 from analytics.exact.tablebase import load_tablebase_index
 from analytics.store.game_tables import RangeGames, build_game
 from analytics.tables.derived.decisions import GIFT, derive_decisions
-from analytics.tables.derived.exact_values import ExactValues, solve_games
+from analytics.tables.derived.exact_values import ExactValues, fill_exact_game_values
 from analytics.tables.derived.threads import StoppedError, run_on_threads
 from quarto.position import Position, board, position_from_plies
 from quarto.rules import CELLS, NONE, PIECES, Rules, find_finished_lines
@@ -82,7 +82,7 @@ def review_game(
             raise StoppedError
 
     with suppress(StoppedError):
-        run_on_threads([review.search], 1, lambda _none: None, review.stop, check_deadline)
+        run_on_threads([review.judge_decisions_backwards], 1, lambda _none: None, review.stop, check_deadline)
     return review.build_review()
 
 
@@ -107,7 +107,9 @@ class ReviewSearch:
     def _solve_from(self, game_count: int, first_ply: int) -> ExactValues:
         """Return the values from ``first_ply`` on of this game, or of no game, which only runs the solver's kernels."""
         values = ExactValues.empty(1)
-        solve_games(0, game_count, 0, self._game.games, np.array([first_ply], np.int8), values, *self.solver.state)
+        fill_exact_game_values(
+            0, game_count, 0, self._game.games, np.array([first_ply], np.int8), values, *self.solver.state
+        )
         return values
 
     def stop(self) -> None:
@@ -115,7 +117,9 @@ class ReviewSearch:
         self._ending = True
         self.solver.stop()
 
-    def search(self, on_review: Callable[[GameReview], None] | None = None, find_better: bool = True) -> None:
+    def judge_decisions_backwards(
+        self, on_review: Callable[[GameReview], None] | None = None, find_better: bool = True
+    ) -> None:
         """Judge the decisions, from the last ply to the first.
 
         ``find_better``: also look for the better choices instead of each mistake, which takes longer than all the rest.
@@ -123,7 +127,7 @@ class ReviewSearch:
         """
         if self._hand != NONE:
             self._given = self._judge_gift_in_hand()
-            self._find_better_choices([] if self._given is None else [self._given])
+            self._store_better_choices([] if self._given is None else [self._given])
         for first in range(len(self._plies) - 1, self._opening - 1, -1):
             if self._ending:  # the solver notices it in a long search alone
                 return
@@ -132,11 +136,11 @@ class ReviewSearch:
                 return
             self._first, self._values = first, values
             if find_better:
-                self._find_better_choices([decision for decision in self._list_decisions() if decision.ply == first])
+                self._store_better_choices([decision for decision in self._list_decisions() if decision.ply == first])
             if on_review:
                 on_review(self.build_review())
 
-    def _find_better_choices(self, decisions: Sequence[JudgedDecision]) -> None:
+    def _store_better_choices(self, decisions: Sequence[JudgedDecision]) -> None:
         for decision in decisions:
             kept = self._list_best_choices(decision) if decision.regret else ()
             if not self.solver.stopped:

@@ -98,7 +98,7 @@ class PositionSet(NamedTuple):
         return Rules(**self.origin.rules)
 
     @property
-    def pieces(self) -> NDArray[np.int8]:
+    def piece_counts(self) -> NDArray[np.int8]:
         """[P] pieces on the board."""
         return np.bitwise_count(self.batch.occupied).astype(np.int8)
 
@@ -396,21 +396,21 @@ def summarise_regrets(positions: PositionSet, regrets: Regrets) -> pl.DataFrame:
     rows = [
         (kind, source, pieces, *_compute_regret_statistics(getattr(regrets, kind)[chosen]))
         for kind in DECISION_KINDS
-        for source, pieces, chosen in _group_decisions(positions, int(kind == "gift"))
+        for source, pieces, chosen in _list_summary_groups(positions, int(kind == "gift"))
         if (getattr(regrets, kind)[chosen] >= 0).any()
     ]
     return pl.DataFrame(rows, schema=JUDGEMENT_SCHEMA, orient="row")
 
 
-def _group_decisions(
+def _list_summary_groups(
     positions: PositionSet, added_pieces: int
 ) -> Iterator[tuple[str | None, int | None, NDArray[np.bool_]]]:
     """Yield source, pieces on the board and positions of each row; ``added_pieces`` were placed since the position."""
     yield None, None, np.ones(len(positions.logged), np.bool_)
     for source in SOURCES:
         yield source, None, positions.logged == (source == "logged")
-    for pieces in np.unique(positions.pieces).tolist():
-        yield None, pieces + added_pieces, positions.pieces == pieces
+    for pieces in np.unique(positions.piece_counts).tolist():
+        yield None, pieces + added_pieces, positions.piece_counts == pieces
 
 
 def _compute_regret_statistics(regret: NDArray[np.int8]) -> tuple[int | float, ...]:

@@ -73,7 +73,7 @@ class TablebaseCard(JsonRecord, frozen=True):
             raise ValueError("boards is not the sum of won, drawn and lost for each number of pieces")
 
     @property
-    def layers(self) -> list[slice]:
+    def layer_slices(self) -> list[slice]:
         """The rows of the table with 0, 1, ... pieces."""
         ends = accumulate(self.boards)
         return [slice(end - count, end) for end, count in zip(ends, self.boards, strict=True)]

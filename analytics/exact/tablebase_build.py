@@ -173,7 +173,7 @@ class ChunkStore:
         self.unsolved_chunks = {
             first: None
             for first in firsts
-            if not _read_chunk(request.chunk_folder, first, self.values[self._chunk_slice(first)])
+            if not _read_chunk_if_valid(request.chunk_folder, first, self.values[self._chunk_slice(first)])
         }
         progress.start(len(keys), len(keys) - sum(len(self.chunk_keys(first)) for first in self.unsolved_chunks))
 
@@ -215,7 +215,7 @@ def _chunk_path(folder: Path, first: int) -> Path:
     return folder / f"values-{first:09d}.chunk"
 
 
-def _read_chunk(folder: Path, first: int, values: NDArray[np.int8]) -> bool:
+def _read_chunk_if_valid(folder: Path, first: int, values: NDArray[np.int8]) -> bool:
     """Read a chunk into ``values``; false if it is missing or damaged."""
     path = _chunk_path(folder, first)
     if not path.exists():
@@ -274,7 +274,7 @@ def verify_tablebase(tablebase: Tablebase, sample_size: int, megabytes: float) -
 def _verify_boards(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
     card = tablebase.card
     expected = generate_key_layers(tablebase.rules, card.pieces)
-    for pieces, (part, keys) in enumerate(zip(card.layers, expected, strict=True)):
+    for pieces, (part, keys) in enumerate(zip(card.layer_slices, expected, strict=True)):
         if not np.array_equal(table.keys[part], keys) or (table.pieces[part] != pieces).any():
             yield f"{tablebase.path}: its boards of {pieces} pieces are not the {len(keys):,} that play reaches"
         counts = [int((table.values[part] == value).sum()) for value in VALUES]
@@ -283,7 +283,7 @@ def _verify_boards(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
 
 
 def _verify_values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
-    parts = tablebase.card.layers
+    parts = tablebase.card.layer_slices
     layers = solve_smaller_layers(tablebase.rules, [table.keys[part] for part in parts], table.values[parts[-1]])
     for pieces, ((_, values), part) in enumerate(zip(layers, parts, strict=True)):
         wrong = int((values != table.values[part]).sum())
@@ -292,7 +292,7 @@ def _verify_values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
 
 
 def _verify_sample(tablebase: Tablebase, table: BoardTable, sample_size: int, megabytes: float) -> Iterator[str]:
-    part = tablebase.card.layers[-1]
+    part = tablebase.card.layer_slices[-1]
     keys, values = table.keys[part], table.values[part]
     chosen = np.sort(np.random.default_rng().choice(len(keys), min(sample_size, len(keys)), replace=False))
     solver = Solver(tablebase.rules, megabytes)

@@ -55,7 +55,7 @@ class TablebaseStatistics(NamedTuple):
 
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int64[::1], SYMMETRIES_TYPE))
-def _fill_image_counts(lanes: Any, occupied: Any, images: Any, tables: Any) -> None:
+def _fill_orbit_sizes(lanes: Any, occupied: Any, images: Any, tables: Any) -> None:
     """Fill ``images`` [B] with the number of boards that each of ``B`` canonical boards stands for."""
     for i in range(len(lanes)):
         images[i] = orbit_size(lanes[i], int64(occupied[i]), int64(NONE), tables)
@@ -97,10 +97,10 @@ def compute_statistics(tablebase: Tablebase, max_pieces: int | None = None) -> T
     solver = Solver(rules, 1.0, table.to_tablebase_index(largest))
     examples: dict[str, str] = {}
     boards, positions = [], []
-    for pieces, part in enumerate(card.layers[: largest + 1]):
+    for pieces, part in enumerate(card.layer_slices[: largest + 1]):
         lanes, occupied = decode_board_keys(table.keys[part], rules)
         images = np.empty(len(lanes), np.int64)
-        _fill_image_counts(lanes, occupied, images, build_symmetries(rules))
+        _fill_orbit_sizes(lanes, occupied, images, build_symmetries(rules))
         boards.append(_count_values(table.values[part], images))
         _add_examples(examples, "board", table.keys[part], table.values[part], rules)
         if pieces < largest and not rules.mover_chooses:

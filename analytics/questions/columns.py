@@ -100,7 +100,7 @@ def format_duration(seconds: float) -> str:
     return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
 
 
-def format_pace(count: float, seconds: float) -> str:
+def format_count_per_second(count: float, seconds: float) -> str:
     """Format how many of ``count`` things there were a second; a dash if the clock stood still meanwhile."""
     return f"{count / seconds:,.0f}" if seconds > 0 else MISSING
 

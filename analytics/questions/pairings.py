@@ -471,7 +471,7 @@ def _format_code_label(label: str, code: str) -> str:
     return f"{label}@{code[:CODE_DIGITS]}"
 
 
-def find_label(name: str, labels: Collection[str]) -> str | None:
+def resolve_shown_agent_label(name: str, labels: Collection[str]) -> str | None:
     """Return the label of an agent that is shown under ``name``, one of ``labels``; None if it is none of them."""
     label, _, code = name.rpartition("@")
     if name in labels or len(code) != CODE_DIGITS:

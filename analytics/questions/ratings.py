@@ -243,7 +243,7 @@ def fit_ratings(
     for i in order.tolist():
         agent, group = agents[i], int(rated.groups[i])
         elo = _estimate_interval(elos[i], [each[i] for each in drawn]) if math.isfinite(elos[i]) else None
-        moved = Estimate(*(value + anchor_elo for value in elo or _repeat_unbounded(float(elos[i]), samples)))
+        moved = Estimate(*(value + anchor_elo for value in elo or _build_unbounded_estimate(float(elos[i]), samples)))
         unranked = list_unranked_reasons(agent, moved.mean, games_against_agents[agent], bool(undecided[i]))
         ranks[group] += not unranked
         rank = None if unranked else ranks[group]
@@ -376,7 +376,7 @@ def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
     return 0.5 + np.where(_can_compare(fitted), ahead, 0.0) / 2
 
 
-def _repeat_unbounded(elo: float, samples: int) -> Estimate:
+def _build_unbounded_estimate(elo: float, samples: int) -> Estimate:
     """A rating without a bound and its interval, which is no wider: no sample of the games can set the bound."""
     return Estimate(elo, *(elo if samples else math.nan,) * 2)
 

@@ -39,7 +39,7 @@ def _stream_csv(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO, for
         out.write(format_csv(check_times(part), False, for_spreadsheet))
 
     out.write(format_csv(rows.collect_schema().to_frame(), True, for_spreadsheet))
-    process_batches(rows, stop, write_batch, BATCH_ROWS)
+    sink_batches(rows, stop, write_batch, BATCH_ROWS)
 
 
 def _stream_json(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
@@ -51,7 +51,7 @@ def _stream_json(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) ->
             out.write(before + _encode_json_row(row))
             before = b",\n"
 
-    process_batches(rows, stop, write_batch, BATCH_ROWS)
+    sink_batches(rows, stop, write_batch, BATCH_ROWS)
     out.write(b"\n]\n" if before == b",\n" else b"[]\n")
 
 
@@ -68,7 +68,7 @@ _WRITERS: dict[str, Callable[[pl.LazyFrame, Callable[[], None], BinaryIO], None]
 }
 
 
-def process_batches(
+def sink_batches(
     rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.DataFrame], object], size: int | None = None
 ) -> None:
     """Pass the rows to ``take`` in parts of ``size`` rows; None: as they come.

@@ -107,7 +107,7 @@ class ReportData:
         return merge_results_by_agents(self.results_by_pairing.values(), self.shared_openings)
 
     @cached_property
-    def head_to_head(self) -> Mapping[tuple[str, str], Tally]:
+    def tallies_by_agents(self) -> Mapping[tuple[str, str], Tally]:
         """The tallies by first and second agent, all runs together."""
         return {(result.first, result.second): result.tally for result in self.results}
 
@@ -115,7 +115,7 @@ class ReportData:
     def games_by_agent(self) -> Mapping[str, int]:
         """The number of games of each agent, the most first; a game against itself counts once."""
         games: dict[str, int] = {}
-        for agents, tally in self.head_to_head.items():
+        for agents, tally in self.tallies_by_agents.items():
             for agent in set(agents):
                 games[agent] = games.get(agent, 0) + tally.games
         return dict(sorted(games.items(), key=lambda item: (-item[1], item[0])))
@@ -128,8 +128,8 @@ class ReportData:
         """
         check_single_rules(self.selection.runs)
         if samples is not None:
-            return fit_ratings(self.head_to_head, samples=samples)
-        return fit_ratings(self.head_to_head, shared=self.shared_openings)
+            return fit_ratings(self.tallies_by_agents, samples=samples)
+        return fit_ratings(self.tallies_by_agents, shared=self.shared_openings)
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
@@ -164,12 +164,12 @@ class ReportData:
             if label in record.labels
         }
 
-    def select_wanted(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def select_rows_of_requested_agents(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows about agents that were asked about."""
         wanted = [agent for agent in frame["agent"].unique() if self._is_wanted(agent)]
         return frame.filter(pl.col("agent").is_in(wanted))
 
-    def select_shown(self, frame: pl.DataFrame, *others: str) -> pl.DataFrame:
+    def select_rows_of_shown_agents(self, frame: pl.DataFrame, *others: str) -> pl.DataFrame:
         """The rows about agents that are shown, or whose agent is one of ``others``."""
         return frame.filter(pl.col("agent").is_in([*others, *self.agents]))
 
@@ -225,7 +225,7 @@ class ReportData:
     @cached_property
     def total_tally(self) -> Tally:
         """The tally of all pairs together."""
-        return reduce(Tally.__add__, self.head_to_head.values(), Tally())
+        return reduce(Tally.__add__, self.tallies_by_agents.values(), Tally())
 
     def run_named_query(self, name: str, plies: range | None = None) -> pl.DataFrame:
         """Return the answer to a named question, for these games only; of ``plies`` if it is about first plies."""

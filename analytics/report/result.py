@@ -20,7 +20,7 @@ from analytics.questions.columns import Table
 from analytics.report import style
 from analytics.report.frame_formats import write_rows
 from analytics.report.rendering import render_template
-from analytics.report.text_tables import build_visible_table, draw_tables, to_table
+from analytics.report.text_tables import build_visible_table, print_fitting_tables, to_table
 from analytics.store.files.backend import expand_home
 from quarto.errors import FailureError, RequestError, describe_valid_names
 
@@ -94,9 +94,9 @@ class Result:
         return text.getvalue().rstrip("\n")
 
     def draw(self, console: Console, wide: bool | None = None) -> None:
-        """Draw the tables, each as it fits the console: see ``analytics.report.text_tables.draw_tables``."""
+        """Draw the tables, each as it fits the console: see ``analytics.report.text_tables.print_fitting_tables``."""
         for table in map(build_visible_table, self.tables or ([] if self.missing else [to_table(self.frame)])):
-            draw_tables(console, [[table], *table.splits], wide)
+            print_fitting_tables(console, [[table], *table.splits], wide)
             if table.legend:
                 console.out(table.legend, highlight=False)
 
@@ -196,7 +196,7 @@ def render_result(result: Result, form: str) -> bytes:
     return _WRITERS[form](result)
 
 
-def _format_rows(form: str) -> Callable[[Result], bytes]:
+def _build_frame_encoder(form: str) -> Callable[[Result], bytes]:
     def write_frame(result: Result) -> bytes:
         out = io.BytesIO()
         write_rows(form, result.frame.lazy(), lambda: None, out)
@@ -206,7 +206,7 @@ def _format_rows(form: str) -> Callable[[Result], bytes]:
 
 
 _WRITERS: Mapping[str, Callable[[Result], bytes]] = {
-    **{form: _format_rows(form) for form in ("csv", "json", "parquet")},
+    **{form: _build_frame_encoder(form) for form in ("csv", "json", "parquet")},
     "html": lambda result: render_results_page([result]).encode(),
     "md": lambda result: render_markdown(result).encode(),
     "txt": lambda result: f"{render_text(result)}\n".encode(),

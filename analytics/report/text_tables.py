@@ -110,7 +110,7 @@ def build_visible_table(table: Table) -> Table:
     return replace(build_table(table.columns, table.title), splits=splits, legend=table.legend)
 
 
-def draw_tables(console: Console, choices: Sequence[Sequence[Table]], wide: bool | None = None) -> None:
+def print_fitting_tables(console: Console, choices: Sequence[Sequence[Table]], wide: bool | None = None) -> None:
     """Print the first choice of tables that fits the console; if none does, the last one without spare columns.
 
     A line then names the columns that are left out. On a console that is no terminal (a pipe, a text), or if ``wide``,
@@ -118,16 +118,16 @@ def draw_tables(console: Console, choices: Sequence[Sequence[Table]], wide: bool
     """
     fitting = [tables for tables in choices if max(map(compute_table_width, tables)) <= console.width]
     if wide or not console.is_terminal:
-        _draw_uncut_tables(console, choices[0])
+        _print_uncut_tables(console, choices[0])
     elif fitting:
-        _draw_uncut_tables(console, fitting[0])
+        _print_uncut_tables(console, fitting[0])
     else:
         narrow = [drop_spare_columns(table, console.width) for table in choices[-1]]
-        _draw_uncut_tables(console, [table for table, _ in narrow], folded=True)
-        _name_dropped_columns(console, [heading for _, gone in narrow for heading in gone], wide is not None)
+        _print_uncut_tables(console, [table for table, _ in narrow], folded=True)
+        _print_dropped_columns(console, [heading for _, gone in narrow for heading in gone], wide is not None)
 
 
-def _draw_uncut_tables(console: Console, tables: Sequence[Table], folded: bool = False) -> None:
+def _print_uncut_tables(console: Console, tables: Sequence[Table], folded: bool = False) -> None:
     width = console.width
     for table in tables:
         if not folded and _can_render_plain(console, table):
@@ -153,7 +153,7 @@ def _can_render_plain(console: Console, table: Table) -> bool:
     )
 
 
-def _name_dropped_columns(console: Console, headings: Sequence[str], has_wide_option: bool) -> None:
+def _print_dropped_columns(console: Console, headings: Sequence[str], has_wide_option: bool) -> None:
     """Name the columns that did not fit, and a way to see them."""
     if headings:
         more = len(headings) - MAX_NAMED_COLUMNS

@@ -96,7 +96,7 @@ def log_likelihood_ratio(counts: PairCounts, hypotheses: Hypotheses) -> float:
     return pairs * sum(p * math.log(b / a) for p, a, b in zip(shares, zero, one, strict=True))
 
 
-def decide(counts: PairCounts, hypotheses: Hypotheses) -> str | None:
+def find_hypothesis_from_counts(counts: PairCounts, hypotheses: Hypotheses) -> str | None:
     """Return ``elo0`` or ``elo1`` once the ratio has reached a bound, or None while more pairs are needed."""
     return find_accepted_hypothesis(log_likelihood_ratio(counts, hypotheses), hypotheses)
 
@@ -107,7 +107,7 @@ def find_accepted_hypothesis(ratio: float, hypotheses: Hypotheses) -> str | None
     return "elo1" if ratio >= upper else "elo0" if ratio <= lower else None
 
 
-def look_schedule(max_pairs: int) -> Iterator[int]:
+def pair_counts_at_looks(max_pairs: int) -> Iterator[int]:
     """Yield the numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ..., ``max_pairs``.
 
     They are fixed beforehand, so the decision depends on the games alone, not on threads or the sizes of blocks.
@@ -139,7 +139,7 @@ class SequentialTest:
         self.counts = (0, 0, 0, 0, 0)  # of the pairs seen
         self.accepted: str | None = None  # elo0 or elo1
         self.ratio = 0.0  # at the last look
-        self._looks = look_schedule(max_pairs)
+        self._looks = pair_counts_at_looks(max_pairs)
         self.horizon = next(self._looks)  # number of pairs at the next look; once ended, at the last one
 
     @property
@@ -177,7 +177,7 @@ def estimate_strength(counts: PairCounts) -> Strength:
     if not sum(counts):
         raise RequestError("counts 0,0,0,0,0: strength cannot be estimated without pairs")
     shares, pairs = _outcome_shares(counts)
-    mean, variance = _moments(shares)
+    mean, variance = _mean_and_variance(shares)
     error = math.sqrt(variance / pairs)
     deviation = math.sqrt(variance * GAMES_A_PAIR)  # of a game's score, if the games of a pair were independent
     reach = normal_quantile() * error
@@ -196,7 +196,7 @@ def _outcome_shares(counts: PairCounts) -> tuple[list[float], float]:
     return [count / sum(smoothed) for count in smoothed], sum(smoothed)
 
 
-def _moments(shares: Sequence[float]) -> tuple[float, float]:
+def _mean_and_variance(shares: Sequence[float]) -> tuple[float, float]:
     mean = sum(p * score for p, score in zip(shares, PAIR_SCORES, strict=True))
     return mean, sum(p * (score - mean) ** 2 for p, score in zip(shares, PAIR_SCORES, strict=True))
 
@@ -231,7 +231,7 @@ def _find_local_maximum(shares: Sequence[float], strength_a_pair: float, start: 
 
 def _slopes(distribution: Sequence[float], strength_a_pair: float) -> list[float]:
     """Return each outcome's coefficient in the linear condition that touches the strength condition at this point."""
-    mean, variance = _moments(distribution)
+    mean, variance = _mean_and_variance(distribution)
     deviation = math.sqrt(variance)
     return [
         score - EVEN_SCORE - strength_a_pair * deviation * (1 + ((mean - score) / deviation) ** 2) / 2

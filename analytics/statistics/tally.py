@@ -117,7 +117,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 msgspec.json.Decoder(
     Tally
-)  # reads the declarations of its fields before threads need them, see ``records.prepare_type``
+)  # reads the declarations of its fields before threads need them, see ``records.preload_msgspec_type``
 
 
 def sum_tallies(tallies: Iterable[Tally]) -> Tally:

@@ -85,7 +85,7 @@ def split_parameters(text: str) -> list[str]:
     return [part for start, end in bounds if (part := text[start:end].strip())]
 
 
-def quote(text: str) -> str:
+def quote_for_hydra(text: str) -> str:
     """Write a text as a value of Hydra's overrides, whose quotes, commas and ``${`` mean nothing to Hydra."""
     from hydra.core.override_parser.types import Quote, QuotedString  # here and below: archives are read without Hydra
 
@@ -99,7 +99,7 @@ def quote_non_ascii_words(value: str) -> str:
     parts, start = [], 0
     for end in [*_find_word_ends(value), len(value)]:
         word = value[start:end].strip()
-        parts += [word if word.isascii() or word[0] in "\"'" else quote(word), value[end : end + 1]]
+        parts += [word if word.isascii() or word[0] in "\"'" else quote_for_hydra(word), value[end : end + 1]]
         start = end + 1
     return "".join(parts)
 
@@ -175,10 +175,10 @@ def find_stored_label(records: Iterable[RunRecord], text: str) -> str:
     agents = {str(agent["label"]): agent for record in records for agent in record.spec["agents"]}
     if text in agents or "(" not in text:
         return text
-    return next((label for label, agent in agents.items() if _is_described(text, agent)), text)
+    return next((label for label, agent in agents.items() if _is_label_of_agent(text, agent)), text)
 
 
-def _is_described(text: str, agent: Mapping[str, Any]) -> bool:
+def _is_label_of_agent(text: str, agent: Mapping[str, Any]) -> bool:
     """Return whether a label describes an agent of a record."""
     try:
         name, settings = _parse_settings(text)
@@ -210,7 +210,7 @@ def _parse_settings(text: str) -> tuple[str, dict[str, Any]]:
 def _is_same_value(label_value: Any, stored: Any) -> bool:
     """Return whether a label's value is that of a parameter; a parameter that is an agent is stored as its record."""
     if isinstance(stored, Mapping) and "label" in stored:
-        return label_value == stored["label"] or _is_described(str(label_value), stored)
+        return label_value == stored["label"] or _is_label_of_agent(str(label_value), stored)
     if isinstance(label_value, bool) or isinstance(stored, bool):
         return label_value is stored
     return bool(label_value == stored)

@@ -51,7 +51,7 @@ def ensure_archive(root: PurePath, create: bool) -> None:
         if not create:
             raise RequestError(f"{_describe_absence(root)}: run an experiment first, or name another folder")
         check_can_be_archive(root)
-        content = _create_archive(root)
+        content = _create_archive_and_read_marker(root)
     _check_format(root, content)
     if create and not backend.can_write(root):
         raise backend.not_writable_error(root, PermissionError())
@@ -103,11 +103,11 @@ def _has_marker(folder: Path) -> bool:
     return ARCHIVE_FORMAT.encode() in content or (folder / "runs").is_dir()
 
 
-def _create_archive(root: PurePath) -> bytes:
+def _create_archive_and_read_marker(root: PurePath) -> bytes:
     """Make an archive in ``root``, and return its marker."""
     backend, content = find_backend(root), encode_record(Marker(ARCHIVE_FORMAT, SCHEMA_VERSION))
     try:
-        backend.check_storage(root)
+        backend.check_conditional_writes(root)
         if backend.create(root / MARKER_NAME, content):  # never replaced: writers lock it
             remember_archive(root)
             return content
@@ -181,7 +181,7 @@ def warn_if_unknown_archive(root: PurePath) -> None:
     """
     is_known = _is_shipped_sample(root)
     with suppress(OSError):
-        is_known = is_known or build_memory_path(root).exists()
+        is_known = is_known or sound_stamps_path(root).exists()
     if not is_known:
         logger.warning(
             "archive %r was neither made nor verified on this machine: run 'qarena archive verify%s' (said once)",
@@ -197,13 +197,13 @@ def _is_shipped_sample(root: PurePath) -> bool:
 
 def remember_archive(root: PurePath) -> None:
     """Remember that an archive was used now; one that cannot be remembered is warned about again."""
-    memory = build_memory_path(root)
+    memory = sound_stamps_path(root)
     with suppress(OSError):
         create_private_folder(memory.parent)
         memory.touch()
 
 
-def build_memory_path(root: PurePath) -> Path:
+def sound_stamps_path(root: PurePath) -> Path:
     """Return the path of the file in the cache that remembers an archive, and which of its files are sound.
 
     Its name follows from the place of the archive, and from the times and the number of its marker: a copy is another
@@ -274,8 +274,8 @@ def find_damaged_file(root: PurePath, files: Sequence[VerifiableFile]) -> Verifi
         return None
     if files[0].backend.checks_bytes:
         return next((file for file in files if not file.is_there), None)
-    memory = build_memory_path(root)
-    remembered = _read_memory(memory)
+    memory = sound_stamps_path(root)
+    remembered = _read_sound_stamps(memory)
     stamps: dict[VerifiableFile, list[str | int]] = {}
     for file in files:
         stamp = file.read_stamp()
@@ -288,11 +288,11 @@ def find_damaged_file(root: PurePath, files: Sequence[VerifiableFile]) -> Verifi
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing leaves the interpreter to other threads
         sound = dict(zip(stamps, pool.map(lambda file: file.is_sound, stamps), strict=True))
     remembered = remembered | {file.name: stamp for file, stamp in stamps.items() if sound[file]}
-    _write_memory(memory, remembered)
+    _write_sound_stamps(memory, remembered)
     return next((file for file in stamps if not sound[file]), None)
 
 
-def _read_memory(memory: Path) -> dict[str, list[str | int]]:
+def _read_sound_stamps(memory: Path) -> dict[str, list[str | int]]:
     try:
         status = memory.stat()
         version = status.st_mtime_ns, status.st_size, status.st_ino
@@ -308,17 +308,17 @@ def _read_memory(memory: Path) -> dict[str, list[str | int]]:
 _memories: dict[Path, tuple[tuple[int, int, int], dict[str, list[str | int]]]] = {}
 
 
-def _write_memory(memory: Path, stamps: dict[str, list[str | int]]) -> None:
+def _write_sound_stamps(memory: Path, stamps: dict[str, list[str | int]]) -> None:
     with suppress(OSError):  # a cache that cannot be written costs time only
         create_private_folder(memory.parent)
         with use_temporary_path(memory) as temporary:
             temporary.write_text(json.dumps(stamps))
             temporary.replace(memory)
-        _remove_old_memories(memory.parent)
+        _remove_old_stamp_files(memory.parent)
 
 
 @cache
-def _remove_old_memories(folder: Path) -> None:
+def _remove_old_stamp_files(folder: Path) -> None:
     """Remove what is remembered of archives that have not changed for long; once in a process."""
     oldest = time.time() - MEMORY_LIFETIME_SECONDS
     for memory in folder.iterdir():

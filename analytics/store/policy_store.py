@@ -102,7 +102,7 @@ def save(archive: ArchiveStore, policy: Policy, origin: PolicyOrigin) -> PolicyC
     folder = policy_folder(archive, policy_id)
     files = {
         name: _write_file(archive, folder, name, rows, content)
-        for name, (rows, content) in _encode_files(policy, origin).items()
+        for name, (rows, content) in _encode_files_with_row_counts(policy, origin).items()
     }
     card = PolicyCard(
         policy_id=policy_id,
@@ -232,21 +232,21 @@ def list_folders_without_card(archive: ArchiveStore) -> list[tuple[PurePath, str
     ]
 
 
-def _encode_files(policy: Policy, origin: PolicyOrigin) -> dict[str, tuple[int | None, bytes]]:
+def _encode_files_with_row_counts(policy: Policy, origin: PolicyOrigin) -> dict[str, tuple[int | None, bytes]]:
     """Encode the files of a policy, its knowledge first: rows (of tables) and bytes."""
     contents: dict[str, tuple[int | None, bytes]] = {}
     if policy.kind == GENOME:
         contents[GENOME_FILE] = None, encode_record({name: float(value) for name, value in policy.parameters.items()})
     else:
-        contents[TABLE] = _encode_parquet(pl.DataFrame(dict(policy.table)))
+        contents[TABLE] = _encode_parquet_and_count_rows(pl.DataFrame(dict(policy.table)))
     for name, frame in origin.tables.items():
-        contents[f"{name}.parquet"] = _encode_parquet(frame)
+        contents[f"{name}.parquet"] = _encode_parquet_and_count_rows(frame)
     for name, picture in origin.pictures.items():
         contents[f"{name}.svg"] = None, picture
     return contents
 
 
-def _encode_parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
+def _encode_parquet_and_count_rows(frame: pl.DataFrame) -> tuple[int, bytes]:
     buffer = io.BytesIO()
     frame.write_parquet(buffer, compression="zstd", compression_level=1)
     return len(frame), buffer.getvalue()

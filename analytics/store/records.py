@@ -56,7 +56,7 @@ _prepared_types = set[Any]()
 _prepare_lock = threading.Lock()
 
 
-def prepare_type(kind: type[T]) -> type[T]:
+def preload_msgspec_type(kind: type[T]) -> type[T]:
     """Return the type once msgspec has read its fields; use this wherever msgspec is given a type.
 
     msgspec reads them when a type is used first, and stores them before they are complete. A second thread that uses
@@ -107,7 +107,7 @@ def convert_values(value: Any, kind: type[T], name: str = "") -> T:
     Raises ``RecordError`` saying which field is wrong, its value, and what was expected.
     """
     try:
-        return msgspec.convert(value, prepare_type(kind))
+        return msgspec.convert(value, preload_msgspec_type(kind))
     except msgspec.ValidationError as error:
         raise RecordError(_describe_error(str(error), value, name)) from error
     except RequestError as error:

@@ -106,7 +106,7 @@ can_force_win = to_external_kernel(_can_force_win)
 
 
 @kernel(WITHIN_SIGNATURE)
-def _is_decided_within(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
+def _wins_or_loses_within(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
     """Return whether the mover, who chooses the piece, can force a win within an odd number of ``placements``.
 
     With an even number, return whether the mover is lost within them.
@@ -136,11 +136,11 @@ def _is_decided_within(lanes: int, occupied: int, available: int, placements: in
             cell = lowest_bit(empty)
             empty &= empty - 1
             board, filled = place_piece(lanes, piece, cell), occupied | int64(1) << cell
-            if _is_decided_within(board, filled, rest, placements - 1, rules, search) == winning:
+            if _wins_or_loses_within(board, filled, rest, placements - 1, rules, search) == winning:
                 answer = winning
     if pieces <= TABLE_PIECES and search.stopped == 0:
         remember_win_within(key, placements, answer, search)
     return answer
 
 
-is_decided_within = to_external_kernel(_is_decided_within)
+is_decided_within = to_external_kernel(_wins_or_loses_within)

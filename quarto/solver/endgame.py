@@ -43,7 +43,7 @@ def _broadcast_piece_byte(piece: int) -> int:
 
 
 @inline_function
-def _fill_cell(word: int, cell: int, byte: int) -> int:
+def _place_on_low_cell(word: int, cell: int, byte: int) -> int:
     """Return the sets of a word that lack cell 0-2, after the piece of ``byte`` is placed on it; other bytes are 0."""
     shift = uint64(8) << uint64(cell)
     keep = WITHOUT_TWO
@@ -55,7 +55,7 @@ def _fill_cell(word: int, cell: int, byte: int) -> int:
 
 
 @inline_function
-def _fill_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
+def _place_on_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
     """Return the words after one of six cells is filled."""
     a, b, c, d, e, f, g, h = sets
     if cell == 5:
@@ -66,15 +66,15 @@ def _fill_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
         return a | (b & byte), e | (f & byte), c | (d & byte), g | (h & byte)
     shift = uint64(8) << uint64(cell)
     return (
-        _fill_cell(a, cell, byte) | _fill_cell(e, cell, byte) << shift,
-        _fill_cell(b, cell, byte) | _fill_cell(f, cell, byte) << shift,
-        _fill_cell(c, cell, byte) | _fill_cell(g, cell, byte) << shift,
-        _fill_cell(d, cell, byte) | _fill_cell(h, cell, byte) << shift,
+        _place_on_low_cell(a, cell, byte) | _place_on_low_cell(e, cell, byte) << shift,
+        _place_on_low_cell(b, cell, byte) | _place_on_low_cell(f, cell, byte) << shift,
+        _place_on_low_cell(c, cell, byte) | _place_on_low_cell(g, cell, byte) << shift,
+        _place_on_low_cell(d, cell, byte) | _place_on_low_cell(h, cell, byte) << shift,
     )
 
 
 @inline_function
-def _fill_one_of_five(sets: FourWords, cell: int, byte: int) -> TwoWords:
+def _place_on_one_of_five(sets: FourWords, cell: int, byte: int) -> TwoWords:
     """Return the words after one of five cells is filled."""
     none, three, four, both = sets
     if cell == 4:
@@ -82,25 +82,25 @@ def _fill_one_of_five(sets: FourWords, cell: int, byte: int) -> TwoWords:
     if cell == 3:
         return none | (three & byte), four | (both & byte)
     shift = uint64(8) << uint64(cell)
-    low = _fill_cell(none, cell, byte) | _fill_cell(four, cell, byte) << shift
-    return low, _fill_cell(three, cell, byte) | _fill_cell(both, cell, byte) << shift
+    low = _place_on_low_cell(none, cell, byte) | _place_on_low_cell(four, cell, byte) << shift
+    return low, _place_on_low_cell(three, cell, byte) | _place_on_low_cell(both, cell, byte) << shift
 
 
 @inline_function
-def _fill_one_of_four(sets: TwoWords, cell: int, byte: int) -> int:
+def _place_on_one_of_four(sets: TwoWords, cell: int, byte: int) -> int:
     """Return the word after one of four cells is filled."""
     none, three = sets
     if cell == 3:
         return none | (three & byte)
-    return _fill_cell(none, cell, byte) | _fill_cell(three, cell, byte) << (uint64(8) << uint64(cell))
+    return _place_on_low_cell(none, cell, byte) | _place_on_low_cell(three, cell, byte) << (uint64(8) << uint64(cell))
 
 
 @inline_function
-def _fill_one_of_three(word: int, cell: int, byte: int) -> int:
+def _place_on_one_of_three(word: int, cell: int, byte: int) -> int:
     """Return the four bytes after one of three cells is filled."""
     if cell == 2:
         return (word | ((word >> uint64(32)) & byte)) & uint64(0xFFFF_FFFF)
-    half_filled = _fill_cell(word, cell, byte)
+    half_filled = _place_on_low_cell(word, cell, byte)
     return (half_filled | (half_filled >> uint64(32)) << (uint64(8) << uint64(cell))) & uint64(0xFFFF_FFFF)
 
 
@@ -154,7 +154,7 @@ def _can_achieve_placing_three(word: int, available: int, hand: int, question: i
     """Return whether the player who places on one of three cells can win or, as ``question`` says, at least draw."""
     byte = _broadcast_piece_byte(hand)
     for cell in range(3):
-        next_word = _fill_one_of_three(word, cell, byte)
+        next_word = _place_on_one_of_three(word, cell, byte)
         if question == DRAW:  # any safe gift does: who gave it has no other placement to fear
             if _safe_pieces_of_two(next_word, available) != 0:
                 return 1
@@ -177,7 +177,7 @@ def _can_achieve_giving_three(word: int, available: int, safe: int, question: in
 def _can_achieve_placing_four(sets: TwoWords, available: int, hand: int, question: int) -> int:
     byte = _broadcast_piece_byte(hand)
     for cell in range(4):
-        next_word = _fill_one_of_four(sets, cell, byte)
+        next_word = _place_on_one_of_four(sets, cell, byte)
         if _can_achieve_giving_three(next_word, available, _safe_pieces_of_three(next_word, available), question):
             return 1
     return 0
@@ -197,7 +197,7 @@ def _can_achieve_giving_four(none: int, three: int, available: int, safe: int, q
 def _can_achieve_placing_five(sets: FourWords, available: int, hand: int, question: int) -> int:
     byte = _broadcast_piece_byte(hand)
     for cell in range(5):
-        next_sets = _fill_one_of_five(sets, cell, byte)
+        next_sets = _place_on_one_of_five(sets, cell, byte)
         safe = _safe_pieces_of_four(next_sets, available)
         if safe != 0 and _can_achieve_giving_four(next_sets[0], next_sets[1], available, safe, question):
             return 1
@@ -219,12 +219,12 @@ def _can_achieve_placing_six(sets: EightWords, available: int, hand: int, questi
     """Answer for six cells. Cells that leave the fewest safe gifts come first."""
     byte, counts = _broadcast_piece_byte(hand), int64(0)
     for cell in range(6):
-        safe = _safe_pieces_of_five(_fill_one_of_six(sets, cell, byte), available)
+        safe = _safe_pieces_of_five(_place_on_one_of_six(sets, cell, byte), available)
         counts |= int64(popcount(uint64(safe))) << (4 * cell)
     for count in range(1, 6):
         for cell in range(6):
             if (counts >> (4 * cell)) & 15 == count:
-                next_sets = _fill_one_of_six(sets, cell, byte)
+                next_sets = _place_on_one_of_six(sets, cell, byte)
                 if _can_achieve_giving_five(next_sets, available, _safe_pieces_of_five(next_sets, available), question):
                     return 1
     return 0

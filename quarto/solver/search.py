@@ -51,7 +51,7 @@ QUESTION_SIGNATURE = types.int64(
 
 
 @inline_function
-def count_safe_replies_per_gift(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
+def pack_safe_reply_counts(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
     """Count the (cell, safe gift) answers to each gift that do not win at once.
 
     Returns a byte for each gift, gifts 0-7 in the first word and 8-15 in the second. On every cell each attribute value
@@ -101,7 +101,7 @@ def child_buffer(search: Any, pieces: int) -> Any:
 
 
 @inline_function
-def generate_children(
+def fill_unsolved_children(
     lanes: int, occupied: int, available: int, piece: int, question: int, rules: Any, search: Any
 ) -> int:
     """Place ``piece``, which is not in ``available``, on every cell, and keep the boards that are left to search.
@@ -127,15 +127,15 @@ def generate_children(
     return (
         count
         if pieces > TABLE_PIECES
-        else keep_unsolved_children(children, count, occupied, available, question, rules, search)
+        else compact_unsolved_children(children, count, occupied, available, question, rules, search)
     )
 
 
 @inline_function
-def keep_unsolved_children(
+def compact_unsolved_children(
     children: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Keep the children of ``occupied`` that must be searched, with their promise: see ``generate_children``."""
+    """Keep the children of ``occupied`` that must be searched, with their promise: see ``fill_unsolved_children``."""
     pieces, kept = int64(popcount(occupied)) + 1, int64(0)
     for i in range(count):
         board, safe, key, order = children[i]
@@ -149,7 +149,7 @@ def keep_unsolved_children(
         if answer == 0 or repeated:
             continue
         cell = int64(order & uint64(255))
-        counts = count_safe_replies_per_gift(board, occupied | int64(1) << cell, available, rules)
+        counts = pack_safe_reply_counts(board, occupied | int64(1) << cell, available, rules)
         children[kept, LANES], children[kept, SAFE], children[kept, KEY] = board, safe, key
         children[kept, ORDER] = uint64(pack_fewest_replies_and_gift(counts, int64(safe)) >> 8 << 8 | cell)
         kept += 1
@@ -181,7 +181,7 @@ def _can_placer_win_or_draw(
     if pieces > ENDGAME_PIECES:
         return can_placer_achieve_in_endgame(lanes, occupied, available, hand, question, rules)
     search.stopped |= numba.carray(array_pointer(search.stop), 1, np.int64)[0]
-    count = generate_children(lanes, occupied, available, hand, question, rules, search)
+    count = fill_unsolved_children(lanes, occupied, available, hand, question, rules, search)
     children, answer, i = child_buffer(search, pieces), int64(count < 0), int64(0)
     while i < count and answer == 0 and search.stopped == 0:
         bring_best_child_to(children, i, count)
@@ -195,7 +195,7 @@ def _can_placer_win_or_draw(
         gifts = int64(safe) if stored_answer < 0 and pieces < ENDGAME_PIECES else int64(0)
         counts = uint64(0), uint64(0)
         if gifts and pieces <= TABLE_PIECES:
-            counts = count_safe_replies_per_gift(board, filled, available, rules)
+            counts = pack_safe_reply_counts(board, filled, available, rules)
         while gifts and answer == 0 and search.stopped == 0:
             gift = lowest_bit(gifts)
             if pieces <= TABLE_PIECES:

@@ -107,8 +107,10 @@ solve_distance = to_external_kernel(_solve_distance)
 
 
 @inline_function
-def _fill_turn(turn: Any, cell: int, gift: int, after: Position, with_distance: bool, rules: Any, search: Any) -> None:
-    """Write a turn after which the opponent has position ``after`` as [4] int8: see ``solve_turns``."""
+def _fill_solved_turn(
+    turn: Any, cell: int, gift: int, after: Position, with_distance: bool, rules: Any, search: Any
+) -> None:
+    """Write a turn after which the opponent has position ``after`` as [4] int8: see ``fill_and_count_solved_turns``."""
     state = (after.lanes, after.occupied, after.available, after.hand)
     value = solve_value(*state, rules, search)
     turn[0], turn[1], turn[2] = cell, gift, -value
@@ -116,7 +118,7 @@ def _fill_turn(turn: Any, cell: int, gift: int, after: Position, with_distance: 
 
 
 @kernel(types.int64(types.boolean, types.int8[:, ::1], *STATE_TYPES))
-def solve_turns(
+def fill_and_count_solved_turns(
     with_distance: bool, turns: Any, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any
 ) -> int:
     """Write every turn into ``turns`` [256, 4] int8: cell, gift, value for the player who takes it, distance.
@@ -131,7 +133,7 @@ def solve_turns(
         rest = available & ~(int64(1) << piece)
         if hand < 0 and not mover_chooses:
             after = Position(lanes, occupied, rest, piece, int64(NONE))
-            _fill_turn(turns[count], int64(NONE), piece, after, with_distance, rules, search)
+            _fill_solved_turn(turns[count], int64(NONE), piece, after, with_distance, rules, search)
             count += 1
             continue
         wins, empty = winning_cells(lanes, occupied, piece, rules), ~occupied & ALL_CELLS
@@ -150,13 +152,13 @@ def solve_turns(
                 gifts &= gifts - 1
                 hand_then = int64(NONE) if mover_chooses else gift
                 after = Position(board, filled, rest & ~(int64(1) << gift), hand_then, cell)
-                _fill_turn(turns[count], cell, gift, after, with_distance, rules, search)
+                _fill_solved_turn(turns[count], cell, gift, after, with_distance, rules, search)
                 count += 1
     return count
 
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int8[::1], types.int8[::1], RULES_TYPE, SEARCH_TYPE))
-def solve_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, search: Any) -> None:
+def fill_solved_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, search: Any) -> None:
     """Write ``solve_value`` of ``B`` live positions into ``values``.
 
     The four arrays are [B]; ``hands`` is NONE before a gift. Stops early once ``search.stopped`` is 1.
@@ -172,7 +174,7 @@ def solve_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any,
 
 
 @kernel(types.void(types.int8[:, ::1], *BATCH_TYPES, RULES_TYPE, SEARCH_TYPE))
-def solve_turn_values(
+def fill_solved_turn_values(
     values: Any, lanes: Any, occupied: Any, available: Any, hands: Any, rules: Any, search: Any
 ) -> None:
     """Write the values of all turns of ``B`` live positions into ``values`` [B, 289].
@@ -184,7 +186,7 @@ def solve_turn_values(
         if search.stopped != 0:
             break
         state = (lanes[i], int64(occupied[i]), int64(available[i]), int64(hands[i]))
-        for turn in turns[: solve_turns(False, turns, *state, rules, search)]:
+        for turn in turns[: fill_and_count_solved_turns(False, turns, *state, rules, search)]:
             cell = int64(turn[0]) if turn[0] >= 0 else int64(NO_CELL)
             values[i, GIFT_CODES * cell + (turn[1] if turn[1] >= 0 else NO_GIFT)] = turn[2]
 
@@ -293,7 +295,7 @@ class Solver:
         They mean nothing once the solver is ``stopped``.
         """
         values = np.zeros(len(lanes), np.int8)
-        solve_values(
+        fill_solved_values(
             lanes, occupied, np.full(len(lanes), NONE, np.int8) if hands is None else hands, values, *self.state
         )
         return values
@@ -306,7 +308,7 @@ class Solver:
         """
         values = np.full((len(batch.lanes), TURN_CODES), ILLEGAL)
         lanes, occupied, available, hands = map(np.ascontiguousarray, batch[:-1])
-        solve_turn_values(values, lanes, occupied, available, hands, *self.state)
+        fill_solved_turn_values(values, lanes, occupied, available, hands, *self.state)
         return values
 
     def distance(self, position: Position, value: int) -> int:
@@ -316,7 +318,7 @@ class Solver:
     def turns(self, position: Position, distance: bool = True) -> tuple[SolvedTurn, ...]:
         """List every legal turn with its value, by cell, then gift."""
         buffer = np.zeros((CELLS * PIECES, 4), np.int8)
-        count = solve_turns(distance, buffer, *self._to_words(position), *self.state)
+        count = fill_and_count_solved_turns(distance, buffer, *self._to_words(position), *self.state)
         rows = buffer[:count].tolist()
         return tuple(
             SolvedTurn(cell, gift, value, placements if distance else None) for cell, gift, value, placements in rows

@@ -24,10 +24,10 @@ from runners.hosting.lockstep import (
     LEGAL,
     WON,
     GameNumbers,
-    apply_first_gifts,
-    apply_turns,
     draw_openings,
+    give_first_gifts_and_count,
     play_to_end,
+    play_turns_and_count_running,
     set_up_games,
     write_outcomes,
 )
@@ -76,7 +76,7 @@ class Pace:
             a_unit = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST_PAIRS) / pairings
         return max(1, min(int(1 / a_unit + ROUNDING_TOLERANCE), self._most * pairings))
 
-    def update(self, pairing: int, pairs: int, seconds: float) -> None:
+    def add_block_time(self, pairing: int, pairs: int, seconds: float) -> None:
         """Take into account the time of a block that was played."""
         fitting = int(pairs * self.TARGET_SECONDS / max(seconds, 1e-9))
         with self._lock:
@@ -372,9 +372,9 @@ class BlockHalf:
         before = (batch.copy(), slots[:size].copy()) if guarded.illegal_turn_unreported else None
         is_first_gift = turn_number == self.opening_plies and not self.rules.mover_chooses
         if is_first_gift:
-            self.size = apply_first_gifts(state, self.games, self.opening_plies, size)
+            self.size = give_first_gifts_and_count(state, self.games, self.opening_plies, size)
         else:
-            self.size = apply_turns(state, self.games, self.rules.tables, turn_number - 1, size)
+            self.size = play_turns_and_count_running(state, self.games, self.rules.tables, turn_number - 1, size)
         if before is not None and self.size < size:
             over = ~np.isin(before[1], slots[: self.size]) & (turns.cells != ERROR_CELL) & (turns.cells != LATE_CELL)
             if not is_first_gift:  # other games are over because they were won, or the board is full

@@ -19,8 +19,8 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_slices
 from analytics.store.ranges import Range, list_gaps, merge_ranges, split_into_files
 from quarto.errors import FailureError
-from runners.arena.experiment import Experiment, prepare_experiment, record_contribution
-from runners.arena.play_task import ChunkPlayer, ChunkResult, PlayTask, units_within
+from runners.arena.experiment import Experiment, open_experiment, record_contribution
+from runners.arena.play_task import ChunkPlayer, ChunkResult, PlayTask, power_of_two_units_within
 from runners.arena.progress import Progress
 from runners.arena.request import RunRequest
 
@@ -48,8 +48,8 @@ class RunOutcome:
 def execute_request(
     request: RunRequest, command: str, stop: threading.Event, progress: Progress | None = None
 ) -> RunOutcome:
-    """``prepare_experiment`` and ``execute_experiment``."""
-    return execute_experiment(prepare_experiment(request), command, stop, progress)
+    """``open_experiment`` and ``execute_experiment``."""
+    return execute_experiment(open_experiment(request), command, stop, progress)
 
 
 def execute_experiment(
@@ -122,9 +122,9 @@ def _play_missing_units(
     except KeyboardInterrupt:  # nothing more is to be written
         raise
     except BaseException:
-        here.close_writers()
+        here.close_writers_and_list_ranges()
         raise
-    return merge_ranges([*written, *here.close_writers()])  # also of turns that were given up
+    return merge_ranges([*written, *here.close_writers_and_list_ranges()])  # also of turns that were given up
 
 
 class _ProgressReporter:
@@ -218,7 +218,7 @@ class ChunkQueue:
             return min(self._most, 1 << (self._share - 1).bit_length())
         share = self._count_units() // (2 * self._workers)  # so that the last ones end at about one time
         least = int(MIN_CHUNK_SECONDS / self._a_unit)
-        return max(1, min(self._most, units_within(self._seconds, self._a_unit), max(share, least)))
+        return max(1, min(self._most, power_of_two_units_within(self._seconds, self._a_unit), max(share, least)))
 
     def _count_units(self) -> int:
         return sum(end - first for first, end in self._left)

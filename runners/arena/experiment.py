@@ -79,7 +79,7 @@ class Experiment:
         return count_missing_games(self.archive, self.request.spec, games_per_pairing)
 
 
-def prepare_experiment(request: RunRequest) -> Experiment:
+def open_experiment(request: RunRequest) -> Experiment:
     """Make the agents and open the archive, creating it if need be; no run is touched.
 
     If other code began the run, a sample of its games is played again: see ``_resolve_other_code``.
@@ -132,12 +132,12 @@ def _resolve_other_code(
     if mine is not None and not describe_code_differences(check_record_format(mine), code):
         note = f"run {record.run_id} was begun by other code: this goes on with run {mine.run_id}, begun by this code"
         return replace(own, notes=(*own.notes, note)), code
-    same = _describe_sample_replay(archive, record, request.spec, agents, begun)
+    same = _replay_and_describe_sample(archive, record, request.spec, agents, begun)
     same_games = {code["fingerprint"]: code.get("agents", {})}
     return replace(request, notes=(*request.notes, same)), code | {"same_games": same_games}
 
 
-def _describe_sample_replay(
+def _replay_and_describe_sample(
     archive: ArchiveStore, record: RunRecord, spec: RunSpec, agents: Sequence[Agent], other_code_message: str
 ) -> str:
     """Play a sample of the games of a run of other code again; returns a note that all came out the same.

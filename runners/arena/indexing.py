@@ -15,7 +15,7 @@ from analytics.tables.derived.definitions import INDEX_TABLES
 from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_chunk, list_index_chunks
 from analytics.tables.derived.range_table import Chunk, record_derived_units
 from analytics.tables.derived.threads import StoppedError
-from analytics.tables.upkeep.compaction import compact_sums
+from analytics.tables.upkeep.compaction import compact_positions_and_first_plies
 from runners.arena.executors.base import THREADS, Executor, Task, Worker, available_cores
 from runners.terminal.console import show_progress_bar
 
@@ -63,13 +63,13 @@ def index_and_compact_sums(
     with suppress(StoppedError):
         for run_id in runs:
             raise_if_stopped()
-            added_up += compact_sums(archive, run_id, cores, raise_if_stopped)
+            added_up += compact_positions_and_first_plies(archive, run_id, cores, raise_if_stopped)
     for run_id in runs:
         record_derived_units(archive, run_id, INDEX_TABLES)
     return total, added_up
 
 
-def update_whole_index(root: PurePath) -> None:
+def index_new_games_if_writable(root: PurePath) -> None:
     """Index all games of an archive that are not indexed yet, if its index is writable."""
     archive = ArchiveStore.open(root)
     if is_index_writable(root):

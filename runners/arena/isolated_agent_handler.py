@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from agents.base.agent import BatchAgent, KernelAgent
-from agents.base.player import PythonAgent, list_choosers, prepare_agent
+from agents.base.player import PythonAgent, list_choosers, set_up_python_agent
 from agents.learning.policy import Policy
 from quarto.batch import Evaluations
 from quarto.rules import Rules
@@ -33,7 +33,7 @@ def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> tuple[Message, 
 
     def handle_request(rules: dict[str, Any] | None, question: bytes) -> Message:
         if rules is not None:
-            player[:] = [prepare_agent(agent, Rules(**rules), setup["label"])]
+            player[:] = [set_up_python_agent(agent, Rules(**rules), setup["label"])]
             load_view_kernels(Rules(**rules), player[0].takes_batches)
             return None, b""
         batch, rng = decode_batch(question)

@@ -28,7 +28,7 @@ WATCH_SECONDS = 0.5  # in a worker: between two looks at what waits to be writte
 PATIENCE_SHARE = 0.25
 
 
-def units_within(seconds: float, seconds_per_unit: float) -> int:
+def power_of_two_units_within(seconds: float, seconds_per_unit: float) -> int:
     """The units that play for so many seconds: a power of two."""
     return 1 << (max(1, int(min(seconds / max(seconds_per_unit, 1e-9), 1e12))).bit_length() - 1)
 
@@ -132,7 +132,7 @@ class ChunkPlayer:
             time.sleep(WATCH_SECONDS)
             with suppress(ArenaError):  # which the chunk itself raises once it ends
                 self.write_if_due()
-                self.close_writers(only_overdue=True)
+                self.close_writers_and_list_ranges(only_overdue=True)
 
     def play(self, chunk: Range, stop: StopSignal) -> ChunkResult:
         """Play a chunk and write it; less of it once it is to stop, or if all would take too long."""
@@ -158,26 +158,28 @@ class ChunkPlayer:
         while reached < end and not stop.is_set():
             step = reached, min(end, reached + self.pace.next_unit_count(line.pairings))
             started = time.perf_counter()
-            if not self._play_units(step, cut, writer):
+            if not self._play_units_unless_aborted(step, cut, writer):
                 break
             reached = step[1]
             now = time.perf_counter()
             a_unit = (now - started) / (step[1] - step[0])
             if now - begun > PATIENCE_SHARE * seconds and now - begun + (end - reached) * a_unit > 2 * seconds:
-                units = units_within(seconds, a_unit)
+                units = power_of_two_units_within(seconds, a_unit)
                 while units < reached - first:  # the least that makes one file
                     units *= 2
                 end = min(end, first + units)
         return reached
 
-    def _play_units(self, unit_range: Range, should_abort: Callable[[], bool], writer: RangeWriter) -> bool:
+    def _play_units_unless_aborted(
+        self, unit_range: Range, should_abort: Callable[[], bool], writer: RangeWriter
+    ) -> bool:
         """Play a few units, all their games or none; false if that was cut."""
         blocks, games = [], 0
         for pair_range in list_pair_ranges(self.experiment.unit_line, *unit_range):
             block = self.experiment.engine.play_block(pair_range, should_abort)
             if block is None:
                 return False
-            self.pace.update(pair_range.pairing, pair_range.pairs, block.seconds)
+            self.pace.add_block_time(pair_range.pairing, pair_range.pairs, block.seconds)
             blocks.append(block)
             games += len(block.games.plies)
         writer.add(unit_range[1], blocks)
@@ -192,7 +194,7 @@ class ChunkPlayer:
         for writer in writers:
             writer.write_if_due()
 
-    def close_writers(self, only_overdue: bool = False) -> list[Range]:
+    def close_writers_and_list_ranges(self, only_overdue: bool = False) -> list[Range]:
         """Write all that is finished of chunks that nobody waits for; return what was written of these.
 
         ``only_overdue``: of those that should have ended, as they were asked to.

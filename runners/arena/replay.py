@@ -121,7 +121,7 @@ def _compute_replay_fingerprints(
             progress.report_turns(engine.turns)
 
     for block in engine.play(_list_pair_ranges(line, stored_range, pace), threads, stop, show_turns):
-        pace.update(block.pairing, block.pairs, block.seconds)
+        pace.add_block_time(block.pairing, block.pairs, block.seconds)
         sums[PairRange(block.pairing, block.first_pair, block.pairs)] = sum(
             part.fingerprint for part in concat_blocks([block])
         )

@@ -15,7 +15,7 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.statistics.sprt import Hypotheses, SequentialTest, look_schedule, pair_outcomes
+from analytics.statistics.sprt import Hypotheses, SequentialTest, pair_counts_at_looks, pair_outcomes
 from analytics.store import sprt_verdicts
 from analytics.store.sprt_verdicts import SprtVerdict
 from quarto.batch import Block
@@ -93,7 +93,7 @@ def _play_missing_pairs(
     reached = gaps[0][0] if gaps else 0  # a unit is a pair: there is one pairing
     with RangeWriter(experiment, reached) as writer:
         for block in experiment.engine.play(source, experiment.request.threads, stop, writer.write_if_due):
-            pace.update(block.pairing, block.pairs, block.seconds)
+            pace.add_block_time(block.pairing, block.pairs, block.seconds)
             outcomes.put(block.first_pair, pair_outcomes(block.games.winner))
             held[block.first_pair] = block
             trial.add_outcomes(outcomes.select_known_from(trial.pairs))
@@ -113,7 +113,7 @@ def _play_missing_pairs(
 def _list_pair_ranges(gaps: list[tuple[int, int]], max_pairs: int, pace: Pace) -> Iterator[PairRange]:
     """The pairs in ``gaps``, ascending. No block crosses a look, since a test ends at a look and so with a block."""
     start = 0
-    for look in look_schedule(max_pairs):
+    for look in pair_counts_at_looks(max_pairs):
         for gap, gap_end in gaps:
             first, end = max(gap, start), min(gap_end, look)
             while first < end:

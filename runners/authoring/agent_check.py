@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
 from agents.base.player import build_player
-from analytics.questions.columns import format_pace
+from analytics.questions.columns import format_count_per_second
 from quarto.batch import Batch, Block, Games, concat_game_columns
 from quarto.errors import PROJECT_FOLDERS, FailureError, find_error_location
 from quarto.jit import uint64
@@ -176,7 +176,7 @@ def _run_game_checks(
     played = _play_all_at_once(engine, pairs, bar)
     draws = _read_random_states() != dice
     has_taken_a_turn = _has_taken_a_turn(played, spec.rules)
-    asked = take_turns_in_rare_positions(engine.guarded_agents[0], spec.seed) if has_taken_a_turn else 0
+    asked = take_and_count_rare_turns(engine.guarded_agents[0], spec.seed) if has_taken_a_turn else 0
     yield from _build_fault_results(engine.guarded_agents[0], has_taken_a_turn, 4 * pairs, asked)
     again, parts = _play_all_at_once(other, pairs, bar), _play_pair_by_pair(engine, pairs, bar)
     yield from filter(None, (first, *own))
@@ -274,7 +274,7 @@ def _capture_output(buffer: io.StringIO) -> Iterator[None]:
         compilation_progress.announce = notice
 
 
-def take_turns_in_rare_positions(guarded: GuardedAgent, seed: int) -> int:
+def take_and_count_rare_turns(guarded: GuardedAgent, seed: int) -> int:
     """Ask for turns in positions that games rarely reach; returns how many there are."""
     player, rules = guarded.fork_player(), guarded.rules
     positions = sample_rare_positions(rules, seed)
@@ -354,7 +354,9 @@ def _measure_speed(spec: RunSpec) -> CheckResult:
         seconds += block.seconds
         turns += int(block.games.plies.sum()) + len(block.games.plies)
         first, pairs = first + pairs, min(2 * pairs, 8192)
-    return CheckResult("speed", True, f"{format_pace(turns, seconds)} turns a second on one thread, alone with itself")
+    return CheckResult(
+        "speed", True, f"{format_count_per_second(turns, seconds)} turns a second on one thread, alone with itself"
+    )
 
 
 RANDOM_GAMES = 1024  # that are played at random, without finishing a line

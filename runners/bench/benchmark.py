@@ -37,11 +37,11 @@ from runners.bench.archive import bench_archive
 from runners.bench.solver import bench_solver
 from runners.bench.timing import Figures, compile_program, measure_process
 from runners.bench.turn_times import NANOSECONDS_PER_SECOND, format_figure, measure_turn_nanoseconds
-from runners.bench.warm_up import choose_rules_name, play_games, warm_up
+from runners.bench.warm_up import choose_rules_name, play_games, run_and_time_warm_up_steps
 from runners.config.agents import agent_from_label, load_agent
 from runners.config.yaml_options import flatten_settings, list_options, load_rules
 from runners.terminal.console import build_table, print_tables
-from runners.terminal.files import is_printed
+from runners.terminal.files import is_standard_stream
 from runners.terminal.tables import write_json
 
 Yardstick = Callable[[int, int], float]  # seconds by games and threads
@@ -65,7 +65,7 @@ STARTUP_COMMANDS = {
 def bench_all(quick: bool = False) -> Figures:
     """All figures, nested as they are printed; ``quick`` plays a tenth of the games and measures most of them once."""
     scale, rounds = (10, 1) if quick else (1, ROUNDS)
-    for _ in warm_up():  # compiling is not measured
+    for _ in run_and_time_warm_up_steps():  # compiling is not measured
         pass
     disk = choose_write_folder()
     figures: Figures = {"threads": available_cores(), "written_to": str(disk)}
@@ -102,7 +102,7 @@ def build_bench_table(figures: Figures) -> Table:
 def run_benchmark(measurement: str, quick: bool, file: Path | None) -> None:
     """Print the figures of one of ``MEASUREMENTS``, and write them as JSON to ``file``."""
     figures = MEASUREMENTS[measurement](quick)
-    if not is_printed(file):
+    if not is_standard_stream(file):
         print_tables([build_bench_table(figures)])
     if file:
         write_json(figures, file)
@@ -256,7 +256,7 @@ def _measure_agent(name: str, seconds: float) -> Figures:
             first += pace.next_pair_count(0)
 
     for block in engine.play(generate_until_late(), available_cores()):
-        pace.update(0, block.pairs, block.seconds)
+        pace.add_block_time(0, block.pairs, block.seconds)
         games += 2 * block.pairs
     return {"games_per_second": games / (time.perf_counter() - started), "rules": rules}
 

@@ -40,7 +40,7 @@ from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, describe_valid_names
 from runners.arena.code_fingerprints import project_version
 from runners.arena.execution import execute_experiment
-from runners.arena.experiment import Experiment, prepare_experiment
+from runners.arena.experiment import Experiment, open_experiment
 from runners.arena.progress import Progress
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
@@ -197,14 +197,14 @@ class Pairings:
     _agents_by_label: dict[str, AgentSpec] = field(default_factory=dict)  # by label: reading a yaml takes time
 
     def prepare(self, figures: Sequence[PublishedRate]) -> None:
-        """Prepare every run. Raises ``RequestError`` as ``prepare_experiment`` does."""
+        """Prepare every run. Raises ``RequestError`` as ``open_experiment`` does."""
         for figure in figures:
             for variant in (TEXT, CODE):
                 agents = None if figure.is_training else self._find_agents(figure, variant)
                 if agents:
                     key = _build_pairing_key(figure, agents)
                     if key not in self.experiments:
-                        self.experiments[key] = prepare_experiment(self._build_request(figure, agents))
+                        self.experiments[key] = open_experiment(self._build_request(figure, agents))
 
     @property
     def missing_game_count(self) -> int:

@@ -40,7 +40,7 @@ from runners.config.schemas import MAX_SEED
 from runners.config.yaml_options import load_rules
 from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.terminal.console import build_table, print_tables, show_progress_bar
-from runners.terminal.files import is_printed
+from runners.terminal.files import is_standard_stream
 from runners.terminal.tables import write_json
 
 MAX_POSITIONS = 10_000
@@ -94,7 +94,7 @@ def run_turn_benchmark(name: str, rules: str | None, positions: int, seed: int, 
     chosen = load_rules(rules or choose_rules_name(agent))
     with stop_on_signal() as stop, show_progress_bar("timing", "turns") as bar:
         times = measure_turn_times(agent, chosen, positions, seed, stop, bar)
-    if not is_printed(file):
+    if not is_standard_stream(file):
         print_turn_times(times)
     if file:
         write_json(times.to_dict(), file)
@@ -186,7 +186,7 @@ def time_repeated_turns(
 @kernel(
     types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, BATCH_TYPE, types.uint64[::1], types.int64[::1], types.float64[::1])
 )
-def time_turns(
+def fill_turn_nanoseconds(
     turn: TurnKernel, agent: Any, rules: Any, batch: Batch, seeds: Any, timespec: Any, nanoseconds: Any
 ) -> None:
     """Write the time of a turn in each position into ``nanoseconds`` [B]; ``timespec`` [2] int64 is scratch."""
@@ -215,7 +215,9 @@ def measure_turn_nanoseconds(player: BatchPlayer, batch: Batch, rng: Streams) ->
     nanoseconds = np.zeros(len(batch.lanes))
     if isinstance(player, KernelPlayer):
         player.start(range(1))
-        time_turns(player.turn, player.agent, player.rules.tables, batch, rng.seeds, np.zeros(2, np.int64), nanoseconds)
+        fill_turn_nanoseconds(
+            player.turn, player.agent, player.rules.tables, batch, rng.seeds, np.zeros(2, np.int64), nanoseconds
+        )
     else:
         for i in range(len(nanoseconds)):
             position, seed = batch.select_range(i, i + 1), Streams(rng.seeds[i : i + 1])

@@ -45,7 +45,7 @@ ARCHIVE_AGENTS = ("oracle", "random")  # whose games an archive needs for what i
 FROM_PIECES = 12  # on the board, from which decisions are judged: nothing is left to search, but all is compiled
 
 
-def warm_up() -> Iterator[tuple[str, float]]:
+def run_and_time_warm_up_steps() -> Iterator[tuple[str, float]]:
     """Play every agent into a temporary archive, verify it, use it; yields a name and the seconds of each step.
 
     Two processes share the steps, because numba compiles one kernel at a time in a process. One has the agents and what

@@ -46,7 +46,7 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     options.check_output_files(force, json)
     wanted = SolveOptions(turns=turns, distance=distance)
-    proven = solutions.parse_solve_target(position, file, game, rules)
+    proven = solutions.find_whole_game_rules_name(position, file, game, rules)
     if proven is not None:
         solutions.output_game_value(proven, megabytes, json)
     elif file is not None:
@@ -242,7 +242,7 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 def warm() -> None:
     """Compile all kernels now, so that later commands start at once."""
-    from runners.bench.warm_up import warm_up as compile_all
+    from runners.bench.warm_up import run_and_time_warm_up_steps as compile_all
 
     for name, seconds in compile_all():
         typer.echo(f"{seconds:6.2f} s  {name}")

@@ -256,12 +256,12 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         def launch(application: Any, words: Sequence[str] | None, keep_going: bool = False) -> None:
             from runners.config.arguments import parse_arguments
-            from runners.config.execution import launch
+            from runners.config.execution import run_hydra_command
             from runners.terminal.console import format_shell_line
 
             typed = format_shell_line(sys.argv[1:])
             asked = parse_arguments(words or [], archive, keep_going, config_dir or [], typed)
-            raise typer.Exit(launch(application, context, asked, multirun, cfg, help))
+            raise typer.Exit(run_hydra_command(application, context, asked, multirun, cfg, help))
 
         command(**others, launch=launch)
 

@@ -59,10 +59,10 @@ def build(
     ] = None,
 ) -> None:
     """Learn a policy from logged games, perhaps those that meet a condition in SQL."""
-    from analytics.store.labels import quote
+    from analytics.store.labels import quote_for_hydra
     from runners.learning.policies.application import BUILD
 
-    launch(BUILD, [*(arguments or []), *([] if where is None else [f"where={quote(where)}"])])
+    launch(BUILD, [*(arguments or []), *([] if where is None else [f"where={quote_for_hydra(where)}"])])
 
 
 @policy_group.command("import")
@@ -202,11 +202,16 @@ def make(
 
     The same options give the same bytes. An interrupted command goes on where it ended.
     """
-    from runners.learning.benchmark.datasets import DatasetRequest, create_datasets, list_splits, select_datasets
+    from runners.learning.benchmark.datasets import (
+        DatasetRequest,
+        create_datasets_unless_stopped,
+        list_splits,
+        select_datasets,
+    )
 
     with interruption.stop_on_signal() as stop:
         parts = list_splits(select_datasets(datasets or []), games, seed)
-        if not create_datasets(
+        if not create_datasets_unless_stopped(
             DatasetRequest(folder, parts, threads, f"qarena {options.format_command_line()}", permalink), stop
         ):
             typer.echo("interrupted: the same command goes on from here", err=True)

@@ -14,8 +14,8 @@ import typer
 
 from analytics import format_archive_option, open_archive
 from analytics.questions.columns import (
+    format_count_per_second,
     format_count_with_noun,
-    format_pace,
 )
 from analytics.questions.openings import (
     OpeningsQuery,
@@ -34,7 +34,7 @@ from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
 from runners.arena.executors.base import THREADS, Executor
-from runners.arena.indexing import index_and_compact_sums, is_index_writable, update_whole_index
+from runners.arena.indexing import index_and_compact_sums, index_new_games_if_writable, is_index_writable
 from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
@@ -82,7 +82,7 @@ def index_archive(
         raise typer.Exit(exit_code())
     added, seconds = f"; {added_up:,} sums made" if added_up else "", clock.seconds
     if indexed.games:
-        speed = f"{format_pace(indexed.games, seconds)} a second"
+        speed = f"{format_count_per_second(indexed.games, seconds)} a second"
         counts = format_count_with_noun(indexed.games, "game"), format_count_with_noun(indexed.rows, "row")
         console.print_line(
             f"{counts[0]} indexed in {seconds:.1f} s, {speed}: {counts[1]}{added}; "
@@ -108,7 +108,7 @@ def output_sql_answer(
         except NotIndexedError:
             if not is_index_writable(root):
                 raise
-            update_whole_index(root)
+            index_new_games_if_writable(root)
             _run_sql_and_output(root, query, limits, output, check_files)
 
 
@@ -152,7 +152,7 @@ def _run_sql_and_output(
 def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
     parse_openings_query(ArchiveStore.open(root), query)  # before anything is written
-    update_whole_index(root)
+    index_new_games_if_writable(root)
     with open_archive(root) as opened:
         result = answer_openings(opened, query, with_turns=output.form not in STREAMED_FORMATS)
     output_result(result, output)

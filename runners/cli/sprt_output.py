@@ -14,8 +14,8 @@ from analytics.statistics.sprt import (
     SequentialTest,
     Strength,
     check_counts,
-    decide,
     estimate_strength,
+    find_hypothesis_from_counts,
     log_likelihood_ratio,
 )
 from analytics.statistics.tally import Estimate
@@ -145,7 +145,7 @@ def _parse_hypothesis(setting: str, names: Sequence[str]) -> tuple[str, float]:
 def format_test(counts: Sequence[int], hypotheses: Hypotheses, strength: Strength) -> list[str]:
     """Format counts, the ratio with its bounds, and estimates as lines."""
     ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
-    accepted = decide(counts, hypotheses)
+    accepted = find_hypothesis_from_counts(counts, hypotheses)
     verdict = f"{accepted} is accepted" if accepted else "undecided"
     named = zip(("LL", "LD", "DD", "WD", "WW"), counts, strict=True)
     tested = ", ".join(f"{name}={getattr(hypotheses, name):g}" for name in hypotheses.__struct_fields__)

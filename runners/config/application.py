@@ -150,13 +150,13 @@ class RunApplication(Application):
     table_subtitle = "the first agent's view; win, draw and loss in %"
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
-        from runners.arena.experiment import prepare_experiment
+        from runners.arena.experiment import open_experiment
 
         request, objective = _build_request(cfg, hydra_cfg), _build_objective(cfg, hydra_cfg)
         objective.check(request.spec)
         if hydra_cfg.mode != RunMode.MULTIRUN:  # the first job of a sweep stands for all
             objective.check_duration(request.spec)
-        experiment = prepare_experiment(request)
+        experiment = open_experiment(request)
         return lambda: _play_experiment(experiment, objective, launch)
 
     def check_sweep_job(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:

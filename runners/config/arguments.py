@@ -25,7 +25,7 @@ from analytics.store.labels import (
     MAX_OVERRIDE_CHARACTERS,
     check_length_and_depth,
     format_quoting_advice,
-    quote,
+    quote_for_hydra,
     quote_non_ascii_words,
     split_parameters,
 )
@@ -87,7 +87,7 @@ def parse_arguments(
     if labels:
         overrides[:0] = _build_agent_overrides(labels, overrides)
     if archive_root is not None:
-        overrides.append(f"archive.root={quote(archive_root)}")
+        overrides.append(f"archive.root={quote_for_hydra(archive_root)}")
     if keep_going:
         overrides.append("keep_going=true")
     return CommandArguments(overrides, labels, config_dirs, typed)
@@ -104,7 +104,9 @@ def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> l
         name = labels[0].partition("(")[0]
         raise RequestError(f"{own[0]}: a and b are two agents; of one, or of many, write '{name}({key}={value})'")
     if not own:
-        entries = (label if PLAIN_NAME.fullmatch(label) else quote(expand_override(label)) for label in labels)
+        entries = (
+            label if PLAIN_NAME.fullmatch(label) else quote_for_hydra(expand_override(label)) for label in labels
+        )
         return [f"agents=[{','.join(entries)}]"]
     chosen = []
     for seat, label in zip("ab", labels, strict=True):
@@ -121,12 +123,12 @@ def expand_override(override: str) -> str:
     """
     key, equals, value = override.partition("=")
     if value.startswith("~") and "," not in value:
-        return key + equals + quote(str(expand_home(value)))
+        return key + equals + quote_for_hydra(str(expand_home(value)))
     if "'" in value or '"' in value or key.rpartition(".")[2] in TEXT_KEYS:
         return key + equals + quote_non_ascii_words(value)
     value = EXPONENT_NUMBER.sub(_expand_exponent, value)
     is_label = value.endswith(")") and LABEL_PATTERN.fullmatch(value) and not HYDRA_FUNCTION.match(value)
-    return key + equals + (quote(value) if is_label else quote_non_ascii_words(value))
+    return key + equals + (quote_for_hydra(value) if is_label else quote_non_ascii_words(value))
 
 
 def _expand_exponent(match: re.Match[str]) -> str:

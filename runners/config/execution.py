@@ -45,7 +45,7 @@ DROPPED_GAMES_NOTE = "what was not committed yet is dropped, all else is in the 
 _hydra_main_lock = threading.Lock()  # ``hydra.main`` reads ``sys.argv``, which is of the process
 
 
-def launch(
+def run_hydra_command(
     application: Application,
     context: typer.Context,
     arguments: CommandArguments,

@@ -170,7 +170,7 @@ class Regret(Objective):
         from analytics.exact.annotation import AnnotationOptions, GameSolver
 
         first = max(self._find_min_pieces(spec.rules), spec.opening_plies)
-        game = play_random_game(spec.rules, first, spec.seed)
+        game = find_long_random_game(spec.rules, first, spec.seed)
         if game is None:
             return
         what = f"one random game under rules {spec.rules.name} from {first} pieces on"
@@ -229,7 +229,7 @@ def find_agent_index(spec: RunSpec, name: str | None, key: str) -> int:
     raise RequestError(f"{key}={name} does not play in this run{describe_valid_names(str(name), [*seats, *labels])}")
 
 
-def play_random_game(rules: Rules, plies_to_exceed: int, seed: int) -> Games | None:
+def find_long_random_game(rules: Rules, plies_to_exceed: int, seed: int) -> Games | None:
     """A random game of more than ``plies_to_exceed`` plies; None if there is none among a thousand."""
     import numpy as np
 

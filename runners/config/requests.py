@@ -165,10 +165,10 @@ def name_rules(rules: Rules, preset: str) -> Rules:
 def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> SprtExperiment:
     """Prepare the test that a configuration asks for: its agents are made, its archive is opened, no run is touched.
 
-    Raises ``RequestError`` as ``build_request`` and ``prepare_experiment`` do.
+    Raises ``RequestError`` as ``build_request`` and ``open_experiment`` do.
     """
     from analytics.statistics.sprt import Hypotheses
-    from runners.arena.experiment import prepare_experiment
+    from runners.arena.experiment import open_experiment
     from runners.arena.sprt import SprtExperiment
 
     if cfg.agents is not None and len(cfg.agents) != 2:
@@ -178,4 +178,4 @@ def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequenc
     shared = [field.name for field in fields(RunConfig) if field.name in cfg]
     run = OmegaConf.create(OmegaConf.structured(RunConfig))
     run.merge_with(OmegaConf.masked_copy(cfg, shared))
-    return SprtExperiment(prepare_experiment(build_request(run, choices, overrides)), hypotheses)
+    return SprtExperiment(open_experiment(build_request(run, choices, overrides)), hypotheses)

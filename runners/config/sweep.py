@@ -29,7 +29,7 @@ from agents.base.parameters import format_parameter
 from analytics.questions.columns import ResultColumn, Table, format_count_with_noun
 from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import parse_location
-from analytics.store.labels import quote
+from analytics.store.labels import quote_for_hydra
 from analytics.store.records import JsonRecord, SweepJob, convert_values, encode_record, load_record
 from quarto.errors import ArenaError, RequestError
 from runners.config.application import Application, Launch, enter_launch_folder
@@ -101,9 +101,11 @@ class Sweep:
         name = compute_sweep_id(
             [*arguments.overrides, *(f"--config-dir={each}" for each in arguments.config_dirs)], application.config_name
         )
-        more = [f"hydra.sweep.dir={quote(str(folder))}"]  # jobs may run in another current folder, or at another time
+        more = [
+            f"hydra.sweep.dir={quote_for_hydra(str(folder))}"
+        ]  # jobs may run in another current folder, or at another time
         if not any(each.startswith("sweep.id=") for each in arguments.overrides):
-            more.append(f"sweep.id={quote(name)}")  # quoted, because an id of digits and an e is no number
+            more.append(f"sweep.id={quote_for_hydra(name)}")  # quoted, because an id of digits and an e is no number
         more += _build_launcher_overrides(first_config, arguments.overrides)
         if is_study := first_config.hydra.runtime.choices["hydra/sweeper"] == "optuna":
             more += _build_optuna_overrides(first_config, arguments.overrides, target, name)
@@ -200,7 +202,10 @@ def _build_launcher_overrides(first_config: DictConfig, overrides: Sequence[str]
     more = [f"++{RAY_KEY}.{name}={value}" for name, value in RAY_DEFAULTS.items() if f"{RAY_KEY}.{name}" not in given]
     # Processes of a cluster that is there already need the settings of the user that jobs read.
     own = {name: value for name, value in os.environ.items() if name.startswith("QARENA_")}
-    return [*more, *(f"++{RAY_KEY}.runtime_env.env_vars.{name}={quote(value)}" for name, value in own.items())]
+    return [
+        *more,
+        *(f"++{RAY_KEY}.runtime_env.env_vars.{name}={quote_for_hydra(value)}" for name, value in own.items()),
+    ]
 
 
 def _build_optuna_overrides(

@@ -18,9 +18,9 @@ from analytics.exact.annotation import (
     list_annotation_chunks,
 )
 from analytics.questions.columns import (
+    format_count_per_second,
     format_count_with_noun,
     format_duration,
-    format_pace,
 )
 from analytics.questions.selection import GameFilter, select_games
 from analytics.questions.sql.database import OpenArchive
@@ -93,7 +93,7 @@ class LongTimeNotice:
         self.total, self.clock, self.is_due = total, WorkClock(), True
         self.fewer_games_hint = "" if game_filter.runs else "; --run RUN judges the games of one run"
 
-    def update(self, judged_games: int) -> None:
+    def print_if_due(self, judged_games: int) -> None:
         """``judged_games`` are judged by now."""
         spent = self.clock.seconds
         if not (self.is_due and judged_games and spent >= MEASURED_SECONDS):
@@ -116,7 +116,7 @@ def annotate_games(
     Raises ``RequestError`` for an unknown run, and for a condition that no game meets.
     """
     workers = threads or available_cores()
-    check_solver_memory(settings.megabytes, executor.count_local_processes(workers))
+    check_solver_memory(settings.megabytes, executor.count_processes_using_local_memory(workers))
     archive = ArchiveStore.open(root)
     runs = select_run_ids(archive, game_filter.runs)
     clock = WorkClock()
@@ -132,7 +132,7 @@ def annotate_games(
     def update_progress() -> None:
         done = max(judged.games, sum(judged_counts))
         bar.set_done(done)
-        notice.update(done)
+        notice.print_if_due(done)
 
     try:
         with stop_on_signal() as stop, show_progress_bar("judging", "games", visible=bool(chunks)) as bar:
@@ -173,7 +173,7 @@ def _format_summary(summary: AnnotationSummary, seconds: float, root: PurePath, 
     )
     return (
         f"{decisions} of {games} judged in {seconds:.1f} s, "
-        f"{format_pace(summary.decisions, seconds)} a second; "
+        f"{format_count_per_second(summary.decisions, seconds)} a second; "
         f"see them in the view decisions, or with 'qarena mistakes{format_run_options(root, game_filter.runs)}'"
     )
 

@@ -16,7 +16,7 @@ from quarto.solver.solver import Solution, SolvedTurn
 from quarto.views import PositionView
 from runners.config.yaml_options import load_rules
 from runners.exact.solutions import SolveOptions, SolveRequest, Solvers, run_search, solve, turn_sort_key
-from runners.play.dialogue import apply_decision, quote_input
+from runners.play.dialogue import parse_and_play_decision, quote_input
 from runners.play.screens import Screen
 
 TABLE_MEGABYTES = 64.0  # of the table of solved boards
@@ -50,7 +50,7 @@ def describe_miss_rate(puzzle: Puzzle) -> str:
     return f"Agents missed it in {format_percent_whole(puzzle.missed)} % of their tries."
 
 
-def describe_verdict(puzzle: Puzzle, game_after: Game) -> str:
+def describe_right_or_wrong(puzzle: Puzzle, game_after: Game) -> str:
     """A sentence about the turn that led to the game ``game_after``, which needs no search."""
     gift = "" if game_after.hand == NONE else format_piece(game_after.hand)
     turn = f"{format_cell(game_after.plies[-1][1])} {gift}".strip()
@@ -59,7 +59,9 @@ def describe_verdict(puzzle: Puzzle, game_after: Game) -> str:
     return f"Wrong: {turn} does not {puzzle.goal}."
 
 
-def describe_turn(puzzle: Puzzle, game_after: Game, solution: Solution, turns: Sequence[SolvedTurn]) -> list[str]:
+def describe_turn_consequences(
+    puzzle: Puzzle, game_after: Game, solution: Solution, turns: Sequence[SolvedTurn]
+) -> list[str]:
     """Sentences about that turn. ``solution``: of the game after it, as far as it is known.
 
     ``turns``: those of the puzzle, none while they are not known.
@@ -132,7 +134,11 @@ class PuzzleDialogue:
                 self._screen.print_text(f"{unknown}{HELP}")
                 continue
             try:
-                game = start.place(puzzle.cell).give(puzzle.gift) if command == "answer" else apply_decision(line, game)
+                game = (
+                    start.place(puzzle.cell).give(puzzle.gift)
+                    if command == "answer"
+                    else parse_and_play_decision(line, game)
+                )
             except RequestError as error:
                 self._screen.print_text(f"{error}.")
                 continue
@@ -146,12 +152,12 @@ class PuzzleDialogue:
             tries, game = tries + 1, start
 
     def _print_explanation(self, puzzle: Puzzle, game_after: Game, answer: str) -> None:
-        self._screen.print_text(answer or describe_verdict(puzzle, game_after))
+        self._screen.print_text(answer or describe_right_or_wrong(puzzle, game_after))
         if game_after.next_decision is NextDecision.NOTHING:
             return
         with self._screen.show_waiting("Solving"):
             found = run_search(self._solvers, lambda: self._solve_turn(puzzle, game_after))
-        for line in describe_turn(puzzle, game_after, *found):
+        for line in describe_turn_consequences(puzzle, game_after, *found):
             self._screen.print_text(line)
         if is_right_turn(puzzle, game_after):
             self._screen.print_text(f"{describe_theme(puzzle)} {describe_miss_rate(puzzle)}")

@@ -39,7 +39,7 @@ from runners.config.yaml_options import load_rules
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
-from runners.terminal.files import is_printed, read_file, write_file
+from runners.terminal.files import is_standard_stream, read_file, write_file
 
 LINES_PER_TASK = 16
 ResultT = TypeVar("ResultT")
@@ -209,7 +209,7 @@ def format_json_line(content: Mapping[str, Any]) -> str:
     return json.dumps(content, ensure_ascii=False)
 
 
-def parse_solve_target(position: str | None, file: Path | None, game: bool, rules: str | None) -> str | None:
+def find_whole_game_rules_name(position: str | None, file: Path | None, game: bool, rules: str | None) -> str | None:
     """The name of the rules whose whole game is to be proven, None if positions are asked for.
 
     Raises ``RequestError`` unless exactly one thing is asked for.
@@ -296,7 +296,7 @@ def _write_json_if_requested(answer: Mapping[str, object], json_file: Path | Non
     """Write an answer as a line of JSON if that is asked for; whether it was printed."""
     if json_file is not None:
         write_file(json_file, f"{format_json_line(answer)}\n".encode())
-    return is_printed(json_file)
+    return is_standard_stream(json_file)
 
 
 def read_peak_megabytes() -> float:

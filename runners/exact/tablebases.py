@@ -44,7 +44,7 @@ def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command:
 
     Returns the exit code. Raises ``RequestError`` for what cannot be built.
     """
-    tables = executor.count_local_processes(request.threads)
+    tables = executor.count_processes_using_local_memory(request.threads)
     tablebase_build.check_build(request, available_megabytes(), tables)
     needed = tablebase_build.compute_needed_megabytes(request, tables)
     means = f"{request.threads} threads" if executor.shares_memory else "the chosen executor"

@@ -173,7 +173,7 @@ class TurnCollector:
             for start in range(0, size, most)
         )
 
-    def time_turns(self, chunk: _TurnChunk, stop: StopSignal) -> tuple[_TurnChunk, Turns, float]:  # noqa: ARG002  (a chunk takes a second)
+    def take_and_time_turns(self, chunk: _TurnChunk, stop: StopSignal) -> tuple[_TurnChunk, Turns, float]:  # noqa: ARG002  (a chunk takes a second)
         """Return a chunk, its turns, and the seconds that they took the calling thread."""
         if not hasattr(self._local, "player"):
             self._local.player = self.guarded.fork_player()
@@ -190,7 +190,7 @@ class TurnCollector:
         turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
         fastest: dict[int, float] = {}  # seconds by first position: of all draws, the one that was disturbed the least
         for chunk, found, seconds in THREADS.map(
-            self.time_turns, self.list_chunks(options.turns_per_position), options.threads, stop
+            self.take_and_time_turns, self.list_chunks(options.turns_per_position), options.threads, stop
         ):
             for column, values in zip(turns, found, strict=True):
                 column[chunk.rows, chunk.turn_number] = values
@@ -231,7 +231,9 @@ def judge_agent(
     asker = TurnCollector(agent, positions.rules, positions.batch, options.seed)
     turns, speed = asker.collect_turns(options, stop, progress)
     games, notes = (
-        (Tally(), []) if stop.is_set() else play_against(load_agent(ORACLE), agent, positions.rules, options, stop)
+        (Tally(), [])
+        if stop.is_set()
+        else play_against_and_tally(load_agent(ORACLE), agent, positions.rules, options, stop)
     )
     if stop.is_set():
         return None
@@ -241,7 +243,7 @@ def judge_agent(
     )
 
 
-def play_against(
+def play_against_and_tally(
     opponent: AgentSpec, agent: AgentSpec, rules: Rules, options: JudgeOptions, stop: threading.Event
 ) -> tuple[Tally, list[str]]:
     """The games of an agent with an opponent that ``qarena run`` plays with this seed, and notes on forfeits."""

@@ -29,7 +29,7 @@ from quarto.notation import format_position
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import NONE, Rules
-from runners.hosting.illegal_turns import describe_illegal_turn
+from runners.hosting.illegal_turns import format_answer_and_illegality_report
 
 logger = logging.getLogger(__name__)
 
@@ -253,7 +253,9 @@ class GuardedAgent:
     def log_first_illegal_turn(self, player: BatchPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
         """Log its first illegal turn; ``seed`` is that of the turn. ``add_illegal_turn`` counts it."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
-        answered, text = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
+        answered, text = format_answer_and_illegality_report(
+            position, unusual.get(seed, turn), self.rules, self._writes_turns
+        )
         with self._lock:
             if self.first_illegal_report:
                 return

@@ -9,7 +9,9 @@ from quarto.position import Position
 from quarto.rules import CELLS, NONE, PIECES, Rules
 
 
-def describe_illegal_turn(position: Position, turn: tuple[int, int], rules: Rules, names_only: bool) -> tuple[str, str]:
+def format_answer_and_illegality_report(
+    position: Position, turn: tuple[int, int], rules: Rules, names_only: bool
+) -> tuple[str, str]:
     """The answer and the reason why it is illegal; lines with the position, its board, and the legal turns besides.
 
     ``names_only``: cells and pieces have their names alone, ``b1`` and ``A``, not the numbers of agents in Python.

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from agents.base.agent import Agent, AgentLimits, KernelAgent, TurnTimeoutError
-from agents.base.player import PythonAgent, PythonPlayer, check_choosers, list_choosers, prepare_agent
+from agents.base.player import PythonAgent, PythonPlayer, check_choosers, list_choosers, set_up_python_agent
 from agents.learning.policy import Policy
 from quarto.batch import Batch, Evaluations
 from quarto.errors import RemoteError, RequestError
@@ -211,7 +211,7 @@ class TimedAgent:
             if isinstance(agent, KernelAgent):
                 raise build_jitted_error(label)
             check_choosers(list_choosers(agent), rules, label)
-            player = prepare_agent(agent, rules, label)
+            player = set_up_python_agent(agent, rules, label)
             load_view_kernels(rules, player.takes_batches)
             return player
 

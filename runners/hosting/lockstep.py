@@ -96,7 +96,7 @@ def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Ga
 
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, types.int64, types.int64))
-def apply_first_gifts(state: Lockstep, games: Games, opening_plies: int, size: int) -> int:
+def give_first_gifts_and_count(state: Lockstep, games: Games, opening_plies: int, size: int) -> int:
     """Hand over the gifts just decided, before the first free ply; returns how many games go on.
 
     An illegal gift is attributed to the ply before, which its giver placed (or would have placed).
@@ -118,7 +118,7 @@ def apply_first_gifts(state: Lockstep, games: Games, opening_plies: int, size: i
 
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, RULES_TYPE, types.int64, types.int64))
-def apply_turns(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
+def play_turns_and_count_running(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
     """Play the turns just decided: place, record, end games or hand over their gifts; returns how many games go on.
 
     Whether a game ends is unpredictable, so no branch depends on it. Every game is written to the next free index,
@@ -194,6 +194,6 @@ def play_to_end(
         else:
             decide_turns(turn_1, agent_1, rules, state, offset, size)
         if turn == opening and rules.mover_chooses == 0:
-            size = apply_first_gifts(state, games, opening, size)
+            size = give_first_gifts_and_count(state, games, opening, size)
         else:
-            size = apply_turns(state, games, rules, turn - 1, size)
+            size = play_turns_and_count_running(state, games, rules, turn - 1, size)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from agents.base.agent import TurnTimeoutError
-from analytics.store.records import prepare_type
+from analytics.store.records import preload_msgspec_type
 from quarto.errors import ErrorDetails, RemoteError
 from runners.hosting.compile_clock import CompileClock, build_deadline
 from runners.hosting.subprocess_program import ANSWER, FAILURE, HEADER, REQUEST, write_message
@@ -107,8 +107,8 @@ class Subprocess:
             value, content = self._read_bytes(text, deadline), self._read_bytes(further, deadline)
             try:
                 if message == ANSWER:
-                    return msgspec.json.decode(value, type=prepare_type(response_type)), content
-                failed = msgspec.json.decode(value, type=prepare_type(ErrorDetails))
+                    return msgspec.json.decode(value, type=preload_msgspec_type(response_type)), content
+                failed = msgspec.json.decode(value, type=preload_msgspec_type(ErrorDetails))
             except msgspec.MsgspecError:
                 raise SubprocessDiedError(NO_ANSWER_MESSAGE) from None
         raise RemoteError(failed)

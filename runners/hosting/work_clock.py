@@ -39,7 +39,7 @@ def _add_start_seconds(seconds: float) -> None:
 
 
 @contextmanager
-def exclude_start() -> Iterator[None]:
+def exclude_from_work_clocks() -> Iterator[None]:
     """Exclude the context's time from all clocks: something starts that work needs. Contexts may be nested."""
     clock = WorkClock()
     try:
@@ -55,7 +55,7 @@ class WorkerStart:
         self._since, self._excluded = time.perf_counter(), 0.0
         self._is_known = False
 
-    def observe(self, seconds: float) -> None:
+    def exclude_wait_before_answer(self, seconds: float) -> None:
         """Take note of an answer that has just come: a worker has worked ``seconds`` on it.
 
         What it spent on compiling or on loading the task is not among them. An answer that comes later may show that

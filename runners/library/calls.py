@@ -36,12 +36,12 @@ def take_turn() -> Iterator[None]:
 def format_setting(setting: tuple[str, Setting]) -> str:
     """Format a keyword as a word of the command line."""
     from agents.base.parameters import format_parameter  # with NumPy; importing ``runners`` must cost nothing
-    from analytics.store.labels import quote
+    from analytics.store.labels import quote_for_hydra
     from runners.config.arguments import TEXT_KEYS
 
     key, value = setting
     if isinstance(value, str):  # as it is typed; a condition or a name is a text, whatever is in it
-        return f"{key}={quote(value) if key in TEXT_KEYS else value}"
+        return f"{key}={quote_for_hydra(value) if key in TEXT_KEYS else value}"
     return f"{key}={format_parameter([*value] if isinstance(value, Sequence) else value)}"
 
 

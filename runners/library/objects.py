@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analytics.store.labels import quote
+from analytics.store.labels import quote_for_hydra
 from analytics.store.records import LABEL
 from quarto.errors import RequestError
 from runners.arena.executors.base import THREADS
@@ -31,7 +31,9 @@ def format_agents(agents: Sequence[object]) -> list[str]:
         return labels
     objects = _list_objects(agents)
     entries = [
-        quote(expand_override(agent)) if isinstance(agent, str) else f"{{{OBJECT_KEY}:{_find_index(objects, agent)}}}"
+        quote_for_hydra(expand_override(agent))
+        if isinstance(agent, str)
+        else f"{{{OBJECT_KEY}:{_find_index(objects, agent)}}}"
         for agent in agents
     ]
     return [f"agents=[{','.join(entries)}]"]

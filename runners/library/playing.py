@@ -57,7 +57,7 @@ def run(
 
     """
     from runners.arena.execution import execute_experiment
-    from runners.arena.experiment import prepare_experiment
+    from runners.arena.experiment import open_experiment
     from runners.config.requests import build_request
     from runners.config.schemas import RunConfig
     from runners.hosting.interruption import stop_on_signal
@@ -71,7 +71,7 @@ def run(
         request = build_request(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task, objects)
         if objects:
             request = separate_run(request)
-        experiment = prepare_experiment(request)
+        experiment = open_experiment(request)
         with stop_on_signal() as stop, show_progress_bar("playing", "games", request.progress) as progress:
             command = format_python_call(agents, words) if objects else call.command
             outcome = execute_experiment(experiment, command, stop, progress)

@@ -102,7 +102,7 @@ class Dialogue:
             return
         before = self._session.game
         try:
-            after = apply_decision(line, before)
+            after = parse_and_play_decision(line, before)
         except RequestError as error:
             self._screen.print_text(f"{error}.")
             return
@@ -169,7 +169,7 @@ def parse_command(line: str) -> DialogueCommand | None:
     return COMMANDS.get(word)
 
 
-def apply_decision(line: str, game: Game) -> Game:
+def parse_and_play_decision(line: str, game: Game) -> Game:
     """The game after the decision in a line. Raises ``RequestError`` if it cannot be parsed or is illegal."""
     words = line.replace(",", " ").split()
     if game.next_decision is NextDecision.NOTHING:

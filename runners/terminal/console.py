@@ -27,10 +27,10 @@ from rich.table import Column
 from rich.text import Text
 
 from analytics import format_archive_option
-from analytics.questions.columns import Table, format_count_with_noun, format_duration, format_pace
+from analytics.questions.columns import Table, format_count_per_second, format_count_with_noun, format_duration
 from analytics.questions.columns import escape_hidden_characters as escape_hidden_characters  # noqa: PLC0414  (for all who print)
 from analytics.report.text_tables import build_table as build_table  # noqa: PLC0414  (for all who print)
-from analytics.report.text_tables import draw_tables
+from analytics.report.text_tables import print_fitting_tables
 
 if TYPE_CHECKING:
     from analytics.questions.selection import GameFilter
@@ -60,8 +60,8 @@ def print_note(text: str, stream: IO[str] | None = None) -> None:
 
 
 def print_tables(*choices: Sequence[Table], wide: bool | None = None) -> None:
-    """Print the first choice of tables that fits the terminal: see ``draw_tables``."""
-    draw_tables(build_output_console(), choices, wide)
+    """Print the first choice of tables that fits the terminal: see ``print_fitting_tables``."""
+    print_fitting_tables(build_output_console(), choices, wide)
 
 
 def find_program() -> str:
@@ -74,7 +74,7 @@ def find_program() -> str:
 
 def format_speed(games: int, seconds: float) -> str:
     """The number of games played, the time they took, and the games a second."""
-    pace = format_pace(games, seconds)
+    pace = format_count_per_second(games, seconds)
     return f"{format_count_with_noun(games, 'game')} in {seconds:.1f} s, {pace} games a second with every ply on disk"
 
 

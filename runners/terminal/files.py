@@ -38,7 +38,7 @@ def check_output_file(path: Path, force: bool) -> None:
     """
     from analytics.store.marker import check_outside_archives
 
-    if is_printed(path):
+    if is_standard_stream(path):
         return
     check_outside_archives(path)
     if path.is_dir():
@@ -54,14 +54,14 @@ def check_output_file(path: Path, force: bool) -> None:
         raise RequestError(f"{path} exists: name another file, or replace it with --force")
 
 
-def is_printed(path: Path | None) -> bool:
+def is_standard_stream(path: Path | None) -> bool:
     """Whether a file stands for the standard output."""
     return path is not None and str(path) == STANDARD_STREAM
 
 
 def _is_stream(path: Path) -> bool:
     """Whether it is a device or a pipe, such as /dev/stdout: it is written to, not replaced."""
-    return is_printed(path) or (path.exists() and not path.is_file())
+    return is_standard_stream(path) or (path.exists() and not path.is_file())
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def write_file(path: Path, content: bytes) -> None:
 
     Raises ``FailureError`` if that fails; then what was there before is still there.
     """
-    if is_printed(path):
+    if is_standard_stream(path):
         sys.stdout.write(content.decode())
         sys.stdout.flush()
         return
@@ -132,7 +132,7 @@ def build_table_output(
         raise RequestError(
             f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{describe_valid_names(form, TABLE_FORMATS)}"
         )
-    if is_printed(path):
+    if is_standard_stream(path):
         path = None
     ending = path.suffix[1:] if path else ""
     if not form and ending and ending not in FORMATS_BY_ENDING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.questions.sql.query_execution import check_times
-from analytics.report.frame_formats import FRAME_FORMATS, STREAMED_FORMATS, process_batches, write_rows
+from analytics.report.frame_formats import FRAME_FORMATS, STREAMED_FORMATS, sink_batches, write_rows
 from analytics.report.text_tables import to_table
 from quarto.errors import RequestError
 from runners.terminal import console
@@ -96,7 +96,7 @@ def print_first_rows(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | 
         console.print_tables([to_table(check_times(pl.concat(waiting)))], wide=wide)
 
     waiting.append(rows.collect_schema().to_frame())
-    process_batches(rows, stop, add_batch)
+    sink_batches(rows, stop, add_batch)
     if count <= MAX_PRINTED_ROWS:
         print_waiting_rows()
     else:

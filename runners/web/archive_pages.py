@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.questions.columns import Table, format_count_with_noun, format_elo
-from analytics.questions.pairings import find_label
+from analytics.questions.pairings import resolve_shown_agent_label
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.ratings import Ratings
 from analytics.questions.run_comparison import compare_runs
@@ -148,7 +148,7 @@ def _list_filter_names(opened: OpenArchive) -> FilterNames:
 
 def find_archive_service(request: Request) -> ArchiveService:
     """The service of these pages."""
-    return find_site(request).find_service(ArchiveService)
+    return find_site(request).get_or_create_service(ArchiveService)
 
 
 def open_reader(request: Request) -> ArchiveReader:
@@ -266,7 +266,10 @@ def _view_best_agents(ratings: Ratings | None, labels: Collection[str]) -> dict[
     if ratings is None:
         return {"rated": False}
     best = [rating for rating in ratings.ranked if rating.group == 0][:LATEST_ROWS]
-    rows = [(find_label(each.agent, labels) or each.agent, each.agent, format_elo(each.elo.mean)) for each in best]
+    rows = [
+        (resolve_shown_agent_label(each.agent, labels) or each.agent, each.agent, format_elo(each.elo.mean))
+        for each in best
+    ]
     missing = "" if best else "No agent has a rank yet: "
     group = "" if ratings.group_count == 1 else "; these are of the largest group of agents with games between them"
     note = f"{missing}{RANKING_RULE}{group if best else ''}."

@@ -16,10 +16,10 @@ from quarto.notation import CLASSIC_NAME, format_piece
 from quarto.rules import NONE
 from runners.exact.puzzle_dialogue import (
     describe_miss_rate,
+    describe_right_or_wrong,
     describe_task,
     describe_theme,
-    describe_turn,
-    describe_verdict,
+    describe_turn_consequences,
     find_puzzle,
     is_right_turn,
 )
@@ -65,7 +65,9 @@ def build_daily_puzzle_view(request: Request) -> dict[str, object]:
     """The puzzle of today, as the first page shows it."""
     number = find_daily_puzzle_number(datetime.now(UTC).date())
     puzzle = load_shipped_puzzles()[number - 1]
-    game = game_from_position(puzzle.position, find_site(request).find_service(AgentsAndRules).load_rules(puzzle.rules))
+    game = game_from_position(
+        puzzle.position, find_site(request).get_or_create_service(AgentsAndRules).load_rules(puzzle.rules)
+    )
     return {"number": number, "puzzle": puzzle, "board": game.board, "task": describe_task(puzzle)}
 
 
@@ -79,7 +81,7 @@ def daily_puzzle_page() -> Response:
 def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = False) -> Response:
     """A puzzle. ``turn`` is what was decided, a cell or a cell and a gift; ``answer`` shows the only turn."""
     site, puzzle = find_site(request), find_puzzle(load_shipped_puzzles(), number)
-    known = site.find_service(AgentsAndRules)
+    known = site.get_or_create_service(AgentsAndRules)
     rules = known.load_rules(puzzle.rules)
     words = puzzle.turn.split() if answer else parse_decision_words(turn, "turn", 2)
     start = game_from_position(puzzle.position, rules)
@@ -118,14 +120,14 @@ def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = Fa
 def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answer_shown: bool) -> dict[str, Any]:
     """The verdict on a whole turn, and what the solver has found out about it by now."""
     after, right = line.game, is_right_turn(puzzle, line.game)
-    said = [f"The answer is {puzzle.turn}." if is_answer_shown else describe_verdict(puzzle, after)]
+    said = [f"The answer is {puzzle.turn}." if is_answer_shown else describe_right_or_wrong(puzzle, after)]
     if after.next_decision is NextDecision.NOTHING:
         return {"said": said, "kind": "loss"}
-    turns, replies = _find_or_start_searches(site.find_service(SearchService), line.start, after)
+    turns, replies = _find_or_start_searches(site.get_or_create_service(SearchService), line.start, after)
     found: SolvedPosition | None = replies.latest
     if found:
         solved: SolvedPosition | None = turns.latest
-        said += describe_turn(puzzle, after, found.solution, solved.solution.turns if solved else ())
+        said += describe_turn_consequences(puzzle, after, found.solution, solved.solution.turns if solved else ())
     return {
         "said": said,
         "kind": "win" if right else "loss",

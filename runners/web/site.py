@@ -61,7 +61,7 @@ class Site:
         self._services: dict[Callable[[Site], Any], Any] = {}
         self._lock = threading.RLock()
 
-    def find_service(self, service_type: Callable[[Site], Service]) -> Service:
+    def get_or_create_service(self, service_type: Callable[[Site], Service]) -> Service:
         """The service that ``service_type`` (a class, say) made of this site when it was first asked for."""
         with self._lock:
             if service_type not in self._services:

@@ -65,7 +65,7 @@ class QuestionService:
 
 def find_question_service(request: Request) -> QuestionService:
     """The service of this page."""
-    return find_site(request).find_service(QuestionService)
+    return find_site(request).get_or_create_service(QuestionService)
 
 
 class QuestionFields(NamedTuple):

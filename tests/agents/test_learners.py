@@ -200,7 +200,7 @@ def test_rl_encoded_learns_what_its_twin_learns(games: int) -> None:
     ):
         policy = played_by_both((learner, twin), (SemiRandom(), naive.SemiRandom()), rules, number)
         assert same_bytes(policy, policy_of(twin.values, 3 if number == 8 else 0))
-        assert not same_bytes(learner.policy(learner.knowledge(rules)), policy)
+        assert not same_bytes(learner.to_policy(learner.knowledge(rules)), policy)
 
 
 # Q-learning of turns, without a study.

@@ -23,8 +23,8 @@ from agents.line_values import (
     PackedWeights,
     Weights,
     WorkMemory,
+    fill_best_turns,
     pack_weights,
-    rank_turns,
     sigmoid,
     stage_size,
     to_columns,
@@ -133,7 +133,7 @@ def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list
     top, cells, gifts = np.empty((1, kept)), *np.empty((2, 1, kept), np.int64)
     sums, chances_of = np.empty(HEADS + MAX_UNITS, np.int32), np.empty(HEADS)
     work = WorkMemory(np.full(1, 0.25), boards, features, sums, chances_of, top, cells, gifts)
-    rank_turns(
+    fill_best_turns(
         uint64(position.lanes), position.occupied, position.available, position.hand, words, weights, work, ALL_TURNS
     )
     return list(zip(top[0].tolist(), cells[0].tolist(), gifts[0].tolist(), strict=True))

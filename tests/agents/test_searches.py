@@ -12,7 +12,7 @@ import pytest
 from agents.alpha_beta import AT_LEAST, AT_MOST, BREADTH, EXACT, FULL_SHARE, MEMORY_DEPTH, UNBOUNDED, AlphaBeta
 from agents.base.agent import KernelAgent
 from agents.base.player import KernelPlayer, build_player
-from agents.ga_minimax import phantom_value
+from agents.ga_minimax import study_search_value
 from agents.genetic_minimax import GeneticMinimax
 from agents.learning.policy import Policy
 from agents.mcts import Mcts
@@ -73,7 +73,7 @@ def test_ga_minimax_values_positions_by_the_code_as_the_slow_twin() -> None:
         after = Position(uint64(position.lanes), position.occupied, unplaced, position.hand, NONE)
         for depth, maximising in product((1, 2, 3, 4), (False, True)):
             expected = twin.phantom(view, view.board, view.hand, depth, maximising, False)
-            value = phantom_value(after, depth, -infinity, infinity, maximising, CLASSIC.tables)
+            value = study_search_value(after, depth, -infinity, infinity, maximising, CLASSIC.tables)
             assert value == max(-infinity, min(infinity, expected)), position
             values.append(value)
     assert {-infinity, 0, 1, 2, 3, infinity} <= {*values}

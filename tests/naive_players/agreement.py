@@ -169,7 +169,7 @@ def train(
         if not type(learner).update(logged(played[-1], game, seats), rules.tables, player.agent):
             knowledge = learner.enlarge(knowledge)
             player = KernelPlayer(type(learner).kernel, knowledge, rules)
-    return learner.policy(knowledge), played
+    return learner.to_policy(knowledge), played
 
 
 def relearn(learner: Learner, rules: Rules, played: list[Outcome], seats: str = "both") -> Policy:
@@ -179,7 +179,7 @@ def relearn(learner: Learner, rules: Rules, played: list[Outcome], seats: str = 
         player = KernelPlayer(type(learner).kernel, knowledge, rules)
         if not type(learner).update(logged(outcome, game, seats), rules.tables, player.agent):
             knowledge = learner.enlarge(knowledge)
-    return learner.policy(knowledge)
+    return learner.to_policy(knowledge)
 
 
 def met(played: list[Outcome], count: int) -> list[Position]:

@@ -425,7 +425,7 @@ def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
                 f"(the first is game {lost[0]}) are no longer in archive {opened.archive.root}: "
                 "repeat the command of the run to play them"
             )
-        gone = _find_missing_plies_file(opened.archive, record, ids)
+        gone = _find_missing_plies_path(opened.archive, record, ids)
         if gone is not None:
             raise RequestError(
                 f"policy '{card.name}' was derived from games of run {run_id}, and {gone}, in which some of them were, "
@@ -459,7 +459,7 @@ def _select_missing_ids(archive: ArchiveStore, record: RunRecord, ids: NDArray[n
     return ids[~archive.list_effective_ranges(record.run_id).mark_held_units(record.unit_line.compute_units(ids))]
 
 
-def _find_missing_plies_file(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
+def _find_missing_plies_path(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
     """Find the file of plies that a range with some of the ids lacks; a range counts by its file of games."""
     for stored in archive.list_effective_ranges(record.run_id):
         if has_any_game(record, stored, ids):

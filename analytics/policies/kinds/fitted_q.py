@@ -15,13 +15,13 @@ from analytics.policies.kinds.mc_afterstate import (
     MAX_LEAST,
     NO_KEY,
     GameBoards,
+    add_or_remove_ply_everywhere,
     add_ply,
     build_afterstate_table,
     build_level,
     decode_afterstates,
     fill_keys_and_wins,
     remove_ply,
-    update_boards,
 )
 from quarto.jit import int64, kernel, uint64
 from quarto.rules import CELLS, NONE
@@ -52,10 +52,10 @@ class FittedQ:
         boards = GameBoards.empty(len(dataset.game_id))
         worth = np.zeros(len(dataset.game_id))  # of each game's turn at the level above, for the player who made it
         for ply in range(CELLS):
-            update_boards(add_ply, dataset.games, ply, boards, threads)
+            add_or_remove_ply_everywhere(add_ply, dataset.games, ply, boards, threads)
         parts = []
         for ply in range(CELLS - 1, -1, -1):
-            update_boards(remove_ply, dataset.games, ply, boards, threads)
+            add_or_remove_ply_everywhere(remove_ply, dataset.games, ply, boards, threads)
             parts.append(self._fit_level(dataset, ply, boards, worth, threads))
         return Policy(FITTED_Q, table=build_afterstate_table(parts, "value"))
 

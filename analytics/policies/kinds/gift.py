@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base.parameters import check_number
-from agents.gifts import COMBINATIONS, FEATURES, GIFT, encode_features
+from agents.gifts import COMBINATIONS, FEATURES, GIFT, gift_features_number
 from agents.learning.policy import Policy
 from analytics.policies.kinds.dataset import Dataset, map_spans
 from quarto.batch import Games
@@ -66,6 +66,6 @@ def count_gifts(
             available &= ~(int64(1) << piece)
             if ply >= opening[game]:
                 lost = games.winner[game] == 1 - (ply & 1)
-                counts[0 if lost else 1, encode_features(lanes, occupied, piece, available, rules)] += 1
+                counts[0 if lost else 1, gift_features_number(lanes, occupied, piece, available, rules)] += 1
             lanes |= piece_to_lanes(piece) << uint64(cell)
             occupied |= int64(1) << cell

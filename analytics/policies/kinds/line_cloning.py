@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from agents.learning.line_boards import (
     BOARD,
     DANGERS,
-    compute_lines,
     dangers_after,
+    fill_board_survey,
     fill_cell_dangers,
+    fill_line_states,
+    fill_line_states_after,
     piece_byte,
-    place_on_lines,
-    survey_board,
 )
-from agents.learning.line_features import MAX_FEATURES, compute_features
+from agents.learning.line_features import MAX_FEATURES, fill_and_count_features
 from agents.line_values import DECIDED_CHANCES, HEADS, STEEPEST, sigmoid
 from analytics.policies.kinds.dataset import GameSource, check_agent_played, find_agent_seat_bits
 from analytics.policies.kinds.line_fit import (
@@ -37,7 +37,7 @@ from analytics.policies.kinds.line_fit import (
     StageLearner,
     Stages,
     allocate_step_memory,
-    forward,
+    fill_logits,
     learn_feature_weights,
     learn_in_passes,
     learn_output_weights,
@@ -93,7 +93,7 @@ def fill_and_count_turns(
     0 if the player could choose the cell and finish a line.
     """
     before, byte, turns = memory.boards[0], piece_byte(hand), int64(0)
-    compute_lines(lanes, occupied, words, before)
+    fill_line_states(lanes, occupied, words, before)
     fill_cell_dangers(occupied, words, before)
     if cells & (cells - 1) != 0 and (SAFE_PIECES[before[DANGERS]] >> hand) & 1 == 0:
         return turns
@@ -129,7 +129,7 @@ def turn_at(number: int, memory: TurnMemory) -> tuple[int, int]:
 
 
 @inline_function
-def sample_turns(logged: int, turns: int, word: int, numbers: Any) -> int:
+def fill_sampled_turn_numbers(logged: int, turns: int, word: int, numbers: Any) -> int:
     """Sample the logged turn's number and others into ``numbers`` [SAMPLED]; return how many, all if they fit."""
     numbers[0], count = logged, int64(1)
     if turns <= SAMPLED_TURNS:
@@ -150,26 +150,26 @@ def sample_turns(logged: int, turns: int, word: int, numbers: Any) -> int:
 
 
 @inline_function
-def evaluate_turn(
+def fill_turn_features_and_values(
     i: int, number: int, occupied: int, hand: int, available: int, words: Any, fit: StageFit, memory: TurnMemory
 ) -> None:
     """Fill row ``i`` of ``memory`` with a turn's features and values; a decided afterstate has no features."""
     cell, gift = turn_at(number, memory)
     filled = occupied | int64(1) << cell
-    place_on_lines(memory.boards[0], hand, cell, words, memory.boards[1])
-    survey_board(filled, words, memory.boards[1])
+    fill_line_states_after(memory.boards[0], hand, cell, words, memory.boards[1])
+    fill_board_survey(filled, words, memory.boards[1])
     rest = available & ~(int64(1) << gift)
     features = memory.features[i]
-    count = compute_features(filled, gift, rest, words, memory.boards[1], memory.boards[2:], features)
+    count = fill_and_count_features(filled, gift, rest, words, memory.boards[1], memory.boards[2:], features)
     memory.counts[i] = max(count, 0)
-    forward(features, memory.counts[i], fit, memory.sums[i])
+    fill_logits(features, memory.counts[i], fit, memory.sums[i])
     if count < 0:
         for head in range(HEADS):
             memory.sums[i, head] = np.float32((2.0 * DECIDED_CHANCES[count + 3, head] - 1.0) * STEEPEST)
 
 
 @inline_function
-def compute_errors(count: int, memory: TurnMemory, squared_errors: Any) -> None:
+def fill_value_gradients(count: int, memory: TurnMemory, squared_errors: Any) -> None:
     """Compute the gradient of each turn's values.
 
     The squared errors, a mean over the others, are added to ``squared_errors``.
@@ -185,7 +185,7 @@ def compute_errors(count: int, memory: TurnMemory, squared_errors: Any) -> None:
 
 
 @kernel()
-def learn_turns(
+def learn_and_count_stage_turns(
     games: Games,
     imposed_and_seats: NDArray[np.int8],
     games_words: NDArray[np.uint64],
@@ -215,10 +215,12 @@ def learn_turns(
         turns = fill_and_count_turns(lanes, occupied, cells, hand, available, words, choice)
         if turns < 2 or (choice.gifts[cell] >> gift) & 1 == 0:
             continue
-        count = sample_turns(turn_number(cell, gift, choice), turns, draw(games_words[game], stage), numbers)
+        count = fill_sampled_turn_numbers(
+            turn_number(cell, gift, choice), turns, draw(games_words[game], stage), numbers
+        )
         for i in range(count):
-            evaluate_turn(i, numbers[i], occupied, hand, available, words, fit, choice)
-        compute_errors(count, choice, squared_errors)
+            fill_turn_features_and_values(i, numbers[i], occupied, hand, available, words, fit, choice)
+        fill_value_gradients(count, choice, squared_errors)
         learned += 1
         if rate > 0.0:
             for i in range(count):
@@ -248,7 +250,7 @@ def select_cloning_block(
     return CloningBlock(games, np.stack([taken.opening, seats[rows]]), words[rows])
 
 
-def learn_from_turns(
+def learn_stages_from_turns(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
     """Learn the weights by which an agent, or all, preferred the turns they made; return them and each pass's errors.
@@ -280,7 +282,7 @@ def learn_from_turns(
                     parts: tuple[CloningBlock, CloningBlock] = (learned, held_out),
                 ) -> None:
                     for row, part, step in zip(sums, parts, (rate, 0.0), strict=True):
-                        row[0] += learn_turns(*part, stage, words, step, fit, row[1:])
+                        row[0] += learn_and_count_stage_turns(*part, stage, words, step, fit, row[1:])
 
                 yield learn
         check_agent_played(agent, met, dataset.runs)

@@ -70,7 +70,7 @@ def _randomise_hidden_weights(fit: StageFit, seed: int) -> None:
 
 
 @inline_function
-def forward(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> None:
+def fill_logits(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> None:
     """Compute the logits of the heads, then the sums of the hidden units, into ``sums`` [HEADS + units] float32."""
     width, units = HEADS + fit.units, fit.units
     if units == 0:  # both sums stay in registers
@@ -165,7 +165,7 @@ def learn_examples(examples: Examples, rate: float, fit: StageFit, squared_error
     for i in range(examples.targets.shape[0]):
         features = examples.feature_numbers[examples.begins[i] : examples.begins[i + 1]]
         count = int64(features.shape[0])
-        forward(features, count, fit, sums)
+        fill_logits(features, count, fit, sums)
         for head in range(HEADS):
             errors[head] = np.float32(examples.targets[i, head] - sigmoid(float64(sums[head])))
             squared_errors[head] += errors[head] * errors[head]

@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from agents.learning.line_boards import BOARD, STAGE_SIZE, compute_lines, survey_board
-from agents.learning.line_features import MAX_FEATURES, compute_features
+from agents.learning.line_boards import BOARD, STAGE_SIZE, fill_board_survey, fill_line_states
+from agents.learning.line_features import MAX_FEATURES, fill_and_count_features
 from agents.line_values import (
     HEADS,
     MAX_UNITS,
@@ -27,7 +27,7 @@ from agents.line_values import (
     all_cells_and_pieces,
     allocate_work_memory,
     count_hidden_units,
-    rank_turns,
+    fill_best_turns,
 )
 from agents.random import random_cell, random_piece
 from analytics.policies.kinds.dataset import GameSource
@@ -217,7 +217,7 @@ def fill_stage_boards(
 
 
 @kernel()
-def extract_features(
+def compact_undecided_boards_with_features(
     boards: StageBoards, count: int, words: Any, feature_numbers: NDArray[np.int32], begins: NDArray[np.int64]
 ) -> int:
     """Extract the features of ``count`` boards, as ``Examples`` have them; return how many boards are kept.
@@ -228,9 +228,9 @@ def extract_features(
     kept, begins[0] = int64(0), 0
     for i in range(count):
         occupied = boards.occupied[i]
-        compute_lines(boards.lanes[i], occupied, words, state[0])
-        survey_board(occupied, words, state[0])
-        features = compute_features(
+        fill_line_states(boards.lanes[i], occupied, words, state[0])
+        fill_board_survey(occupied, words, state[0])
+        features = fill_and_count_features(
             occupied, boards.gift[i], boards.available[i], words, state[0], state[1:], board_features
         )
         if features < 0:
@@ -245,7 +245,7 @@ def extract_features(
 
 
 @kernel()
-def mix_in_best_replies(
+def mix_reply_values_into_targets(
     boards: StageBoards, words: NDArray[np.uint64], weights: Weights, share: float, targets: NDArray[np.float64]
 ) -> None:
     """Mix ``share`` of the chances by the best replies, as ``weights`` of the next stage value them, into ``targets``.
@@ -256,7 +256,7 @@ def mix_in_best_replies(
     work = allocate_work_memory(np.array([0.0, 1.0]), 1)  # P(not lost) alone, and P(won)
     for i in range(boards.lanes.shape[0]):
         lanes, occupied, available, hand = boards.lanes[i], boards.occupied[i], boards.available[i], boards.gift[i]
-        rank_turns(lanes, occupied, available, hand, words, weights, work, all_cells_and_pieces())
+        fill_best_turns(lanes, occupied, available, hand, words, weights, work, all_cells_and_pieces())
         for head in range(HEADS):
             targets[i, head] = (1.0 - share) * targets[i, head] + share * (1.0 - max(work.top[1 - head, 0], 0.0))
 
@@ -338,7 +338,7 @@ class LineSweep:
         """Submit the tasks that prepare the boards of a stage, in blocks of games."""
         size, step = min(plan.games, len(games.words)), max(BLOCK_BOARDS // (plan.turns[0] * plan.turns[1]), 1)
         spans = [(first, min(first + step, size)) for first in range(0, size, step)]
-        prepared = [pool.submit(self.prepare_block, games, span, stage, plan) for span in spans]
+        prepared = [pool.submit(self.build_block_examples, games, span, stage, plan) for span in spans]
         if plan.exact_share == 1.0 or next_stage_weights is None:
             return prepared
         return [
@@ -346,12 +346,14 @@ class LineSweep:
             for part in prepared
         ]
 
-    def prepare_block(self, games: GameSample, span: tuple[int, int], stage: int, plan: StagePlan) -> StageExamples:
+    def build_block_examples(
+        self, games: GameSample, span: tuple[int, int], stage: int, plan: StagePlan
+    ) -> StageExamples:
         """Prepare the boards of some games with their features, and their exact values if these are learned."""
         boards = StageBoards.empty((span[1] - span[0]) * plan.turns[0] * plan.turns[1])
         count = fill_stage_boards(games, span, stage, plan.turns, boards, self._rules)
         feature_numbers, begins = np.empty(count * MAX_FEATURES, np.int32), np.empty(count + 1, np.int64)
-        count = extract_features(boards, count, self._words, feature_numbers, begins)
+        count = compact_undecided_boards_with_features(boards, count, self._words, feature_numbers, begins)
         boards, begins = boards.select_first(count), begins[: count + 1].copy()
         targets = self._solve_targets(boards) if plan.exact_share > 0.0 else np.zeros((count, HEADS))
         return StageExamples(boards, Examples(feature_numbers[: begins[-1]].copy(), begins, targets))
@@ -372,7 +374,9 @@ class LineSweep:
             return StageExamples(boards, examples._replace(targets=self._solve_targets(boards)))
         stages = np.zeros((CELLS, 2), np.uint64)
         stages[:, 1] = count_hidden_units(weights, int(self._words[STAGE_SIZE]))
-        mix_in_best_replies(boards, self._words, Weights(weights, stages.reshape(-1)), share, examples.targets)
+        mix_reply_values_into_targets(
+            boards, self._words, Weights(weights, stages.reshape(-1)), share, examples.targets
+        )
         return StageExamples(boards, examples)
 
     def _fit_stage(
@@ -387,13 +391,16 @@ class LineSweep:
         fit, rows = build_stage_fit(self._words, plan.units, self._plan.seed * CELLS + stage), []
         for number in range(plan.passes):
             rate = self._plan._replace(passes=plan.passes).rate_for_pass(number)
-            errors = (*learn_and_measure(learned, rate, fit).tolist(), *learn_and_measure(measured, 0.0, fit).tolist())
+            errors = (
+                *learn_and_return_errors(learned, rate, fit).tolist(),
+                *learn_and_return_errors(measured, 0.0, fit).tolist(),
+            )
             rows.append((stage, number + 1, size, *errors))
         self._curve[stage] = rows
         return round_weights(fit)
 
 
-def learn_and_measure(examples: Sequence[Examples], rate: float, fit: StageFit) -> NDArray[np.float64]:
+def learn_and_return_errors(examples: Sequence[Examples], rate: float, fit: StageFit) -> NDArray[np.float64]:
     """Learn from examples; return the mean squared error of each head before (Brier's score), NaN without examples."""
     squared = np.zeros(HEADS)
     for block in examples:

@@ -12,12 +12,24 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from agents.base.parameters import check_fields
-from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, clear_lines, survey_board, update_lines
-from agents.learning.line_features import MAX_FEATURES, build_feature_words, compute_feature_hash, compute_features
+from agents.learning.line_boards import (
+    BOARD,
+    DANGERS,
+    STAGE_SIZE,
+    fill_board_survey,
+    fill_empty_line_states,
+    update_line_states,
+)
+from agents.learning.line_features import (
+    MAX_FEATURES,
+    build_feature_words,
+    compute_feature_hash,
+    fill_and_count_features,
+)
 from agents.learning.policy import Policy
 from agents.line_values import FEATURE_HASH, HEADS, LINE_VALUES, sigmoid, to_columns
 from analytics.policies.kinds.dataset import GameSource, LearnedPolicy, check_agent_played, find_agent_seat_bits
-from analytics.policies.kinds.line_cloning import learn_from_turns
+from analytics.policies.kinds.line_cloning import learn_stages_from_turns
 from analytics.policies.kinds.line_fit import (
     BLOCK_GAMES,
     LearningPlan,
@@ -25,7 +37,7 @@ from analytics.policies.kinds.line_fit import (
     StageLearner,
     Stages,
     allocate_step_memory,
-    forward,
+    fill_logits,
     learn_feature_weights,
     learn_in_passes,
     learn_output_weights,
@@ -48,7 +60,7 @@ class ValuesBlock(NamedTuple):
 
 
 @kernel()
-def learn_block(
+def learn_and_count_stage_boards(
     block: ValuesBlock,
     stage: int,
     words: Any,
@@ -75,21 +87,23 @@ def learn_block(
         if expected == NO_VALUE:
             continue
         occupied, available = int64(0), int64(ALL_PIECES)
-        clear_lines(words, board[0])
+        fill_empty_line_states(words, board[0])
         for ply in range(stage):
             piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
             available &= ~(int64(1) << piece)
             occupied |= int64(1) << cell
-            update_lines(board[0], piece, cell, words)
+            update_line_states(board[0], piece, cell, words)
         gift = int64(games.pieces[stage, game])
-        survey_board(occupied, words, board[0])
+        fill_board_survey(occupied, words, board[0])
         if (SAFE_PIECES[board[0, DANGERS]] >> gift) & 1 == 0:
             continue
-        count = compute_features(occupied, gift, available & ~(int64(1) << gift), words, board[0], board[1:], features)
+        count = fill_and_count_features(
+            occupied, gift, available & ~(int64(1) << gift), words, board[0], board[1:], features
+        )
         if count < 0:
             continue
         targets[:] = (float64(expected) / VALUE_UNITS + 1.0) / 2.0
-        forward(features, count, fit, values)
+        fill_logits(features, count, fit, values)
         for head in range(HEADS):
             errors[head] = np.float32(targets[head] - sigmoid(float64(values[head])))
             sums[head] += errors[head] * errors[head]
@@ -99,7 +113,7 @@ def learn_block(
     return boards
 
 
-def learn_from_evaluations(
+def learn_stages_from_evaluations(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
     """Learn the weights from the evaluations in the games; return them and the errors of each pass.
@@ -121,7 +135,7 @@ def learn_from_evaluations(
                 def learn(
                     stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64], logged: ValuesBlock = logged
                 ) -> None:
-                    sums[0, 0] += learn_block(logged, stage, words, rate, fit, sums[0, 1:])
+                    sums[0, 0] += learn_and_count_stage_boards(logged, stage, words, rate, fit, sums[0, 1:])
 
                 yield learn
         check_agent_played(agent, met, dataset.runs)
@@ -180,7 +194,7 @@ class LineValuesKind:
             plans = build_stage_plans(min(self.games, dataset.size), self.passes)
             stages, curve = LineSweep(dataset, words, plans, plan, threads).run()
         else:
-            learn = learn_from_turns if self.method == CLONING else learn_from_evaluations
+            learn = learn_stages_from_turns if self.method == CLONING else learn_stages_from_evaluations
             stages, curve = learn(dataset, words, plan, self.agent, threads)
         if not stages:
             condition = (

@@ -49,7 +49,7 @@ class McAfterstate:
         boards, parts = GameBoards.empty(len(dataset.game_id)), []
         for pieces in range(CELLS):
             parts.append(self._average_level(dataset, pieces, boards, threads))
-            update_boards(add_ply, dataset.games, pieces, boards, threads)
+            add_or_remove_ply_everywhere(add_ply, dataset.games, pieces, boards, threads)
         return Policy(MC_AFTERSTATE, table=build_afterstate_table(parts, "mean"))
 
     def _average_level(
@@ -143,7 +143,9 @@ def remove_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]
             boards.occupied[game] &= ~(int64(1) << cell)
 
 
-def update_boards(step: Callable[..., None], games: Games, ply: int, boards: GameBoards, threads: int) -> None:
+def add_or_remove_ply_everywhere(
+    step: Callable[..., None], games: Games, ply: int, boards: GameBoards, threads: int
+) -> None:
     """Apply ``add_ply`` or ``remove_ply`` to the boards of all games."""
     map_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, len(boards.lanes), threads)
 

@@ -70,7 +70,7 @@ def learn_policy_from_games(learner: Learner, dataset: Dataset, seats: NDArray[n
             view, room = learn_until_full(update, rules, agent, run, dataset.game_id, seats, span, dataset.games)
             if not room:
                 state.enlarge_knowledge()
-    return learner.policy(state.knowledge)
+    return learner.to_policy(state.knowledge)
 
 
 class QTable:

@@ -63,7 +63,7 @@ class ArchiveFiles:
         """The folders of all tables."""
         return [self.archive.root / name for name in (*TABLE_FOLDERS, FOLDER)]
 
-    def list_sound_files(self, table: str, run_id: str | None = None) -> list[VerifiableFile]:
+    def list_and_check_files(self, table: str, run_id: str | None = None) -> list[VerifiableFile]:
         """The files of a table that count, of one run or of all.
 
         Raises ``FailureError`` if a file is not as it was written, and ``MissingFileError`` if it is not there. Raises

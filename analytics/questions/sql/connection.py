@@ -109,7 +109,7 @@ class Connection:
         self.duckdb.close()
         self.scratch.remove()
 
-    def abandon(self) -> None:
+    def close_while_streaming(self) -> None:
         """Close the connection while rows are left, which a thread of Polars may be reading ahead at this moment."""
         while True:
             self.duckdb.interrupt()
@@ -122,7 +122,7 @@ class Connection:
 
     # What a question reads is made before it is asked.
 
-    def prepare_query(self, query: ParsedQuery) -> None:
+    def fill_referenced_views(self, query: ParsedQuery) -> None:
         """Fill the views that a question reads. Raises ``FailureError`` if their files are damaged."""
         read = query.select_views(QUERYABLE_NAMES)
         self._define_missing(list_needed_names(query))
@@ -222,7 +222,7 @@ class Connection:
             self._create_file_view("_first_plies", counted)
             self._create_file_view(views.UNCOUNTED_PLIES_VIEW, rest)
         else:
-            found = self._files.list_sound_files(view)
+            found = self._files.list_and_check_files(view)
             self._create_file_view(view if view in TABLE_SCHEMAS else f"_{view}", found)
             if view == "decisions":
                 self._create_position_keys_if_read({file.run_id for file in found})
@@ -243,7 +243,7 @@ class Connection:
         self, view: str, run_ids: Iterable[str], replay: ReplayScanner, record_columns: RecordColumns
     ) -> None:
         """Register the replays of runs, and the view over them: a condition on the run leaves out the others."""
-        self._files.list_sound_files("plies")
+        self._files.list_and_check_files("plies")
         archive, sources = self._files.archive, list[tuple[str, dict[str, str]]]()
         for run_id in run_ids:
             record = archive.load_run(run_id)  # raises before DuckDB reads

@@ -140,12 +140,12 @@ class OpenArchive:
         at once. Raises the same errors, and those of ``write``.
         """
         query = self.parse_query(text)
-        self.retry_if_file_missing(lambda: self._connect().prepare_query(query))
+        self.retry_if_file_missing(lambda: self._connect().fill_referenced_views(query))
         folder = self._connect().scratch.folder if exact else None
         try:
             self._run_query(query, lambda answer: answer.stream(write, folder))
         except BaseException:
-            self._abandon()
+            self._close_while_streaming()
             raise
 
     def query_files(self, text: str) -> pl.DataFrame:
@@ -190,7 +190,7 @@ class OpenArchive:
         try:
             connection = self._connect()
             query = self.parse_query(text) if isinstance(text, str) else text
-            connection.prepare_query(query)
+            connection.fill_referenced_views(query)
             found = run_on(connection)
             if isinstance(found, QueryFailure) and found.is_unknown_name and connection.define_all():
                 found = run_on(connection)  # now DuckDB can propose any name
@@ -234,7 +234,7 @@ class OpenArchive:
             self.files.check_run_exists(run_id)
         if name == "positions":
             self.retry_if_file_missing(
-                lambda: self.files.list_sound_files(name, run_id)
+                lambda: self.files.list_and_check_files(name, run_id)
             )  # games that are not indexed are an error at once
         if run_id is None:
             return self._scan_query(name)
@@ -262,7 +262,7 @@ class OpenArchive:
         _check_not_forked()
         if run_id is not None:
             self.files.check_run_exists(run_id)
-        found = self.retry_if_file_missing(lambda: self.files.list_sound_files(table, run_id))
+        found = self.retry_if_file_missing(lambda: self.files.list_and_check_files(table, run_id))
         for each in {file.run_id for file in found} if table == "games" else ():
             self.archive.load_run(each)
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLE_SCHEMAS[table].items()}
@@ -315,14 +315,14 @@ class OpenArchive:
         own, complaint = self.fork(), None
         try:
             query = own.parse_query(text)
-            own.retry_if_file_missing(lambda: own._connect().prepare_query(query))
+            own.retry_if_file_missing(lambda: own._connect().fill_referenced_views(query))
             yield from pl.scan_arrow_c_stream(ArrowStream(own._connect().duckdb.sql(text))).collect_batches()
         except (duckdb.Error, pl.exceptions.PolarsError) as error:
             complaint = own._build_error(QueryFailure.from_error(error))
         else:
             own.close()
         finally:
-            own._abandon()
+            own._close_while_streaming()
         if complaint is not None:
             raise complaint
 
@@ -359,9 +359,9 @@ class OpenArchive:
             self._connection.close()
             self._connection = None
 
-    def _abandon(self) -> None:
+    def _close_while_streaming(self) -> None:
         if self._connection is not None:
-            self._connection.abandon()
+            self._connection.close_while_streaming()
             self._connection = None
 
     def __enter__(self) -> Self:

@@ -308,7 +308,7 @@ class QueryLimits:
             yield
             return
         done = Event()
-        watch = Thread(target=self._watch, args=(connection, spill_folder, done, errors), daemon=True)
+        watch = Thread(target=self._interrupt_at_limit, args=(connection, spill_folder, done, errors), daemon=True)
         watch.start()
         try:
             yield
@@ -316,7 +316,7 @@ class QueryLimits:
             done.set()
             watch.join()
 
-    def _watch(
+    def _interrupt_at_limit(
         self, connection: duckdb.DuckDBPyConnection, spill_folder: Path, done: Event, errors: list[RequestError]
     ) -> None:
         end = math.inf if self.seconds is None else time.monotonic() + self.seconds

@@ -40,7 +40,7 @@ def build_evaluations_section(data: ReportData) -> Result:
     if every.is_empty():
         return Result(missing="no evaluations were stored ('archive.evaluations=true' stores them)")
     every_by_ply = evaluations_frame(data, by_ply=True)
-    totals, by_ply = map(data.select_shown, (every, every_by_ply))
+    totals, by_ply = map(data.select_rows_of_shown_agents, (every, every_by_ply))
     note = (
         "What agents expected of their turns: 1 won, 0 drawn, -1 lost, for the agent itself. The error is the root of "
         "the mean square of value less result; who expects a draw of every won or lost game has 1. Times are by the "
@@ -85,7 +85,7 @@ def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
         mean("seconds", "turns"),
         error=mean("squares", "reported").sqrt(),
     )
-    return data.sort_by_rank(data.select_wanted(means))
+    return data.sort_by_rank(data.select_rows_of_requested_agents(means))
 
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:

@@ -32,7 +32,7 @@ ENOUGH_GAMES = 100  # games of an agent for its bars to set the scale of all: th
 def build_lengths_section(data: ReportData) -> Result:
     """The lengths of each agent's games."""
     every = lengths_frame(data)
-    frame = data.select_shown(every)
+    frame = data.select_rows_of_shown_agents(every)
     if frame.is_empty():
         return Result(missing="all games were forfeited")
     unknown = frame.filter(pl.col("random").is_null())["rules"].unique().sort().to_list()
@@ -87,7 +87,7 @@ def lengths_frame(data: ReportData) -> pl.DataFrame:
     )
     sides = [_select_seat_games(played, seat) for seat in (0, 1)]
     counted = (
-        data.select_wanted(pl.concat(sides))
+        data.select_rows_of_requested_agents(pl.concat(sides))
         .group_by("rules", "agent", "plies")
         .agg(pl.col("games", "wins", "draws", "losses").sum())
     )

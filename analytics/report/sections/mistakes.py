@@ -45,7 +45,7 @@ def build_mistakes_section(data: ReportData) -> Result:
     if every.is_empty():
         return Result(missing="no decision of these games is judged ('qarena annotate' does that)")
     every_by_ply = mistakes_frame(data, by_ply=True)
-    totals, by_ply = map(data.select_shown, (every, every_by_ply))
+    totals, by_ply = map(data.select_rows_of_shown_agents, (every, every_by_ply))
     note = (
         "Decisions judged by the exact value of the position. The pictures show blunders by ply. Solid lines with dots "
         "are gifts, dashed lines with squares placements, bands 95 % intervals."
@@ -98,7 +98,7 @@ def build_worst_mistakes_table(mistakes: Sequence[Mistake]) -> Table:
 def mistakes_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
     """The decisions of agents, in the columns of ``summarise_decisions``. No rows where nothing was judged."""
     found = summarise_decisions(data.opened, data.selection.condition, by_ply, data.agent_names)
-    return data.sort_by_rank(data.select_wanted(found))
+    return data.sort_by_rank(data.select_rows_of_requested_agents(found))
 
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:

@@ -72,7 +72,7 @@ def build_first_gifts_section(data: ReportData) -> Result:
 
 def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
     every = openings_frame(data, kind)
-    frame = data.select_shown(every, ALL_AGENTS)
+    frame = data.select_rows_of_shown_agents(every, ALL_AGENTS)
     if frame.is_empty():
         return Result(missing="no ply of these games was free, or none was played")
     first = _describe_first_free_plies(data)
@@ -133,7 +133,7 @@ def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
         wins=pl.when(gave).then("losses").otherwise("wins"),
         losses=pl.when(gave).then("wins").otherwise("losses"),
     )
-    wanted = data.select_wanted(choices)
+    wanted = data.select_rows_of_requested_agents(choices)
     together = wanted.with_columns(agent=pl.lit(ALL_AGENTS)).select(wanted.columns)
     counted = (
         pl.concat([together, wanted])

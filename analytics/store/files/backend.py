@@ -301,7 +301,7 @@ class Backend(ABC):
     def identity(self, root: PurePath) -> bytes:
         """Return a name of ``root`` that is the same wherever it is used."""
 
-    def check_storage(self, root: PurePath) -> None:
+    def check_conditional_writes(self, root: PurePath) -> None:
         """Raise ``OSError`` for a store in which archives would not be safe. Called before one is made in ``root``."""
         del root
 

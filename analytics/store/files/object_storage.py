@@ -347,7 +347,7 @@ class ObjectBackend(Backend):
     def not_writable_error(self, root: PurePath, error: OSError) -> RequestError:
         return RequestError(f"archive {root} is not writable: {error}")
 
-    def check_storage(self, root: PurePath) -> None:
+    def check_conditional_writes(self, root: PurePath) -> None:
         """Raise ``OSError`` for a store that does not keep the condition on which records rest."""
         probe = root / temporary_name()
         try:

@@ -29,7 +29,7 @@ from analytics.store.parquet.metadata import (
     Field,
     binary_field,
     build_list_field,
-    encode_fields,
+    encode_fields_without_stop,
     encode_struct,
     encode_zigzag,
     i32_field,
@@ -284,7 +284,7 @@ def _encode_column_metadata(name: str, physical: int, encodings: tuple[int, ...]
     """Encode the first four fields of a ``ColumnMetaData``."""
     listed = build_list_field(2, I32, [encode_zigzag(encoding) for encoding in encodings])
     path = build_list_field(3, BINARY, [binary_field(0, name.encode())[2]])
-    return encode_fields([i32_field(1, physical), listed, path, i32_field(4, UNCOMPRESSED)])
+    return encode_fields_without_stop([i32_field(1, physical), listed, path, i32_field(4, UNCOMPRESSED)])
 
 
 @functools.lru_cache(maxsize=256)

@@ -47,10 +47,10 @@ def encode_struct(fields: Iterable[Field], encoded_fields: bytes = b"", previous
 
     ``encoded_fields`` are fields that are encoded already, up to the id ``previous_id``.
     """
-    return encoded_fields + encode_fields(fields, previous_id) + b"\0"
+    return encoded_fields + encode_fields_without_stop(fields, previous_id) + b"\0"
 
 
-def encode_fields(fields: Iterable[Field], previous_id: int = 0) -> bytes:
+def encode_fields_without_stop(fields: Iterable[Field], previous_id: int = 0) -> bytes:
     """Encode consecutive fields of a struct, after one with the id ``previous_id``."""
     result = bytearray()
     for identifier, kind, value in fields:

@@ -225,7 +225,7 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
     above = np.zeros(BLOCK, np.uint64)  # differences of a block, above their least
     for block in range(1, count, BLOCK):
         size = min(BLOCK, count - block)
-        least = _compute_differences(values[block - 1 : block + size], above)
+        least = _fill_differences_above_least(values[block - 1 : block + size], above)
         at = _put_zigzag(out, at, least)
         widths = at
         at += BLOCK // MINIBLOCK
@@ -242,7 +242,7 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
 
 
 @inline_function
-def _compute_differences(values: Any, above: Any) -> int:
+def _fill_differences_above_least(values: Any, above: Any) -> int:
     """Return the least difference of neighbours; fill ``above`` [128] with all minus that, then with zeros."""
     size = np.uint64(values.shape[0] - 1)
     least = values[1] - values[0]

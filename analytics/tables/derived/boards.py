@@ -130,7 +130,7 @@ def _fill_tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules:
 
 
 @kernel()
-def _gather_first_plies_by_game(
+def _gather_openings_until_broken_ply(
     starts: NDArray[np.int64],
     plies: Plies,
     pieces: NDArray[np.int8],
@@ -230,7 +230,7 @@ def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collecti
     boards = replay_boards(find_ply_starts(plies), of_plies, PIECES)
     columns = {"before": pl.Series(boards.before), "filled": pl.Series(boards.filled)}
     if AGENT_COLUMNS.keys() & set(extra_columns):
-        columns |= _compute_agents(plies, record)
+        columns |= _compute_giver_and_mover(plies, record)
     if KEY_COLUMNS.keys() & set(extra_columns):
         keys = np.empty((2, rows), np.int64)
         _fill_keys(of_plies, boards, rules.mover_chooses, keys, build_symmetries(rules))
@@ -242,7 +242,7 @@ def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collecti
     )
 
 
-def _compute_agents(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
+def _compute_giver_and_mover(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
     """Compute the columns ``AGENT_COLUMNS``."""
     game_id, seat, ply = (plies[name].to_numpy() for name in ("game_id", "seat", "ply"))
     numbers = 1 + np.array(record.spec["pairings"], np.int32).ravel()
@@ -269,7 +269,7 @@ def derive_ordered_openings(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     starts = find_ply_starts(plies)
     games = int(starts[1])
     pieces, cells, ply_counts = np.zeros((games, 8), np.int8), np.zeros((games, 8), np.int8), np.zeros(games, np.int8)
-    reached = _gather_first_plies_by_game(
+    reached = _gather_openings_until_broken_ply(
         starts, plies_from_frame(plies, int(starts[ORDERED_PLIES + 1])), pieces, cells, ply_counts
     )
     check_games_complete(reached, ORDERED_PLIES)

@@ -187,7 +187,7 @@ def fill_boards(games: Games, game: int, lanes: Any, occupied: Any, available: A
 @kernel(
     types.void(COUNT_TYPE, COUNT_TYPE, COUNT_TYPE, GAMES_TYPE, types.int8[::1], VALUES_TYPE, RULES_TYPE, SEARCH_TYPE)
 )
-def solve_games(
+def fill_exact_game_values(
     start: int,
     end: int,
     choices: int,

@@ -115,7 +115,7 @@ class PositionCounts(NamedTuple):
 
 
 @kernel()
-def _fill_boards(starts: NDArray[np.int64], plies: Plies, boards: Boards, end: int) -> int:
+def _fill_boards_until_broken_ply(starts: NDArray[np.int64], plies: Plies, boards: Boards, end: int) -> int:
     """Fill the boards before each row of the plies before ``end``, which begin as zeros.
 
     ``starts`` [18] are the rows where the plies begin. Returns the first ply with a row that follows none, or ``end``.
@@ -138,7 +138,7 @@ def replay_boards(starts: NDArray[np.int64], plies: Plies, end: int) -> Boards:
     """Replay the boards before the plies before ``end``. Raises ``ValueError`` if the rows are not games in order."""
     rows = len(plies.piece)
     boards = Boards(np.zeros(rows, np.uint64), np.zeros(rows, np.int32), np.zeros(rows, np.int32))
-    check_games_complete(_fill_boards(starts, plies, boards, end), end)
+    check_games_complete(_fill_boards_until_broken_ply(starts, plies, boards, end), end)
     return boards
 
 
@@ -222,7 +222,9 @@ def radix_sort(keys: SortKeys, spare: SortKeys) -> bool:
 
 
 @kernel()
-def _count_equal_keys(keys: SortKeys, plies: Plies, counts: PositionCounts, first: int, tables: Symmetries) -> int:
+def _count_equal_keys_into_rows(
+    keys: SortKeys, plies: Plies, counts: PositionCounts, first: int, tables: Symmetries
+) -> int:
     """Write a row for each group of equal keys into ``counts``, from row ``first`` on; return the row after them."""
     at = first - 1
     for i in range(keys.row.shape[0]):
@@ -261,7 +263,9 @@ def derive_positions(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: 
         _fill_sort_keys(
             ply, rules.mover_chooses, rows, after, boards.slice_rows(starts[ply], starts[ply + 1]), keys, tables
         )
-        ends.append(_count_equal_keys(spare if radix_sort(keys, spare) else keys, rows, counts, ends[-1], tables))
+        ends.append(
+            _count_equal_keys_into_rows(spare if radix_sort(keys, spare) else keys, rows, counts, ends[-1], tables)
+        )
     return counts_to_frame(counts, of_plies, np.diff(ends), opening)
 
 

@@ -73,13 +73,13 @@ class RangeTable:
         content = encode_parquet(frame.iter_slices(self.group_rows), self.schema)
         return write_table(archive, run_id, self.name, games, content, extent)
 
-    def merge(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
+    def merge_child_rows(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
         """Merge the rows of children to those of a parent of ``units`` units. All come in parts."""
         return merge_sorted_tables(children, self.key, self.parent_rows(units), self.totals)
 
     def build_parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
         """Build a parent's file of a range of units."""
-        rows = self.merge(children, span[1] - span[0])
+        rows = self.merge_child_rows(children, span[1] - span[0])
         return encode_parquet(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 

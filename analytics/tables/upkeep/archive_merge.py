@@ -115,7 +115,7 @@ def _merge_run(
         summary.games += units * record.unit_line.games_a_pair
         progress(stored.units * record.unit_line.games_a_pair)
     for table in DERIVED_TABLES:
-        summary.tables += sum(_copy_missing_derived_files(source, target, run_id, table))
+        summary.tables += sum(_copy_derived_files_yielding_ones(source, target, run_id, table))
     record_annotated_units(target, run_id)
     record_derived_units(
         target, run_id, [table for table in TABLES_NOTED_IN_RECORDS if record.recorded_units(table.name)]
@@ -184,7 +184,9 @@ def _copy_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore,
     target.write_file(folder / path.name, content)
 
 
-def _copy_missing_derived_files(source: ArchiveStore, target: ArchiveStore, run_id: str, table: str) -> Iterator[int]:
+def _copy_derived_files_yielding_ones(
+    source: ArchiveStore, target: ArchiveStore, run_id: str, table: str
+) -> Iterator[int]:
     """Add the files of a derived table that the target lacks and whose games it has: 1 for each that was added."""
     games = target.list_effective_ranges(run_id)
     for extent in sorted({file.extent for file in source.list_files(table, run_id)}):

@@ -241,7 +241,7 @@ def compact_small_files(archive: ArchiveStore, run_id: str) -> None:
     compact_tables(archive, record, (EVALUATIONS_TABLE,), build_small_condition(MIN_SIBLINGS, most))
 
 
-def compact_sums(
+def compact_positions_and_first_plies(
     archive: ArchiveStore, run_id: str, threads: int = 1, on_wait: Callable[[], None] = lambda: None
 ) -> int:
     """Make parents of the positions and first plies of a run; return how many were made.

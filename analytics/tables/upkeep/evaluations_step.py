@@ -23,7 +23,7 @@ LINE_VALUES = "analytics.policies.derived.line_values.LineValues"  # the identit
 METHOD_IN_LABEL = re.compile(rf"(\bmethod=['\"]?){OLD_WORD}\b")  # in a kind as a label: line_values(method=…)
 
 
-def write_files(backend: Backend, root: PurePath) -> None:
+def copy_table_and_convert_jobs(backend: Backend, root: PurePath) -> None:
     """Copy the files of the table to its new folder, and convert the jobs of sweeps, which say no format."""
     jobs = list(_convert_jobs(backend, root))  # a damaged one is found before anything is written
     _copy_table_files(backend, root)
@@ -31,7 +31,7 @@ def write_files(backend: Backend, root: PurePath) -> None:
         write_record(backend, path, values)
 
 
-def convert_record(name: str, values: RecordValues) -> RecordValues:
+def rename_word_in_record(name: str, values: RecordValues) -> RecordValues:
     """Return the values of a record with the new word; ``name`` is that of its file below the root."""
     if name.startswith("runs/") and "derived" in values:
         return values | {"derived": _rename_key(values["derived"])}
@@ -40,7 +40,7 @@ def convert_record(name: str, values: RecordValues) -> RecordValues:
     return values
 
 
-def remove_files(backend: Backend, root: PurePath) -> None:
+def remove_old_table_folder(backend: Backend, root: PurePath) -> None:
     """Remove the old folder of the table; whatever is only there is copied before."""
     _copy_table_files(backend, root)
     for path in backend.list_files_below(root / OLD_WORD):

@@ -55,9 +55,9 @@ STEPS: tuple[UpgradeStep, ...] = (
     UpgradeStep(
         2,
         "thoughts are called evaluations",
-        evaluations_step.write_files,
-        evaluations_step.convert_record,
-        evaluations_step.remove_files,
+        evaluations_step.copy_table_and_convert_jobs,
+        evaluations_step.rename_word_in_record,
+        evaluations_step.remove_old_table_folder,
     ),
 )
 
@@ -106,7 +106,7 @@ def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
             changed = {**step.convert_record(name, values), VERSION_KEY: step.before + 1}
             write_record(backend, path, changed)
     if marker.read_marker(root).schema_version == step.before:
-        is_known = marker.build_memory_path(root).exists()
+        is_known = marker.sound_stamps_path(root).exists()
         backend.replace(root / MARKER_NAME, encode_record(Marker(marker.ARCHIVE_FORMAT, step.before + 1)))
         if is_known:  # a new marker is that of another archive
             marker.remember_archive(root)

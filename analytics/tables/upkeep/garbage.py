@@ -93,7 +93,7 @@ class _GameFiles:
         }
 
 
-def list_table_files(archive: ArchiveStore, run_id: str) -> RunTableFiles:
+def classify_run_table_files(archive: ArchiveStore, run_id: str) -> RunTableFiles:
     """List the files of a run that are needed, and those that were replaced; others are neither.
 
     A file of games is needed unless fingerprints prove that others hold its games, see ``replacement_proof``. Raises
@@ -160,7 +160,7 @@ def remove_replaced_files(archive: ArchiveStore, run_id: str, min_age: float = G
 
     Raises ``FailureError`` when one cannot be removed.
     """
-    files = list_table_files(archive, run_id)
+    files = classify_run_table_files(archive, run_id)
     with explain_errors("remove files from", archive.root):
         latest = archive.backend.read_clock(archive.root) - min_age if files.replaced else 0.0
         old = [path for path, since in files.replaced.items() if since <= latest and path not in files.needed]
@@ -224,7 +224,9 @@ def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
     with explain_errors("list", archive.root):
         files = _list_archive_files(archive)
         for run_id in _list_run_ids(archive):
-            sorted_out = list_table_files(archive, run_id)  # after the list: what was written meanwhile is needed
+            sorted_out = classify_run_table_files(
+                archive, run_id
+            )  # after the list: what was written meanwhile is needed
             needed |= sorted_out.needed
             replaced |= sorted_out.replaced
         moment = archive.backend.read_clock(archive.root)
@@ -272,7 +274,7 @@ def remove_unneeded_files(archive: ArchiveStore, files: Sequence[UnneededFile], 
     able = [file for file in files if file.is_removable(least_age)]
     needed = set(_list_policy_files(archive)) if able else set[PurePath]()
     for run_id in _list_run_ids(archive) if able else ():
-        needed |= list_table_files(archive, run_id).needed
+        needed |= classify_run_table_files(archive, run_id).needed
     removed = [file for file in able if file.path not in needed]
     for file in removed:
         with explain_errors("remove", file.path):

@@ -77,7 +77,7 @@ class DerivedTableFile:
             raise FailureError(str(error)) from error
 
 
-def verify_table(
+def verify_table_and_count_rows(
     archive: ArchiveStore, record: RunRecord, table: RangeTable, unsound: Collection[StoredRange]
 ) -> tuple[int, list[Problem]]:
     """Count the rows of a derived table that a run has, and list the problems of names, files and rows.
@@ -98,13 +98,13 @@ def verify_table(
         for stored in archive.list_effective_ranges(record.run_id, name, extent.__eq__):
             sources = [*games.select_overlapping(stored.first, stored.end)]
             file = DerivedTableFile(archive, record, stored, sources, folder / stored.name, table)
-            count, wrong = _verify_file(file, not set(sources).intersection(unsound))
+            count, wrong = _verify_file_and_count_rows(file, not set(sources).intersection(unsound))
             rows += count if stored in best else 0
             problems += wrong
     return rows, problems
 
 
-def _verify_file(file: DerivedTableFile, with_rows: bool) -> tuple[int, list[Problem]]:
+def _verify_file_and_count_rows(file: DerivedTableFile, with_rows: bool) -> tuple[int, list[Problem]]:
     try:
         rows = sum(map(len, file.read_frames(COMPARED_ROWS)))
     except (ValueError, FileNotFoundError) as error:
@@ -151,7 +151,9 @@ def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
     sources = [table.read_games(source) for source in table.sources]
     chain = _ValueChain(sources, rules.mover_chooses)
     blocks = zip(*(_derive_known_decisions(games, extent, rules) for games in sources), strict=True)
-    for frame, expected in _pair_blocks(table, (pl.concat(frames).sort("game_id") for frames in blocks)):
+    for frame, expected in _pair_stored_with_expected_rows(
+        table, (pl.concat(frames).sort("game_id") for frames in blocks)
+    ):
         if not frame.select(GAME_COLUMNS).equals(expected.select(GAME_COLUMNS)):
             fault = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.remedy}"
             yield Problem(table.path, fault)
@@ -173,7 +175,7 @@ def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: 
     return derive_decisions_by_ply(games, first, compute_known_values(games.games, first, extent.choices, rules), rules)
 
 
-def _pair_blocks(
+def _pair_stored_with_expected_rows(
     table: DerivedTableFile, expected_frames: Iterable[pl.DataFrame]
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
     """Yield a table's rows beside each block of expected rows; at last rows that are left over beside no rows."""
@@ -239,14 +241,14 @@ def _verify_sums(table: DerivedTableFile, deriver: RowDeriver) -> Iterator[Probl
         starts = range(0, len(tables), MAX_MERGED_TABLES)
         tables = [_merge_sums(table, tables[first : first + MAX_MERGED_TABLES]) for first in starts]
     expected = _merge_sums(table, tables)
-    if not all(rows.equals(expected_rows) for rows, expected_rows in _pair_blocks(table, expected)):
+    if not all(rows.equals(expected_rows) for rows, expected_rows in _pair_stored_with_expected_rows(table, expected)):
         yield Problem(table.path, f"its rows are not what its games give: {table.table.remedy}")
 
 
 def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
     """Yield the sums of the rows of some tables, which are not read before the first part is asked for."""
     rows, units = compute_rows_per_table(len(tables)), table.stored.units
-    yield from table.table.merge(
+    yield from table.table.merge_child_rows(
         [_spool_rows(table_frames, table.table.schema, rows) for table_frames in tables], units
     )
 
@@ -271,7 +273,7 @@ def _spool_rows(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) ->
     return read_frames()
 
 
-def verify_verdicts(archive: ArchiveStore, record: RunRecord) -> tuple[int, list[Problem]]:
+def verify_and_count_verdicts(archive: ArchiveStore, record: RunRecord) -> tuple[int, list[Problem]]:
     """Count the verdicts of a run, and list their problems."""
     paths = [path for path in sprt_verdicts.list_verdict_files(archive) if path.parent.name == f"run={record.run_id}"]
     return len(paths), [problem for path in paths for problem in _verify_verdict(archive, record, path)]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.store.game_tables import PlyColumns
-from analytics.tables.derived.exact_values import UNKNOWN, ExactValues, fill_boards, solve_games
+from analytics.tables.derived.exact_values import UNKNOWN, ExactValues, fill_boards, fill_exact_game_values
 from quarto.batch import FULL_BOARD, LINE, Games
 from quarto.bits import piece_to_lanes
 from quarto.jit import int64, kernel
@@ -142,7 +142,9 @@ def compute_known_values(games: Games, first: NDArray[np.int8], choices: bool, r
     for column in (values.gift, values.placement, values.end):
         column.fill(UNKNOWN)
     _fill_decided_values(games, values, rules.tables)
-    solve_games(0, len(first), int(choices), games, np.maximum(first, np.int8(LATE_PIECES)), values, *solver.state)
+    fill_exact_game_values(
+        0, len(first), int(choices), games, np.maximum(first, np.int8(LATE_PIECES)), values, *solver.state
+    )
     return values
 
 

@@ -55,7 +55,7 @@ class RangeFiles:
         return self.archive.find_path("plies", self.record.run_id, self.stored)
 
 
-def read_tables(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Problem]]:
+def read_sound_tables_and_problems(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Problem]]:
     """Read the tables whose files are there and sound, by name, and list what is wrong with the others."""
     frames, problems = {}, []
     for table in TABLE_SCHEMAS:

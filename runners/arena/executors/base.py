@@ -34,7 +34,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from quarto.errors import RequestError
 from runners.hosting.interruption import WORK_THREAD_PREFIX
-from runners.hosting.work_clock import exclude_start
+from runners.hosting.work_clock import exclude_from_work_clocks
 
 MEBIBYTE = 1 << 20
 SOLVER_MEMORY_FACTOR = 1.25  # a solver keeps a quarter of its table's size for distances
@@ -98,7 +98,7 @@ class LazyWorker:
         """Carry out a chunk. Raises what building raises too; the next chunk then tries again."""
         with self._lock:
             if self._worker is None:
-                with exclude_start():
+                with exclude_from_work_clocks():
                     self._worker = self._build()
         return self._worker(chunk, stop)
 
@@ -178,7 +178,7 @@ class Executor(ABC):
         """The number of chunks that are carried out at a time. Raises ``FailureError`` if nothing can be."""
 
     @abstractmethod
-    def count_local_processes(self, threads: int) -> int:
+    def count_processes_using_local_memory(self, threads: int) -> int:
         """The number of processes on this machine that take memory of their own for the work."""
 
 
@@ -197,7 +197,7 @@ class Threads(Executor):
     def count_workers(self, threads: int) -> int:
         return threads
 
-    def count_local_processes(self, threads: int) -> int:  # noqa: ARG002  (the interface of executors)
+    def count_processes_using_local_memory(self, threads: int) -> int:  # noqa: ARG002  (the interface of executors)
         return 1
 
 

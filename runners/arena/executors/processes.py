@@ -48,7 +48,7 @@ class Processes(Executor):
     def count_workers(self, threads: int) -> int:
         return threads
 
-    def count_local_processes(self, threads: int) -> int:
+    def count_processes_using_local_memory(self, threads: int) -> int:
         return threads
 
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
@@ -100,7 +100,7 @@ class _ProcessPool(WorkerPool):
                 lost.append((worker, chunk))
             else:
                 self._losses = 0
-                self._start.observe(returned.seconds)
+                self._start.exclude_wait_before_answer(returned.seconds)
                 yield log_and_unwrap_result(returned, self._known)
         for worker, chunk in lost:
             self._retry_chunk(worker, chunk)

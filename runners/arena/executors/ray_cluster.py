@@ -33,7 +33,7 @@ from runners.arena.executors.processes import (
     run_task,
 )
 from runners.hosting.interruption import SIGNALS
-from runners.hosting.work_clock import WorkerStart, exclude_start
+from runners.hosting.work_clock import WorkerStart, exclude_from_work_clocks
 
 AUTO = "auto"  # the cluster to which this machine belongs
 LOCAL = "local"  # a cluster on this machine that is started, and ended with the run
@@ -77,12 +77,12 @@ class OnRay(Executor):
         self._drivers: list[_RayDriver] = []  # at most one
         self.close = weakref.finalize(self, _stop_all, self._drivers)
 
-    def count_local_processes(self, threads: int) -> int:  # noqa: ARG002  (the memory of other machines is not known here)
+    def count_processes_using_local_memory(self, threads: int) -> int:  # noqa: ARG002  (the memory of other machines is not known here)
         return 1
 
     def count_workers(self, threads: int) -> int:  # noqa: ARG002  (cores are those of the cluster)
         if not self._drivers:
-            with exclude_start():
+            with exclude_from_work_clocks():
                 self._drivers.append(_RayDriver(self._address))
         cores = self._drivers[0].cores
         return min(cores, self._tasks or cores)
@@ -109,7 +109,7 @@ class _RayPool(WorkerPool):
             returned = self._driver.receive()
             self.pending -= 1
             if returned is not None:
-                self._start.observe(returned.seconds)
+                self._start.exclude_wait_before_answer(returned.seconds)
                 yield log_and_unwrap_result(returned, self._known)
 
     def request_stop(self) -> None:

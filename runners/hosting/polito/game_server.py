@@ -30,7 +30,7 @@ from runners.hosting.polito.player_factory import (
     load_player_factory,
     simulate_main_in_folder,
 )
-from runners.hosting.polito.randomness import StreamPool, install_game_streams
+from runners.hosting.polito.randomness import StreamPool, patch_random_returning_state_factory
 from runners.hosting.subprocess_program import Message, RequestHandler
 
 # A position that a player is asked about, and whose it is: fields and their formats, as ``struct`` and NumPy name them.
@@ -246,7 +246,7 @@ def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHand
 
 def _set_up_games_and_facts(setup: dict[str, Any]) -> tuple[LiveGames, dict[str, Any]]:
     shared = memoryview(mmap.mmap(setup["shared_file"], 8 * SHARED_WORDS)).cast("q")
-    streams = StreamPool(install_game_streams())
+    streams = StreamPool(patch_random_returning_state_factory())
     simulate_main_in_folder(setup["folder"])
     loaded = load_player_factory(setup)
     games = LiveGames(

@@ -94,7 +94,7 @@ class StreamPool:
     """Makes the generators of games; those of NumPy, which take long to make, are used again."""
 
     def __init__(self, build_numpy_state: Callable[[], Any]) -> None:
-        """``build_numpy_state``: of ``install_game_streams``."""
+        """``build_numpy_state``: of ``patch_random_returning_state_factory``."""
         self._new_state = build_numpy_state
         self._free: list[Any] = []
 
@@ -107,7 +107,7 @@ class StreamPool:
         self._free.append(streams.numpy)
 
 
-def install_game_streams() -> Callable[[], Any]:
+def patch_random_returning_state_factory() -> Callable[[], Any]:
     """Let the functions of both modules draw from the games' generators. Before a player is imported, not after.
 
     Returned is what makes a state of ``numpy.random``; it makes None where NumPy is missing.

@@ -32,7 +32,7 @@ from quarto.errors import FailureError, RequestError, describe_valid_names
 from quarto.rules import CLASSIC
 from runners.arena.code_fingerprints import project_version
 from runners.arena.execution import execute_experiment
-from runners.arena.experiment import prepare_experiment
+from runners.arena.experiment import open_experiment
 from runners.arena.request import RunRequest
 from runners.arena.spec import RunSpec
 from runners.arena.storage import ArchiveOptions
@@ -162,7 +162,7 @@ class DatasetRequest(NamedTuple):
     permalink: str | None = None  # of the code
 
 
-def create_datasets(request: DatasetRequest, stop: threading.Event) -> bool:
+def create_datasets_unless_stopped(request: DatasetRequest, stop: threading.Event) -> bool:
     """Make the splits that are not there yet; false once ``stop`` is set. Raises ``RequestError`` for other games.
 
     Raises it too if Minari is not installed, and ``FailureError`` if the disk refuses; what was played is kept, and the
@@ -184,7 +184,7 @@ def create_datasets(request: DatasetRequest, stop: threading.Event) -> bool:
             create_folder(each)
     known = measure_references(build_player_spec(OPPONENT), request.threads, stop) if left else None
     for split in left:
-        if known is None or stop.is_set() or not _create_split(split, request, known, stop):
+        if known is None or stop.is_set() or not _create_split_unless_stopped(split, request, known, stop):
             return False
     with explain_errors("write to", folder):
         if not any((folder / WORK_FOLDER).iterdir()):
@@ -202,14 +202,14 @@ def _describe_work(splits: Sequence[DatasetSplit], threads: int) -> str:
     return f"{games:,} games, some {max(1, size):,.0f} MB: about {duration} on {threads} thread{'s' * (threads > 1)}"
 
 
-def _create_split(
+def _create_split_unless_stopped(
     split: DatasetSplit, request: DatasetRequest, references: ReferenceReturns, stop: threading.Event
 ) -> bool:
     """Make both forms of one split; false once ``stop`` is set."""
     folder, spec = request.folder, split.build_run_spec()
     making = folder / WORK_FOLDER / f"{split.name}-{spec.run_id}"
     if not _has_games(split, folder):
-        if not _play_games(split, spec, request, making, stop):
+        if not _play_games_unless_stopped(split, spec, request, making, stop):
             return False
         _write_archive(split, spec, making, folder)
     if stop.is_set():
@@ -237,12 +237,12 @@ def _create_split(
     return True
 
 
-def _play_games(
+def _play_games_unless_stopped(
     split: DatasetSplit, spec: RunSpec, request: DatasetRequest, work_folder: Path, stop: threading.Event
 ) -> bool:
     """Play what is missing of a split's games; false if ``stop`` is set before all are there."""
     storage = ArchiveOptions(work_folder / "played", other_code="extend")
-    experiment = prepare_experiment(RunRequest(spec, split.games_a_pairing, request.threads, storage, progress=False))
+    experiment = open_experiment(RunRequest(spec, split.games_a_pairing, request.threads, storage, progress=False))
     if experiment.request.notes:
         raise RequestError(f"{work_folder} has games that other code has played: remove it to begin anew")
     with show_progress_bar(f"playing {split.name}", "games") as bar:

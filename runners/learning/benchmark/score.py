@@ -20,7 +20,7 @@ from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.arena.spec import AgentSpec
 from runners.config.agents import agent_from_label, load_agent
-from runners.exact.verdicts import AgentVerdict, JudgeOptions, judge_agent, play_against, select_agents
+from runners.exact.verdicts import AgentVerdict, JudgeOptions, judge_agent, play_against_and_tally, select_agents
 from runners.hosting.guarded_agent import silence_forfeit_log
 from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.terminal import console
@@ -69,7 +69,7 @@ def measure_references(opponent: AgentSpec, threads: int, stop: threading.Event)
     """The references against an opponent under classic rules: the same for the same code on any number of threads."""
     options = JudgeOptions(games=REFERENCE_GAMES, seed=REFERENCE_SEED, threads=threads)
     least, greatest = (
-        compute_mean_return(play_against(opponent, build_player_spec(name), CLASSIC, options, stop)[0]).mean
+        compute_mean_return(play_against_and_tally(opponent, build_player_spec(name), CLASSIC, options, stop)[0]).mean
         for name in (RANDOM_PLAYER, EXPERT_PLAYER)
     )
     return ReferenceReturns(least, greatest)
@@ -147,7 +147,7 @@ def _score_each(
         for agent in agents if not stop.is_set() else ():
             bar.set_description(agent.label)
             verdict = judge_agent(agent, positions, options._replace(games=0), stop, bar.advance)
-            games, notes = play_against(opponent, agent, CLASSIC, options, stop)
+            games, notes = play_against_and_tally(opponent, agent, CLASSIC, options, stop)
             if verdict is None or stop.is_set():
                 break
             returns = compute_mean_return(games)

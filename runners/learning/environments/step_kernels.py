@@ -188,7 +188,7 @@ def _apply_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
 
 
 @kernel(types.int64(ENVS_TYPE, OPPONENTS_TYPE, types.int64[::1], OPTIONS_TYPE, OPENINGS_TYPE, RULES_TYPE))
-def step_learners(
+def step_learners_and_count_replies(
     envs: Envs, opponent_positions: OpponentPositions, actions: Any, options: StepOptions, openings: Any, rules: Any
 ) -> int:
     """Take the action of each learner, or begin a new game where one was over.
@@ -225,7 +225,7 @@ def step_learners(
 
 
 @inline_function
-def _apply_opponent_turn(env: Any, cell: int, gift: int, rules: Any) -> None:
+def _play_opponent_turn(env: Any, cell: int, gift: int, rules: Any) -> None:
     """Play a turn of the opponent."""
     learner, mover_chooses = int64(env.seat), rules.mover_chooses != 0
     if cell in (ERROR_CELL, LATE_CELL):
@@ -246,7 +246,7 @@ def _apply_opponent_turn(env: Any, cell: int, gift: int, rules: Any) -> None:
 
 
 @kernel(types.void(ENVS_TYPE, types.uint32[::1], TURNS_TYPE, RULES_TYPE))
-def apply_opponent_turns(envs: Envs, slots: Any, turns: Turns, rules: Any) -> None:
+def play_opponent_turns(envs: Envs, slots: Any, turns: Turns, rules: Any) -> None:
     """Play the opponent's ``turns`` [A] in the games of ``slots`` [A]."""
     for j in range(slots.shape[0]):
-        _apply_opponent_turn(envs[int64(slots[j])], int64(turns.cells[j]), int64(turns.gifts[j]), rules)
+        _play_opponent_turn(envs[int64(slots[j])], int64(turns.cells[j]), int64(turns.gifts[j]), rules)

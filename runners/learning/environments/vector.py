@@ -42,9 +42,9 @@ from runners.learning.environments.step_kernels import (
     RANDOM_SEAT,
     OpponentPositions,
     StepOptions,
-    apply_opponent_turns,
     build_envs,
-    step_learners,
+    play_opponent_turns,
+    step_learners_and_count_replies,
     to_batch,
     to_games,
 )
@@ -244,7 +244,7 @@ class QuartoVectorEnv(VectorEnv):
         With ``begins_only`` no action is taken, only games that are over begin anew.
         """
         envs, asked, rules = self.envs, self._asked, self.rules.tables
-        size = step_learners(
+        size = step_learners_and_count_replies(
             envs, asked, actions, self._options._replace(begin=int(begins_only)), self._openings, rules
         )
         if self._opponent is None or self._player is None:
@@ -256,14 +256,14 @@ class QuartoVectorEnv(VectorEnv):
         batch = asked.batch.select_range(0, size)
         slots, seeds, turns = asked.slots[:size], asked.seeds[:size], asked.turns[:size]
         if isinstance(self._player, KernelPlayer):
-            apply_opponent_turns(
+            play_opponent_turns(
                 envs, slots, self._opponent.take_turns(self._player, batch, Streams(seeds), slots), rules
             )
             return
         for turn in np.unique(turns):
             among = turns == turn
             answers = self._opponent.take_turns(self._player, batch.select(among), Streams(seeds[among]), slots[among])
-            apply_opponent_turns(envs, slots[among], answers, rules)
+            play_opponent_turns(envs, slots[among], answers, rules)
 
     def _encode_observations_and_masks(self) -> tuple[Observations, NDArray[np.int8]]:
         """Observations and action masks; in a game that is over every action is allowed."""

@@ -68,7 +68,7 @@ def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, 
     if not trusted:
         check_no_third_party_code(f"policy '{card.name}'", third_party_classes(list_targets(card.learned)))
     if card.is_derived:
-        found, notes = _derive_again(archive, card, threads, trusted)
+        found, notes = _derive_policy_and_list_changes(archive, card, threads, trusted)
     elif card.kind == GENOME:
         found = _breed_again(archive, card, threads, trusted)
     else:
@@ -111,7 +111,9 @@ def _list_column_types(policy: Policy) -> dict[str, str]:
     return {name: str(column.dtype) for name, column in policy.table.items()}
 
 
-def _derive_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted: bool) -> tuple[Policy, list[str]]:
+def _derive_policy_and_list_changes(
+    archive: ArchiveStore, card: PolicyCard, threads: int, trusted: bool
+) -> tuple[Policy, list[str]]:
     """The policy, and a note on each run whose games have changed."""
     how = card.learned["derivation"]
     with open_archive(archive.root) as opened:
@@ -140,7 +142,7 @@ def _learn_again(archive: ArchiveStore, card: PolicyCard, trusted: bool) -> Poli
     run_ids = card.learned["run_ids"]
     if len(run_ids) != 1:
         raise RequestError(f"policy '{card.name}' is damaged: a learner has one run, and its card names {len(run_ids)}")
-    return found.policy(relearn_knowledge(archive, run_ids[0], found, card.learned["games"]))
+    return found.to_policy(relearn_knowledge(archive, run_ids[0], found, card.learned["games"]))
 
 
 def _build_generation_reader(

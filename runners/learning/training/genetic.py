@@ -37,7 +37,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.records import SEATS
 from quarto.errors import RequestError
 from quarto.rules import NONE
-from runners.arena.experiment import prepare_experiment
+from runners.arena.experiment import open_experiment
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec, format_label
 from runners.config.agents import load_agent
@@ -227,7 +227,7 @@ class EvolutionTraining:
 
     def check(self) -> None:
         """Raises ``RequestError`` if the first generation cannot be judged. Nothing is played."""
-        prepare_experiment(
+        open_experiment(
             self._build_request(
                 [self._build_individual(genes) for genes in self._evolution.begin_generation().genes.tolist()]
             )
@@ -260,11 +260,11 @@ class EvolutionTraining:
 
         Only that function may build agents.
         """
-        if not all(self._run_generation(get_generation) for _ in range(self._plan.generations + 1)):
+        if not all(self._run_generation_unless_stopped(get_generation) for _ in range(self._plan.generations + 1)):
             return None
         return dict(zip(self._genes, self._evolution.choose_genome(self._plan.answer), strict=True))
 
-    def _run_generation(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> bool:
+    def _run_generation_unless_stopped(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> bool:
         """Breed a generation and judge it; false if not all of its games were played."""
         due = self._evolution.begin_generation()
         players = [self._build_individual(genes) for genes in due.genes.tolist()]

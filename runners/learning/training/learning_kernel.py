@@ -49,7 +49,7 @@ BUFFERS_TYPE = numba.typeof(GameBuffers.from_games(Games.zeros(1)))
         TURN_TYPE, TURN_TYPE, UPDATE_TYPE, AGENT_PAIR_TYPE, RULES_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, BUFFERS_TYPE
     )
 )
-def play_and_learn(
+def play_and_learn_until_full(
     turn: TurnKernel,
     opponents_turn: TurnKernel,
     update: UpdateKernel,
@@ -62,7 +62,7 @@ def play_and_learn(
     """Play columns ``column_range[0]`` to ``column_range[1] - 1`` of the block, and learn from each before the next.
 
     ``agent_pair`` is the knowledge of the learner, which changes, and of its opponent. Returns what
-    ``update_until_full`` returns.
+    ``learn_games_until_full`` returns.
     """
     agent, opponents = agent_pair
     state, pair, games = buffers.state, buffers.pair, buffers.games

@@ -22,12 +22,12 @@ from quarto.batch import Block, Games
 from quarto.errors import RequestError, is_ctrl_c
 from runners.arena.batch_engine import Pace, PairRange
 from runners.arena.code_fingerprints import describe_code_differences
-from runners.arena.experiment import Experiment, RangeWriter, prepare_experiment, record_contribution
+from runners.arena.experiment import Experiment, RangeWriter, open_experiment, record_contribution
 from runners.arena.spec import AgentSpec, RunSpec, format_label
 from runners.config.requests import describe_rounding
 from runners.config.schemas import check_choice
 from runners.config.yaml_options import list_options, load_option
-from runners.learning.training.learning_kernel import GameBuffers, play_and_learn
+from runners.learning.training.learning_kernel import GameBuffers, play_and_learn_until_full
 from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome
 
 logger = logging.getLogger(__name__)
@@ -79,11 +79,11 @@ class Online(Trainer):
         return describe_rounding("trainer.games", self._asked, self.games)
 
     def check(self, context: TrainingContext) -> None:
-        self._prepare(context)
+        self._open_experiment_and_build_learner(context)
 
     def train(self, context: TrainingContext) -> TrainingOutcome:
         """Learn from the games that the archive has and play those it lacks."""
-        experiment, learner = self._prepare(context)
+        experiment, learner = self._open_experiment_and_build_learner(context)
         run_id, archive = experiment.run_id, experiment.archive
         begun = archive.find_run(run_id)
         if begun is not None and describe_code_differences(begun, experiment.code):
@@ -93,11 +93,11 @@ class Online(Trainer):
             training.run()
             contribution.games = training.games_written
         left = experiment.count_missing_games(self.games)
-        learned = None if left or training.stopped else learner.policy(training.state.knowledge)
+        learned = None if left or training.stopped else learner.to_policy(training.state.knowledge)
         curve = compute_learning_curve(archive, run_id, self.games, context.curve_block)
         return TrainingOutcome(learned, (run_id,), self.games - left, contribution.games, contribution.seconds, curve)
 
-    def _prepare(self, context: TrainingContext) -> tuple[Experiment, Learner]:
+    def _open_experiment_and_build_learner(self, context: TrainingContext) -> tuple[Experiment, Learner]:
         spec = self._build_run_spec(context)
         learner = spec.agents[LEARNER].build()
         if not isinstance(learner, Learner):
@@ -105,7 +105,7 @@ class Online(Trainer):
                 f"trainer '{context.name}': {self.learner['_target_']} is not a Learner "
                 "(see agents/learning/learner.py)"
             )
-        return prepare_experiment(context.build_request(spec, self.games)), learner
+        return open_experiment(context.build_request(spec, self.games)), learner
 
     def _build_run_spec(self, context: TrainingContext) -> RunSpec:
         return RunSpec(
@@ -172,7 +172,7 @@ class _OnlineTraining:
             while first_pair < end_pair and not self._is_stopping():
                 pairs, started = min(self._pace.next_pair_count(0), end_pair - first_pair), time.perf_counter()
                 games = self._play_and_learn_block(first_pair, pairs)
-                self._pace.update(0, pairs, time.perf_counter() - started)
+                self._pace.add_block_time(0, pairs, time.perf_counter() - started)
                 block = Block(0, first_pair, 0, games, self._spec.games_per_pair == 2)
                 first_pair += pairs
                 writer.add(first_pair, [block])
@@ -208,7 +208,7 @@ class _OnlineTraining:
         state = self.state
         turn, update, both = state.player.turn, state.learner.load_update(), (state.player.agent, opponent.agent)
         try:
-            column, room = play_and_learn(
+            column, room = play_and_learn_until_full(
                 turn, opponent.turn, update, both, self._spec.rules.tables, training_games, column_range, buffers
             )
         except BaseException as error:  # a turn raised: the engine plays that game again, and logs its forfeit

@@ -31,7 +31,7 @@ from analytics.store.policy_cards import PolicyCard
 from analytics.tables.derived.exact_values import ExactValues
 from quarto.batch import GAME_BITS
 from quarto.errors import RequestError, describe_valid_names
-from runners.arena.experiment import prepare_experiment
+from runners.arena.experiment import open_experiment
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.config.agents import parse_label
@@ -130,16 +130,16 @@ class _SelfImprovementTraining:
         if "policy" not in load_option("agent", agent):
             raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
         self._context.build_agent(self._plan.player, "trainer.player").build()
-        prepare_experiment(self._build_strength_request(self._first))
-        prepare_experiment(self._build_self_play_request(0, self._first))
+        open_experiment(self._build_strength_request(self._first))
+        open_experiment(self._build_self_play_request(0, self._first))
 
     def run(self) -> TrainingOutcome:
         plan = self._plan
         card: PolicyCard | None = None
         for generation in range(plan.generations + 1):
             card = self._derive_policy(generation) if generation else None
-            if not self._measure_strength(generation) or (
-                generation < plan.generations and not self._play_against_itself(generation)
+            if not self._measure_strength_unless_stopped(generation) or (
+                generation < plan.generations and not self._play_itself_unless_stopped(generation)
             ):
                 card = None
                 break
@@ -176,7 +176,7 @@ class _SelfImprovementTraining:
         entry = {"agent": agent, **parameters, "policy": self._format_policy_name(generation)}
         return self._context.build_agent(entry, "trainer.player")
 
-    def _measure_strength(self, generation: int) -> bool:
+    def _measure_strength_unless_stopped(self, generation: int) -> bool:
         """Play against every opponent; false if ``stop`` was set before all games were played."""
         player = self._build_player(generation, "policy")
         outcome = self._runs.execute_run(self._build_strength_request(player))
@@ -197,7 +197,7 @@ class _SelfImprovementTraining:
         archive = ArchiveStore.open(self._context.storage.root)
         return measure_first_agent_regret(archive, run_id, self._plan.regret_games, self._context.threads)
 
-    def _play_against_itself(self, generation: int) -> bool:
+    def _play_itself_unless_stopped(self, generation: int) -> bool:
         """Play the games to learn from; false if ``stop`` was set before all were played."""
         outcome = self._runs.execute_run(
             self._build_self_play_request(generation, self._build_player(generation, self._plan.player))

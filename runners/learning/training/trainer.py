@@ -16,7 +16,7 @@ from analytics.policies.relearning import CURVE_BLOCK
 from quarto.rules import Rules
 from runners.arena.execution import RunOutcome, execute_experiment
 from runners.arena.executors.base import THREADS, Executor
-from runners.arena.experiment import prepare_experiment
+from runners.arena.experiment import open_experiment
 from runners.arena.progress import Progress
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
@@ -118,7 +118,7 @@ class TrainingRuns:
 
     def execute_run(self, request: RunRequest) -> RunOutcome | None:
         """Play what the archive lacks of a run; None if games are still missing because ``stop`` was set."""
-        experiment, stop = prepare_experiment(request), self._context.stop
+        experiment, stop = open_experiment(request), self._context.stop
         for note in experiment.request.notes[len(request.notes) :]:  # other code began the run
             if not self._told:
                 logger.warning("%s (said once for all runs of the training)", note)

@@ -22,7 +22,7 @@ from quarto.notation import (
     parse_position,
 )
 from quarto.rules import CELLS, NONE, Rules
-from runners.play.dialogue import apply_decision
+from runners.play.dialogue import parse_and_play_decision
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.archive import urls
 from runners.web.page_rendering import check_decision_words, parse_whole_number
@@ -58,7 +58,7 @@ class AnalysisLine:
         """The game before each decision and after the last. Raises ``RequestError`` for an illegal one."""
         found = [self.start]
         for word in self.words:
-            found.append(apply_decision(word, found[-1]))
+            found.append(parse_and_play_decision(word, found[-1]))
         return found
 
     @property
@@ -72,7 +72,7 @@ class AnalysisLine:
         return player_name(zero), player_name(one)
 
     @property
-    def imposed(self) -> int:
+    def imposed_decision_count(self) -> int:
         """The number of decisions at the beginning that nobody made."""
         return self.logged.opening * (1 if self.rules.mover_chooses else 2) if self.logged else 0
 

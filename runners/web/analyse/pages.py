@@ -77,7 +77,7 @@ POLL_HALF_SECONDS = 1  # half-seconds until a page that waits loads itself again
 def analysis_page(request: Request, text: str | None = None, rules: str = CLASSIC_NAME, piece: str = "") -> Response:
     """The position of an address. A pasted ``text`` leads to the address of its line, or to a choice among several."""
     site = find_site(request)
-    choices = site.find_service(AgentsAndRules)
+    choices = site.get_or_create_service(AgentsAndRules)
     if text is not None:
         return _render_pasted_text(request, text, rules, choices)
     line = parse_address_line(request.query_params, choices)
@@ -115,7 +115,7 @@ def _render_pasted_text(request: Request, text: str, rules: str, choices: Agents
 def position_picture(request: Request, shows: PictureKind = "board") -> Response:
     """The position of an address as SVG, its line board by board, or as it is played."""
     return _render_svg_response(
-        parse_address_line(request.query_params, find_site(request).find_service(AgentsAndRules)), shows
+        parse_address_line(request.query_params, find_site(request).get_or_create_service(AgentsAndRules)), shows
     )
 
 
@@ -159,7 +159,9 @@ def game_page(request: Request, reader: ReaderDependency, run_id: str, game_id: 
 def run_line_command(request: Request, command: Annotated[str, Form()]) -> Response:
     """Stop the searches of a line, or search on."""
     return _run_command(
-        request, parse_address_line(request.query_params, find_site(request).find_service(AgentsAndRules)), command
+        request,
+        parse_address_line(request.query_params, find_site(request).get_or_create_service(AgentsAndRules)),
+        command,
     )
 
 
@@ -180,7 +182,7 @@ def _run_command(
     if command not in ("stop", "again"):
         raise RequestError(f"command {command[:40]!r} is not known: stop or again")
     for job in _find_or_start_searches(
-        find_site(request).find_service(SearchService), line, known_values, restart_stopped=command == "again"
+        find_site(request).get_or_create_service(SearchService), line, known_values, restart_stopped=command == "again"
     ):
         if command == "stop":
             job.stop("you stopped it")
@@ -207,9 +209,11 @@ def _render_analysis_page(
     """The board with exact values, and what the archive knows about the position."""
     site, over = find_site(request), line.game.next_decision is NextDecision.NOTHING
     known = read_annotated_values(reader, line.logged) if reader and line.logged else {}
-    jobs = _find_or_start_searches(site.find_service(SearchService), line, known)
+    jobs = _find_or_start_searches(site.get_or_create_service(SearchService), line, known)
     archive = (
-        None if over else site.find_service(ExplorerService).find_or_start_exploration(format_game_position(line.game))
+        None
+        if over
+        else site.get_or_create_service(ExplorerService).find_or_start_exploration(format_game_position(line.game))
     )
     for job in (*jobs, *([archive] if archive else [])):
         job.wait(PAGE_WAIT_SECONDS)
@@ -288,7 +292,7 @@ def _render_board_page(
         "played": explored and _build_decisions_table(line, explored),
         "decider": DECIDERS[explored.by] if explored else "the player who decides",
         "openings": urls.openings_url(format_game_position(line.game)),
-        "all_rules": find_site(request).find_service(AgentsAndRules).all_rules,
+        "all_rules": find_site(request).get_or_create_service(AgentsAndRules).all_rules,
         "example": EXAMPLE,
     }
     shown = reader.render_page if reader else partial(render_page, request)

@@ -194,7 +194,7 @@ class ExplorerService:
     """Questions about positions, each in a thread of its own: no page waits for them."""
 
     def __init__(self, site: Site) -> None:
-        self._library = site.find_service(ArchiveService).snapshots
+        self._library = site.get_or_create_service(ArchiveService).snapshots
         self._background = BackgroundPool(
             2, max_waiting=50, max_jobs=300, idle_seconds=EXPLORE_SECONDS, low_priority=True
         )

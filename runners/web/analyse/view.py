@@ -211,7 +211,7 @@ def build_steps(line: AnalysisLine, values: AnalysisValues | None) -> list[LineS
     found = []
     for at, word in enumerate(line.words):
         before = line.games[at]
-        regret = values.regret(at, before.seat) if values and at >= line.imposed else None
+        regret = values.regret(at, before.seat) if values and at >= line.imposed_decision_count else None
         after = values.seat_0[at + 1] if values else None
         kind = "" if after is None else value_css_class(after)
         mistake = MISTAKE_MARKS.get(regret or 0, "")
@@ -224,7 +224,7 @@ def build_steps(line: AnalysisLine, values: AnalysisValues | None) -> list[LineS
 def _describe_step(line: AnalysisLine, step: int, value_after: int | None, regret: int | None) -> str:
     before, word = line.games[step], line.words[step]
     deeds = {NextDecision.GIFT: "gives", NextDecision.PLACEMENT: "places on"}
-    who = "Imposed:" if step < line.imposed else line.names[before.seat]
+    who = "Imposed:" if step < line.imposed_decision_count else line.names[before.seat]
     outcome = "" if value_after is None else ": a draw" if not value_after else f": {line.names[value_after < 0]} wins"
     lost = {1: ", one half-point given up", 2: ", two half-points given up"}.get(regret or 0, "")
     return f"ply {len(before.plies)}. {who} {deeds.get(before.next_decision, 'plays')} {word}{outcome}{lost}"
@@ -252,7 +252,7 @@ def find_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> list[int
     """The positions before the decisions that gave something up, as far as they are known."""
     if values is None:
         return []
-    made = range(line.imposed, len(line.words))
+    made = range(line.imposed_decision_count, len(line.words))
     return [at for at in made if (values.regret(at, line.games[at].seat) or 0) > 0]
 
 
@@ -275,7 +275,7 @@ def describe_players_mistakes(line: AnalysisLine, values: AnalysisValues | None)
 
 def describe_next_mistake(line: AnalysisLine, values: AnalysisValues | None) -> str:
     """A sentence about what the line does next, if it gives something up."""
-    if values is None or not line.imposed <= line.at < len(line.words):
+    if values is None or not line.imposed_decision_count <= line.at < len(line.words):
         return ""
     regret, seat = values.regret(line.at, line.game.seat), line.game.seat
     if not regret:

@@ -29,7 +29,7 @@ from analytics.questions.head_to_head import HeadToHead, compute_head_to_head
 from analytics.questions.mistakes import build_judged_agent_names, summarise_decisions
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery, describe_first_plies
 from analytics.questions.pace import compute_pace, format_games_a_second
-from analytics.questions.pairings import PairingResult, find_label, pairings_frame
+from analytics.questions.pairings import PairingResult, pairings_frame, resolve_shown_agent_label
 from analytics.questions.ratings import Rating, Ratings, compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
@@ -100,7 +100,9 @@ def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> Archiv
 def _describe_rating(opened: OpenArchive, agent: str, rules: str) -> str:
     """The agent's rating, and its rank among those that have one, or why it has none; of several codes, of each."""
     ratings = rate_agents(opened, rules)
-    found = [] if ratings is None else [each for each in ratings.ratings if find_label(each.agent, [agent])]
+    found = (
+        [] if ratings is None else [each for each in ratings.ratings if resolve_shown_agent_label(each.agent, [agent])]
+    )
     rated = [rating for rating in found if not math.isnan(rating.elo.mean)]
     if ratings is None or not rated:
         return f"Not rated under {rules} rules"
@@ -195,7 +197,7 @@ def _build_opponents_table(opened: OpenArchive, agent: str, records: Sequence[Ru
     )
     names, opponents = [each.first for each in seen], [each.second for each in seen]
     counts = [format_count(each.games) for each in seen]
-    known = [find_label(opponent, labels) or opponent for opponent in opponents]
+    known = [resolve_shown_agent_label(opponent, labels) or opponent for opponent in opponents]
     games = [urls.games_url(agent=agent, opponent=label, rules=head_to_head.rules) for label in known]
     columns = [
         link_column("opponent", opponents, [urls.agent_url(label, head_to_head.rules) for label in known]),
@@ -209,7 +211,7 @@ def _build_opponents_table(opened: OpenArchive, agent: str, records: Sequence[Ru
 
 
 def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead) -> PairingResult:
-    if find_label(result.first, [agent]):
+    if resolve_shown_agent_label(result.first, [agent]):
         return result
     first, second, tally = result.second, result.first, result.tally.with_agents_swapped
     clusters = head_to_head.shared.build_meeting_clusters(first, second, tally) if head_to_head.shared else None

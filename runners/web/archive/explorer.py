@@ -49,7 +49,7 @@ def build_empty_result(reason: str) -> ExplorerResult:
 def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResult:
     """The decisions in a position. Raises ``RequestError`` for a text that is no live position, and unknown filters."""
     position, _, records = parse_openings_query(opened.archive, query)
-    _check_unindexed_games(opened, records, query, position)
+    _check_few_games_unindexed(opened, records, query, position)
     try:
         explored = run_openings_query(opened, query, with_samples=False)
     except ArenaError as error:  # the board is shown whatever the archive is like
@@ -57,7 +57,7 @@ def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResul
     return ExplorerResult(explored, sum_choices(explored))
 
 
-def _check_unindexed_games(
+def _check_few_games_unindexed(
     opened: OpenArchive, records: list[RunRecord], query: OpeningsQuery, position: Position
 ) -> None:
     """Raise ``RequestError`` for a question that would replay too many games."""

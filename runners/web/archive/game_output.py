@@ -38,7 +38,7 @@ from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game
 from quarto.rules import NONE, SIDE
 from runners.exact.solutions import format_json_line
 from runners.terminal import console
-from runners.terminal.files import is_printed, write_file
+from runners.terminal.files import is_standard_stream, write_file
 from runners.web.archive import games
 from runners.web.archive.board_svg import render_animated_game_svg, render_boards_svg
 from runners.web.archive.games import LoggedEvaluations
@@ -114,7 +114,7 @@ def output_game(
             else render_boards_svg(boards_after, title)
         )
         write_file(svg_file, drawn.encode())
-    if is_printed(json_file) or is_printed(svg_file):
+    if is_standard_stream(json_file) or is_standard_stream(svg_file):
         return
     console.print_line(title)
     for row in render_boards(game, shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH):

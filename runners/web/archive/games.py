@@ -71,7 +71,7 @@ def _scan_readable_games(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[l
     frames, damaged = [], []
     for row in runs:
         try:
-            opened.retry_if_file_missing(partial(opened.files.list_sound_files, "games", row.run_id))
+            opened.retry_if_file_missing(partial(opened.files.list_and_check_files, "games", row.run_id))
             frames.append(opened.scan("games", row.run_id))
         except FailureError as error:
             damaged.append(str(error))

@@ -15,7 +15,7 @@ from analytics.questions.columns import (
     number_column,
     text_column,
 )
-from analytics.questions.pairings import find_label
+from analytics.questions.pairings import resolve_shown_agent_label
 from analytics.questions.selection import GameFilter, Selection
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
@@ -100,7 +100,7 @@ def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table |
         return None
     labels, rules = _list_labels(records), {record.rules.name for record in records}
     own, (first, *others) = next(iter(rules)) if len(rules) == 1 else "", table.columns
-    known = [find_label(cell.text, labels) for cell in first.cells]
+    known = [resolve_shown_agent_label(cell.text, labels) for cell in first.cells]
     cells = [
         replace(cell, link=urls.agent_url(label, own)) if label else cell
         for cell, label in zip(first.cells, known, strict=True)

@@ -20,7 +20,7 @@ from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from quarto.game import Game, Participants, describe_ending, describe_turn
 from runners.hosting.guarded_agent import GuardedAgent
-from runners.play.dialogue import apply_decision
+from runners.play.dialogue import parse_and_play_decision
 from runners.play.hints import find_hint
 from runners.play.session import AgentFailedError, Opponent, PreparedGame, Session, build_human_run_spec, prepare_game
 from runners.web.agents_and_rules import AgentsAndRules
@@ -194,7 +194,7 @@ class WebGame:
 
 
 def _apply_decision(word: str, game: Game) -> Game:
-    return game.with_forfeit(FORFEIT_RESIGNED) if word == RESIGN else apply_decision(word, game)
+    return game.with_forfeit(FORFEIT_RESIGNED) if word == RESIGN else parse_and_play_decision(word, game)
 
 
 class WebGameService:
@@ -214,7 +214,7 @@ class WebGameService:
     def close(self) -> None:
         self._background.close()
 
-    def begin_game(self, setup: GameSetup, browser_id: str) -> tuple[str, BackgroundJob]:
+    def start_setup_of_new_game(self, setup: GameSetup, browser_id: str) -> tuple[str, BackgroundJob]:
         """Begin a game: its id, and the job that sets the agent up, whose result is the game.
 
         Raises ``RequestError`` for rules or an agent that do not exist.
@@ -237,7 +237,7 @@ class WebGameService:
                 self._games.move_to_end(address.beginning)
             return found
 
-    def reopen_game(self, address: GameAddress, browser_id: str) -> BackgroundJob:
+    def start_reopen_job(self, address: GameAddress, browser_id: str) -> BackgroundJob:
         """Take up a game where its address says; the job's result is the game.
 
         What was taken back in it is not known, so it counts as one in which the person took turns back. Raises as
@@ -283,7 +283,7 @@ class WebGameService:
         moves: tuple[str, ...] = (),
         aids: Sequence[str] = (),
     ) -> BackgroundJob:
-        settings, known = self._site.options, self._site.find_service(AgentsAndRules)
+        settings, known = self._site.options, self._site.get_or_create_service(AgentsAndRules)
         rules, agent = known.load_rules(setup.rules), known.load_agent(setup.agent)
 
         def work(_job: BackgroundJob) -> WebGame:

@@ -51,7 +51,7 @@ def setup_page(request: Request) -> Response:
 def _render_setup_page(request: Request, fields: Mapping[str, str], error: str = "") -> Response:
     """The form with these values, and why they were refused."""
     site = find_site(request)
-    known = site.find_service(AgentsAndRules)
+    known = site.get_or_create_service(AgentsAndRules)
     agent, given = split_label(fields.get("agent") or DEFAULT_OPPONENT)
     rules, playable = fields.get("rules") or "classic", known.list_playable_rules(agent)
     if rules not in playable and not error:
@@ -91,10 +91,13 @@ def begin_game(request: Request, fields: FormFields) -> Response:
         given = {key: text.strip() for key, text in _select_parameters(setup.agent, fields).items() if text.strip()}
         if given:  # an empty field means the usual value
             usual = {
-                each.name: each.usual for each in site.find_service(AgentsAndRules).list_agent_parameters(setup.agent)
+                each.name: each.usual
+                for each in site.get_or_create_service(AgentsAndRules).list_agent_parameters(setup.agent)
             }
             setup = setup._replace(agent=format_label(setup.agent, given, usual))
-        identity, job = site.find_service(WebGameService).begin_game(setup, find_browser_id(request))
+        identity, job = site.get_or_create_service(WebGameService).start_setup_of_new_game(
+            setup, find_browser_id(request)
+        )
         if not job.wait():
             return redirect_to(f"/play/begun/{identity}")
         held: WebGame = job.result()
@@ -106,7 +109,7 @@ def begin_game(request: Request, fields: FormFields) -> Response:
 @router.get("/play/begun/{identity}")
 def game_wait_page(request: Request, identity: str) -> Response:
     """Wait until the agent is set up, and go on to the game."""
-    job = find_site(request).find_service(WebGameService).find_setup_job(identity)
+    job = find_site(request).get_or_create_service(WebGameService).find_setup_job(identity)
     if not job.wait():
         return _render_waiting_page(request, job)
     held: WebGame = job.result()
@@ -117,7 +120,7 @@ def game_wait_page(request: Request, identity: str) -> Response:
 def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
     """The game of an address. No agent is asked for a link, nor a hint sought: the page has forms that do it."""
     address = parse_address(request.query_params)
-    games = find_site(request).find_service(WebGameService)
+    games = find_site(request).get_or_create_service(WebGameService)
     held = games.find_game(address)
     if held is None:
         job = games.find_reopen_job(address)
@@ -146,10 +149,10 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
 def decide(request: Request, decision: Annotated[str, Form()] = "", command: Annotated[str, Form()] = "") -> Response:
     """Carry out a decision of the person, or a command: open, undo, hint, resign, log."""
     address, session = parse_address(request.query_params), find_browser_id(request)
-    games = find_site(request).find_service(WebGameService)
+    games = find_site(request).get_or_create_service(WebGameService)
     held = games.find_game(address)
     if held is None:
-        job = games.reopen_game(address, session)
+        job = games.start_reopen_job(address, session)
         if not job.wait():
             return redirect_to(GAME_PATH, **address.to_query())
         held = job.result()

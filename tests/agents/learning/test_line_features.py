@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.learning.line_boards import BOARD, STAGE_SIZE, compute_lines, survey_board
+from agents.learning.line_boards import BOARD, STAGE_SIZE, fill_board_survey, fill_line_states
 from agents.learning.line_features import (
     DRAWN_AFTER,
     FEATURES,
@@ -17,7 +17,7 @@ from agents.learning.line_features import (
     MAX_FEATURES,
     WON_AFTER,
     build_feature_words,
-    compute_features,
+    fill_and_count_features,
 )
 from quarto.jit import kernel, uint64
 from quarto.position import Position, board, position_from_plies
@@ -34,13 +34,13 @@ from tests.positions import asked
 @kernel()
 def _features(lanes: int, occupied: int, gift: int, pieces_left: int, words: Any, features: Any) -> int:
     state = np.empty((4, BOARD), np.int64)
-    compute_lines(lanes, occupied, words, state[0])
-    survey_board(occupied, words, state[0])
-    return compute_features(occupied, gift, pieces_left, words, state[0], state[1:], features)
+    fill_line_states(lanes, occupied, words, state[0])
+    fill_board_survey(occupied, words, state[0])
+    return fill_and_count_features(occupied, gift, pieces_left, words, state[0], state[1:], features)
 
 
 def compute_count_and_features(position: Position, words: Any) -> tuple[int, list[int]]:
-    """Return the number that ``compute_features`` returns, and the features."""
+    """Return the number that ``fill_and_count_features`` returns, and the features."""
     numbers = np.empty(MAX_FEATURES, np.int64)
     lanes = uint64(position.lanes)
     count = _features(lanes, position.occupied, position.hand, position.available, words, numbers)

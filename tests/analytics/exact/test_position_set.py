@@ -77,7 +77,7 @@ def test_the_set_has_each_number_of_pieces_from_both_sources_and_no_position_twi
 
 
 def test_every_position_is_live_and_has_all_of_its_turns(shipped: PositionSet) -> None:
-    pieces = shipped.pieces.astype(int)
+    pieces = shipped.piece_counts.astype(int)
     available = 15 - pieces
     for i in range(0, len(pieces), 50):
         assert not has_line(board(shipped.batch.position(i)), CLASSIC)
@@ -88,7 +88,7 @@ def test_every_position_is_live_and_has_all_of_its_turns(shipped: PositionSet) -
 
 
 def test_values_are_those_of_playing_out(shipped: PositionSet) -> None:
-    late = np.flatnonzero(shipped.pieces >= 12)[::60]
+    late = np.flatnonzero(shipped.piece_counts >= 12)[::60]
     assert len(late) > 40
     for i in late:
         expected = {turn: solved.value for turn, solved in turns_of(shipped.batch.position(i), CLASSIC).items()}
@@ -175,7 +175,7 @@ def test_rules_without_a_set_and_archives_without_games_are_refused(tmp_path: Pa
 @pytest.fixture(scope="module")
 def late(shipped: PositionSet) -> PositionSet:
     """Select a few dozen positions of the set that ships, from nine pieces on."""
-    return select_positions(shipped, (shipped.pieces >= 9) & (np.arange(len(shipped.pieces)) % 90 == 0))
+    return select_positions(shipped, (shipped.piece_counts >= 9) & (np.arange(len(shipped.piece_counts)) % 90 == 0))
 
 
 def naive_regret(table: NDArray[np.int8], cell: int, gift: int) -> tuple[int, int]:
@@ -231,9 +231,9 @@ def test_figures_are_by_kind_source_and_pieces(late: PositionSet) -> None:
     assert totals["gift"]["regret"] == 0.0
     by_pieces = frame.filter(frame["kind"] == "placement", frame["pieces"].is_not_null())
     assert by_pieces["decisions"].sum() == 2 * len(values)
-    assert set(by_pieces["pieces"]) == set(late.pieces.tolist())
+    assert set(by_pieces["pieces"]) == set(late.piece_counts.tolist())
     assert set(frame.filter(frame["kind"] == "gift")["pieces"].drop_nulls()) <= {
-        pieces + 1 for pieces in late.pieces.tolist()
+        pieces + 1 for pieces in late.piece_counts.tolist()
     }
     assert set(frame["source"].drop_nulls()) == {"canonical", "logged"}
 

@@ -201,7 +201,7 @@ def test_pairs_are_the_unit_where_openings_were_imposed(opened: OpenArchive) -> 
 def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
     chosen = select_report_data(opened)
     for part in chosen.parts_by_rules:
-        fit = fit_ratings(dict(sorted(part.head_to_head.items())), samples=10)
+        fit = fit_ratings(dict(sorted(part.tallies_by_agents.items())), samples=10)
         frame = strength.ratings_frame(part.rate_agents(), part.agents)
         assert frame.select("agent", "elo", "low", "high").rows() == [(each.agent, *each.elo) for each in fit.ratings]
         following = zip(fit.ratings, fit.ratings[1:], strict=False)
@@ -225,7 +225,7 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
     store(archive, run.run_id, blocks, pairings)
     with open_archive(archive.root) as opened:
         chosen = select_report_data(opened)
-        best = fit_ratings(chosen.head_to_head, samples=0).best_first[:MAX_AGENTS]
+        best = fit_ratings(chosen.tallies_by_agents, samples=0).best_first[:MAX_AGENTS]
         assert chosen.agents == tuple(sorted(best))
         assert (
             len({chosen.find_colour_number(agent) for agent in chosen.agents}) == MAX_AGENTS == len(style.AGENT_COLOURS)
@@ -235,7 +235,7 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
         assert len(section.figures) == MAX_AGENTS
         assert (
             {*strength.build_shown_crosstable(chosen).agents}
-            == {*chosen.select_shown(lengths.lengths_frame(chosen))["agent"]}
+            == {*chosen.select_rows_of_shown_agents(lengths.lengths_frame(chosen))["agent"]}
             == {*chosen.agents}
         )
 

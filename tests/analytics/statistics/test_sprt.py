@@ -14,11 +14,11 @@ from analytics.statistics.sprt import (
     Hypotheses,
     SequentialTest,
     check_counts,
-    decide,
     estimate_strength,
     find_accepted_hypothesis,
+    find_hypothesis_from_counts,
     log_likelihood_ratio,
-    look_schedule,
+    pair_counts_at_looks,
     pair_outcomes,
 )
 from quarto.errors import RequestError
@@ -43,10 +43,10 @@ def test_the_bounds_are_walds() -> None:
 
 def test_a_decision_is_made_when_a_bound_is_reached() -> None:
     hypotheses = Hypotheses(0, 5)
-    assert decide((0, 0, 0, 0, 0), hypotheses) is None
-    assert decide((10, 20, 40, 22, 11), hypotheses) is None
-    assert decide((1000, 2000, 4000, 2600, 1300), hypotheses) == "elo1"
-    assert decide((1300, 2600, 4000, 2000, 1000), hypotheses) == "elo0"
+    assert find_hypothesis_from_counts((0, 0, 0, 0, 0), hypotheses) is None
+    assert find_hypothesis_from_counts((10, 20, 40, 22, 11), hypotheses) is None
+    assert find_hypothesis_from_counts((1000, 2000, 4000, 2600, 1300), hypotheses) == "elo1"
+    assert find_hypothesis_from_counts((1300, 2600, 4000, 2000, 1000), hypotheses) == "elo0"
     lower, upper = hypotheses.bounds
     assert [find_accepted_hypothesis(bound, hypotheses) for bound in (lower, upper)] == ["elo0", "elo1"]
     assert {find_accepted_hypothesis(math.nextafter(bound, 0), hypotheses) for bound in (lower, upper)} == {None}
@@ -107,7 +107,7 @@ def naive_looks(most: int) -> list[int]:
 
 def test_looks_are_fixed_beforehand_and_the_last_is_at_the_end() -> None:
     for most in (1, 32, 33, 1000, 1024, 5000, 10**6):
-        assert list(look_schedule(most)) == naive_looks(most)
+        assert list(pair_counts_at_looks(most)) == naive_looks(most)
 
 
 def test_a_pairs_outcome_is_its_first_agents_points_in_both_games() -> None:
@@ -123,7 +123,7 @@ def naive_trial(outcomes: list[int], hypotheses: Hypotheses, most: int) -> tuple
     for look in naive_looks(most):
         if look > len(outcomes):
             return None, len(outcomes)
-        accepted = decide([outcomes[:look].count(outcome) for outcome in range(5)], hypotheses)
+        accepted = find_hypothesis_from_counts([outcomes[:look].count(outcome) for outcome in range(5)], hypotheses)
         if accepted:
             return accepted, look
     return None, most

@@ -15,7 +15,7 @@ from analytics.store.labels import (
     MAX_LABEL_CHARACTERS,
     check_length_and_depth,
     parse_setting_value,
-    quote,
+    quote_for_hydra,
     quote_non_ascii_words,
     split_label,
     split_parameters,
@@ -73,8 +73,11 @@ def test_a_label_is_read_back_as_it_was_written(name: str, parameters: dict[str,
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="$")))
 def test_a_text_in_quotes_is_that_text(text: str) -> None:
-    assert split_label(f"mine(a={quote(text)},b=2)", "agent") == ("mine", [("a", quote(text)), ("b", "2")])
-    assert parse_setting_value("agent", f"a={quote(text)}") == text.replace("${", r"\${")
+    assert split_label(f"mine(a={quote_for_hydra(text)},b=2)", "agent") == (
+        "mine",
+        [("a", quote_for_hydra(text)), ("b", "2")],
+    )
+    assert parse_setting_value("agent", f"a={quote_for_hydra(text)}") == text.replace("${", r"\${")
 
 
 @pytest.mark.parametrize(

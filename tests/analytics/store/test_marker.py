@@ -12,7 +12,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.store.archive import ArchiveStore
-from analytics.store.marker import build_memory_path
+from analytics.store.marker import sound_stamps_path
 from tests.another_user import another_user, visible_folder
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena, handlers_that_others_made, prepared_once, qarena
@@ -52,7 +52,7 @@ def test_the_note_names_the_command_with_the_archive_as_typed(
     question = ("sql", "SELECT count(*) FROM runs", "--archive", place.name)
     assert qarena(*question).code == 0
     (command,) = re.findall(r"run 'qarena (.*)' \(said once\)", " ".join(caplog.messages))
-    build_memory_path(place).unlink()  # nothing is known again
+    sound_stamps_path(place).unlink()  # nothing is known again
     assert qarena(*shlex.split(command)).code == 0
     caplog.clear()
     assert qarena(*question).code == 0

@@ -384,7 +384,7 @@ import sys
 import threading
 from typing import Annotated
 import msgspec
-from analytics.store.records import prepare_type
+from analytics.store.records import preload_msgspec_type
 sys.setswitchinterval(1e-6)
 SMALL = Annotated[int, msgspec.Meta(ge=0)]
 for number in range(200):
@@ -394,9 +394,10 @@ for number in range(200):
     def convert(turn):
         barrier.wait()
         if turn % 2:
-            found.append(msgspec.convert(values, prepare_type(kind)))
+            found.append(msgspec.convert(values, preload_msgspec_type(kind)))
         else:
-            found.append(msgspec.json.decode(msgspec.json.encode({"kind": values}), type=prepare_type(around)).kind)
+            text = msgspec.json.encode({"kind": values})
+            found.append(msgspec.json.decode(text, type=preload_msgspec_type(around)).kind)
     threads = [threading.Thread(target=convert, args=(turn,)) for turn in range(4)]
     for thread in threads:
         thread.start()

@@ -20,7 +20,7 @@ from quarto.batch import Block
 from quarto.errors import FailureError
 from runners.arena.batch_engine import MAX_BLOCK_PAIRS, ROUNDING_TOLERANCE, Pace
 from runners.arena.execution import ChunkQueue
-from runners.arena.experiment import Experiment, RangeWriter, prepare_experiment
+from runners.arena.experiment import Experiment, RangeWriter, open_experiment
 from runners.arena.play_task import ChunkResult, list_pair_ranges
 from runners.hosting.guarded_agent import StuckError
 from tests.runners.experiments import request, stored_at
@@ -96,7 +96,7 @@ def test_a_pace_settles_at_blocks_of_its_time(seconds_a_pair: float, settled: in
     pace = Pace()
     for _ in range(10):
         pairs = pace.next_pair_count(0)
-        pace.update(0, pairs, pairs * seconds_a_pair)
+        pace.add_block_time(0, pairs, pairs * seconds_a_pair)
     assert pace.next_pair_count(0) == pytest.approx(settled, abs=1)
     assert pace.next_unit_count(1) == pace.next_pair_count(0)
     assert pace.next_unit_count(2) <= 2  # the other pairing may take a second
@@ -107,7 +107,7 @@ def test_the_units_of_a_chunk_follow_from_the_pace_of_every_pairing() -> None:
     for _ in range(300):
         pairing = dice.randrange(7)
         pairs = pace.next_pair_count(pairing)
-        pace.update(pairing, pairs, pairs * Pace.TARGET_SECONDS * dice.choice((0.01, 0.3, 0.5, 2)))
+        pace.add_block_time(pairing, pairs, pairs * Pace.TARGET_SECONDS * dice.choice((0.01, 0.3, 0.5, 2)))
         share = sum(1 / pace.next_pair_count(pairing) for pairing in range(7)) / 7
         assert pace.next_unit_count(7) == max(1, min(int(1 / share + ROUNDING_TOLERANCE), 7 * MAX_BLOCK_PAIRS))
 
@@ -119,7 +119,7 @@ def test_the_units_of_a_chunk_follow_from_the_pace_of_every_pairing() -> None:
 def experiment(tmp_path: Path) -> Experiment:
     """A tournament of three pairings."""
     asked = request("agents=[random,semi_random,dumb]", "archive.shard_games=32", "archive.shard_seconds=1000")
-    return prepare_experiment(stored_at(tmp_path, asked))
+    return open_experiment(stored_at(tmp_path, asked))
 
 
 def blocks(experiment: Experiment, first: int, end: int) -> list[Block]:

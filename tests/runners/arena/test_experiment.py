@@ -28,7 +28,7 @@ from runners.arena import execution, experiment, replay
 from runners.arena.batch_engine import Pace
 from runners.arena.code_fingerprints import build_code_record
 from runners.arena.execution import execute_request
-from runners.arena.experiment import prepare_experiment
+from runners.arena.experiment import open_experiment
 from runners.hosting.interruption import stop_on_signal
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
@@ -308,7 +308,7 @@ def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
     tmp_path: Path, upgraded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = ArchiveStore.open(tmp_path).load_run(upgraded).code["fingerprint"]
-    (note,) = prepare_experiment(stored_at(tmp_path, request("games=20"))).request.notes
+    (note,) = open_experiment(stored_at(tmp_path, request("games=20"))).request.notes
     assert re.fullmatch(
         rf"run {upgraded} was begun by other code \(.*; this is 9\.9, f{{16}}\): 20 games were "
         "played again and are the same, so it goes on",
@@ -321,7 +321,7 @@ def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
     assert "extended_by" not in code  # it added no game
     with monkeypatch.context() as patch:  # the record says so: no second sample is played
         patch.setattr(replay, "replay_sample", lambda *_: pytest.fail("a second sample"))
-        assert prepare_experiment(stored_at(tmp_path, request("games=20"))).request.notes == ()
+        assert open_experiment(stored_at(tmp_path, request("games=20"))).request.notes == ()
     assert play(tmp_path, "games=22").played == 2
     monkeypatch.undo()
     assert ArchiveStore.open(tmp_path).load_run(upgraded).code["extended_by"] == ["f" * 16]

@@ -92,7 +92,7 @@ def test_a_self_improvement_keeps_the_name_of_its_policy() -> None:
     }
 
     def convert(learned: dict[str, Any]) -> dict[str, Any]:
-        values = evaluations_step.convert_record("policies/0/card.json", {"learned": learned, "rules": rules})
+        values = evaluations_step.rename_word_in_record("policies/0/card.json", {"learned": learned, "rules": rules})
         converted: dict[str, Any] = values["learned"]
         return converted
 

@@ -14,7 +14,7 @@ import pytest
 from analytics import open_archive
 from analytics.questions.openings import EMPTY_BOARD, explore_position
 from analytics.questions.sql.database import OpenArchive
-from runners.arena.indexing import update_whole_index
+from runners.arena.indexing import index_new_games_if_writable
 from runners.arena.spec import RunSpec
 from runners.bench.warm_up import play_games
 from runners.config.agents import load_agent
@@ -75,7 +75,7 @@ def compare(opened: OpenArchive) -> None:
 def made(root: Path, games: int) -> OpenArchive:
     spec = RunSpec(load_rules("classic"), (load_agent("random"), load_agent("random")), ((0, 1),), 3, 0)
     play_games(spec, root, games, 2)
-    update_whole_index(root)
+    index_new_games_if_writable(root)
     return open_archive(root)
 
 

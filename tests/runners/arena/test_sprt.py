@@ -20,7 +20,7 @@ from msgspec import structs
 from omegaconf import DictConfig
 
 from analytics import open_archive
-from analytics.statistics.sprt import Hypotheses, SequentialTest, decide
+from analytics.statistics.sprt import Hypotheses, SequentialTest, find_hypothesis_from_counts
 from analytics.store import sprt_verdicts
 from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_games
@@ -107,10 +107,10 @@ def test_the_verdict_is_that_of_a_count_pair_by_pair(long_one: Path) -> None:
         counts[int(2 * points[pair])] += 1
         if sum(counts) == last + max(32, last // 32):
             last = sum(counts)
-            assert (decide(counts, hypotheses) is None) == (last < verdict["pairs"])
+            assert (find_hypothesis_from_counts(counts, hypotheses) is None) == (last < verdict["pairs"])
     assert last == verdict["pairs"] == len(points)
     assert tuple(counts) == verdict["counts"]
-    assert decide(counts, hypotheses) == verdict["accepted"]
+    assert find_hypothesis_from_counts(counts, hypotheses) == verdict["accepted"]
 
 
 @pytest.mark.parametrize(

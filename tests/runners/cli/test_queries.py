@@ -27,7 +27,7 @@ from analytics.tables.derived.indexing import index_chunk as index_range
 from analytics.tables.derived.range_table import Chunk, select_best_ranges
 from analytics.tables.upkeep.garbage import list_unneeded_files
 from runners.arena import indexing
-from runners.arena.indexing import update_whole_index
+from runners.arena.indexing import index_new_games_if_writable
 from runners.terminal.files import TABLE_FORMATS
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
@@ -48,7 +48,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A copy of it with an index, only to be read."""
     root = tmp_path_factory.mktemp("indexed") / "sample"
     shutil.copytree(SAMPLE, root)
-    update_whole_index(root)
+    index_new_games_if_writable(root)
     return str(root)
 
 

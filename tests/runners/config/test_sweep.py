@@ -24,9 +24,9 @@ from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from quarto.rules import CELLS, NONE, find_finished_lines
-from runners.arena.experiment import Experiment, prepare_experiment
+from runners.arena.experiment import Experiment, open_experiment
 from runners.config import sweep
-from runners.config.objectives import Elo, Regret, Score, WinRate, find_agent_index, play_random_game
+from runners.config.objectives import Elo, Regret, Score, WinRate, find_agent_index, find_long_random_game
 from runners.config.sweep import compute_sweep_id
 from runners.config.sweep_values import MAX_CHECKED_TEXTS, compose_other_configs, keep_first_values, parse_overrides
 from runners.config.yaml_options import CONF_FOLDER, load_rules
@@ -375,7 +375,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[s
     """An archive of ``MATCH`` and ``TOURNAMENT``: each with its results."""
     root = tmp_path_factory.mktemp("played")
     return root, {
-        asked: (prepare_experiment(stored_at(root, request(*asked))), play(root, *asked).results)
+        asked: (open_experiment(stored_at(root, request(*asked))), play(root, *asked).results)
         for asked in (MATCH, TOURNAMENT)
     }
 
@@ -441,7 +441,7 @@ def test_the_game_that_is_judged_early_is_a_whole_one_by_the_rules() -> None:
     for name in ("classic", "own_piece", "torus_square"):
         rules = load_rules(name)
         for least in (0, 8):
-            game = play_random_game(rules, least, seed=least)
+            game = find_long_random_game(rules, least, seed=least)
             assert game is not None
             plies = int(game.plies[0])
             assert plies > least
@@ -456,6 +456,6 @@ def test_the_game_that_is_judged_early_is_a_whole_one_by_the_rules() -> None:
 
 def test_an_agent_without_decisions_has_no_regret(tmp_path: Path) -> None:
     asked = ("agent@a=semi_random", "games=2", "opening_plies=2")
-    experiment, results = prepare_experiment(stored_at(tmp_path, request(*asked))), play(tmp_path, *asked).results
+    experiment, results = open_experiment(stored_at(tmp_path, request(*asked))), play(tmp_path, *asked).results
     with pytest.raises(FailureError, match=r"'semi_random' has no decision in run .* from 15 pieces on"):
         Regret(from_pieces=15).value(experiment, results)

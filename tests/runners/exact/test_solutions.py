@@ -19,9 +19,9 @@ from runners.exact import solutions
 from runners.exact.solutions import (
     SolveOptions,
     Solvers,
+    find_whole_game_rules_name,
     output_game_value,
     parse_solve_request,
-    parse_solve_target,
     run_search,
     solve_lines,
 )
@@ -185,7 +185,7 @@ def test_answers_that_nobody_waits_for_are_not_searched() -> None:
 
 
 def test_the_whole_game_is_that_of_classic_rules_unless_others_are_named() -> None:
-    assert [parse_solve_target(None, None, True, rules) for rules in (None, "torus")] == ["classic", "torus"]
+    assert [find_whole_game_rules_name(None, None, True, rules) for rules in (None, "torus")] == ["classic", "torus"]
 
 
 def test_the_value_of_the_whole_game_is_proven_by_search_alone(

@@ -63,7 +63,7 @@ class Careless:
 def late() -> PositionSet:
     """A part of the set that ships, from ten pieces on."""
     whole = read_position_set(ROOT / "analytics/exact/position_sets/classic.parquet")
-    return select_positions(whole, (whole.pieces >= 10) & (np.arange(len(whole.pieces)) % 20 == 0))
+    return select_positions(whole, (whole.piece_counts >= 10) & (np.arange(len(whole.piece_counts)) % 20 == 0))
 
 
 def verdict_on(agent: AgentSpec, positions: PositionSet, options: JudgeOptions = QUICK) -> AgentVerdict:
@@ -92,7 +92,7 @@ def test_perfect_agents_have_no_regret_whatever_they_choose_among(agent: AgentSp
 
 def test_the_oracle_draws_with_itself_and_a_random_player_does_not() -> None:
     whole = read_position_set(ROOT / "analytics/exact/position_sets/classic.parquet")
-    few = select_positions(whole, whole.pieces == 15)
+    few = select_positions(whole, whole.piece_counts == 15)
     options = QUICK._replace(games=40)
     oracle, random = (verdict_on(named(name), few, options).draw_estimate for name in ("oracle", "random"))
     assert oracle is not None
@@ -203,7 +203,7 @@ def test_the_leaderboard_has_every_agent_and_its_order() -> None:
 def test_games_against_the_oracle_are_those_of_a_run_and_draws_are_a_share_of_them() -> None:
     agent = named("semi_random")
     spec = RunSpec(CLASSIC, (agent, named("oracle")), ((0, 1),), 3, 2)
-    games, _ = verdicts.play_against(
+    games, _ = verdicts.play_against_and_tally(
         named("oracle"), agent, CLASSIC, QUICK._replace(games=30, seed=3), threading.Event()
     )
     block = build_engine(spec).play_block(PairRange(0, 0, 15))

@@ -18,7 +18,7 @@ from quarto.sources import CompilationProgress
 from runners.arena.executors import processes, ray_cluster
 from runners.arena.executors.ray_cluster import OnRay
 from runners.hosting import work_clock
-from runners.hosting.work_clock import WorkClock, WorkerStart, exclude_start
+from runners.hosting.work_clock import WorkClock, WorkerStart, exclude_from_work_clocks
 from tests.runners.arena.executors.doubling import Doubling
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
@@ -79,9 +79,9 @@ def test_a_clock_counts_neither_compiling_nor_starting(fake_time: FakeTime) -> N
     fake_time.work(2.0)
     fake_time.compile(20.0)
     assert clock.seconds == 2.0
-    with exclude_start():
+    with exclude_from_work_clocks():
         fake_time.start(5.0)
-        with exclude_start():  # no second is taken off twice
+        with exclude_from_work_clocks():  # no second is taken off twice
             fake_time.compile(20.0)
             fake_time.start(1.0)
     fake_time.work(1.0)
@@ -92,12 +92,12 @@ def test_work_elsewhere_begins_with_the_first_worker(fake_time: FakeTime) -> Non
     clock, start = WorkClock(), WorkerStart()
     fake_time.start(7.0)  # a worker begins, another one a second earlier
     fake_time.work(1.0)
-    start.observe(1.0)
+    start.exclude_wait_before_answer(1.0)
     assert clock.seconds == 1.0
-    start.observe(2.0)
+    start.exclude_wait_before_answer(2.0)
     assert clock.seconds == 2.0
     fake_time.work(4.0)
-    start.observe(4.0)
+    start.exclude_wait_before_answer(4.0)
     assert clock.seconds == 6.0
 
 

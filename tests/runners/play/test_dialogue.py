@@ -20,7 +20,7 @@ from quarto.game import Game, NextDecision, Participants
 from quarto.notation import format_cell, format_piece, parse_cell, parse_game, parse_piece
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.views import PositionView
-from runners.play.dialogue import HELP, Dialogue, DialogueCommand, apply_decision, parse_command
+from runners.play.dialogue import HELP, Dialogue, DialogueCommand, parse_and_play_decision, parse_command
 from runners.play.hints import find_hint, render_review
 from runners.play.session import Session
 from tests import naive
@@ -155,7 +155,7 @@ PLACE = f"place C on one of {FREE}, with the gift at once if you like, such as a
     ],
 )
 def test_turns_are_read(line: str, game: Game, expected: Game) -> None:
-    assert apply_decision(line, game) == expected
+    assert parse_and_play_decision(line, game) == expected
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_turns_are_read(line: str, game: Game, expected: Game) -> None:
 def test_what_is_wrong_is_explained(line: str, game: Game, message: str) -> None:
     assert parse_command(line) is None
     with pytest.raises(RequestError) as refused:
-        apply_decision(line, game)
+        parse_and_play_decision(line, game)
     assert message in str(refused.value)
     assert len(str(refused.value)) < 250
 
@@ -202,7 +202,7 @@ ANY_TEXT = st.lists(st.integers(0, sys.maxunicode)).map(lambda codes: "".join(ma
 @given(ANY_TEXT | st.text("abcd1234@ 0F\n,"), st.sampled_from([START, PLACING, GIVING, OWN_PIECE, LAST]))
 def test_whatever_is_typed_is_a_turn_or_explained_in_one_printable_line(line: str, game: Game) -> None:
     try:
-        after = apply_decision(line, game)
+        after = parse_and_play_decision(line, game)
     except RequestError as error:
         message = str(error)
     else:
@@ -234,7 +234,7 @@ def moments(rules: Rules, games: int = 30) -> list[Game]:
         game, dice = Game(rules), random.Random(seed)
         while game.next_decision is not NextDecision.NOTHING:
             found.append(game)
-            game = apply_decision(any_line(game, dice).split()[0], game)
+            game = parse_and_play_decision(any_line(game, dice).split()[0], game)
     return found
 
 

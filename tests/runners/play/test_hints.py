@@ -19,7 +19,7 @@ from quarto.position import Position, board
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.solver import ILLEGAL
 from runners.play import hints
-from runners.play.dialogue import Dialogue, apply_decision
+from runners.play.dialogue import Dialogue, parse_and_play_decision
 from runners.play.hints import find_hint
 from tests import naive_solver
 from tests.naive import PRESETS
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 def games_of_the_set(step: int) -> Iterator[tuple[Game, NDArray[np.int8]]]:
     """Every so many positions of the set that ships, from six pieces on, and its exact values by cell and gift."""
     shipped = read_position_set(find_shipped_set_path("classic"))
-    for number in range(0, len(shipped.pieces), step):
+    for number in range(0, len(shipped.piece_counts), step):
         packed = Position(*(int(field[number]) for field in shipped.batch))
-        if shipped.pieces[number] >= 6:
+        if shipped.piece_counts[number] >= 6:
             plies = tuple((piece, cell) for cell, piece in enumerate(board(packed)) if piece != NONE)
             game = Game(CLASSIC, plies, packed.hand, setup_plies=len(plies))
             yield game, shipped.values[number]
@@ -95,7 +95,7 @@ def test_hints_keep_the_value_that_the_slow_twin_finds(preset: str) -> None:
                 if hint.lines[-1].startswith("Exact value: "):
                     assert {"win": 1, "draw": 0, "loss": -1}[hint.lines[-1].split()[3]] == value
                 seen.add(value)
-            steps = [apply_decision(any_line(game, dice).split()[0], game) for _ in range(20)]
+            steps = [parse_and_play_decision(any_line(game, dice).split()[0], game) for _ in range(20)]
             game = next((step for step in steps if step.ending is None), steps[0])  # nobody hurries to win
     assert len(seen) > 1
 

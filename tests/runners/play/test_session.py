@@ -17,7 +17,7 @@ from quarto.views import PositionView
 from runners.arena.batch_engine import BatchEngine, PairRange
 from runners.bench.warm_up import choose_rules_name
 from runners.config.yaml_options import list_options
-from runners.play.dialogue import Dialogue, apply_decision
+from runners.play.dialogue import Dialogue, parse_and_play_decision
 from runners.play.session import Session
 from tests import naive
 from tests.marks import seldom
@@ -114,7 +114,7 @@ def whole_turn(game: Game, seed: int) -> Game:
     """Any turn, the same for the same seed."""
     dice = random.Random(seed)
     while game.next_decision is not NextDecision.NOTHING:
-        after = apply_decision(any_line(game, dice), game)
+        after = parse_and_play_decision(any_line(game, dice), game)
         if not after.is_gift_due:
             return after
         game = after

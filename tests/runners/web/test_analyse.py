@@ -256,7 +256,7 @@ def test_a_search_shows_the_value_first_then_turns_then_how_soon_they_end_the_ga
 
 def nodes(visitor: Visitor) -> int:
     """Positions searched so far by the searches under way."""
-    return sum(solver.nodes for solver in visitor.site.find_service(searches.SearchService).active_solvers)
+    return sum(solver.nodes for solver in visitor.site.get_or_create_service(searches.SearchService).active_solvers)
 
 
 def wait_until(done: Any) -> None:
@@ -269,7 +269,7 @@ def wait_until(done: Any) -> None:
 def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
     ada: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = ada.site.find_service(searches.SearchService)
+    service = ada.site.get_or_create_service(searches.SearchService)
     page = ada.get("/analyse", text=HARD)
     assert page.refreshes
     assert "Still searching" in page.text

@@ -128,7 +128,7 @@ def test_filters_that_no_game_meets_stay_in_their_form(reader: Visitor) -> None:
 
 def test_an_empty_archive_invites(reader: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for root in (tmp_path / "nothing", ArchiveStore.open(tmp_path / "empty", create=True).root):
-        monkeypatch.setattr(reader.site.find_service(ArchiveService), "snapshots", SnapshotService(root))
+        monkeypatch.setattr(reader.site.get_or_create_service(ArchiveService), "snapshots", SnapshotService(root))
         for path in ("/browse", "/browse/openings", "/browse/results/ratings", f"/browse/runs/{SQUARE}"):
             page = reader.get(path)
             assert page.status == 200
@@ -148,7 +148,7 @@ def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
     monkeypatch.setattr("runners.web.archive.snapshots.REOPEN_WAIT_SECONDS", 0.01)
     monkeypatch.setattr("runners.web.archive.snapshots.OpenArchive", slowly)
     monkeypatch.setattr(
-        reader.site.find_service(ArchiveService), "snapshots", SnapshotService(reader.site.options.archive)
+        reader.site.get_or_create_service(ArchiveService), "snapshots", SnapshotService(reader.site.options.archive)
     )
     page = reader.get("/browse")
     assert page.refreshes
@@ -327,7 +327,7 @@ def test_a_logged_game_is_replayed_with_the_mistakes_of_its_players(reader: Visi
 
 
 def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:
-    service = reader.site.find_service(QuestionService)
+    service = reader.site.get_or_create_service(QuestionService)
     usual, service.pool = (
         service.pool,
         SqlProcessPool(reader.site.options.archive, QuestionLimits(seconds=1.0, processes=2)),
@@ -348,7 +348,7 @@ def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:
 
 
 def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = reader.site.find_service(ArchiveService).snapshots.load_snapshot()
+    content = reader.site.get_or_create_service(ArchiveService).snapshots.load_snapshot()
     assert content is not None
     monkeypatch.setattr(content, "_waiting", threading.BoundedSemaphore(1))
     assert content._waiting.acquire()
@@ -357,7 +357,7 @@ def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pyte
     assert (page.status, page.headers["retry-after"]) == (503, "3")
     assert "answering other questions" in page.line
     assert links(page) == {asked, "/browse", "/ask", "/browse/charts.css"}
-    service = reader.site.find_service(QuestionService)
+    service = reader.site.get_or_create_service(QuestionService)
     monkeypatch.setattr(service._background, "_most_waiting", 0)
     page = reader.send("/ask", q="SELECT 'a question that nobody asked'")
     assert (page.status, page.headers["retry-after"]) == (503, "3")

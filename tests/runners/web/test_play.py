@@ -161,7 +161,7 @@ def test_resigning_loses_and_a_finished_game_is_logged_once(ada: Visitor) -> Non
 
 def test_a_page_waits_for_the_log_of_the_decisions_that_count(ada: Visitor) -> None:
     address = parse_address(ada.begin().query)
-    held = ada.site.find_service(games.WebGameService).find_game(address)
+    held = ada.site.get_or_create_service(games.WebGameService).find_game(address)
     assert held is not None
     assert not held.is_to_be_logged(address.moves)  # it is not over
     resigned = held.decide(address.moves, "resign")
@@ -340,7 +340,7 @@ def test_who_closes_the_page_of_a_slow_agent_can_play_another_one(
 ) -> None:
     monkeypatch.setattr(background, "POLL_SECONDS", 0.005)
     ada.get("/play")
-    jobs = ada.site.find_service(games.WebGameService)._background
+    jobs = ada.site.get_or_create_service(games.WebGameService)._background
     begin(ada, "semi_random")
     while not jobs._working:
         time.sleep(0.01)

@@ -241,7 +241,7 @@ def test_no_get_starts_a_program_or_an_agent_or_writes(reader: Visitor, monkeypa
         for query in QUERIES:
             found = reader.ready(path.format(**VALUES), **query)
             assert found.status < 500, (path, query, found.line)
-    jobs = reader.site.find_service(WebGameService)._background
+    jobs = reader.site.get_or_create_service(WebGameService)._background
     assert not started
     assert not jobs._jobs
     assert files_of(archive) == before  # type: ignore[arg-type]

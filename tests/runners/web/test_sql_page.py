@@ -32,7 +32,7 @@ def asked(reader: Visitor, **values: str) -> Page:
 
 def test_a_link_fills_the_question_in_and_asks_nothing(ada: Visitor, reader: Visitor) -> None:
     text = "SELECT 41 + 1 AS shared"
-    asking = reader.site.find_service(QuestionService).pool
+    asking = reader.site.get_or_create_service(QuestionService).pool
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asking, "request_answer", lambda _question: pytest.fail("a link asked it"))
         for page in (reader.get("/ask", q=text), reader.get("/ask.csv", q=text), reader.get("/ask", question="1")):
@@ -44,7 +44,7 @@ def test_a_link_fills_the_question_in_and_asks_nothing(ada: Visitor, reader: Vis
     assert reader.get(answered.url).text == answered.text  # the address of an answer that is kept
     assert reader.get("/ask.csv", q=text).text == "shared\n42\n"
     ada.get("/ask", q=text)
-    assert all(slot.process is None for slot in ada.site.find_service(QuestionService).pool._all)
+    assert all(slot.process is None for slot in ada.site.get_or_create_service(QuestionService).pool._all)
 
 
 def test_a_question_of_the_cookbook_is_filled_in_and_answered(reader: Visitor) -> None:

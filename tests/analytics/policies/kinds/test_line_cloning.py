@@ -14,7 +14,12 @@ from agents.learning.line_features import build_feature_words
 from agents.line_values import DECIDED_CHANCES, HEADS, STEEPEST
 from agents.semi_random import SemiRandom
 from analytics.policies.kinds.dataset import BOTH_SEATS, Dataset
-from analytics.policies.kinds.line_cloning import SAMPLED_TURNS, CloningBlock, learn_turns, select_cloning_block
+from analytics.policies.kinds.line_cloning import (
+    SAMPLED_TURNS,
+    CloningBlock,
+    learn_and_count_stage_turns,
+    select_cloning_block,
+)
 from analytics.policies.kinds.line_fit import build_stage_fit
 from analytics.policies.kinds.line_sweep import compute_game_words
 from analytics.policies.kinds.line_values import LineValuesKind
@@ -107,7 +112,7 @@ def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units
     numbers = [[numbers_of(position_after(after), words) for after in afterstates] for afterstates in met]
     ends = [[lines.decided(after) for after in afterstates] for afterstates in met]
     for _ in range(2):
-        learned = learn_turns(*few, stage, words, 0.1, fit, np.zeros(HEADS))
+        learned = learn_and_count_stage_turns(*few, stage, words, 0.1, fit, np.zeros(HEADS))
         for turn_features, their_ends in zip(numbers, ends, strict=True):
             cloned(twin, turn_features, their_ends, 0.1)
         assert learned == len(met) > 3

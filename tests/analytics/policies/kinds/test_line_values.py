@@ -23,7 +23,7 @@ from analytics.policies.kinds.line_sweep import (
     StageExamples,
     StagePlan,
     fill_stage_boards,
-    mix_in_best_replies,
+    mix_reply_values_into_targets,
     sample_games,
     solve_targets,
 )
@@ -87,7 +87,9 @@ def gathered(games: Any, stage: int, turns: tuple[int, int]) -> StageBoards:
 
 def open_boards(dataset: Dataset, stage: int, most: int) -> Any:
     """Select boards whose replies leave the result open, and their features."""
-    part = sweep_of(dataset).prepare_block(sample_games(dataset, 0), (0, 400), stage, StagePlan(400, exact_share=0.0))
+    part = sweep_of(dataset).build_block_examples(
+        sample_games(dataset, 0), (0, 400), stage, StagePlan(400, exact_share=0.0)
+    )
     boards, examples = part.boards.select_first(most), part.examples
     size = len(boards.lanes)
     return boards, Examples(examples.feature_numbers, examples.begins[: size + 1], examples.targets[:size])
@@ -176,8 +178,8 @@ def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset, stage: in
     boards, _ = open_boards(dataset, stage, 12)
     learned = Weights(weights, np.zeros(32, np.uint64))
     backed, half = np.zeros((12, HEADS)), np.ones((12, HEADS))
-    mix_in_best_replies(boards, words, learned, 1.0, backed)
-    mix_in_best_replies(boards, words, learned, 0.5, half)
+    mix_reply_values_into_targets(boards, words, learned, 1.0, backed)
+    mix_reply_values_into_targets(boards, words, learned, 0.5, half)
     assert backed.tolist() == [chances_left(afterstate_at(boards, i), weights, words) for i in range(12)]
     assert np.array_equal(half, 0.5 + 0.5 * backed)
 
@@ -198,7 +200,7 @@ def test_a_sweep_learns_exact_values_late_and_what_replies_leave_early_too(datas
     assert set(stages) == set(QUICK)
     assert curve["held_out_won"].null_count() == 0
     games = sample_games(dataset, 0)
-    part = sweep.prepare_block(games, (0, 200), 9, QUICK[9])
+    part = sweep.build_block_examples(games, (0, 200), 9, QUICK[9])
     worth = solve_targets(part.boards, solver)
     assert np.array_equal(part.examples.targets, worth)
     prepared, after = Future[StageExamples](), Future[NDArray[np.int16] | None]()
@@ -207,7 +209,7 @@ def test_a_sweep_learns_exact_values_late_and_what_replies_leave_early_too(datas
     mixed = sweep.mix_in_block_replies(prepared, 0.5, after)
     backed = np.zeros_like(worth)
     units = np.tile(np.array([0, 2], np.uint64), 16)
-    mix_in_best_replies(part.boards, words, Weights(stages[10], units), 1.0, backed)
+    mix_reply_values_into_targets(part.boards, words, Weights(stages[10], units), 1.0, backed)
     assert np.array_equal(mixed.examples.targets, (worth + backed) / 2)
 
 

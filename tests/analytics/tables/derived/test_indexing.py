@@ -29,7 +29,7 @@ from analytics.tables.derived.definitions import (
 )
 from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_chunk, index_runs, list_index_chunks
 from analytics.tables.derived.range_table import Chunk, list_missing_ranges, select_best_ranges
-from analytics.tables.upkeep.compaction import compact_sums
+from analytics.tables.upkeep.compaction import compact_positions_and_first_plies
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
@@ -193,7 +193,7 @@ def test_while_an_index_grows_deeper_no_question_has_a_smaller_answer(archive: A
     texts = ("..../..../..../.... -", met_in(archive, 7))
     before = answers(archive, texts)
     index_runs(archive, [RUN_ID], 6)
-    compact_sums(archive, RUN_ID)
+    compact_positions_and_first_plies(archive, RUN_ID)
     remove_replaced_files(archive, RUN_ID, 0.0)
     for part in list_index_chunks(archive, [RUN_ID], 8):
         index_chunk(archive, part)
@@ -204,7 +204,7 @@ def test_while_an_index_grows_deeper_no_question_has_a_smaller_answer(archive: A
             (0, 30)
         ]
     assert archive.list_effective_ranges(RUN_ID, "positions", partial(has_turns_of_ply, 7)).covered_ranges == [(0, 30)]
-    compact_sums(archive, RUN_ID)
+    compact_positions_and_first_plies(archive, RUN_ID)
     for answer, answer_before in zip(answers(archive, texts), before, strict=True):
         assert answer.equals(answer_before)
     assert verify_archive(archive).problems == []

@@ -25,9 +25,9 @@ from analytics.tables.upkeep import compaction
 from analytics.tables.upkeep.compaction import (
     STORED_TABLES,
     CompactionSummary,
+    compact_positions_and_first_plies,
     compact_run,
     compact_small_files,
-    compact_sums,
     compact_tables,
     count_compactable_files,
 )
@@ -155,7 +155,7 @@ def test_sums_are_those_of_the_children(derived: ArchiveStore, tmp_path: Path, m
     tables = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
     before, rest = [rows_of(derived, table) for table in tables], copied(derived, tmp_path / "rest")
     monkeypatch.setattr(compaction, "MIN_SUM_FILES", 4)
-    assert compact_sums(derived, RUN_ID, threads=2) >= 2
+    assert compact_positions_and_first_plies(derived, RUN_ID, threads=2) >= 2
     for table, rows in zip(tables, before, strict=True):
         assert len(derived.list_effective_ranges(RUN_ID, table.name)) < 8
         summed = rows_of(derived, table)
@@ -170,12 +170,12 @@ def test_sums_are_those_of_the_children(derived: ArchiveStore, tmp_path: Path, m
     with rewritten(derived, "positions", changed("games", 0, 99)) as path:
         (problem,) = problems(derived)
         assert problem.startswith(f"{path}: its rows are not what its games give")
-    assert compact_sums(derived, RUN_ID) == 0
+    assert compact_positions_and_first_plies(derived, RUN_ID) == 0
     files = [
         rest.folder("positions", RUN_ID) / stored.name for stored in rest.list_effective_ranges(RUN_ID, "positions")
     ]
     monkeypatch.setattr(compaction, "SUM_BYTES", sum(Path(file).stat().st_size for file in files[:8]))
-    compact_sums(rest, RUN_ID)  # which makes no sums that would be too large
+    compact_positions_and_first_plies(rest, RUN_ID)  # which makes no sums that would be too large
     assert all(stored.units <= 32 for stored in rest.list_effective_ranges(RUN_ID, "positions"))
     assert len(rest.list_effective_ranges(RUN_ID, "positions")) < 11
 

@@ -174,7 +174,7 @@ def test_a_kind_of_the_users_own_keeps_its_settings(old: Path) -> None:
 
 def test_a_record_of_a_verdict_stays_as_it_is() -> None:
     values = {"verdict_id": "thoughts"}
-    assert evaluations_step.convert_record("verdicts/run=1/2.json", values) == values
+    assert evaluations_step.rename_word_in_record("verdicts/run=1/2.json", values) == values
 
 
 @pytest.mark.extras

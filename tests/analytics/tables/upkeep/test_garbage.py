@@ -19,7 +19,7 @@ from analytics.tables.upkeep import garbage
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import (
     UnneededFile,
-    list_table_files,
+    classify_run_table_files,
     list_unneeded_files,
     parse_age,
     remove_replaced_files,
@@ -114,7 +114,7 @@ def test_the_age_is_that_of_the_youngest_file_that_counts_in_its_place(
     archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = write(archive, (4, 8))
-    files = list_table_files(archive, RUN_ID)
+    files = classify_run_table_files(archive, RUN_ID)
     mine = archive.folder("games", RUN_ID) / small.name
     counting = archive.find_path("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
     status = archive.backend.status(counting)
@@ -199,7 +199,9 @@ def test_a_table_that_grows_part_by_part_is_kept_until_it_is_whole(archive: Arch
     archive.write_file(folder / more.name, b"with choices")
     assert {file.path.name for file in list_unneeded_files(archive)} == {half.name, complete.name}
     archive.write_file(folder / complete._replace(extent="12c", checksum="00000000").name, b"less")
-    assert {more.name} == {path.name for path in list_table_files(archive, RUN_ID).needed if path.parent == folder}
+    assert {more.name} == {
+        path.name for path in classify_run_table_files(archive, RUN_ID).needed if path.parent == folder
+    }
 
 
 def test_what_was_written_after_it_was_listed_stays(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:

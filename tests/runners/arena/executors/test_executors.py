@@ -21,7 +21,7 @@ from runners.arena.execution import RunOutcome, execute_request
 from runners.arena.executors import base
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.executors.processes import MAX_LOSSES, Processes
-from runners.arena.experiment import prepare_experiment, save_run_start
+from runners.arena.experiment import open_experiment, save_run_start
 from runners.arena.play_task import PlayTask
 from runners.arena.spec import RunSpec
 from runners.hosting.interruption import has_working_threads
@@ -290,7 +290,7 @@ AGENTS = "agents=[random,{agent:random,_target_:tests.runners.players.Dice,name:
 @pytest.fixture
 def task(tmp_path: Path) -> PlayTask:
     """The task of a run that has begun, as it arrives elsewhere."""
-    experiment = prepare_experiment(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
+    experiment = open_experiment(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
     save_run_start(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
     return PlayTask(**PlayTask.from_experiment(experiment).to_dict())
 

@@ -44,7 +44,7 @@ class Inline(Executor):
     def count_workers(self, threads: int) -> int:
         return threads
 
-    def count_local_processes(self, threads: int) -> int:
+    def count_processes_using_local_memory(self, threads: int) -> int:
         return threads
 
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:

@@ -28,7 +28,7 @@ from runners.learning.benchmark.datasets import (
     DATASETS,
     VALIDATION_SEED,
     DatasetRequest,
-    create_datasets,
+    create_datasets_unless_stopped,
     list_splits,
     select_datasets,
 )
@@ -64,7 +64,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(score, "REFERENCE_GAMES", 40)
         patch.setattr(marker.logger, "warning", lambda *words: notices.append(words))
-        assert create_datasets(DatasetRequest(folder, list_splits(PLAYED, GAMES, 5), 2, "qarena"), threading.Event())
+        assert create_datasets_unless_stopped(
+            DatasetRequest(folder, list_splits(PLAYED, GAMES, 5), 2, "qarena"), threading.Event()
+        )
     assert not notices
     return folder
 
@@ -74,20 +76,24 @@ def more(made: Path) -> Path:
     """The same folder with three datasets."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(score, "REFERENCE_GAMES", 40)
-        assert create_datasets(DatasetRequest(made, list_splits(MORE, GAMES, 5), 2, "qarena"), threading.Event())
+        assert create_datasets_unless_stopped(
+            DatasetRequest(made, list_splits(MORE, GAMES, 5), 2, "qarena"), threading.Event()
+        )
     return made
 
 
 @pytest.mark.slow
 def test_the_same_options_give_the_same_bytes(more: Path, tmp_path: Path) -> None:
     parts = list_splits(select_datasets(["random-v0", "quarto/medium-v0"]), GAMES, 5)
-    assert create_datasets(DatasetRequest(tmp_path / "again", parts, 1, "other words"), threading.Event())
+    assert create_datasets_unless_stopped(
+        DatasetRequest(tmp_path / "again", parts, 1, "other words"), threading.Event()
+    )
     again, first = sums(tmp_path / "again"), sums(more)
     assert again == {key: each for key, each in first.items() if key in again}
     assert len(again) == 3 * len(parts)
     assert len(again["parquet/medium-v0"]) == 3  # one range: games, plies and tallies
     other = list_splits(select_datasets(["random-v0"]), GAMES, 6)
-    assert create_datasets(DatasetRequest(tmp_path / "other", other, 1, "qarena"), threading.Event())
+    assert create_datasets_unless_stopped(DatasetRequest(tmp_path / "other", other, 1, "qarena"), threading.Event())
     assert all(each != first[key] for key, each in sums(tmp_path / "other").items())
 
 
@@ -175,14 +181,14 @@ def test_an_interrupted_command_goes_on_and_leaves_no_half_dataset(
     with monkeypatch.context() as patch:
         patch.setattr(making, "write_export", fails)
         with pytest.raises(KeyboardInterrupt):
-            create_datasets(request, threading.Event())
+            create_datasets_unless_stopped(request, threading.Event())
     assert [path.name for path in (tmp_path / "made" / "parquet").iterdir()] == ["random-v0"]
     assert not list((tmp_path / "made" / "quarto").iterdir())
     stop = threading.Event()
     stop.set()
-    assert not create_datasets(request, stop)
+    assert not create_datasets_unless_stopped(request, stop)
     assert not list((tmp_path / "made" / "quarto").iterdir())
-    assert create_datasets(request, threading.Event())
+    assert create_datasets_unless_stopped(request, threading.Event())
     again = sums(tmp_path / "made")
     assert again == {key: each for key, each in sums(made).items() if key in again}
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["parquet", "quarto"]
@@ -190,11 +196,15 @@ def test_an_interrupted_command_goes_on_and_leaves_no_half_dataset(
 
 def test_what_is_there_is_kept_and_other_games_are_refused(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sums(made)
-    assert create_datasets(DatasetRequest(made, list_splits(PLAYED, GAMES, 5), 1, "qarena"), threading.Event())
+    assert create_datasets_unless_stopped(
+        DatasetRequest(made, list_splits(PLAYED, GAMES, 5), 1, "qarena"), threading.Event()
+    )
     assert capsys.readouterr().out.count("is there already") == 2
     assert sums(made) == before
     with pytest.raises(RequestError, match=r"random-v0 was made with another --games or --seed"):
-        create_datasets(DatasetRequest(made, list_splits(PLAYED, GAMES + 2, 5), 1, "qarena"), threading.Event())
+        create_datasets_unless_stopped(
+            DatasetRequest(made, list_splits(PLAYED, GAMES + 2, 5), 1, "qarena"), threading.Event()
+        )
 
 
 def test_the_size_of_the_work_is_told_in_seconds_or_minutes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,7 +215,7 @@ def test_the_size_of_the_work_is_told_in_seconds_or_minutes(tmp_path: Path, caps
         (10**6, 2, "about 113 min on 2 thr"),
     ):
         parts = list_splits(select_datasets(["random-v0"] if threads == 1 else ["mixed-v0", "medium-v0"]), games, 5)
-        assert not create_datasets(DatasetRequest(tmp_path / "none", parts, threads, "qarena"), stop)
+        assert not create_datasets_unless_stopped(DatasetRequest(tmp_path / "none", parts, threads, "qarena"), stop)
         assert told in capsys.readouterr().out
 
 

@@ -143,4 +143,4 @@ def slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy,
             knowledge = learner.enlarge(knowledge)
             player = KernelPlayer(type(learner).kernel, knowledge, rules)
         played.append(outcome)
-    return learner.policy(knowledge), played
+    return learner.to_policy(knowledge), played
