@@ -174,7 +174,7 @@ BEFORE = {
         "qarena annotate",
         "printf '...F/.3../.2A./C.8. 7\\n' > positions.txt",
     ),
-    "docs/engines.md": ("mkdir runners && ln -s $ROOT/runners/hosting/engines runners/hosting/engines",),
+    "docs/engines.md": ("mkdir -p runners/hosting && ln -s $ROOT/runners/hosting/engines runners/hosting/engines",),
     "docs/exchange.md": (SAMPLE, "import numpy as np; observations = np.full((3, 17), -1)"),
     "docs/leaderboard.md": (
         "mkdir -p docs my_agents/agent",
