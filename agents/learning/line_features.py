@@ -252,7 +252,7 @@ def append_mobility_features(
 
 @inline_function
 def add_reply_feature_counting_turns(reply: int, rest: int, cells: int, after: Any, features: Any, count: int) -> int:
-    """Add the feature of a reply from ``reply`` on whose gift goes to one of ``cells``: see ``fill_and_count_features``.
+    """Add the feature of a reply from ``reply`` on, its gift on one of ``cells``: see ``fill_and_count_features``.
 
     Returns the number of turns that the giver has then: a placement and a safe gift from ``rest``.
     """
