@@ -65,7 +65,7 @@ def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: A
 class SurvivingTurns(NamedTuple):
     """Counts of turns that no reply of the other player refutes."""
 
-    count: int
+    turn_count: int
     fewest_replies: int  # least number of turns that one of them leaves to the other player, at most ``COUNTS - 1``
 
 
