@@ -48,7 +48,9 @@ PROVEN = {
     "Questions in SQL skip": None,
     "`verify` and players that": f"{TABLES}::test_a_policys_table_is_counted_before_it_is_read",
     "**Texts.** Labels": f"{TEXTS}::test_a_label_is_refused_by_the_same_rule_when_it_is_typed",
-    "A record is refused if one of its texts": f"{TEXTS}::test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line",
+    "A record is refused if one of its texts": (
+        f"{TEXTS}::test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line"
+    ),
     "It is refused if a text has more": f"{TEXTS}::test_values_that_are_nested_deeply_are_refused",
     "Commands, errors and conditions": f"{TEXTS}::test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown",
     "A label of an agent": "runners/web/test_play.py::test_a_label_in_a_link_is_checked_before_it_is_read",
