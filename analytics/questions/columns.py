@@ -53,7 +53,7 @@ class ResultColumn(NamedTuple):
     heading: str
     texts: Sequence[Any]  # of a page: cells with links and colours, too
     right_aligned: bool = True  # numbers
-    drop_priority: int = 0  # where there is too little room, the columns with the highest go first, those with 0 never
+    drop_priority: int = 0  # if a table is too wide, its columns are dropped by this, the highest first; 0: never
 
     @property
     def cells(self) -> list[Cell]:
@@ -63,11 +63,11 @@ class ResultColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A result for people. Its first column names its rows."""
+    """A table for people. Its first column names its rows."""
 
     title: str
     columns: Sequence[ResultColumn] = ()
-    splits: Sequence[Sequence[Table]] = ()  # what takes less room, the widest first: tables that together say the same
+    splits: Sequence[Sequence[Table]] = ()  # narrower tables that together have the same content, the widest first
     legend: str = ""  # what the columns mean, in a line below
 
     @property
@@ -271,7 +271,7 @@ MAX_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents
 
 
 def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build a column for each of the first ``MAX_OPPONENTS`` agents: the score of every agent (row) against that one.
+    """Build a column of scores against each of the first ``MAX_OPPONENTS`` agents, with a row for every agent.
 
     ``frame`` is that of ``analytics.questions.pairings.Crosstable``.
     """
@@ -282,7 +282,7 @@ def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build a column for each of the first ``MAX_OPPONENTS`` agents: the probability that a row's agent is above it.
+    """Build a column for each of the first ``MAX_OPPONENTS`` agents: how probably a row's agent is above that one.
 
     ``frame`` is that of ``analytics.questions.ratings.Ratings``.
     """

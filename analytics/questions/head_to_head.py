@@ -47,7 +47,7 @@ class HeadToHead:
     rules: str
     results: tuple[PairingResult, ...]  # by the first agent of their oldest run; ``pairing`` is the index
     notes: tuple[str, ...]  # warnings for a reader of these results
-    # None if no two pairings of these games played the same openings; equal results have equal ones.
+    # None if no two pairings of these games played the same openings. Not compared, because the results determine it.
     shared: SharedOpenings | None = field(default=None, compare=False)
     mover_chooses: bool = field(default=False, compare=False)  # the piece, by these rules
 
@@ -63,8 +63,8 @@ class HeadToHead:
     def to_frame(self, by_seat: bool = False) -> pl.DataFrame:
         """Return a row for every two agents, with the columns of ``pairings_frame``.
 
-        With ``by_seat``, return a row for each seat of the first agent: with a column ``seat``, without those of
-        forfeits.
+        With ``by_seat``, return a row for each seat of the first agent. The frame then has a column ``seat``, and none
+        for forfeits.
         """
         if not by_seat:
             return pairings_frame(self.results)
@@ -141,7 +141,7 @@ def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenR
     records = _select_runs_with_games(opened, game_filter)
     chosen = [record for record in records if game_filter.can_match_run(record)]
     if records and not chosen:
-        raise RequestError("all chosen games are those of trainings: --trainings takes them in")
+        raise RequestError("all chosen games were played by trainings, which are left out: --trainings includes them")
     check_single_rules(chosen)
     results = (
         load_tally_results(opened, chosen)
@@ -213,7 +213,7 @@ def load_shared_openings(
 
 
 def load_tally_results(opened: OpenArchive, records: Iterable[RunRecord]) -> ResultsByPairing:
-    """Load the results of every pairing of these runs that has games from their tallies, in the order of the runs."""
+    """Load, from tallies, the results of every pairing of these runs that has games, in the order of the runs."""
     return {
         (run_id, result.pairing): result
         for run_id, run_results in load_results_by_run(opened.archive, records).items()
@@ -337,7 +337,7 @@ def _describe_warnings(
     self_play_games = sum(result.games for result in results if result.first == result.second)
     if training_count:
         runs = "1 run of a training is" if training_count == 1 else f"{training_count:,} runs of trainings are"
-        notes.append(f"{runs} left out: --trainings takes them in")
+        notes.append(f"{runs} left out: --trainings includes them")
     return [
         *notes,
         *(

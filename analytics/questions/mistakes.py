@@ -72,9 +72,9 @@ def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, name
 
 
 def _build_agent_clusters(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
-    """Build a row for each agent of each run: its name, and what tells which pairs of its games are one cluster.
+    """Build a row for each agent of each run: its name, and the rule that puts pairs of its games into clusters.
 
-    Pairs of games belong to one cluster if they have the same ``origin``, and their numbers agree in the bits of
+    Two pairs of games belong to one cluster if they have the same ``origin``, and their numbers agree in the bits of
     ``pair_bits``. If openings follow from a seed and the number of the pair, these bits omit the pairing.
     """
     rows = []

@@ -57,7 +57,7 @@ class OpeningsQuery:
     least: int = 1  # leave out rows of fewer games
     imposed: bool = False  # count decisions that were imposed, too
     sort: str = SORT_ORDERS[0]  # one of SORT_ORDERS
-    # Count each game at its first free decision, whatever the position. None: if nothing was free at the start.
+    # Count each game at its first free decision, whatever the position. None: if no decision at the start was free.
     first_free: bool | None = None
 
 
@@ -70,7 +70,7 @@ class OpeningsResult:
     by: str
     games: int  # in which a decision was made there
     rows: pl.DataFrame
-    # Of first free decisions: games by ply. Each row then has a ``ply`` and a ``position`` of its own.
+    # The games by ply, if the rows are first free decisions, each of which has a ``ply`` and a ``position`` of its own.
     games_by_ply: Mapping[int, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # which games were left out, or from which ply they count
 
@@ -246,7 +246,7 @@ def describe_first_plies(games_by_ply: Mapping[int, int], preposition: str = "at
 
 
 def _describe_left_out(imposed: pl.DataFrame, records: Sequence[RunRecord], position: Position) -> tuple[str, ...]:
-    """Describe the games that are left out because their decisions in a position were imposed."""
+    """Describe the games whose decisions in a position are left out because they were imposed."""
     if imposed.is_empty():
         return ()
     counts_text = ", ".join(
@@ -276,7 +276,7 @@ class ChoiceResult(NamedTuple):
     """The results of a cell or a piece and its equivalents, for the player that chose it."""
 
     choice: str
-    alike: tuple[str, ...]  # the others of its group, which have no count of their own
+    alike: tuple[str, ...]  # the other choices of its group, which have no count of their own
     games: int
     share: float  # of the games: the shares of all groups add up to 1
     score: float
@@ -327,10 +327,10 @@ def parse_openings_query(archive: ArchiveStore, query: OpeningsQuery) -> ParsedO
     check_single_rules(records)
     if query.first_free and not is_start(position):
         raise RequestError(
-            f"first free decisions are in many positions, and {query.position!r} is one: leave it out, or --first-free"
+            f"first free decisions are in many positions, not only in {query.position!r}: leave it out, or --first-free"
         )
     if query.first_free and query.imposed:
-        raise RequestError("imposed plies are before first free decisions: leave --imposed or --first-free out")
+        raise RequestError("imposed plies come before first free decisions: leave out --imposed or --first-free")
     return ParsedOpeningsQuery(position, _find_decision_kind(position, records[0].rules, query.by), records)
 
 
@@ -353,7 +353,9 @@ def _find_decision_kind(position: Position, rules: Rules, requested_kind: str | 
             raise RequestError(f"by rules {rules.name!r} there are no gifts: ask by turn or by placement")
         return requested_kind or "turn"
     if requested_kind == "gift" and position.hand != NONE:
-        raise RequestError(f"in {position_text} the gift is made: ask by turn or by placement, or write - for the hand")
+        raise RequestError(
+            f"in {position_text} the piece is already given: ask by turn or by placement, or write - for the hand"
+        )
     return requested_kind or ("gift" if position.hand == NONE else "placement")
 
 
@@ -464,7 +466,7 @@ class _RequiredMappings(NamedTuple):
 def _list_required_mappings(
     plies: Sequence[Ply], position: Position, decision: Mapping[str, str | None]
 ) -> _RequiredMappings:
-    """List the pieces and cells of a game whose images the position's hand and the decision fix."""
+    """List the pieces and cells of a game whose images are fixed by the position's hand and the decision."""
     ply = position.occupied.bit_count()
     piece, cell = plies[ply]
     by_gift = "cell" not in decision

@@ -132,9 +132,9 @@ def load_job_results(archive: ArchiveStore, jobs: Sequence[SweepJob]) -> list[tu
 def _load_training_results(
     archive: ArchiveStore, job: SweepJob, record: RunRecord, results: list[PairingResult]
 ) -> list[PairingResult]:
-    """Load the results of the games that a job asked for, if its run is a training of one pairing.
+    """Load the results of the games that a job asked for, if its run is a training of one pairing that was extended.
 
-    For other runs, return ``results``.
+    For any other run, return ``results``.
     """
     end = -(-job.games // record.unit_line.games_a_pair)  # an odd number is rounded up, as trainers do
     extended = archive.list_effective_ranges(record.run_id).units > end
@@ -181,7 +181,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Crosstable:
-    """The agents of a tournament, best score first."""
+    """The standings of the agents of a tournament, best score first."""
 
     standings: tuple[Standing, ...]
 
@@ -299,7 +299,7 @@ class SharedOpenings:
 
     @cached_property
     def _opponents_by_agent(self) -> dict[str, list[str]]:
-        """The opponents of each agent, because each of 300 agents would otherwise search 44,850 meetings."""
+        """The opponents of each agent; without this index, each of 300 agents would search 44,850 meetings."""
         opponents: dict[str, list[str]] = {}
         for one, two in self.agents:
             if one != two:
@@ -421,7 +421,7 @@ class AgentNames(NamedTuple):
     """The names under which agents are shown: labels, or ``label@code`` if several codes played under a label."""
 
     distinct_names: Mapping[tuple[str, str], str]  # by run id and label, where the name is not the label
-    notes: tuple[str, ...] = ()  # for the user, a sentence for each such label
+    notes: tuple[str, ...] = ()  # for the user, a sentence for each label under which several codes played
 
     def find_name(self, run_id: str, label: str) -> str:
         """Find the name of the agent that played under ``label`` in a run."""

@@ -21,7 +21,7 @@ class Quantity(NamedTuple):
     """A quantity of results: its name and unit for programs, and its headings, unit and form for people."""
 
     column: str  # of frames, CSV and JSON
-    stored: str  # its unit there
+    stored: str  # its unit in frames, CSV and JSON
     headings: tuple[str, ...]  # of tables, without the unit
     unit: str  # in tables
     format: Callable[[float], str]
@@ -82,7 +82,7 @@ def scale_quantity(name: str, value: float) -> float:
 
 
 def format_quantity(name: str, value: float) -> str:
-    """Format a value in the form of the quantity ``name``; by its first digits if there is no such quantity."""
+    """Format a value in the form of the quantity ``name``, or by its first digits if there is no such quantity."""
     quantity = _QUANTITIES_BY_COLUMN.get(name)
     return format_significant(value) if quantity is None else quantity.format(value)
 

@@ -27,7 +27,7 @@ class BootstrapPopulation:
     zero: NDArray[np.int64]  # [2 M] numbers of the agents in seat 0: first agents, then second ones
     one: NDArray[np.int64]  # [2 M]
     cells: NDArray[np.int64]  # [M, 15] all pairs, by cell (``analytics.statistics.tally``)
-    grouped: NDArray[np.int64]  # [G, M, 15] those of them whose openings are shared, by group of openings
+    grouped: NDArray[np.int64]  # [G, M, 15] the pairs whose openings are shared, by group of openings
 
     @staticmethod
     def build(tallies: Tallies, agents: Sequence[str], shared: SharedOpenings | None) -> BootstrapPopulation:
@@ -43,18 +43,20 @@ class BootstrapPopulation:
 
     def count_games(self, cells: NDArray[np.int64]) -> SeatCounts:
         """Count games by their result for seat 0, from counts of pairs by cell, [M, 15]."""
-        counts = (cells @ _GAMES_BY_CELL).astype(np.float64)  # integers, because BLAS would wait for its threads
+        counts = (cells @ _GAMES_BY_CELL).astype(
+            np.float64
+        )  # a product of integers, because BLAS would wait for its threads
         return SeatCounts(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
 
     @cached_property
     def _unshared_pairs(self) -> NDArray[np.int64]:
-        """[M, 15] the pairs whose openings are not shared."""
+        """The pairs whose openings are not shared, [M, 15]."""
         unshared: NDArray[np.int64] = self.cells - self.grouped.sum(axis=0)
         return unshared
 
     @cached_property
     def _unshared_cell_shares(self) -> NDArray[np.float64]:
-        """[M, 15] the share of each cell in the pairs whose openings are not shared; zeros if there are none."""
+        """The share of each cell in the pairs whose openings are not shared, [M, 15]; zeros without such pairs."""
         shares: NDArray[np.float64] = self._unshared_pairs / np.maximum(1, self._unshared_pairs.sum(axis=1))[:, None]
         return shares
 

@@ -46,7 +46,7 @@ class Rating:
     games: int
     group: int  # agents of different groups never met, not even through others: their ratings cannot be compared
     rank: int | None = None  # from 1, among the agents of its group that have one (``analytics.questions.ranking``)
-    unranked: tuple[str, ...] = ()  # why it has no rank
+    unranked: tuple[str, ...] = ()  # the reasons why the agent has no rank
 
     @property
     def bounded(self) -> bool:
@@ -64,7 +64,7 @@ class Ratings:
     superiority: NDArray[np.float64]  # [A, A] probability that row is above column; NaN across groups
     undecided_by_seat: tuple[str, ...] = ()  # agents without a rating because the seat decided every game between them
     forfeited: tuple[tuple[str, int], ...] = ()  # agents that forfeited all of their games, and how many: not rated
-    met_only_forfeiting: tuple[str, ...] = ()  # agents that met only those: not rated
+    met_only_forfeiting: tuple[str, ...] = ()  # agents that met only agents that forfeited everything: not rated
 
     @property
     def group_count(self) -> int:
@@ -302,7 +302,11 @@ def _select_and_orient_tallies(tallies: Tallies) -> Tallies:
 
 @dataclass(frozen=True)
 class _RatedAgents:
-    """The agents of a fit: their groups, and the agents that the ratings are relative to."""
+    """The agents of a fit: their groups, and the agents that ratings are relative to.
+
+    Agents of one group met, directly or through others. Agents of one component are also connected by chains of won
+    points in both directions, so that their ratings differ by finite values.
+    """
 
     groups: NDArray[np.int64]  # [A]
     games: NDArray[np.int64]  # [A] games
@@ -311,8 +315,8 @@ class _RatedAgents:
     def compute_elos(self, fitted: DavidsonFit) -> NDArray[np.float64]:
         """Compute the Elo of each agent, [A], relative to a reference in its group.
 
-        The reference is the anchor or, in a group without the anchor, the mean of a component. In a reference component
-        in which the seat decided every game, Elo is NaN.
+        The reference is the anchor or, in a group without the anchor, the mean of the group's reference component. The
+        Elo of the agents of a reference component is NaN if the seat decided every game between them.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
@@ -329,7 +333,7 @@ class _RatedAgents:
         return np.round(elos * ELO_PER_UNIT, DECIMALS)
 
     def mark_reference_agents(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
-        """Mark the agents that belong to a reference component of more than one agent, [A]."""
+        """Mark the agents, [A], that belong to a reference component of more than one agent."""
         is_reference = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
             reference = self._find_reference_component(np.flatnonzero(self.groups == group), fitted.above)

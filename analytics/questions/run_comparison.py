@@ -48,14 +48,14 @@ RESULTS = {
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Runs and what differs between them. Frames have one row for each thing that is compared."""
+    """Runs and their differences. Each frame has one row for each thing that is compared."""
 
     runs: tuple[str, ...]  # ids; the others are compared with the first
     settings: pl.DataFrame  # ``setting``, and a column for each run, named by its id: texts
     results: pl.DataFrame  # schema ``RESULTS``; scores and differences as shares, of the first agent
     speeds: pl.DataFrame  # ``run``, ``games``, ``seconds`` of play, ``games_a_second``
     regret: pl.DataFrame  # ``agent``, ``kind``, ``ply``, and the regret in half-points in each run, null: not judged
-    agent_match_notes: tuple[str, ...] = ()  # sentences on agents that were taken for each other
+    agent_match_notes: tuple[str, ...] = ()  # sentences on agents with different labels that are compared
 
     @property
     def tables(self) -> list[Table]:

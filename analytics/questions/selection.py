@@ -37,7 +37,7 @@ MISSPELLING_SIMILARITY = 0.8  # of names of rules: 'squarre' is taken for 'squar
 
 @dataclass(frozen=True)
 class GameFilter:
-    """The games of an archive that meet all of these conditions."""
+    """A filter of the games of an archive: those that meet all of its conditions."""
 
     where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
     runs: tuple[str, ...] = ()  # ids; none: all runs
@@ -45,7 +45,7 @@ class GameFilter:
     agent: str | None = None  # label of an agent that took part; in a question about decisions, the one that decided
     opponent: str | None = None  # label of the other agent
     since: str | None = None  # runs created on this day or at this moment (ISO 8601, UTC) or later
-    until: str | None = None  # runs created then or earlier; a day counts as a whole
+    until: str | None = None  # runs created on this day, until its end, or at this moment, or earlier
     trainings: bool = True  # also runs that trainings played, unless they are named in ``runs``
 
     def can_match_run(self, record: RunRecord) -> bool:
@@ -86,7 +86,7 @@ class GameFilter:
         records = [check_record_format(record) for record in records if self._is_in_period(record)]
         if all_records and not records:
             raise RequestError(
-                f"archive {archive.root} has no runs of that time: {archive.format_command('archive ls')} lists all"
+                f"archive {archive.root} has no runs of that period: {archive.format_command('archive ls')} lists all"
             )
         self.check_rules(records)
         labels = {label for record in records for label in record.labels if self.rules in (None, record.rules.name)}
@@ -116,7 +116,9 @@ def build_games_condition(opened: OpenArchive, game_filter: GameFilter) -> str:
     """
     records, all_records = game_filter.select_runs(opened.archive), opened.archive.load_runs()
     if all_records and not records:
-        raise RequestError("all chosen games are those of trainings: trainings=True (--trainings) takes them in")
+        raise RequestError(
+            "all chosen games were played by trainings, which are left out: trainings=True (--trainings) includes them"
+        )
     conditions = [run_condition_sql(record.run_id for record in records)] if len(records) < len(all_records) else []
     agents_by_seat = [
         " AND ".join(

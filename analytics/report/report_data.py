@@ -97,7 +97,10 @@ class ReportData:
 
     @cached_property
     def shared_openings(self) -> SharedOpenings | None:
-        """The pairs of games in which several pairings played the same openings; intervals count them as one unit."""
+        """The pairs of games whose openings several pairings played; None if there are none.
+
+        Intervals count the pairs of one opening as one unit.
+        """
         where = None if self.selection.has_only_whole_runs else self.selection.where
         return load_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
 

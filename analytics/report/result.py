@@ -98,7 +98,7 @@ class Result:
 
         Args:
             console: The console of ``rich``.
-            wide: Draw the tables at full width; None: the console's user has no option for that.
+            wide: Whether to draw the tables at full width; None: the user has no option for that.
 
         """
         for table in map(build_visible_table, self.tables or ([] if self.missing else [to_table(self.frame)])):

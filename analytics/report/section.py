@@ -13,7 +13,7 @@ from analytics.report.style import AGENT_COLOURS, Figure, Picture
 
 
 def agent_cells(data: ReportData, agents: Iterable[str], with_ranks: bool = False) -> list[Cell]:
-    """Build cells with the labels of agents and their colours; with ``with_ranks``, ranks precede the labels."""
+    """Build cells with the labels of agents and their colours; if ``with_ranks``, a rank precedes each label."""
     return [
         Cell(agent, f"{rank} " if with_ranks else "", colour=data.find_colour_number(agent))
         for rank, agent in enumerate(agents, 1)

@@ -120,7 +120,7 @@ def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
 
 
 def build_visible_table(table: Table) -> Table:
-    """Build the same table of plain texts, without the colours and links that a page shows."""
+    """Build a table of plain texts, with hidden characters made visible, without the colours and links of a page."""
     splits = [[build_visible_table(part) for part in split] for split in table.splits]
     return replace(build_table(table.columns, table.title), splits=splits, legend=table.legend)
 

@@ -62,7 +62,7 @@ def check_condition(parser: Parser, where: str) -> None:
     except RequestError as error:
         raise RequestError(f"where={to_line(repr(where))} is not a condition on games: {error}") from error
     if any(alone[clause] for clause in _OTHER_CLAUSES) or alone["where_clause"] != enclosed["where_clause"]:
-        raise RequestError(f"where={to_line(repr(where))} is not a condition on games: it goes on after one expression")
+        raise RequestError(f"where={to_line(repr(where))} is not a condition on games: it is more than one expression")
     reason = _describe_changing_part(parser, alone["where_clause"])
     if reason:
         raise RequestError(
@@ -82,10 +82,10 @@ def _parse_condition(parser: Parser, expression: str) -> Node:
     if query.is_too_deep:
         raise build_depth_error()
     if query.tree is None or query.kinds != SELECT_KINDS or not query.is_read_only:
-        raise RequestError("it goes on after one expression")
+        raise RequestError("it is more than one expression")
     root: Node = query.tree["statements"][0]["node"]
     if root["type"] != "SELECT_NODE":
-        raise RequestError("it goes on after one expression")
+        raise RequestError("it is more than one expression")
     try:
         select: Node = _remove_spans(root)
     except RecursionError:

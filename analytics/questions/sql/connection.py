@@ -124,7 +124,7 @@ class Connection:
                 break
             except duckdb.ResourceInUseException:
                 time.sleep(_BUSY_SECONDS)
-        time.sleep(_BUSY_SECONDS)  # for that thread to end: it must not outlive the interpreter
+        time.sleep(_BUSY_SECONDS)  # lets the thread end, because it must not outlive the interpreter
 
     # The views that a question reads are filled before it is asked.
 

@@ -331,7 +331,7 @@ class OpenArchive:
 
     def _scan_files(self, files: Sequence[VerifiableFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
         """Scan the rows of files with one condition, with their locations in ``path``."""
-        # The scan itself widens: with a cast after it, filters could not skip row groups.
+        # The scan itself widens integers, because filters could not skip row groups if a cast followed the scan.
         rows = pl.scan_parquet(
             [str(self.to_queryable_path(file.path)) for file in files],
             schema=schema,

@@ -36,8 +36,8 @@ AnswerT = TypeVar("AnswerT")
 RowConsumer = Callable[[pl.LazyFrame, Callable[[], None]], None]
 _FROM_POLARS = "got external error: "  # Polars' prefix of an error that DuckDB raises between two chunks
 
-# Polars cannot read the first two, lets seconds overflow, and would show the others as bytes or without
-# their time zone.
+# Polars cannot read the first two, lets whole seconds overflow, and would show the others as bytes or without their
+# time zone.
 _UNSUPPORTED_TYPES = ("interval", "union", "timestamp_s", "variant", "bignum", "geometry", "bit", "time with time zone")
 _NESTED_TYPES = ("list", "array", "struct", "tuple", "map")
 
@@ -295,11 +295,11 @@ _POLL_SECONDS = 0.05
 class QueryLimits:
     """Limits of a question. Raises ``RequestError`` for a value that is no amount of memory or time."""
 
-    memory: str = DEFAULT_MEMORY  # 1GiB, 70%; what needs more is spilled to the disk
-    spill: str | None = None  # 10GiB; None: nine tenths of what is free
+    memory: str = DEFAULT_MEMORY  # such as 1GiB or 70%; a question that needs more spills to the disk
+    spill: str | None = None  # such as 10GiB; None: nine tenths of the free space
     seconds: float | None = None  # None: no limit
-    stop_event: Event | None = None  # set from any thread, it ends the question and all that follow
-    options: bool = True  # errors name the options of the command line
+    stop_event: Event | None = None  # any thread may set it, to end the question and all later ones
+    options: bool = True  # whether errors name the options of the command line
 
     def __post_init__(self) -> None:
         if not _MEMORY_SHARE.fullmatch(self.memory):

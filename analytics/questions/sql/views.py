@@ -81,15 +81,14 @@ def read_column_descriptions(view: str) -> dict[str, ColumnDescription]:
 
 RECORD_COLUMNS = ("rules", "opening_number", "game_number")  # columns of games that are in no file
 VIEWS = _load_view_columns()  # the columns of each view: names and DuckDB's types
-RECORD_VIEWS = ("runs", "results", "sweeps", "verdicts", "agents", "policies")  # tables in memory, made from records
-DERIVED_TABLE_VIEWS = tuple(
-    name for name in definitions.DERIVED_TABLES if name in VIEWS
-)  # by their files and the pairings of runs
+RECORD_VIEWS = ("runs", "results", "sweeps", "verdicts", "agents", "policies")  # tables in memory, built from records
+# Views that are made from the files of a derived table and the pairings of runs.
+DERIVED_TABLE_VIEWS = tuple(name for name in definitions.DERIVED_TABLES if name in VIEWS)
 SOURCE_VIEWS = {"seats": "games", "pairs": "games"}  # views that need the rows of another one
 ORDERED_OPENINGS_VIEW = "_orders"  # has the rows of the table macro ordered_openings
 POSITION_KEYS_VIEW = "_keys"  # has the columns of decisions that are a position's key
 UNCOUNTED_PLIES_VIEW = "_uncounted"  # the plies of games whose first plies are in no file of the derived table
-# The views that those of *.sql read: rows of files, and replayed rows.
+# Views of rows of files, and of replayed rows, from which the SQL files define other views.
 HIDDEN_VIEWS = {
     **{f"_{table}": _to_sql_types(definitions.DERIVED_TABLES[table].schema) for table in DERIVED_TABLE_VIEWS},
     UNCOUNTED_PLIES_VIEW: _to_sql_types(TABLE_SCHEMAS["plies"]),
@@ -97,9 +96,8 @@ HIDDEN_VIEWS = {
     POSITION_KEYS_VIEW: _to_sql_types(pl.Schema({"game_id": pl.Int64(), "ply": pl.Int8(), **KEY_COLUMNS}))
     | {"rules": "VARCHAR"},
 }
-ON_DEMAND_COLUMNS = frozenset(
-    EXTRA_COLUMNS
-)  # columns of boards, and some of decisions, that are made if a question reads them
+# Columns of boards, and some of decisions, that are computed only if a question reads them.
+ON_DEMAND_COLUMNS = frozenset(EXTRA_COLUMNS)
 STRUCT = "STRUCT"  # the type of a column whose fields depend on the archive
 
 # The run in the name of a file's own folder, because folders above the archive may be called name=value, too. DuckDB

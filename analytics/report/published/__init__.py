@@ -25,7 +25,7 @@ SEATS = {"both": (0, 1), "0": (0,), "1": (1,), "first": (1,), "second": (0,)}  #
 
 @dataclass(frozen=True)
 class Study:
-    """A publication, and where to find it."""
+    """A publication and its source."""
 
     study: str  # a letter
     title: str
@@ -72,7 +72,7 @@ class PublishedRate:
 
     @property
     def is_training(self) -> bool:
-        """Whether the games are those that the player learned from."""
+        """Whether the published games are those that the player learned from."""
         return self.player.endswith(TRAINING_SUFFIX)
 
 

@@ -14,7 +14,6 @@ from analytics.report.rendering import render_template
 from analytics.report.style import INK, render_inline_svg
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
 from analytics.statistics.tally import DRAW, WIN, Estimate, ResultCounts, Tally, wilson_interval
-from analytics.statistics.tally import ResultCounts as Counts
 
 LEGEND = (
     "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says. “Ours by "
@@ -49,7 +48,7 @@ class ComparedRate:
         return select_notes(self.figure.figure)
 
 
-def build_measured_rate(figure: PublishedRate, player: str, opponent: str, results: Counts) -> MeasuredRate:
+def build_measured_rate(figure: PublishedRate, player: str, opponent: str, results: ResultCounts) -> MeasuredRate:
     """Build the result to compare with a figure, from ``player``'s (losses, draws, wins) in the published seat."""
     rate = estimate_win_rate(results, figure.draws_for)
     games = sum(results)

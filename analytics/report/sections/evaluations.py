@@ -18,7 +18,7 @@ from analytics.report.section import agent_figures, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, quantitative
 
-# A row for each turn; result and exact value are those of its agent.
+# A row for each turn; ``result`` and ``exact`` are from the view of its agent.
 TURNS = """
     SELECT evaluations.run_id, evaluations.game_id, agent, ply, value, seconds, value_before AS exact,
         CASE winner WHEN -1 THEN 0 WHEN seat THEN 1 ELSE -1 END AS result

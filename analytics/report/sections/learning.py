@@ -59,7 +59,7 @@ def build_learning_section(data: ReportData) -> Result:
 
 
 def _build_numbers_table(curves: list[LearningCurve]) -> Table:
-    """Build the table of the values of the curves; of long ones every second step, or every third and so on."""
+    """Build the table of the curves' values; of long curves, only every second step, or every third, and so on."""
     frame = learning_frame(curves)
     step = pl.int_range(pl.len()).over("policy_id", "series")
     rows = frame.filter(step % (1 + len(frame) // MAX_ROWS) == 0)

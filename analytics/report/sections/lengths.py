@@ -21,7 +21,7 @@ from analytics.report.section import assign_figure_ids
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, quantitative, range_end
 from analytics.statistics.tally import wilson_bounds
-from quarto.perft import length_probabilities as random_lengths
+from quarto.perft import length_probabilities
 from quarto.rules import CELLS, SIDE
 
 SHORTEST = SIDE  # plies; fewer pieces make no line
@@ -135,7 +135,7 @@ def _select_seat_games(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
 
 def _compute_random_shares(data: ReportData, frame: pl.DataFrame) -> list[float | None]:
     rules_by_name = {record.rules.name: record.rules for record in data.records.values()}
-    chances = {name: random_lengths(rules) for name, rules in rules_by_name.items()}
+    chances = {name: length_probabilities(rules) for name, rules in rules_by_name.items()}
     return [
         float(shares[plies]) if (shares := chances[rules]) else None
         for rules, plies in frame.select("rules", "plies").iter_rows()

@@ -38,7 +38,7 @@ ALL_AGENTS = ""  # stands for all agents together
 
 
 class DecisionKind(NamedTuple):
-    """The kind of choice: cells or pieces."""
+    """A kind of decision that a section is about: placements on cells, or gifts of pieces."""
 
     query_name: str
     column: str

@@ -25,8 +25,7 @@ from analytics.questions.columns import (
     superiority_columns,
     text_column,
 )
-from analytics.questions.pairings import Crosstable, pairings_frame
-from analytics.questions.pairings import build_crosstable as crosstable_of
+from analytics.questions.pairings import Crosstable, build_crosstable, pairings_frame
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.ratings import Ratings
 from analytics.questions.selection import check_single_rules
@@ -83,7 +82,7 @@ def build_crosstable_section(data: ReportData) -> Result:
 
 def build_shown_crosstable(data: ReportData) -> Crosstable:
     """Build the crosstable of the agents that are shown, best first; other agents count as opponents only."""
-    ranked = crosstable_of(data.results, data.shared_openings).standings
+    ranked = build_crosstable(data.results, data.shared_openings).standings
     return Crosstable(tuple(standing for standing in ranked if standing.agent in data.agents and standing.games))
 
 
