@@ -1,7 +1,7 @@
 """The archive of games and every question to it.
 
-``open_archive`` opens an archive, an ``Archive``; its methods answer questions, each with a ``Result``. Names are
-loaded when they are asked for, so importing this package costs neither DuckDB nor numba.
+``open_archive`` opens an archive and returns an ``Archive``, whose methods answer questions, each with a ``Result``.
+The package loads its classes when they are first used, so that importing it costs neither DuckDB nor numba.
 """
 
 from __future__ import annotations
@@ -47,19 +47,21 @@ def open_archive(
     seconds: float | None = None,
     check: bool = True,
 ) -> Archive:
-    """Open the archive in folder ``archive``, or at a URL (``s3://bucket/prefix``), as it is now.
-
-    See ``Archive``, which is what is returned.
+    """Open an archive, a folder or a URL (``s3://bucket/prefix``), as it is now.
 
     Args:
         archive: The folder or the URL.
-        memory: A question that needs more than this (``1GiB``, or a share of the machine's) spills to the disk,
-        spill: at most so much (``10GiB``; None: nine tenths of what is free).
-        seconds: A question is interrupted after this time (None: never), which a server should set.
+        memory: The most memory that a question may use, such as ``1GiB`` or a share of the machine's memory. A question
+            that needs more spills to the disk.
+        spill: The most disk space that a question may use, such as ``10GiB``; None: nine tenths of the free space.
+        seconds: Interrupt a question after this many seconds; None: never. A server should set it.
         check: Compare files with their checksums.
 
+    Returns:
+        The open ``Archive``.
+
     Raises:
-        RequestError: ``archive`` is not one, or a limit is wrong.
+        RequestError: ``archive`` is no archive, or a limit is malformed.
 
     Examples:
         >>> import analytics
@@ -76,7 +78,7 @@ def open_archive(
 
 
 def __getattr__(name: str) -> object:
-    """A public name of this package, loaded when it is asked for."""
+    """Load a public name of this package when it is first used."""
     if name == "__version__":
         from importlib.metadata import version
 

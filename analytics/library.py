@@ -1,6 +1,6 @@
 """The archive as Python's users see it: each question is a method, and each answer a ``Result``.
 
-Nothing is computed here. A method turns its arguments into a ``GameFilter`` and calls the function that commands,
+This module computes nothing. A method turns its arguments into a ``GameFilter`` and calls the function that commands,
 reports and pages call.
 """
 
@@ -38,13 +38,14 @@ class GameFilters(TypedDict, total=False):
 class Archive(OpenArchive):
     """An archive as it was when it was opened; ``refresh`` updates it. ``analytics.open_archive`` returns it.
 
-    Questions return a ``Result``; all take the filters of ``GameFilters`` as keywords. Labels of agents may be written
-    with or without defaults, as for ``qarena run``. ``sql`` answers a question in SQL, ``scan`` returns a view as a
-    lazy frame. They raise ``RequestError`` for a filter that no game can meet, such as an agent that did not play, and
-    ``FailureError`` for damaged files.
+    Each question returns a ``Result``. Most questions take the filters of ``GameFilters`` as keywords. A label of an
+    agent may be written with or without the parameters that have their defaults, as for ``qarena run``. ``sql`` answers
+    a question in SQL, and ``scan`` returns a view as a lazy frame. Questions raise ``RequestError`` for a filter that
+    no game can meet, such as an agent that did not play, and ``FailureError`` for damaged files.
 
-    An archive may be asked by several threads, one at a time; ``fork`` gives each a connection of its own. After
-    ``os.fork`` every question is an error that says so. An archive is a context manager, and needs no ``close``.
+    Several threads may use one archive, but it answers one question at a time; ``fork`` returns a copy with a
+    connection of its own. After ``os.fork``, every question in the new process raises an error that says so. An archive
+    is a context manager, but need not be closed.
 
     Examples:
         >>> import analytics
@@ -57,10 +58,26 @@ class Archive(OpenArchive):
     # Strength.
 
     def crosstable(self, *, by_seat: bool = False, **games: Unpack[GameFilters]) -> Result:
-        """Return the results of every two agents under one set of rules, trainings left out.
+        """Return the results of every two agents under one rule set, by default without the games of trainings.
 
-        Columns: ``first``, ``second``, ``games``, ``wins``, ``draws``, ``losses`` of the first agent, ``score`` and
-        ``win_rate`` (0 to 1) with 95 % intervals. With ``by_seat`` a row for each seat of the first agent.
+        Columns: ``first``, ``second``, ``games``; ``wins``, ``draws`` and ``losses`` of the first agent; its ``score``
+        and ``win_rate`` (0 to 1) with 95 % intervals.
+
+        Args:
+            by_seat: Return a row for each seat of the first agent, not one row for both.
+            **games: The filters of ``GameFilters``.
+
+        Returns:
+            A ``Result`` with a row for every two agents.
+
+        Raises:
+            RequestError: No game meets the filters, or games of several rule sets do.
+
+        Examples:
+            >>> import analytics
+            >>> analytics.open_archive("data/sample").crosstable(rules="classic").frame.columns[:3]
+            ['first', 'second', 'games']
+
         """
         from analytics.questions.head_to_head import compute_head_to_head
         from analytics.report.answers import build_crosstable_result
@@ -75,24 +92,50 @@ class Archive(OpenArchive):
         samples: int = DEFAULT_SAMPLES,
         **games: Unpack[GameFilters],
     ) -> Result:
-        """Return the ratings of all agents under one set of rules in Elo, trainings left out.
+        """Return the Elo ratings of all agents under one rule set, by default without the games of trainings.
 
-        ``anchor`` is the agent whose rating is ``anchor_elo``; without it that is the mean. Intervals are 95 % ones
-        from ``samples`` bootstrap samples. Columns: see ``analytics.questions.ratings.Ratings.to_frame``.
+        Columns: see ``analytics.questions.ratings.Ratings.to_frame``.
+
+        Args:
+            anchor: The label of the agent whose rating is ``anchor_elo``; None: the mean rating is ``anchor_elo``.
+            anchor_elo: A rating in Elo.
+            samples: The number of bootstrap samples behind the 95 % intervals; 0: no intervals.
+            **games: The filters of ``GameFilters``.
+
+        Returns:
+            A ``Result`` with a row for each agent.
+
+        Raises:
+            RequestError: No game meets the filters, games of several rule sets do, or the anchor played none of them.
+
+        Examples:
+            >>> import analytics
+            >>> ratings = analytics.open_archive("data/sample").ratings(rules="classic", anchor="random", samples=0)
+            >>> ratings.frame.filter(agent="random")["elo"].item()
+            0.0
+
         """
         from analytics.questions.head_to_head import compute_head_to_head
         from analytics.questions.ratings import fit_ratings
         from analytics.report.answers import build_ratings_result
 
-        met = compute_head_to_head(self, self._build_filter(games, trainings=False))
-        zero = anchor and self.find_label(anchor)
-        fit = fit_ratings(met.tallies, zero, anchor_elo, samples=samples, shared=met.shared)
-        return build_ratings_result(met, fit, zero, anchor_elo)
+        results = compute_head_to_head(self, self._build_filter(games, trainings=False))
+        anchor_label = anchor and self.find_label(anchor)
+        fit = fit_ratings(results.tallies, anchor_label, anchor_elo, samples=samples, shared=results.shared)
+        return build_ratings_result(results, fit, anchor_label, anchor_elo)
 
     def compare(self, *runs: str) -> Result:
-        """Return what differs between runs and the first of them: settings, code, scores, speed, regret.
+        """Compare runs with the first of them: settings, code, scores, speed and regret.
 
-        The frame has the scores: see ``analytics.questions.run_comparison.RESULTS``.
+        Args:
+            *runs: The ids of two runs or more.
+
+        Returns:
+            A ``Result`` whose frame has the scores, by the schema ``analytics.questions.run_comparison.RESULTS``.
+
+        Raises:
+            RequestError: A run is not in the archive, a run is named twice, or fewer than two are named.
+
         """
         from analytics.questions.run_comparison import compare_runs
         from analytics.report.answers import build_comparison_result
@@ -114,24 +157,54 @@ class Archive(OpenArchive):
     ) -> Result:
         """Return the decisions made in a position, up to symmetry, with their results for the player that decides.
 
-        ``by`` is the kind of decision, by default the next one. Rows of fewer than ``least`` games are left out, and
-        decisions that were imposed unless ``imposed``. With ``first_free`` each game counts at its first free decision,
-        in whatever position; so it does by default if nothing was free at the start of games. ``where`` is refused,
-        because decisions are counted by run.
         Columns: see ``analytics.questions.openings.explore_position``.
+
+        Args:
+            position: The position in notation, such as ``"..../..../..../.... -"``.
+            by: The kind of decision; None: the next one in the position.
+            least: Leave out decisions made in fewer games.
+            imposed: Count decisions that were imposed, too.
+            first_free: Count each game at its first free decision, in whatever position that is. None: do so if all
+                decisions at the start of games were imposed.
+            sort: Sort by the number of games, by the lowest score, or by the most losses.
+            **games: The filters of ``GameFilters`` but ``where``, because decisions are counted by run.
+
+        Returns:
+            A ``Result`` with a row for each decision.
+
+        Raises:
+            RequestError: The position is invalid, no decision was made there, or ``where`` is given.
+
+        Examples:
+            >>> import analytics
+            >>> openings = analytics.open_archive("data/sample").openings("F.../..../..../.... 3", rules="classic")
+            >>> openings.frame.columns[:4]
+            ['piece', 'cell', 'alike', 'games']
+
         """
         from analytics.questions.openings import OpeningsQuery, add_rules_name
         from analytics.report.answers import answer_openings
 
-        choice = self._build_filter(games, trainings=True)
-        text = add_rules_name(position, choice.rules)
-        query = OpeningsQuery(text, by, replace(choice, rules=None), least, imposed, sort, first_free)
+        game_filter = self._build_filter(games, trainings=True)
+        position_text = add_rules_name(position, game_filter.rules)
+        query = OpeningsQuery(position_text, by, replace(game_filter, rules=None), least, imposed, sort, first_free)
         return answer_openings(self, query)
 
     def first_plies(self, decision: Literal["placement", "gift"] = "placement", **games: Unpack[GameFilters]) -> Result:
         """Return the first placements or gifts of each agent, with their share and score (0 to 1).
 
         Columns: see ``analytics.report.sections.openings.openings_frame``.
+
+        Args:
+            decision: The kind of decision.
+            **games: The filters of ``GameFilters``.
+
+        Returns:
+            A ``Result`` with a row for each agent and decision.
+
+        Raises:
+            RequestError: No game meets the filters.
+
         """
         from analytics.report.sections.openings import build_first_gifts_section, build_first_placements_section
 
@@ -139,18 +212,42 @@ class Archive(OpenArchive):
         return self._build_section(build, f"First {decision}s", games)
 
     def mistakes(self, *, positions: int = 10, **games: Unpack[GameFilters]) -> Result:
-        """Return the regret in half-points and the share of blunders of each agent, in all and by ply.
+        """Return the mean regret in half-points and the share of blunders of each agent, in total and by ply.
 
-        The last table has the ``positions`` in which most was given up, up to symmetry; of equal ones the easiest.
-        Needs the values of ``qarena annotate``. Columns: see ``analytics.questions.mistakes.summarise_decisions``;
-        ``ply`` is null in the rows of all plies together.
+        The archive needs the exact values that ``qarena annotate`` stores. Columns: see
+        ``analytics.questions.mistakes.summarise_decisions``; ``ply`` is null in the rows of all plies together.
+
+        Args:
+            positions: The length of the last table, which lists the positions, up to symmetry, in which agents gave up
+                most. Among positions of equal regret, those in which most choices keep the value come first.
+            **games: The filters of ``GameFilters``.
+
+        Returns:
+            A ``Result`` with a row for each agent, kind of decision and ply.
+
+        Raises:
+            RequestError: No game meets the filters, or none of these games is annotated.
+
         """
         from analytics.report.sections.mistakes import build_mistakes_result
 
         return self._build_section(lambda data: build_mistakes_result(data, positions), "Mistakes", games)
 
     def evaluations(self, **games: Unpack[GameFilters]) -> Result:
-        """Return what agents expected of their turns (-1 to 1), how wrong they were, and the seconds they took."""
+        """Return the values that agents expected of their turns (-1 to 1), with their errors and the seconds used.
+
+        Columns: see ``analytics.report.sections.evaluations.evaluations_frame``.
+
+        Args:
+            **games: The filters of ``GameFilters``.
+
+        Returns:
+            A ``Result`` with a row for each agent that reports evaluations.
+
+        Raises:
+            RequestError: No game meets the filters.
+
+        """
         from analytics.report.sections.evaluations import build_evaluations_section
 
         return self._build_section(build_evaluations_section, "Evaluations", games)
@@ -158,37 +255,85 @@ class Archive(OpenArchive):
     # Games and learning.
 
     def lengths(self, **games: Unpack[GameFilters]) -> Result:
-        """Return the number of plies of each agent's games, beside exact random play.
+        """Return the number of plies of each agent's games, beside that of exact random play.
 
         Columns: see ``analytics.report.sections.lengths.lengths_frame``.
+
+        Args:
+            **games: The filters of ``GameFilters``.
+
+        Returns:
+            A ``Result`` with a row for each agent and number of plies.
+
+        Raises:
+            RequestError: No game meets the filters.
+
         """
         from analytics.report.sections.lengths import build_lengths_section
 
         return self._build_section(build_lengths_section, "Game lengths", games)
 
     def learning_curve(self, **games: Unpack[GameFilters]) -> Result:
-        """Return how the policies fared that learned in the chosen runs.
+        """Return the results of policies that learned in the chosen runs, by the number of games behind each.
 
         Columns: see ``analytics.report.sections.learning.learning_frame``.
+
+        Args:
+            **games: The filters of ``GameFilters``.
+
+        Returns:
+            A ``Result`` with a row for each policy and opponent.
+
+        Raises:
+            RequestError: No game meets the filters.
+
         """
         from analytics.report.sections.learning import build_learning_section
 
         return self._build_section(build_learning_section, "Learning curves", games)
 
     def games(self, limit: int | None = 50, **games: Unpack[GameFilters]) -> Result:
-        """Return the first ``limit`` games by run and id (None: all), with the columns of the view ``games``."""
+        """Return games, sorted by run and id, with the columns of the view ``games``.
+
+        Args:
+            limit: The number of games; None: all.
+            **games: The filters of ``GameFilters``.
+
+        Returns:
+            A ``Result`` with a row for each game.
+
+        Raises:
+            RequestError: No game can meet the filters.
+
+        Examples:
+            >>> import analytics
+            >>> analytics.open_archive("data/sample").games(limit=2).frame.height
+            2
+
+        """
         from analytics.report.answers import build_list_result
 
         condition = self._build_condition(self._build_filter(games, trainings=True))
-        chosen = f"FROM games WHERE ({condition})"
-        total = int(self.sql(f"SELECT count(*) {chosen}").item())
-        most = "" if limit is None else f" LIMIT {int(limit)}"
-        return build_list_result("Games", self.sql(f"{chosen} ORDER BY run_id, game_id{most}"), total)
+        from_clause = f"FROM games WHERE ({condition})"
+        total = int(self.sql(f"SELECT count(*) {from_clause}").item())
+        limit_clause = "" if limit is None else f" LIMIT {int(limit)}"
+        return build_list_result("Games", self.sql(f"{from_clause} ORDER BY run_id, game_id{limit_clause}"), total)
 
     def game(self, run: str, game_id: int) -> Result:
-        """Return one game, a row for each decision, with exact values where it is annotated.
+        """Return one game, a row for each decision, with exact values if the game is annotated.
 
-        Columns: see ``analytics.report.answers.build_game_result``. Raises ``NotFoundError`` if it is not there.
+        Columns: see ``analytics.report.answers.build_game_result``.
+
+        Args:
+            run: The id of a run.
+            game_id: The id of a game of this run.
+
+        Returns:
+            A ``Result`` with a row for each gift and placement.
+
+        Raises:
+            NotFoundError: The game is not in the archive.
+
         """
         from analytics.questions.logged_games import load_logged_game, read_judgements
         from analytics.report.answers import build_game_result
@@ -210,8 +355,19 @@ class Archive(OpenArchive):
     def find_label(self, agent: str) -> str:
         """Find the stored label of an agent that is named with defaults: ``mcts`` for ``mcts(iterations=200)``.
 
-        For questions in SQL: ``archive.sql("… WHERE agent = ?", [archive.find_label("mcts(iterations=200)")])``. A text
-        that names no stored agent stays as it is.
+        Use it in SQL: ``archive.sql("… WHERE agent = ?", [archive.find_label("mcts(iterations=200)")])``.
+
+        Args:
+            agent: A label, with or without the parameters that have their defaults.
+
+        Returns:
+            The stored label, or ``agent`` itself if it names no stored agent.
+
+        Examples:
+            >>> import analytics
+            >>> analytics.open_archive("data/sample").find_label("random")
+            'random'
+
         """
         return labels.find_stored_label(self.archive.load_runs(), agent)
 
@@ -236,18 +392,18 @@ class Archive(OpenArchive):
             trainings=games.get("trainings", trainings),
         )
 
-    def _build_condition(self, choice: GameFilter) -> str:
-        """The condition in SQL on the view ``games`` that such games meet. Raises ``RequestError`` if none can."""
+    def _build_condition(self, game_filter: GameFilter) -> str:
+        """Build the SQL condition of a filter on the view ``games``. Raises ``RequestError`` if no game meets it."""
         from analytics.questions.selection import build_games_condition
 
-        return build_games_condition(self, choice)
+        return build_games_condition(self, game_filter)
 
     def _build_section(self, build: Callable[[ReportData], Result], title: str, games: GameFilters) -> Result:
         from analytics.report.report_data import select_report_data
 
-        choice = self._build_filter(games, trainings=True)
-        chosen = select_report_data(self, self._build_condition(choice))
-        data = replace(chosen, agent=choice.agent, opponent=choice.opponent)
+        game_filter = self._build_filter(games, trainings=True)
+        selected = select_report_data(self, self._build_condition(game_filter))
+        data = replace(selected, agent=game_filter.agent, opponent=game_filter.opponent)
         return replace(build(data), title=title, omissions=data.omissions)
 
     def _list_view(self, name: str) -> Result:

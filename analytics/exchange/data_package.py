@@ -22,7 +22,7 @@ import polars as pl
 from analytics.exact import position_set, puzzles
 from analytics.questions.selection import ALWAYS_TRUE, Selection
 from analytics.questions.sql.query_execution import sink_parquet
-from analytics.questions.sql.views import find_column_meanings_and_units
+from analytics.questions.sql.views import ColumnDescription, read_column_descriptions
 
 # The condition that a row of a table belongs to the chosen games, ``_chosen``.
 GAME_CONDITION = "(run_id, game_id) IN (SELECT (run_id, game_id) FROM _chosen)"
@@ -166,9 +166,11 @@ def _build_resource_entries(path: Path) -> Iterator[dict[str, Any]]:
 
 def _build_field_entries(path: Path) -> Iterator[dict[str, str]]:
     shipped_table = puzzles.COLUMN_MEANINGS if path.stem == "puzzles" else position_set.COLUMN_MEANINGS
-    declared = find_column_meanings_and_units(path.stem) or {name: (text, "") for name, text in shipped_table.items()}
+    descriptions = read_column_descriptions(path.stem) or {
+        name: ColumnDescription(text, "") for name, text in shipped_table.items()
+    }
     for name, kind in _scan_table(path).collect_schema().items():
-        meaning, unit = declared.get(name, ("", ""))
+        meaning, unit = descriptions.get(name, ("", ""))
         field = {"name": name, "type": _field_type(kind, "NULL" in meaning), "description": meaning, "unit": unit}
         yield {key: value for key, value in field.items() if value}
 

@@ -1,8 +1,9 @@
 """Results as tables for people: columns with their headings, units and digits.
 
-A result is a Polars frame. The functions here turn it into columns of texts. The terminal, reports, pages and Markdown
-show the same tables. ``quantities`` says which unit and form each quantity has. If a heading does not name the unit,
-the title of its table does. Whatever is shown goes through ``escape_hidden_characters`` first.
+A result is a Polars frame. The functions of this module turn a frame into columns of texts, so that the terminal,
+reports, pages and Markdown show the same tables. ``analytics.questions.quantities`` defines the unit and the form of
+each quantity. If a heading does not name the unit, the title of its table does. ``escape_hidden_characters`` makes
+hidden characters visible in every text that is shown.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SEAT_ROLES_MOVER = ("places the second piece", "the first")  # where the mover c
 
 @dataclass(frozen=True)
 class Cell:
-    """A text of a column of a page, and what distinguishes it from plain text."""
+    """A text in a column of a page, with what distinguishes it from plain text."""
 
     text: str
     prefix: str = ""  # stands before the mark of the colour
@@ -52,38 +53,38 @@ class ResultColumn(NamedTuple):
     heading: str
     texts: Sequence[Any]  # of a page: cells with links and colours, too
     right_aligned: bool = True  # numbers
-    drop_priority: int = 0  # where there is too little room, the columns with the highest go first, those with 0 never
+    drop_priority: int = 0  # if a table is too wide, its columns are dropped by this, the highest first; 0: never
 
     @property
     def cells(self) -> list[Cell]:
-        """The texts as cells."""
-        return [each if isinstance(each, Cell) else Cell(each) for each in self.texts]
+        """The texts, each as a cell."""
+        return [text if isinstance(text, Cell) else Cell(text) for text in self.texts]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A result for people. Its first column names its rows."""
+    """A table for people. Its first column names its rows."""
 
     title: str
     columns: Sequence[ResultColumn] = ()
-    splits: Sequence[Sequence[Table]] = ()  # what takes less room, the widest first: tables that together say the same
+    splits: Sequence[Sequence[Table]] = ()  # narrower tables that together have the same content, the widest first
     legend: str = ""  # what the columns mean, in a line below
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """The texts, or the cells of a page, of each row."""
+        """The rows of the table: texts or, for a page, cells."""
         return [*zip(*(column.texts for column in self.columns), strict=True)]
 
     @property
     def cells(self) -> list[tuple[Cell, ...]]:
-        """The rows, every text as a cell."""
+        """The rows of the table, each text as a cell."""
         return [*zip(*(column.cells for column in self.columns), strict=True)]
 
     @property
     def markdown(self) -> str:
         """The table in Markdown, without its title."""
-        sides = "|".join("---:" if each.right_aligned else "---" for each in self.columns)
-        head, *rows = (f"| {' | '.join(row)} |" for row in ([each.heading for each in self.columns], *self.rows))
+        sides = "|".join("---:" if column.right_aligned else "---" for column in self.columns)
+        head, *rows = (f"| {' | '.join(row)} |" for row in ([column.heading for column in self.columns], *self.rows))
         return "\n".join([head, f"|{sides}|", *rows])
 
 
@@ -93,7 +94,7 @@ VALUE_NAMES = {1: "win", 0: "draw", -1: "loss"}  # of exact values
 
 
 def format_duration(seconds: float) -> str:
-    """A time in whole minutes, hours or days: ``90 min``."""
+    """Format a time in whole minutes, hours or days: ``90 min``."""
     minutes = int(seconds // 60)
     if minutes < 120:
         return f"{minutes} min"
@@ -101,74 +102,74 @@ def format_duration(seconds: float) -> str:
 
 
 def format_count_per_second(count: float, seconds: float) -> str:
-    """Format how many of ``count`` things there were a second; a dash if the clock stood still meanwhile."""
+    """Format a rate: ``count`` things in ``seconds`` seconds; a dash if no time has passed."""
     return f"{count / seconds:,.0f}" if seconds > 0 else MISSING
 
 
 def format_percent(share: float) -> str:
-    """A share or a score (0 to 1) in percent."""
+    """Format a share or a score (0 to 1) in percent, with two decimals."""
     return f"{100 * share:.2f}"
 
 
 def format_percent_whole(share: float) -> str:
-    """A share or a score in whole percent, where there is no room for digits."""
+    """Format a share or a score (0 to 1) in whole percent, where there is no room for decimals."""
     return f"{100 * share:.0f}"
 
 
 def format_percent_short(share: float) -> str:
-    """A share in at most three digits, where there is no room for more: whole percent, tenths below 10 %."""
+    """Format a share (0 to 1) in at most three digits: whole percent, or tenths of a percent below 10 %."""
     return format_percent_whole(share) if share >= 0.0995 else format_percent_tenths(share)
 
 
 def format_percent_tenths(share: float) -> str:
-    """A share in tenths of a percent: further digits of a probability from resampling would be chance."""
+    """Format a share (0 to 1) in tenths of a percent: further digits of a resampled probability would be noise."""
     return f"{100 * share:.1f}"
 
 
 def format_half_points(regret: float) -> str:
-    """A regret in half-points, 0 to 2."""
+    """Format a regret in half-points (0 to 2) with four decimals."""
     return f"{regret:.4f}"
 
 
 def format_elo(rating: float) -> str:
-    """A rating, or a difference of ratings. Infinite: the games set no bound."""
+    """Format a rating, or a difference of ratings; an infinite one means that the games set no bound."""
     if math.isinf(rating):
         return "∞" if rating > 0 else f"{MINUS}∞"
     return f"{rating:.1f}".replace("-", MINUS) if round(rating, 1) else "0.0"
 
 
 def format_expected_value(value: float) -> str:
-    """A value from -1, a certain loss, to 1, a certain win, with its sign."""
+    """Format a value from -1 (a certain loss) to 1 (a certain win) with its sign."""
     return format_signed(value, 3)
 
 
 def format_value_error(error: float) -> str:
-    """A root mean square error of such values."""
+    """Format the root mean square error of expected values."""
     return f"{error:.3f}"
 
 
 def format_p_value(p: float) -> str:
-    """The probability of a difference at least as large by chance."""
+    """Format a p-value: the probability that chance makes a difference at least as large."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def format_plies(plies: float) -> str:
-    """A mean number of plies."""
+    """Format a mean number of plies with two decimals."""
     return f"{plies:.2f}"
 
 
 def format_count(number: float) -> str:
-    """A number of games or of other things; a mean one without its fraction."""
+    """Format a number of games or other things; a mean number loses its fraction."""
     return f"{number:,.0f}" if isinstance(number, float) else f"{number:,}"
 
 
 def format_seconds(seconds: float) -> str:
-    """A time in seconds: three digits of it, or all before the point."""
+    """Format a time in seconds to three digits, or to whole seconds from 1,000 seconds on."""
     return format_count(round(seconds)) if seconds >= 1000 else format_significant(seconds, 3)
 
 
 def format_significant(value: float, digits: int = 4, minus: str = MINUS) -> str:
-    """A number of no known unit by its first digits, without an exponent from a billionth to a billion."""
+    """Format a number of no known unit by its first digits, without an exponent from a billionth to a billion."""
     text = f"{value:.{digits}g}"
     if "e" in text and 1e-9 <= abs(value) < 1e9:
         text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
@@ -177,23 +178,23 @@ def format_significant(value: float, digits: int = 4, minus: str = MINUS) -> str
 
 
 def format_game_name(run_id: str, game_id: int) -> str:
-    """A logged game, as `qarena show` takes it: the first digits of its run, and its id."""
+    """Format the name of a logged game as ``qarena show`` takes it: the first digits of its run's id, then its id."""
     return f"{run_id[:RUN_DIGITS]} {game_id}"
 
 
 def format_signed(value: float, digits: int) -> str:
-    """A number with its sign, a true minus and no sign for what rounds to 0."""
+    """Format a number with its sign: a true minus sign, and no sign for a number that rounds to 0."""
     text = f"{value:+.{digits}f}".replace("-", MINUS)
     return text if text.strip(f"+0.{MINUS}") else text[1:]
 
 
 def format_count_with_noun(count: int, noun: str, nouns: str = "") -> str:
-    """A number of things in words: ``1 range``, ``no ranges``, ``2 policies``."""
+    """Format a number of things in words: ``1 range``, ``no ranges``, ``2 policies``."""
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}" if count else f"no {nouns or f'{noun}s'}"
 
 
 def format_interval(low: float, high: float, format_value: Callable[[float], str] = format_percent) -> str:
-    """An interval by its two ends. If the ends may be negative, a word stands between them, not a dash."""
+    """Format an interval by its two ends. The word "to" replaces the dash if an end may be negative."""
     return (
         f"{format_value(low)} to {format_value(high)}"
         if format_value is format_elo
@@ -205,14 +206,14 @@ def format_interval(low: float, high: float, format_value: Callable[[float], str
 
 
 def text_column(heading: str, texts: Iterable[Any]) -> ResultColumn:
-    """A column of texts, or of a page's cells."""
+    """Build a column of texts or, for a page, of cells."""
     return ResultColumn(heading, [*texts], right_aligned=False)
 
 
 def number_column(
     heading: str, values: Iterable[Any], format_value: Callable[[Any], str] = format_count, drop_priority: int = 0
 ) -> ResultColumn:
-    """A column of numbers, each written by ``format_value``."""
+    """Build a column of numbers, each formatted by ``format_value``; None becomes a dash."""
     return ResultColumn(
         heading, [MISSING if value is None else format_value(value) for value in values], drop_priority=drop_priority
     )
@@ -224,27 +225,27 @@ def interval_column(
     format_value: Callable[[float], str] = format_percent,
     drop_priority: int = 0,
 ) -> ResultColumn:
-    """A column of 95 % intervals."""
+    """Build a column of 95 % intervals; an interval without an end becomes a dash."""
     ends = zip(lows, highs, strict=True)
     texts = [MISSING if low is None or high is None else format_interval(low, high, format_value) for low, high in ends]
     return ResultColumn("95 % interval", texts, drop_priority=drop_priority)
 
 
 def rank_and_agent_columns(agents: Sequence[str], ranks: Iterable[int | None] | None = None) -> list[ResultColumn]:
-    """The columns of ranks and agents, best first; without ``ranks`` the rows are numbered."""
+    """Build the columns of ranks and agents, best first; without ``ranks``, number the rows."""
     return [number_column("", range(1, len(agents) + 1) if ranks is None else ranks), text_column("agent", agents)]
 
 
 def link_column(
     heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right_aligned: bool = False
 ) -> ResultColumn:
-    """A column of texts that lead to addresses."""
+    """Build a column of texts, each a link to its address."""
     cells = [Cell(text, link=address, code=code) for text, address in zip(texts, addresses, strict=True)]
     return ResultColumn(heading, cells, right_aligned)
 
 
 def property_columns(properties: Mapping[str, str | Cell], code_names: Collection[str] = ()) -> list[ResultColumn]:
-    """The columns of names and their values; those under the names in ``code_names`` are set as code in pages."""
+    """Build a column of names and a column of their values; pages set the values of ``code_names`` as code."""
     texts = [Cell(f"{value}", code=True) if name in code_names else value for name, value in properties.items()]
     return [text_column("property", properties), text_column("value", texts)]
 
@@ -253,7 +254,10 @@ def property_columns(properties: Mapping[str, str | Cell], code_names: Collectio
 
 
 def standing_columns_without_agents(frame: pl.DataFrame, with_intervals: bool = True) -> list[ResultColumn]:
-    """Agents by score, without their names. ``frame`` is that of ``analytics.questions.pairings.Crosstable``."""
+    """Build the columns of a crosstable's standings, without the names of the agents.
+
+    ``frame`` is that of ``analytics.questions.pairings.Crosstable``.
+    """
     return [
         number_column("score", frame["score"], format_percent),
         *([interval_column(frame["low"], frame["high"], drop_priority=1)] if with_intervals else []),
@@ -267,26 +271,26 @@ MAX_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents
 
 
 def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Return the score of each agent (row) against the first ``MAX_OPPONENTS`` of them (columns).
+    """Build a column of scores against each of the first ``MAX_OPPONENTS`` agents, with a row for every agent.
 
-    ``frame`` is as for ``standing_columns_without_agents``.
+    ``frame`` is that of ``analytics.questions.pairings.Crosstable``.
     """
     return [
-        _column_with_diagonal(agent, agent, frame["agent"], frame[f"v {agent}"], format_percent, spare)
-        for spare, agent in enumerate(frame["agent"][:MAX_OPPONENTS])
+        _column_with_diagonal(agent, agent, frame["agent"], frame[f"v {agent}"], format_percent, drop_priority)
+        for drop_priority, agent in enumerate(frame["agent"][:MAX_OPPONENTS])
     ]
 
 
 def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Return the probability that an agent (row) is above one of the first ``MAX_OPPONENTS`` (columns).
+    """Build a column for each of the first ``MAX_OPPONENTS`` agents: how probably a row's agent is above that one.
 
-    ``frame`` is as for ``rating_columns_without_agents``.
+    ``frame`` is that of ``analytics.questions.ratings.Ratings``.
     """
     return [
         _column_with_diagonal(
-            f"> {agent}", agent, frame["agent"], frame[f"above {agent}"], format_percent_tenths, spare
+            f"> {agent}", agent, frame["agent"], frame[f"above {agent}"], format_percent_tenths, drop_priority
         )
-        for spare, agent in enumerate(frame["agent"][:MAX_OPPONENTS])
+        for drop_priority, agent in enumerate(frame["agent"][:MAX_OPPONENTS])
     ]
 
 
@@ -298,13 +302,16 @@ def _column_with_diagonal(
     format_value: Callable[[float], str],
     drop_priority: int,
 ) -> ResultColumn:
-    shown = number_column(heading, values, format_value, drop_priority)
-    texts = [DIAGONAL if each == column_agent else text for each, text in zip(row_agents, shown.texts, strict=True)]
-    return shown._replace(texts=texts)
+    column = number_column(heading, values, format_value, drop_priority)
+    texts = [DIAGONAL if agent == column_agent else text for agent, text in zip(row_agents, column.texts, strict=True)]
+    return column._replace(texts=texts)
 
 
 def pairing_columns(frame: pl.DataFrame, with_scores: bool = True) -> list[ResultColumn]:
-    """Pairings as the first agent sees them. ``frame`` is that of ``analytics.questions.pairings.pairings_frame``."""
+    """Build the columns of pairings from the first agent's view.
+
+    ``frame`` is that of ``analytics.questions.pairings.pairings_frame``.
+    """
     forfeits = frame.select("first_forfeits", "second_forfeits") if "first_forfeits" in frame.columns else frame.clear()
     scores = [
         number_column("score", frame["score"], format_percent),
@@ -328,21 +335,25 @@ def pairing_columns(frame: pl.DataFrame, with_scores: bool = True) -> list[Resul
 
 
 def _result_share_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """The shares of games won, drawn and lost."""
+    """Build the columns of the shares of games won, drawn and lost."""
     kinds = (("win", "wins", 4), ("draw", "draws", 5), ("loss", "losses", 4))
     return [
-        number_column(heading, frame[name] / frame["games"], format_percent, spare) for heading, name, spare in kinds
+        number_column(heading, frame[name] / frame["games"], format_percent, drop_priority)
+        for heading, name, drop_priority in kinds
     ]
 
 
 def describe_seat_roles(mover_chooses: bool) -> str:
-    """The sentence below a table with columns by seat."""
+    """Describe what each seat does first, for the line below a table with columns by seat."""
     zero, one = SEAT_ROLES_MOVER if mover_chooses else SEAT_ROLES
     return f"Seat 0 {zero}, seat 1 {one}."
 
 
 def rating_columns_without_agents(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Ratings, without the names of the agents. ``frame`` is that of ``analytics.questions.ratings.Ratings``."""
+    """Build the columns of ratings, without the names of the agents.
+
+    ``frame`` is that of ``analytics.questions.ratings.Ratings``.
+    """
     return [
         ResultColumn("Elo", ["?" if rating is None else format_elo(rating) for rating in frame["elo"]]),
         ResultColumn(
@@ -362,7 +373,10 @@ def _format_elo_interval(rating: float | None, low: float | None, high: float | 
 
 
 def regret_and_blunder_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Regret and blunders, by ply if they are apart. ``frame`` is that of ``analytics.questions.mistakes``."""
+    """Build the columns of regret and blunders, with a column for the ply if the rows differ in it.
+
+    ``frame`` is that of ``analytics.questions.mistakes.summarise_decisions``.
+    """
     by_ply = frame["ply"].null_count() < len(frame)
     return [
         text_column("agent", frame["agent"]),
@@ -377,46 +391,52 @@ def regret_and_blunder_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Decisions in a position and their results. ``frame`` is that of ``analytics.questions.openings``."""
+    """Build the columns of the decisions in a position and of their results.
+
+    ``frame`` is that of ``analytics.questions.openings.explore_position``.
+    """
     names = [name for name in ("position", "piece", "cell", "gift") if name in frame.columns]
     columns = [text_column(name, [value or "·" for value in frame[name]]) for name in names]
     columns += [number_column("alike", frame["alike"], drop_priority=2), number_column("games", frame["games"])]
     columns.append(number_column("share", frame["share"], format_percent, drop_priority=1))
     columns.append(number_column("score", frame["score"], format_percent))
-    for name, spare in (("win", 0), ("draw", 5), ("loss", 4)):
-        columns.append(number_column(name, frame[f"{name}_rate"], format_percent, spare))
-        columns.append(interval_column(frame[f"{name}_low"], frame[f"{name}_high"], drop_priority=spare + 3))
+    for name, drop_priority in (("win", 0), ("draw", 5), ("loss", 4)):
+        columns.append(number_column(name, frame[f"{name}_rate"], format_percent, drop_priority))
+        columns.append(interval_column(frame[f"{name}_low"], frame[f"{name}_high"], drop_priority=drop_priority + 3))
     return columns
 
 
-# Texts as data for others: a label comes from anybody's archive, and a question in SQL makes any text. Nothing in them
-# commands a terminal, and for a spreadsheet nothing in them is a formula.
+# Texts come from anybody: a label from another person's archive, any text from a question in SQL. So no text may send
+# commands to a terminal, nor be a formula in a spreadsheet.
 
-# Spreadsheets read cells that begin so as formulas; some read the wide signs of Chinese and Japanese too.
+# Spreadsheets read a cell that begins with one of these as a formula; some read the full-width signs of Chinese and
+# Japanese so, too.
 _FORMULA = "^[=+@\n\uff1d\uff0b\uff0d\uff20-]"
-# Ids such as 12345e678901 and 000123 would become other numbers.
+# A spreadsheet would turn ids such as 12345e678901 and 000123 into other numbers.
 _NUMERAL = r"^[0-9.,]*[0-9][0-9.,]*([eE][+-]?[0-9]+)?$"
 _HIDDEN_IN_CELLS = f"[{HIDDEN_CHARACTERS}--\n]"  # in Rust's syntax; line ends stay
 
 
 def escape_hidden_characters(text: str) -> str:
-    """Return a text in which hidden characters are visible; line ends stay."""
+    """Return a text with its hidden characters made visible; line ends stay."""
     return escape_hidden(text, keep="\n")
 
 
 def to_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
-    """Comma-separated values, their control characters visible.
+    """Return a frame as comma-separated values (UTF-8), with hidden characters made visible.
 
-    ``for_spreadsheet``: a text that would be read as a formula or a number begins with an apostrophe. Numbers stay
-    numbers.
+    With ``for_spreadsheet``, an apostrophe precedes each text that a spreadsheet would read as a formula or a number.
+    Numbers stay numbers.
     """
     import polars as pl  # the command line imports this module, and few commands write tables
 
     names = pl.Series(frame.columns, dtype=pl.String)
     texts = frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
-    shown = texts.with_columns(_escape_texts(each, for_spreadsheet) for each in texts if each.dtype == pl.String)
-    shown.columns = _escape_texts(names, for_spreadsheet).to_list()
-    return shown.write_csv(include_header=header).encode()
+    escaped = texts.with_columns(
+        _escape_texts(column, for_spreadsheet) for column in texts if column.dtype == pl.String
+    )
+    escaped.columns = _escape_texts(names, for_spreadsheet).to_list()
+    return escaped.write_csv(include_header=header).encode()
 
 
 def _escape_texts(texts: pl.Series, for_spreadsheet: bool) -> pl.Series:

@@ -1,4 +1,7 @@
-"""Questions in SQL that ship: the named ones (``named/*.sql``), and those of docs/cookbook.md, a file of this room."""
+"""The queries in SQL that the package contains: the named ones (``named/*.sql``), and those of the cookbook.
+
+The cookbook is ``cookbook.md`` beside this module, which the documents show as a page.
+"""
 
 from __future__ import annotations
 
@@ -28,29 +31,29 @@ class CookbookQuery(NamedTuple):
 
 @cache
 def read_cookbook() -> tuple[CookbookQuery, ...]:
-    """All questions, in the order of the page."""
+    """Read all questions of the cookbook, in the order of the page."""
     text = (files("analytics.questions") / "cookbook.md").read_text(encoding="utf-8")
-    sections = [(found.start(), found[1]) for found in _SECTION.finditer(text)]
+    sections = [(match.start(), match[1]) for match in _SECTION.finditer(text)]
     return tuple(
         CookbookQuery(
-            int(found["number"]),
-            next(name for start, name in reversed(sections) if start < found.start()),
-            found["title"],
-            " ".join(found["note"].split()),
-            found["sql"],
+            int(match["number"]),
+            next(name for start, name in reversed(sections) if start < match.start()),
+            match["title"],
+            " ".join(match["note"].split()),
+            match["sql"],
         )
-        for found in _QUESTION.finditer(text)
+        for match in _QUESTION.finditer(text)
     )
 
 
 def list_query_names() -> list[str]:
-    """The names of all questions, sorted."""
-    found = (entry.name for entry in (files("analytics.questions") / "named").iterdir())
-    return sorted(name.removesuffix(".sql") for name in found if name.endswith(".sql"))
+    """List the names of all named queries, sorted."""
+    file_names = (entry.name for entry in (files("analytics.questions") / "named").iterdir())
+    return sorted(name.removesuffix(".sql") for name in file_names if name.endswith(".sql"))
 
 
 def read_query(name: str) -> str:
-    """The SQL of a question. Raises ``RequestError`` for an unknown name."""
+    """Read the SQL of a named query. Raises ``RequestError`` for an unknown name."""
     if name not in list_query_names():
         raise RequestError(f"question {name!r} is not known{describe_valid_names(name, list_query_names())}")
     return (files("analytics.questions") / "named" / f"{name}.sql").read_text(encoding="utf-8")
@@ -64,10 +67,10 @@ PLIES_PLACEHOLDER = "ply < 3 /* first plies */"  # stands for the plies that a q
 
 
 def read_restricted_query(name: str, condition: str, plies: range | None = None) -> str:
-    """Return the SQL of a question about the games that ``condition`` chooses (on ``run_id`` and ``game_id``).
+    """Read the SQL of a named query, restricted to games by a condition on ``run_id`` and ``game_id``.
 
-    ``plies`` are those that a question about first plies reads, by default the first three. Raises ``RequestError`` for
-    an unknown question, and for one that always takes all games.
+    ``plies`` are the plies that a query about first plies reads; None: the first three. Raises ``RequestError`` for an
+    unknown query, and for one that cannot be restricted.
     """
     text = read_query(name)
     if plies is not None:

@@ -1,6 +1,7 @@
-"""Counts of decisions by position and turn, up to symmetry: from the position index or, where it lacks, from the games.
+"""Counts of decisions by position and turn, up to symmetry.
 
-``analytics.questions.openings`` asks for them, in one position or in every position of a ply.
+They come from the position index or, for ranges that are not indexed, from the games. ``analytics.questions.openings``
+asks for the decisions in one position, or in every position of a ply.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from quarto.notation import format_position
 from quarto.position import Position, position_from_plies
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 
-MAX_THREADS = 8  # each replays a range: some hundred megabytes
+MAX_THREADS = 8  # each replays a range, which takes some hundred megabytes
 
 # The columns that are read from ``positions``.
 INDEX_COLUMNS = pl.Schema(
@@ -49,9 +50,9 @@ DECISION_COLUMNS = {"gift": _BOARD, "placement": [*_BOARD, "cell"], "turn": [*_B
 def read_decisions_in_position(
     opened: OpenArchive, records: Sequence[RunRecord], position: Position, turns: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return the decisions of runs in a position, as rows of ``positions`` with ``run_id`` in front.
+    """Read the decisions of runs in a position, as rows of the table ``positions`` with ``run_id`` in front.
 
-    ``turns`` are those of ``list_canonical_turns``.
+    ``turns`` are the turns of ``position``, as ``list_canonical_turns`` returns them.
     """
     occupied, boards = turns["occupied"][0], turns["board"].to_list()  # boards that differ in the hand are neighbours
     where = f"occupied = {occupied} AND board BETWEEN {min(boards)} AND {max(boards)}"
@@ -59,7 +60,10 @@ def read_decisions_in_position(
 
 
 def read_first_decisions(opened: OpenArchive, records: Sequence[RunRecord]) -> pl.DataFrame:
-    """Return the first free decisions of runs, each at the ply that follows its imposed ones, as such rows."""
+    """Read the first free decisions of runs, as rows of the table ``positions`` with ``run_id`` in front.
+
+    The first free decision of a game is at the ply that follows its imposed plies.
+    """
     runs: dict[int, list[RunRecord]] = {}
     for record in records:
         runs.setdefault(record.spec["opening_plies"], []).append(record)
@@ -73,25 +77,29 @@ def read_first_decisions(opened: OpenArchive, records: Sequence[RunRecord]) -> p
 
 
 def _read_decisions(opened: OpenArchive, records: Sequence[RunRecord], ply: int, condition: str) -> pl.DataFrame:
-    """Return the rows of a ply that meet a condition: from the index and, for ranges that it lacks, from the games."""
+    """Read the rows of a ply that meet a condition: from the index or, for ranges without one, from the games."""
     where = f"ply = {ply} AND {condition}"
-    files, rest = list[VerifiableFile](), list[tuple[RunRecord, StoredRange]]()
+    files, unindexed_ranges = list[VerifiableFile](), list[tuple[RunRecord, StoredRange]]()
     for record in records:
         indexed, unindexed = opened.files.list_derived_files_and_gaps(
             POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply)
         )
         files += indexed
-        rest += [(record, stored) for stored in unindexed]
-    parts = [read_file_rows(opened, files, list(INDEX_COLUMNS)[1:], where).cast(INDEX_COLUMNS)] if files else []
+        unindexed_ranges += [(record, stored) for stored in unindexed]
+    frames = [read_file_rows(opened, files, list(INDEX_COLUMNS)[1:], where).cast(INDEX_COLUMNS)] if files else []
     return pl.concat(
-        [pl.DataFrame(schema=INDEX_COLUMNS), *parts, *_count_unindexed_decisions(opened.archive, rest, ply, where)]
+        [
+            pl.DataFrame(schema=INDEX_COLUMNS),
+            *frames,
+            *_count_unindexed_decisions(opened.archive, unindexed_ranges, ply, where),
+        ]
     )
 
 
 def _count_decisions(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, ply: int, where: str
 ) -> pl.DataFrame:
-    """Count the rows of a range that meet a condition, from its games."""
+    """Count the decisions in the games of a range, and return the rows of a ply that meet the condition ``where``."""
     counts = derive_stored_positions(archive, record, stored, range(ply, ply + 1))
     # A filter may return a slice, which would keep the whole table of every file in memory.
     rows = counts[counts.select(pl.arg_where(pl.sql_expr(where))).to_series()]
@@ -101,17 +109,17 @@ def _count_decisions(
 MAX_CACHED_FRAMES = 1 << 14  # frames of some rows
 MAX_CACHED_ROWS = 1 << 10  # of a frame: one position has fewer, a whole ply may have millions
 
-# What was counted in the games of a file, by its run, its name, and the condition: a file's name says which games.
+# The counts from the games of a file, by run, file name and condition. The name determines the games.
 _decision_cache: dict[tuple[str, str, str], pl.DataFrame] = {}
 
 
 def _count_unindexed_decisions(
     archive: ArchiveStore, ranges: Sequence[tuple[RunRecord, StoredRange]], ply: int, where: str
 ) -> list[pl.DataFrame]:
-    """Count the rows of ranges of games that are not indexed deep enough."""
+    """Count the decisions of a ply in ranges whose index does not reach this ply."""
 
-    def count_decisions(of: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
-        record, stored = of
+    def count_decisions(run_and_range: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
+        record, stored = run_and_range
         key = record.run_id, stored.name, where
         if key in _decision_cache:
             return _decision_cache[key]
@@ -129,42 +137,43 @@ def _count_unindexed_decisions(
 def select_decisions_by_agent(
     decisions: pl.DataFrame, records: Sequence[RunRecord], kind: str, game_filter: GameFilter
 ) -> pl.DataFrame:
-    """Select the rows in which the wanted agent decided against the wanted opponent."""
+    """Select the rows in which the filter's agent decided against the filter's opponent."""
     if game_filter.agent is None and game_filter.opponent is None:
         return decisions
-    other = kind == "gift"  # ``second`` is the seat of the mover, the giver's opponent
-    theirs = [
-        (record.run_id, number, second ^ other)
+    is_gift = kind == "gift"  # ``second`` is the seat of the mover, the giver's opponent
+    deciders = [
+        (record.run_id, number, second ^ is_gift)
         for record in records
         for number, pairing in enumerate(record.pairings)
         for second, label in enumerate(pairing)
         if game_filter.agent in (None, label) and game_filter.opponent in (None, pairing[1 - second])
     ]
     names = ("run_id", "pairing", "second")
-    wanted = pl.DataFrame(theirs, schema={name: INDEX_COLUMNS[name] for name in names}, orient="row")
-    return decisions.join(wanted, on=names, how="semi")
+    deciders_frame = pl.DataFrame(deciders, schema={name: INDEX_COLUMNS[name] for name in names}, orient="row")
+    return decisions.join(deciders_frame, on=names, how="semi")
 
 
 def sum_decisions(
     archive: ArchiveStore, decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
 ) -> pl.DataFrame:
-    """Return a row for each decision: the least of the equivalent ones, counts, openings, and the first game.
+    """Sum decisions up to symmetry: return a row for each, with its counts, its openings and its first game.
 
-    ``turns`` are all that can be played in a position, or in several, each of which has its text in ``position``. Then
-    rows have this text, too. Raises ``FailureError`` for an index that is wrong.
+    A row names the least of the equivalent decisions. ``turns`` are all turns of a position; or of several positions,
+    with the text of each in the column ``position``, which the rows then have, too. Raises ``FailureError`` for a wrong
+    index.
     """
-    same = DECISION_COLUMNS[kind]
-    own = ["own_hand", "own_cell", "own_piece"][: len(same) - len(_BOARD) + 1]
+    key_columns = DECISION_COLUMNS[kind]
+    own_columns = ["own_hand", "own_cell", "own_piece"][: len(key_columns) - len(_BOARD) + 1]
     texts = [name for name in ("position",) if name in turns.columns]
-    alike = pl.struct(own).n_unique().cast(pl.Int64)
-    names = turns.group_by(same, maintain_order=True).agg(pl.first(*own, *texts), alike=alike)
+    alike = pl.struct(own_columns).n_unique().cast(pl.Int64)
+    names = turns.group_by(key_columns, maintain_order=True).agg(pl.first(*own_columns, *texts), alike=alike)
     rows = (
         decisions.with_columns(game_id=pl.col("pairing") * (1 << GAME_BITS) + pl.col("sample"))
         .sort("run_id", "game_id")
-        .group_by(same, maintain_order=True)
+        .group_by(key_columns, maintain_order=True)
         .agg(pl.sum("games", "wins", "draws"), pl.first("run_id", "game_id"))
-        .join(names, on=same, how="left", validate="1:1")
-        .join(_count_independent_openings(decisions, same, records), on=same, how="left", validate="1:1")
+        .join(names, on=key_columns, how="left", validate="1:1")
+        .join(_count_independent_openings(decisions, key_columns, records), on=key_columns, how="left", validate="1:1")
     )
     if rows["alike"].null_count():
         raise FailureError(
@@ -173,34 +182,38 @@ def sum_decisions(
     rows = rows.with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
     if kind == "gift":  # wins and losses were counted for the mover
         rows = rows.rename({"wins": "losses", "losses": "wins"})
-    return rows.sort("games", *texts, *own, descending=[True, *[False] * len([*texts, *own])])
+    return rows.sort("games", *texts, *own_columns, descending=[True, *[False] * len([*texts, *own_columns])])
 
 
 def _count_independent_openings(
     decisions: pl.DataFrame, key_columns: Sequence[str], records: Sequence[RunRecord]
 ) -> pl.DataFrame:
-    """For each decision, the number of openings that its games are sure to come from: ``openings``.
+    """Count, for each decision, the openings that its games certainly come from: the column ``openings``.
 
-    Without imposed plies every game is one. With them, the two games of a pair, other pairings and other runs of the
-    seed repeat openings. But the games in which one agent of one pairing decided have an opening each. So there are at
-    least as many openings as the most games of that kind. With fewer openings than counted, intervals would be too
-    narrow. With more, as where the games of a pair part ways, they are wider than need be.
+    Without imposed plies, each game is an opening of its own. With imposed plies, the two games of a pair, other
+    pairings, and other runs of the same seed repeat openings. But the games in which one agent of one pairing decided
+    all have different openings, so there are at least as many openings as the largest number of such games. This count
+    errs on the safe side: it may be too small, for example if the games of a pair diverge, and then intervals are wider
+    than necessary. A count that is too large would make them too narrow.
     """
     seeds = {record.run_id: str(record.opening_seed) for record in records if record.opening_seed is not None}
     origin = pl.col("run_id").replace_strict(seeds, default=None, return_dtype=pl.String)
-    of_deciders = (
+    games_by_decider = (
         decisions.group_by(*key_columns, "run_id", "pairing", "second").agg(pl.sum("games")).with_columns(seed=origin)
     )
-    of_seed = pl.when(pl.col("seed").is_null()).then(pl.sum("games")).otherwise(pl.max("games")).first()
+    openings_of_seed = pl.when(pl.col("seed").is_null()).then(pl.sum("games")).otherwise(pl.max("games")).first()
     return (
-        of_deciders.group_by(*key_columns, "seed").agg(openings=of_seed).group_by(key_columns).agg(pl.sum("openings"))
+        games_by_decider.group_by(*key_columns, "seed")
+        .agg(openings=openings_of_seed)
+        .group_by(key_columns)
+        .agg(pl.sum("openings"))
     )
 
 
 def list_turns_of_positions(decisions: pl.DataFrame, kind: str, rules: Rules, max_positions: int) -> pl.DataFrame:
-    """List every turn in the positions of some rows, those with the most games first, with its canonical form.
+    """List every turn, with its canonical form, in the ``max_positions`` positions with the most games.
 
-    Positions of gifts have no hand. Columns: those of ``list_canonical_turns``, and the text of the ``position``.
+    Positions of gifts have no hand. Columns: those of ``list_canonical_turns``, and ``position``, the position's text.
     """
     handless = kind == "gift" or rules.mover_chooses
     with_hand = pl.lit(NONE) if handless else pl.col("board") & (1 << HAND_BITS) - 1
@@ -219,7 +232,10 @@ def list_turns_of_positions(decisions: pl.DataFrame, kind: str, rules: Rules, ma
 
 
 def _decode_position(occupied: int, word: int, hand: int) -> Position:
-    """Return the position of a canonical board, whose pieces are in ``word`` (``quarto.canonical.squeeze_lanes``)."""
+    """Decode a position from the ``occupied`` and ``board`` of the index.
+
+    ``word`` holds the pieces of a canonical board as ``quarto.canonical.squeeze_lanes`` packs them.
+    """
     cells = [cell for cell in range(CELLS) if occupied >> cell & 1]
     pieces = [
         sum((word >> (attribute * len(cells) + index) & 1) << attribute for attribute in range(ATTRIBUTES))

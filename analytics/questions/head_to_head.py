@@ -1,4 +1,4 @@
-"""Head-to-head results of every two agents in chosen games: from tallies, or from SQL over games."""
+"""Head-to-head results of every two agents in chosen games: from tallies, or counted from games in SQL."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from analytics.statistics.tally import FORFEITS, Tally, build_tally
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError
 
-MAX_NAMED = 3  # runs that are not complete
+MAX_NAMED = 3  # incomplete runs that a warning names
 ResultsByPairing = dict[tuple[str, int], PairingResult]  # by run and number of the pairing
 
 
 @dataclass(frozen=True)
 class HeadToHead:
-    """The results of every two agents that played each other, each pair of agents once."""
+    """The results of every two agents that played each other: one result for each two agents."""
 
     rules: str
     results: tuple[PairingResult, ...]  # by the first agent of their oldest run; ``pairing`` is the index
     notes: tuple[str, ...]  # warnings for a reader of these results
-    # None if no two pairings of these games played the same openings; equal results have equal ones.
+    # None if no two pairings of these games played the same openings. Not compared, because the results determine it.
     shared: SharedOpenings | None = field(default=None, compare=False)
     mover_chooses: bool = field(default=False, compare=False)  # the piece, by these rules
 
@@ -61,57 +61,70 @@ class HeadToHead:
         return sum(result.games for result in self.results)
 
     def to_frame(self, by_seat: bool = False) -> pl.DataFrame:
-        """A row for every two agents, with the columns of ``pairings_frame``.
+        """Return a row for every two agents, with the columns of ``pairings_frame``.
 
-        With ``by_seat`` a row for each seat of the first agent: ``seat`` is then a column, and forfeits are none.
+        With ``by_seat``, return a row for each seat of the first agent. The frame then has a column ``seat``, and none
+        for forfeits.
         """
         if not by_seat:
             return pairings_frame(self.results)
-        seats, apart = zip(*split_by_seat(self.results, self.shared), strict=True)
-        frame = pairings_frame(apart).drop("first_forfeits", "second_forfeits")
+        seats, seat_results = zip(*split_by_seat(self.results, self.shared), strict=True)
+        frame = pairings_frame(seat_results).drop("first_forfeits", "second_forfeits")
         return frame.insert_column(2, pl.Series("seat", seats, pl.Int64()))
 
 
-def split_by_seat(
-    results: Iterable[PairingResult], shared: SharedOpenings | None = None
-) -> list[tuple[int, PairingResult]]:
-    """Each result by seat of the first agent: the games in which it held seat 0, and those in seat 1, if any.
+class SeatResult(NamedTuple):
+    """The part of a result in which its first agent held one seat."""
 
-    A pair has one game of each, so the games of one seat are independent and the game is the unit of variance. Where
-    the two met again on the same openings (``shared``), the opening is the unit.
+    seat: int
+    result: PairingResult
+
+
+def split_by_seat(results: Iterable[PairingResult], shared: SharedOpenings | None = None) -> list[SeatResult]:
+    """Split each result by the first agent's seat: the games in which it held seat 0, and those in seat 1.
+
+    A seat without games is left out. A pair has one game of each seat, so the games of one seat are independent, and
+    the game is the unit of variance. If ``shared`` says that the two agents played the same openings several times, the
+    opening is the unit.
     """
-    apart = []
+    seat_results = []
     for result in results:
         for seat in (0, 1):
-            singles = [(0, 0, 0), (0, 0, 0)]
-            singles[seat] = result.results_in_seat(seat)
-            if any(singles[seat]):
-                tally = Tally(singles=(singles[0], singles[1]))
+            games_by_seat = [(0, 0, 0), (0, 0, 0)]
+            games_by_seat[seat] = result.results_in_seat(seat)
+            if any(games_by_seat[seat]):
+                tally = Tally(singles=(games_by_seat[0], games_by_seat[1]))
                 clusters = (
                     shared.build_meeting_clusters(result.first, result.second, result.tally, seat) if shared else None
                 )
-                apart.append((seat, replace(result, tally=tally, by_pairs=False, clusters=clusters)))
-    return apart
+                seat_result = replace(result, tally=tally, by_pairs=False, clusters=clusters)
+                seat_results.append(SeatResult(seat, seat_result))
+    return seat_results
 
 
 def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAMES) -> HeadToHead:
-    """The head-to-head results in the chosen games.
+    """Compute the head-to-head results in the chosen games.
 
-    Without a condition in SQL they come from tallies. Games are read only of runs in which several pairings played the
-    same openings. Their intervals depend on the results after each opening. With a condition, a pair with only one
-    chosen game counts as a single game. Raises ``RequestError`` when no game is chosen, for an unknown run, an invalid
-    condition, and games under more than one set of rules; ``FailureError`` for damaged files.
+    Without a condition in SQL, the results come from tallies. Games are read only of runs in which several pairings
+    played the same openings, because the intervals of these depend on the results after each opening. With a condition,
+    a pair of which only one game is chosen counts as a single game.
+
+    Raises:
+        RequestError: No game is chosen, a run is not in the archive, the condition is invalid, or the games were played
+            under several rule sets.
+        FailureError: A file is damaged.
+
     """
-    chosen, named, names, left_out = load_chosen_results(opened, game_filter)
-    shared = load_shared_openings(opened, game_filter.where, chosen, named)
-    merged = merge_results_by_agents(named.values(), shared)
+    records, results, names, training_count = load_chosen_results(opened, game_filter)
+    shared = load_shared_openings(opened, game_filter.where, records, results)
+    merged = merge_results_by_agents(results.values(), shared)
     notes = [
         *names.notes,
-        *_describe_warnings(chosen, merged, left_out),
-        *_describe_incomplete_runs(opened, chosen),
+        *_describe_warnings(records, merged, training_count),
+        *_describe_incomplete_runs(opened, records),
     ]
-    notes += describe_repeated_games(opened, [record.run_id for record in chosen])
-    return HeadToHead(chosen[0].rules.name, merged, tuple(notes), shared, chosen[0].rules.mover_chooses)
+    notes += describe_repeated_games(opened, [record.run_id for record in records])
+    return HeadToHead(records[0].rules.name, merged, tuple(notes), shared, records[0].rules.mover_chooses)
 
 
 class ChosenResults(NamedTuple):
@@ -123,54 +136,59 @@ class ChosenResults(NamedTuple):
     trainings: int  # runs of trainings that are left out
 
 
-def load_chosen_results(opened: OpenArchive, choice: GameFilter) -> ChosenResults:
-    """Load or count the results in the chosen games. Raises as ``compute_head_to_head`` does."""
-    records = _select_runs_with_games(opened, choice)
-    chosen = [record for record in records if choice.can_match_run(record)]
+def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenResults:
+    """Load or count the results in the chosen games. Raises the errors of ``compute_head_to_head``."""
+    records = _select_runs_with_games(opened, game_filter)
+    chosen = [record for record in records if game_filter.can_match_run(record)]
     if records and not chosen:
-        raise RequestError("all chosen games are those of trainings: --trainings takes them in")
+        raise RequestError("all chosen games were played by trainings, which are left out: --trainings includes them")
     check_single_rules(chosen)
-    found = (
-        load_tally_results(opened, chosen) if choice.where is None else count_game_results(opened, choice.where, chosen)
+    results = (
+        load_tally_results(opened, chosen)
+        if game_filter.where is None
+        else count_game_results(opened, game_filter.where, chosen)
     )
-    found = {key: result for key, result in found.items() if choice.can_match_agents((result.first, result.second))}
-    named, names = replace_labels(found, chosen)
-    return ChosenResults(chosen, named, names, len(records) - len(chosen))
+    results = {
+        key: result for key, result in results.items() if game_filter.can_match_agents((result.first, result.second))
+    }
+    named_results, names = replace_labels(results, chosen)
+    return ChosenResults(chosen, named_results, names, len(records) - len(chosen))
 
 
 def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:
-    """A warning about runs that lack games that were asked for."""
-    lacking = {
-        each.run_id: opened.archive.list_effective_ranges(each.run_id).list_gaps(each.end_unit) for each in records
+    """Describe the runs that lack games which their commands asked for: one warning, or none."""
+    missing_ranges = {
+        record.run_id: opened.archive.list_effective_ranges(record.run_id).list_gaps(record.end_unit)
+        for record in records
     }
-    named = [
-        f"{each.run_id} ({each.unit_line.count_games(lacking[each.run_id]):,} games missing)"
-        for each in records
-        if lacking[each.run_id]
+    incomplete_runs = [
+        f"{record.run_id} ({record.unit_line.count_games(missing_ranges[record.run_id]):,} games missing)"
+        for record in records
+        if missing_ranges[record.run_id]
     ]
-    if not named:
+    if not incomplete_runs:
         return []
-    more = f" and {len(named) - MAX_NAMED:,} more" if len(named) > MAX_NAMED else ""
-    return [f"not complete: {', '.join(named[:MAX_NAMED])}{more}; the same command plays the rest of a run"]
+    more = f" and {len(incomplete_runs) - MAX_NAMED:,} more" if len(incomplete_runs) > MAX_NAMED else ""
+    return [f"not complete: {', '.join(incomplete_runs[:MAX_NAMED])}{more}; the same command plays the rest of a run"]
 
 
 def _select_runs_with_games(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
-    """The runs with chosen games, those of trainings too. Raises as ``compute_head_to_head`` does."""
+    """Select the runs that have chosen games, trainings included. Raises the errors of ``compute_head_to_head``."""
     archive = opened.archive
     for run_id in set(archive.list_run_ids()) - set(archive.list_recorded_run_ids()):
         if len(archive.list_effective_ranges(run_id)):
             raise FailureError(f"run {run_id} has games and no record: restore its record")
-    met = set(archive.list_run_ids())
+    run_ids = set(archive.list_run_ids())
     if game_filter.where is not None:
-        met = {record.run_id for record in select_games(opened, game_filter.where).runs}
+        run_ids = {record.run_id for record in select_games(opened, game_filter.where).runs}
     records = replace(game_filter, rules=None, trainings=True).select_runs(archive)
     records = [
-        record for record in records if record.run_id in met and len(archive.list_effective_ranges(record.run_id))
+        record for record in records if record.run_id in run_ids and len(archive.list_effective_ranges(record.run_id))
     ]
     if not records:
-        asked = f" of run {', '.join(game_filter.runs)}" if game_filter.runs else ""
+        of_runs = f" of run {', '.join(game_filter.runs)}" if game_filter.runs else ""
         raise RequestError(
-            f"archive {archive.root} has no games{asked}: {archive.format_command('archive ls')} lists the runs"
+            f"archive {archive.root} has no games{of_runs}: {archive.format_command('archive ls')} lists the runs"
         )
     game_filter.check_rules(records)
     return [record for record in records if game_filter.rules in (None, record.rules.name)]
@@ -179,7 +197,10 @@ def _select_runs_with_games(opened: OpenArchive, game_filter: GameFilter) -> lis
 def load_shared_openings(
     opened: OpenArchive, where: str | None, records: Sequence[RunRecord], results: ResultsByPairing
 ) -> SharedOpenings | None:
-    """The pairs of the results ``results`` that share openings with another result; None if there are none."""
+    """Count the pairs of games by opening, for results that share openings with another one.
+
+    Return None if no result does.
+    """
     seeds = find_shared_opening_seeds(records, results)
     if not seeds:
         return None
@@ -192,19 +213,19 @@ def load_shared_openings(
 
 
 def load_tally_results(opened: OpenArchive, records: Iterable[RunRecord]) -> ResultsByPairing:
-    """Every pairing of these runs that has games, from their tallies; in the order of the runs."""
+    """Load, from tallies, the results of every pairing of these runs that has games, in the order of the runs."""
     return {
         (run_id, result.pairing): result
-        for run_id, found in load_results_by_run(opened.archive, records).items()
-        for result in found
+        for run_id, run_results in load_results_by_run(opened.archive, records).items()
+        for result in run_results
         if result.games
     }
 
 
 def count_game_results(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> ResultsByPairing:
-    """The same results, counted in the games of these runs that ``where`` chooses.
+    """Count the results of every pairing in the games of these runs that ``where`` chooses, in the order of the runs.
 
-    A pair with only one chosen game counts as a single game.
+    A pair of which only one game is chosen counts as a single game.
     """
     rows: dict[tuple[str, int], list[list[int]]] = {}
     for run_id, pairing, zero, one, pairs in _query_games(
@@ -213,16 +234,16 @@ def count_game_results(opened: OpenArchive, where: str, records: Sequence[RunRec
         cells = rows.setdefault((run_id, pairing), [[0, 0, 0] for _ in range(5)])
         row, column = (3, zero) if one is None else (4, one) if zero is None else (zero, one)
         cells[row][column] += pairs
-    found: dict[tuple[str, int], PairingResult] = {}
+    results: dict[tuple[str, int], PairingResult] = {}
     by_pairs = {record.run_id: record.has_independent_pairs for record in records}
     for pairing in _query_games(opened, read_query("pairings"), where, records).to_dicts():
         key = pairing["run_id"], pairing["pairing"]
         cells = rows[key]
         forfeits = [[pairing[f"{kind}_{agent}"] for agent in ("first", "second")] for kind in FORFEITS]
         tally = build_tally({"pairs": cells[:3], "singles": cells[3:]}, forfeits, pairing["plies"])
-        found[key] = PairingResult(key[1], pairing["first"], pairing["second"], tally, by_pairs[key[0]])
+        results[key] = PairingResult(key[1], pairing["first"], pairing["second"], tally, by_pairs[key[0]])
     order = {record.run_id: i for i, record in enumerate(records)}
-    return {key: found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))}
+    return {key: results[key] for key in sorted(results, key=lambda key: (order[key[0]], key[1]))}
 
 
 def _query_games(
@@ -232,43 +253,59 @@ def _query_games(
     records: Iterable[RunRecord],
     frames: Mapping[str, pl.DataFrame] | None = None,
 ) -> pl.DataFrame:
-    """Return the answer to a question in SQL about the games of these runs that ``where`` chooses, and ``frames``."""
+    """Answer a question in SQL about the games of these runs that ``where`` chooses.
+
+    The question may also read ``frames`` by their names.
+    """
     # The restriction to runs stands outside, so that no bracket in the condition can cancel it.
     of_runs = run_condition_sql(record.run_id for record in records)
-    chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE {of_runs}"  # noqa: S608  (by design)
-    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{query}\n)", None, **(frames or {}))
+    chosen_games = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE {of_runs}"  # noqa: S608  (by design)
+    return opened.sql(f"WITH games AS ({chosen_games}) FROM (\n{query}\n)", None, **(frames or {}))
 
 
-def replace_labels(results: ResultsByPairing, records: Sequence[RunRecord]) -> tuple[ResultsByPairing, AgentNames]:
-    """The results with the names of ``build_agent_names`` instead of labels, and these names."""
-    of_runs = {record.run_id: record for record in records}
+class NamedResults(NamedTuple):
+    """Results whose agents have the names of ``build_agent_names``."""
+
+    results: ResultsByPairing
+    names: AgentNames
+
+
+def replace_labels(results: ResultsByPairing, records: Sequence[RunRecord]) -> NamedResults:
+    """Replace the labels of agents by the names of ``build_agent_names``, and return these names, too."""
+    records_by_id = {record.run_id: record for record in records}
     names = build_agent_names(
-        (of_runs[run_id], label) for (run_id, _), result in results.items() for label in (result.first, result.second)
+        (records_by_id[run_id], label)
+        for (run_id, _), result in results.items()
+        for label in (result.first, result.second)
     )
-    shown = {
+    named_results = {
         key: replace(result, first=names.find_name(key[0], result.first), second=names.find_name(key[0], result.second))
         for key, result in results.items()
     }
-    return shown, names
+
+    return NamedResults(named_results, names)
 
 
 def merge_results_by_agents(
     results: Iterable[PairingResult], shared: SharedOpenings | None
 ) -> tuple[PairingResult, ...]:
-    """One result for every two agents. The unit of variance is the pair if it is so in any of their results.
+    """Merge the results of the same two agents into one.
 
-    Where the two played the same openings again, it is the opening.
+    The unit of variance is the pair of games if it is so in any of the merged results. It is the opening if the two
+    agents played the same openings several times.
     """
     merged: dict[tuple[str, str], PairingResult] = {}
     for result in results:
-        here, there = (result.first, result.second), (result.second, result.first)
-        known = merged.get(here) or merged.get(there)
-        if known is None:
-            merged[here] = replace(result, pairing=len(merged))
+        agents, swapped_agents = (result.first, result.second), (result.second, result.first)
+        earlier = merged.get(agents) or merged.get(swapped_agents)
+        if earlier is None:
+            merged[agents] = replace(result, pairing=len(merged))
             continue
-        tally = result.tally if known.first == result.first else result.tally.with_agents_swapped
-        key = known.first, known.second
-        merged[key] = replace(known, tally=known.tally + tally, by_pairs=known.by_pairs or result.by_pairs)
+        tally = result.tally if earlier.first == result.first else result.tally.with_agents_swapped
+        earlier_agents = earlier.first, earlier.second
+        merged[earlier_agents] = replace(
+            earlier, tally=earlier.tally + tally, by_pairs=earlier.by_pairs or result.by_pairs
+        )
     return tuple(
         replace(
             result,
@@ -281,24 +318,30 @@ def merge_results_by_agents(
 def _describe_warnings(
     records: Sequence[RunRecord], results: Sequence[PairingResult], training_count: int
 ) -> list[str]:
-    """Warnings: labels that stand for different agents, and games that are left out here or in ratings.
+    """Describe labels that stand for different agents, and games that are left out of these results or of ratings.
 
     ``training_count`` is the number of runs of trainings that were left out.
     """
     agents: dict[str, dict[str, list[str]]] = {}  # runs, by the agent's description, by label
-    met = {label for result in results for label in (result.first, result.second)}
+    labels = {label for result in results for label in (result.first, result.second)}
     for record in records:
         for agent in record.spec["agents"]:
-            described = json.dumps(dict(agent), sort_keys=True)
-            agents.setdefault(agent["label"], {}).setdefault(described, []).append(record.run_id)
+            description = json.dumps(dict(agent), sort_keys=True)
+            agents.setdefault(agent["label"], {}).setdefault(description, []).append(record.run_id)
     notes = [
         f"{label!r} is not the same agent in all of these games, as in runs {' and '.join(runs[0] for runs in kinds)}: "
         "choose runs with --run"
         for label, kinds in ((label, list(kinds.values())) for label, kinds in sorted(agents.items()))
-        if len(kinds) > 1 and label in met
+        if len(kinds) > 1 and label in labels
     ]
-    alone = sum(result.games for result in results if result.first == result.second)
+    self_play_games = sum(result.games for result in results if result.first == result.second)
     if training_count:
         runs = "1 run of a training is" if training_count == 1 else f"{training_count:,} runs of trainings are"
-        notes.append(f"{runs} left out: --trainings takes them in")
-    return [*notes, *([f"{alone:,} games of agents against themselves say nothing about strength"] * bool(alone))]
+        notes.append(f"{runs} left out: --trainings includes them")
+    return [
+        *notes,
+        *(
+            [f"{self_play_games:,} games of agents against themselves say nothing about strength"]
+            * bool(self_play_games)
+        ),
+    ]

@@ -28,23 +28,23 @@ class ArchivedGame(NamedTuple):
 
 
 def load_logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
-    """A game of a run. Raises ``NotFoundError`` if it is not in the archive."""
+    """Load a game of a run. Raises ``NotFoundError`` if it is not in the archive."""
     record = opened.archive.load_requested_run(run_id)
-    game = (
+    game_rows = (
         opened.retry_if_file_missing(lambda: _read_game_row(opened, run_id, game_id))
         if 0 <= game_id < 1 << 63
         else pl.DataFrame()
     )
-    if game.is_empty():
+    if game_rows.is_empty():
         raise NotFoundError(f"run {run_id} has no game {game_id} in this archive")
-    found, plies = game.row(0, named=True), read_plies(opened, [(run_id, game_id)])
+    game, plies = game_rows.row(0, named=True), read_plies(opened, [(run_id, game_id)])
     return ArchivedGame(
         record,
         game_id,
-        (found["agent_0"], found["agent_1"]),
-        found["winner"],
-        found["ending"],
-        found["opening"],
+        (game["agent_0"], game["agent_1"]),
+        game["winner"],
+        game["ending"],
+        game["opening"],
         tuple(plies.get((run_id, game_id), ())),
     )
 
@@ -59,14 +59,14 @@ GIFT, PLACEMENT = "gift", "placement"
 
 
 class ValueChange(NamedTuple):
-    """A decision against perfect play."""
+    """The exact value of a position before and after a decision."""
 
     before: int  # value for the player that decides: 1 won, 0 drawn, -1 lost
     after: int
 
     @property
     def regret(self) -> int:
-        """Half-points given up."""
+        """The half-points that the decision gave up."""
         return self.before - self.after
 
 
@@ -74,7 +74,7 @@ Judgements = Mapping[tuple[int, str], ValueChange]  # by ply and kind
 
 
 class Decision(NamedTuple):
-    """A gift or a placement of a game."""
+    """A gift or a placement of a game, with its judgement."""
 
     ply: int
     kind: str
@@ -86,20 +86,20 @@ class Decision(NamedTuple):
 
 
 def read_judgements(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
-    """The judgements of a game that are in the archive."""
-    found = opened.sql(
+    """Read the stored judgements of a game's decisions."""
+    rows = opened.sql(
         "SELECT ply, kind, value_before, value_after FROM decisions WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )
-    return {(ply, kind): ValueChange(before, after) for ply, kind, before, after in found.iter_rows()}
+    return {(ply, kind): ValueChange(before, after) for ply, kind, before, after in rows.iter_rows()}
 
 
 def is_fully_judged(game: ArchivedGame, judgements: Judgements) -> bool:
-    """Whether every decision of a game that was free is judged."""
+    """Return whether every free decision of a game is judged."""
     return all(key in judgements for key in _list_free_decisions(game))
 
 
 def count_free_decisions(game: ArchivedGame) -> int:
-    """The number of decisions of a game that were free: imposed plies are none."""
+    """Count the free decisions of a game: those of plies that were not imposed."""
     return sum(1 for _ in _list_free_decisions(game))
 
 
@@ -111,22 +111,22 @@ def _list_free_decisions(game: ArchivedGame) -> Iterator[tuple[int, str]]:
 
 
 def list_decisions(game: ArchivedGame, judgements: Judgements) -> list[Decision]:
-    """All decisions of a game in the order of play."""
-    found = []
+    """List all decisions of a game in the order of play."""
+    decisions = []
     for ply, (piece, cell) in enumerate(game.plies):
         imposed, mover = ply < game.opening, (ply + 1) % 2
         if not game.record.rules.mover_chooses:
             giver = 1 - mover
             gift = judgements.get((ply, GIFT))
-            found.append(Decision(ply, GIFT, giver, game.agents[giver], format_piece(piece), imposed, gift))
+            decisions.append(Decision(ply, GIFT, giver, game.agents[giver], format_piece(piece), imposed, gift))
             choice = format_cell(cell)
         else:
             choice = f"{format_piece(piece)}@{format_cell(cell)}"
-        placed = judgements.get((ply, PLACEMENT))
-        found.append(Decision(ply, PLACEMENT, mover, game.agents[mover], choice, imposed, placed))
-    return found
+        placement = judgements.get((ply, PLACEMENT))
+        decisions.append(Decision(ply, PLACEMENT, mover, game.agents[mover], choice, imposed, placement))
+    return decisions
 
 
 def describe_winner(winner: int, agents: Sequence[str]) -> str:
-    """The winner's label, or that it was a draw."""
+    """Return the winner's label, or ``draw``."""
     return "draw" if winner == NONE else agents[winner]

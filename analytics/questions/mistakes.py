@@ -1,4 +1,4 @@
-"""Mistakes of agents against perfect play, counted in the view ``decisions``, and the worst of them."""
+"""Mistakes of agents against perfect play: counts of the rows of the view ``decisions``, and the worst mistakes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from quarto.position import Position, position_from_plies
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import build_symmetries
 
-CANDIDATES = 20_000  # blunders, the worst first, whose positions are compared
+CANDIDATES = 20_000  # blunders, the worst first, whose positions are compared up to symmetry
 
 DECISION_SUMMARIES = {
     **dict.fromkeys(("agent", "kind"), pl.String()),
@@ -49,15 +49,15 @@ class Mistake(NamedTuple):
 
 
 def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, names: AgentNames) -> pl.DataFrame:
-    """A row for each agent, kind and, with ``by_ply``, ply of the decisions that meet a condition in SQL.
+    """Summarise the decisions that meet a condition in SQL: a row for each agent, kind and, with ``by_ply``, ply.
 
-    By the schema ``DECISION_SUMMARIES``: ``regret`` is the mean of half-points given up, ``blunders`` the share of
-    decisions that gave something up. Without ``by_ply``, ``ply`` is null. Intervals are 95 % ones over openings. The
-    decisions of a pair of games are not independent, nor are those of all pairs with one imposed opening (L. Kish,
-    "Survey Sampling", 1965, section 6.3).
+    The frame has the schema ``DECISION_SUMMARIES``: ``regret`` is the mean number of half-points given up, ``blunders``
+    the share of decisions that gave up any. Without ``by_ply``, ``ply`` is null. The 95 % intervals treat an opening as
+    one cluster, because the decisions of a pair of games are not independent, nor are those of all pairs with one
+    imposed opening (L. Kish, "Survey Sampling", 1965, section 6.3).
     """
     ply = "ply" if by_ply else "NULL::INTEGER"
-    of_clusters = f"""
+    clusters_sql = f"""
         SELECT name, kind, {ply} AS of_ply, count(*) AS n, sum(regret)::BIGINT AS lost,
             count(*) FILTER (regret > 0) AS blunders
         FROM (SELECT run_id, game_id, ply, agent, kind, regret FROM decisions WHERE (\n{condition}\n))
@@ -66,16 +66,16 @@ def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, name
     values = ("n", "lost", "blunders", "n * n", "n * lost", "lost * lost", "n * blunders", "blunders * blunders")
     sums = ", ".join(f'sum({value})::BIGINT AS "{value}"' for value in values)
     columns = "name, kind, of_ply, count(*) AS clusters"
-    text = f"SELECT {columns}, {sums} FROM ({of_clusters}) GROUP BY ALL ORDER BY ALL"  # noqa: S608  (names of columns)
-    found = archive.sql(text, judged=_build_agent_clusters(archive, names))
-    return pl.DataFrame(map(_build_summary_row, found.iter_rows(named=True)), DECISION_SUMMARIES, orient="row")
+    query = f"SELECT {columns}, {sums} FROM ({clusters_sql}) GROUP BY ALL ORDER BY ALL"  # noqa: S608  (names of columns)
+    sums_by_agent = archive.sql(query, judged=_build_agent_clusters(archive, names))
+    return pl.DataFrame(map(_build_summary_row, sums_by_agent.iter_rows(named=True)), DECISION_SUMMARIES, orient="row")
 
 
 def _build_agent_clusters(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
-    """Each agent of each run: its name, and which pairs of its games are one cluster.
+    """Build a row for each agent of each run: its name, and the rule that puts pairs of its games into clusters.
 
-    Pairs of games are one cluster if they agree in ``origin``, and in the bits of their number that ``pair_bits`` has.
-    If openings follow from a seed and the number of the pair, these bits leave out the pairing.
+    Two pairs of games belong to one cluster if they have the same ``origin``, and their numbers agree in the bits of
+    ``pair_bits``. If openings follow from a seed and the number of the pair, these bits omit the pairing.
     """
     rows = []
     for record in archive.archive.load_runs():
@@ -95,17 +95,17 @@ def _build_summary_row(row: Mapping[str, Any]) -> tuple[str | float | None, ...]
 
 
 def build_judged_agent_names(archive: OpenArchive, condition: str) -> AgentNames:
-    """The names of the agents with decisions that meet a condition in SQL."""
+    """Build the names of the agents whose decisions meet a condition in SQL."""
     records = {record.run_id: record for record in archive.archive.load_runs()}
     pairs = archive.sql(f"SELECT DISTINCT run_id, agent FROM decisions WHERE (\n{condition}\n) ORDER BY ALL")  # noqa: S608  (a condition by design)
     return build_agent_names((records[run_id], agent) for run_id, agent in pairs.iter_rows())
 
 
 def find_worst_mistakes(archive: OpenArchive, condition: str, count: int) -> list[Mistake]:
-    """The positions where most was given up; of equal ones, those first where most of the choices keep the value.
+    """Find the positions in which most was given up, among the decisions that meet a condition in SQL.
 
-    Then come those missed most often. Choices that keep the value may be not counted: such positions come last. Only
-    decisions that meet the condition in SQL are counted.
+    Among positions of equal regret, those come first in which the largest share of choices keeps the value, then those
+    that were missed most often. If the choices that keep the value are not counted, a position comes last.
     """
     blunders = archive.sql(
         f"SELECT run_id, game_id, ply, kind, regret, value_before, saving, choices FROM decisions "  # noqa: S608  (a condition by design)
@@ -114,47 +114,52 @@ def find_worst_mistakes(archive: OpenArchive, condition: str, count: int) -> lis
     )
     plies = read_ply_rows(archive, blunders.select("run_id", "game_id"))
     rules = {record.run_id: record.rules for record in archive.archive.load_runs()}
-    parts = [
+    placed_decisions = [
         _add_canonical_positions(decisions, plies, rules[run_id])
         for (run_id,), decisions in blunders.partition_by("run_id", maintain_order=True, as_dict=True).items()
     ]
-    if not parts:
+    if not placed_decisions:
         return []
-    same = ["rules", "kind", "occupied", "lanes"]
-    order = ["regret", pl.col("saving") / pl.col("choices"), "missed", *same]
+    key_columns = ["rules", "kind", "occupied", "lanes"]
+    order = ["regret", pl.col("saving") / pl.col("choices"), "missed", *key_columns]
     worst = (
-        pl.concat(parts)
+        pl.concat(placed_decisions)
         .sort("regret", descending=True, maintain_order=True)
-        .group_by(same, maintain_order=True)
+        .group_by(key_columns, maintain_order=True)
         .agg(pl.all().first(), missed=pl.len())
-        .sort(order, descending=[True, True, True, *[False] * len(same)], nulls_last=True)
+        .sort(order, descending=[True, True, True, *[False] * len(key_columns)], nulls_last=True)
         .head(count)
     )
     return [_build_mistake(row, plies, rules[row["run_id"]]) for row in worst.iter_rows(named=True)]
 
 
 def _add_canonical_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Decisions of one run, with the rules' name and the canonical position as ``lanes`` and ``occupied``."""
+    """Add the rules' name and the canonical position, as ``lanes`` and ``occupied``, to decisions of one run."""
     numbered = decisions.select("run_id", "game_id", "kind", at="ply").with_row_index("decision")
-    met = numbered.join(plies, on=("run_id", "game_id")).filter(pl.col("ply") <= pl.col("at"))
-    before, now = met.filter(pl.col("ply") < pl.col("at")), met.filter(pl.col("ply") == pl.col("at"))
-    decision, piece, cell = (before[name].cast(pl.UInt64).to_numpy() for name in ("decision", "piece", "cell"))
+    plies_until_decision = numbered.join(plies, on=("run_id", "game_id")).filter(pl.col("ply") <= pl.col("at"))
+    plies_before, plies_at_decision = (
+        plies_until_decision.filter(pl.col("ply") < pl.col("at")),
+        plies_until_decision.filter(pl.col("ply") == pl.col("at")),
+    )
+    decision, piece, cell = (plies_before[name].cast(pl.UInt64).to_numpy() for name in ("decision", "piece", "cell"))
     one, lanes, occupied = np.uint64(1), np.zeros(len(decisions), np.uint64), np.zeros(len(decisions), np.uint64)
     for attribute in range(ATTRIBUTES):
         bits = (piece >> np.uint64(attribute) & one) << (cell + np.uint64(CELLS * attribute))
         np.bitwise_or.at(lanes, decision, bits)
     np.bitwise_or.at(occupied, decision, one << cell)
     hands = np.full(len(decisions), NONE, np.int8)
-    held = now.filter(pl.lit(value=False) if rules.mover_chooses else pl.col("kind") == "placement")
-    hands[held["decision"].to_numpy()] = held["piece"].to_numpy()
+    plies_with_hand = plies_at_decision.filter(
+        pl.lit(value=False) if rules.mover_chooses else pl.col("kind") == "placement"
+    )
+    hands[plies_with_hand["decision"].to_numpy()] = plies_with_hand["piece"].to_numpy()
     lanes, forms = canonical_forms(lanes, occupied.astype(np.uint16), hands, build_symmetries(rules))
     return decisions.with_columns(rules=pl.lit(rules.name), lanes=lanes, occupied=forms)
 
 
 def _build_mistake(row: Mapping[str, Any], plies: pl.DataFrame, rules: Rules) -> Mistake:
-    of_game = plies.filter(run_id=row["run_id"], game_id=row["game_id"])
-    game, ply = of_game.select("piece", "cell").rows(), row["ply"]
-    hand = game[ply][0] if row["kind"] == "placement" and not rules.mover_chooses else NONE
-    position = canonical_position(position_from_plies(game[:ply], hand), rules)
+    game_plies = plies.filter(run_id=row["run_id"], game_id=row["game_id"])
+    moves, ply = game_plies.select("piece", "cell").rows(), row["ply"]
+    hand = moves[ply][0] if row["kind"] == "placement" and not rules.mover_chooses else NONE
+    position = canonical_position(position_from_plies(moves[:ply], hand), rules)
     names = ("regret", "value_before", "saving", "choices", "missed", "run_id", "game_id", "ply")
     return Mistake(position, rules, row["kind"], *map(row.__getitem__, names))

@@ -1,4 +1,4 @@
-"""How fast runs and agents play: the one function that divides games by the time that they took."""
+"""The pace of runs and agents, in games a second: the one function that divides games by the time that they took."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Iterable
 from analytics.questions.columns import MISSING
 from analytics.store.records import RunRecord, is_person
 
-SMALL_PACE = 10  # games a second, below which they are not whole numbers
+SMALL_PACE = 10  # games a second: a lower pace is not shown as a whole number
 
 
 def compute_pace(runs: Iterable[tuple[RunRecord, int]]) -> float | None:
-    """Compute how many games a second some runs played together; None if no run says how long it took.
+    """Compute how many games a second runs played together; None if no run says how long it took.
 
-    Runs in which a person plays do not count: the person's time for thought would be taken for the agent's.
+    Runs in which a person played do not count, because the person's time for thought would be taken for the agent's.
 
     Args:
-        runs: each with the number of its games.
+        runs: Runs, each with the number of its games.
 
     """
-    timed = [(run, games) for run, games in runs if run.seconds and not any(map(is_person, run.labels))]
-    seconds = sum(run.seconds for run, _ in timed)
-    return sum(games for _, games in timed) / seconds if seconds else None
+    timed_runs = [(run, games) for run, games in runs if run.seconds and not any(map(is_person, run.labels))]
+    seconds = sum(run.seconds for run, _ in timed_runs)
+    return sum(games for _, games in timed_runs) / seconds if seconds else None
 
 
 def format_games_a_second(pace: float | None) -> str:
-    """Format a pace: in whole games, below ten with two digits; a dash if it is not known."""
+    """Format a pace in whole games, with two digits below ten; an unknown pace as a dash."""
     if pace is None:
         return MISSING
     return f"{pace:,.0f}" if pace >= SMALL_PACE else f"{pace:.2g}"

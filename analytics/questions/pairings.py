@@ -1,8 +1,8 @@
 """Results of pairings, from the tallies of their stored ranges: no game is read, however many there are.
 
-Pairings or runs of one seed may play the same openings: then their pairs of games are not independent evidence. The
-opening of a pair follows from the run's seed and the pair's number alone. So the pairs of all runs of one seed that
-have the same number are one cluster, whatever their agents.
+Pairings or runs of one seed may play the same openings; then their pairs of games are not independent evidence. The
+opening of a pair follows from the run's seed and the pair's number alone. So the pairs that have the same number, in
+all runs of one seed, are one cluster, whoever their agents are.
 """
 
 from __future__ import annotations
@@ -66,32 +66,32 @@ class PairingResult:
         return self.tally.losses
 
     def results_in_seat(self, seat: int) -> ResultCounts:
-        """The first agent's (losses, draws, wins) in ``seat``, which it holds in game ``seat`` of each pair."""
+        """Return the first agent's (losses, draws, wins) in ``seat``, which it holds in game ``seat`` of each pair."""
         return self.tally.results(seat)
 
     @property
     def win_rate(self) -> Estimate:
-        """Share of games won by the first agent, with Wilson's interval."""
+        """The share of games that the first agent won, with Wilson's interval."""
         return win_rate(self.tally, self.by_pairs, self.clusters)
 
     @property
     def score(self) -> Estimate:
-        """Mean score of the first agent (win 1, draw 1/2) with its normal interval."""
+        """The mean score of the first agent (win 1, draw 1/2) with its normal interval."""
         return score(self.tally, self.by_pairs, self.clusters)
 
     @property
     def forfeits(self) -> tuple[int, int]:
-        """Games forfeited by the first and by the second agent, by an illegal turn, an exception or a late turn."""
+        """The games forfeited by the first and by the second agent, by an illegal turn, an exception or a late turn."""
         return self.tally.forfeits
 
     @property
     def mean_plies(self) -> float:
-        """Plies a game, imposed ones included."""
+        """The mean number of plies of a game, imposed ones included."""
         return self.tally.plies / self.games
 
 
 def load_results(archive: ArchiveStore, run_id: str) -> list[PairingResult]:
-    """The pairings of a run that have games, in the run's order.
+    """Load the results of the pairings of a run that have games, in the run's order.
 
     Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
     """
@@ -99,7 +99,7 @@ def load_results(archive: ArchiveStore, run_id: str) -> list[PairingResult]:
 
 
 def load_results_by_run(archive: ArchiveStore, records: Iterable[RunRecord]) -> dict[str, list[PairingResult]]:
-    """The same of several runs, by run: their tallies are read at once."""
+    """Load the results of several runs, by run id; all tallies are read at once."""
     runs = {record.run_id: record for record in records}
     return {run_id: _build_results(runs[run_id], tallies) for run_id, tallies in read_tallies(archive, [*runs]).items()}
 
@@ -113,10 +113,10 @@ def _build_results(record: RunRecord, tallies: Mapping[int, Tally]) -> list[Pair
 
 
 def load_job_results(archive: ArchiveStore, jobs: Sequence[SweepJob]) -> list[tuple[SweepJob, list[PairingResult]]]:
-    """Jobs of sweeps, each with the results of its run: none if it has no run, or has that in another archive.
+    """Load the results of each job's run; none if the job has no run, or if its run is in another archive.
 
-    A training counts only the games that it asked for, because a longer one continues the same run and its later games
-    are those of a learner that knows more. Of other runs all games are the same evidence, and all are counted.
+    A training counts only the games that its job asked for, because a longer training continues the same run, and its
+    later games are those of a learner that knows more. In other runs all games are the same evidence, so all count.
     """
     records = [record for job in jobs if job.run_id is not None and (record := archive.find_run(job.run_id))]
     runs = {record.run_id: record for record in records}
@@ -132,7 +132,10 @@ def load_job_results(archive: ArchiveStore, jobs: Sequence[SweepJob]) -> list[tu
 def _load_training_results(
     archive: ArchiveStore, job: SweepJob, record: RunRecord, results: list[PairingResult]
 ) -> list[PairingResult]:
-    """Return the results of the games that a job asked for, if it is a training of one pairing; else ``results``."""
+    """Load the results of the games that a job asked for, if its run is a training of one pairing that was extended.
+
+    For any other run, return ``results``.
+    """
     end = -(-job.games // record.unit_line.games_a_pair)  # an odd number is rounded up, as trainers do
     extended = archive.list_effective_ranges(record.run_id).units > end
     if not (record.training and len(record.pairings) == 1 and job.games and extended):
@@ -141,17 +144,17 @@ def _load_training_results(
 
 
 def pairings_frame(results: Sequence[PairingResult]) -> pl.DataFrame:
-    """A row a result, as its first agent sees it.
+    """Return a row for each result, from the view of its first agent.
 
     Columns: ``first``, ``second``, ``games``, ``wins``, ``draws``, ``losses``; ``score`` and ``win_rate`` as shares,
     with ``_low`` and ``_high``; ``first_forfeits``, ``second_forfeits``.
     """
     rows = [
         (
-            *(each.first, each.second, each.games, each.wins, each.draws, each.losses),
-            *(*each.score, *each.win_rate, *each.forfeits),
+            *(result.first, result.second, result.games, result.wins, result.draws, result.losses),
+            *(*result.score, *result.win_rate, *result.forfeits),
         )
-        for each in results
+        for result in results
     ]
     shares = [f"{share}{end}" for share in ("score", "win_rate") for end in ("", "_low", "_high")]
     schema = dict.fromkeys(("first", "second"), pl.String()) | {
@@ -178,7 +181,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Crosstable:
-    """The agents of a tournament, best score first."""
+    """The standings of the agents of a tournament, best score first."""
 
     standings: tuple[Standing, ...]
 
@@ -188,17 +191,17 @@ class Crosstable:
 
     @property
     def group_count(self) -> int:
-        """The number of groups of agents without games between them, not even through others."""
-        met = np.array(
+        """The number of groups of agents that no games connect, directly or through other agents."""
+        has_met = np.array(
             [[agent in standing.score_by_opponent for agent in self.agents] for standing in self.standings], np.bool_
         )
-        return len(np.unique(transitive_closure(met), axis=0))
+        return len(np.unique(transitive_closure(has_met), axis=0))
 
     def to_frame(self, opponents: int | None = None) -> pl.DataFrame:
-        """Return a row for each agent: its score with interval, its counts, and its mean score against each other one.
+        """Return a row for each agent: its score with interval, its counts, and its mean score against each other.
 
-        The mean scores are in columns named ``v `` and the other's label; null where the two did not meet. With
-        ``opponents`` there are columns for so many of the best agents only.
+        The mean scores are in columns named ``v `` and the other agent's label; null where the two never met. With
+        ``opponents``, there are such columns only for that many of the best agents.
         """
         scores = zip(*(standing.score for standing in self.standings), strict=True) if self.standings else ((), (), ())
         columns = [
@@ -219,7 +222,7 @@ class Crosstable:
 
 
 def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpenings | None = None) -> Crosstable:
-    """The crosstable of all pairings. Games of an agent against itself are left out.
+    """Build the crosstable of all pairings, without games of an agent against itself.
 
     With ``shared``, intervals are over openings: all pairs of an agent with the same opening are one unit, whoever the
     opponent was. Without it, pairs of different pairings count as independent, which they are not if pairings share
@@ -232,11 +235,16 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
             (result.first, result.second, result.tally),
             (result.second, result.first, result.tally.with_agents_swapped),
         ):
-            met = meetings.setdefault(agent, {})
+            tallies_by_opponent = meetings.setdefault(agent, {})
             if agent != opponent:
-                met[opponent] = met[opponent] + tally if opponent in met else tally
+                tallies_by_opponent[opponent] = (
+                    tallies_by_opponent[opponent] + tally if opponent in tallies_by_opponent else tally
+                )
                 by_pairs |= {agent} if result.by_pairs else set()
-    standings = [_build_standing(agent, met, agent in by_pairs, shared) for agent, met in meetings.items()]
+    standings = [
+        _build_standing(agent, tallies_by_opponent, agent in by_pairs, shared)
+        for agent, tallies_by_opponent in meetings.items()
+    ]
     return Crosstable(tuple(sorted(standings, key=lambda standing: (-standing.score.mean, standing.agent))))
 
 
@@ -262,13 +270,13 @@ def _compute_points(tally: Tally) -> float:
 
 
 MAX_BITS, MIN_BITS = 10, 5  # of the number of groups: 1,024, fewer if very many agents met
-MAX_COUNTED = 1 << 20  # groups times meetings: 126 MB of counts
+MAX_COUNTED = 1 << 20  # groups times meetings, which take 126 MB of counts
 HASH_MULTIPLIER = 2654435769  # 2^32 / the golden ratio: multiples are spread evenly (D. E. Knuth, TAOCP 3, section 6.4)
 
 PairingId = tuple[str, int]  # run and number of the pairing
 AgentPair = tuple[str, str]  # labels of the first and of the second agent
 
-# The cell of a pair by its code, 2 bits for game 0 and 2 for game 1. They are 0 for no game, or 1 + LOSS, DRAW, WIN.
+# The cell of a pair by its code. The code has 2 bits for each game, game 0 first: 0 for no game, or 1 + its result.
 CELL_BY_CODE = np.full(16, -1)
 for _one in range(3):
     CELL_BY_CODE[1 + _one], CELL_BY_CODE[4 * (1 + _one)] = 9 + _one, 12 + _one
@@ -278,7 +286,7 @@ for _one in range(3):
 
 @dataclass(frozen=True)
 class SharedOpenings:
-    """Counts of the pairs whose opening may have been played by others too, in groups of whole openings."""
+    """Counts of pairs of games whose opening other pairs may have played, too; in groups that split no opening."""
 
     agents: tuple[AgentPair, ...]  # of each of the M meetings, in alphabetical order
     cells: NDArray[np.int64]  # [G, M, 15] pairs by group, meeting and cell (``analytics.statistics.tally``)
@@ -286,30 +294,31 @@ class SharedOpenings:
 
     @cached_property
     def _meeting_index(self) -> dict[AgentPair, int]:
-        return {both: index for index, both in enumerate(self.agents)}
+        """The index of each meeting by its agents."""
+        return {agent_pair: index for index, agent_pair in enumerate(self.agents)}
 
     @cached_property
     def _opponents_by_agent(self) -> dict[str, list[str]]:
-        """The other agents of the meetings by agent: of 300 agents, each would look through 44,850 meetings."""
-        found: dict[str, list[str]] = {}
+        """The opponents of each agent; without this index, each of 300 agents would search 44,850 meetings."""
+        opponents: dict[str, list[str]] = {}
         for one, two in self.agents:
             if one != two:
-                found.setdefault(one, []).append(two)
-                found.setdefault(two, []).append(one)
-        return found
+                opponents.setdefault(one, []).append(two)
+                opponents.setdefault(two, []).append(one)
+        return opponents
 
     def count_pairs_between(self, first: str, second: str) -> NDArray[np.int64]:
-        """[G, 15] the pairs of two agents, as the first one sees them; zeros if they are not among them."""
+        """Count the pairs of two agents, [G, 15], from the view of ``first``; zeros if the two have no meeting."""
         ordered = _sort_agents(first, second)
         if ordered not in self._meeting_index:
             return np.zeros((len(self.cells), TALLY_CELLS), np.int64)
-        found = self.cells[:, self._meeting_index[ordered]]
-        return found if ordered[0] == first else found[:, SWAPPED_CELLS]
+        counts = self.cells[:, self._meeting_index[ordered]]
+        return counts if ordered[0] == first else counts[:, SWAPPED_CELLS]
 
     def build_meeting_clusters(self, first: str, second: str, total: Tally, seat: int | None = None) -> Clusters | None:
-        """The clusters of all pairs ``total`` of two agents, or with ``seat`` of the first one's games in that seat.
+        """Build the clusters of all pairs ``total`` of two agents; None if they played no opening more than once.
 
-        None if they played no opening more than once.
+        With ``seat``, build those of the first agent's games in that seat.
         """
         if _sort_agents(first, second) not in self.repeated:
             return None
@@ -317,50 +326,58 @@ class SharedOpenings:
         return build_clusters(grouped, tally_to_cells(total) - grouped.sum(axis=0), seat)
 
     def build_agent_clusters(self, agent: str, total: Tally) -> Clusters | None:
-        """The clusters of all pairs ``total`` of an agent with others; None if none of these shares an opening."""
-        others = self._opponents_by_agent.get(agent)
-        if not others:
+        """Build the clusters of all pairs ``total`` of an agent with others; None if no opening is shared."""
+        opponents = self._opponents_by_agent.get(agent)
+        if not opponents:
             return None
         grouped = sum(
-            (self.count_pairs_between(agent, other) for other in others), np.zeros((1, TALLY_CELLS), np.int64)
+            (self.count_pairs_between(agent, opponent) for opponent in opponents), np.zeros((1, TALLY_CELLS), np.int64)
         )
         return build_clusters(grouped[grouped.any(axis=1)], tally_to_cells(total) - grouped.sum(axis=0))
 
 
 def find_shared_opening_seeds(records: Iterable[RunRecord], pairing_ids: Iterable[PairingId]) -> dict[PairingId, int]:
-    """The seed of each pairing among ``pairing_ids`` that shares openings with another one.
+    """Find the seed of each pairing among ``pairing_ids`` that shares its openings with another one of them.
 
-    ``records`` are their runs.
+    ``records`` are the runs of these pairings.
     """
     seeds = {record.run_id: record.opening_seed for record in records}
-    found = {key: seed for key in pairing_ids if (seed := seeds[key[0]]) is not None}
-    played = Counter(found.values())
-    return {key: seed for key, seed in found.items() if played[seed] > 1}
+    seed_by_pairing = {key: seed for key in pairing_ids if (seed := seeds[key[0]]) is not None}
+    pairings_by_seed = Counter(seed_by_pairing.values())
+    return {key: seed for key, seed in seed_by_pairing.items() if pairings_by_seed[seed] > 1}
 
 
 def build_shared_openings(
     agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int], counts: pl.DataFrame
 ) -> SharedOpenings:
-    """The counts of the answer to ``shared_openings_sql``, by the agents and the seed of each pairing."""
+    """Build the counts of shared openings from the answer to ``shared_openings_sql``.
+
+    ``agents`` and ``seeds`` are by pairing.
+    """
     meetings = sorted({_sort_agents(*agents[key]) for key in seeds})
     ordered = [_sort_agents(*agents[key]) for key in seeds]
-    index = {both: index for index, both in enumerate(meetings)}
-    number = np.array([index[both] for both in ordered])
-    turned = np.array([agents[key] != both for key, both in zip(seeds, ordered, strict=True)])
+    index = {agent_pair: index for index, agent_pair in enumerate(meetings)}
+    meeting_numbers = np.array([index[agent_pair] for agent_pair in ordered])
+    is_swapped = np.array([agents[key] != agent_pair for key, agent_pair in zip(seeds, ordered, strict=True)])
     pairing, group, code, pairs = (counts[name].to_numpy() for name in ("number", "openings", "code", "pairs"))
     cell = CELL_BY_CODE[code]
-    kept, group = np.unique(group, return_inverse=True)
-    cells = np.zeros((len(kept), len(meetings), TALLY_CELLS), np.int64)
-    np.add.at(cells, (group, number[pairing], np.where(turned[pairing], SWAPPED_CELLS[cell], cell)), pairs)
-    again = Counter(zip(ordered, seeds.values(), strict=True))
-    return SharedOpenings(tuple(meetings), cells, frozenset(both for (both, _), times in again.items() if times > 1))
+    group_ids, group = np.unique(group, return_inverse=True)
+    cells = np.zeros((len(group_ids), len(meetings), TALLY_CELLS), np.int64)
+    np.add.at(cells, (group, meeting_numbers[pairing], np.where(is_swapped[pairing], SWAPPED_CELLS[cell], cell)), pairs)
+    meetings_by_seed = Counter(zip(ordered, seeds.values(), strict=True))
+    return SharedOpenings(
+        tuple(meetings),
+        cells,
+        frozenset(agent_pair for (agent_pair, _), times in meetings_by_seed.items() if times > 1),
+    )
 
 
 def shared_seeds_frame(seeds: Mapping[PairingId, int]) -> pl.DataFrame:
     """Return a row for each pairing in ``seeds``: ``run_id``, ``pairing``, ``number``, ``spread``.
 
-    ``shared_openings_sql`` reads them. ``number`` is its index, ``spread`` follows from its seed. A frame, because
-    DuckDB and our own reader of its syntax take a minute for a text of 44,850 rows.
+    ``shared_openings_sql`` reads this frame. ``number`` is the index of the pairing, and ``spread`` a hash of its seed.
+    The seeds are a frame, not part of the text of the query, because DuckDB and our own parser of its syntax take a
+    minute for a text of 44,850 rows.
     """
     rows = [
         (run_id, pairing, number, zlib.crc32(str(seed).encode()))
@@ -371,10 +388,10 @@ def shared_seeds_frame(seeds: Mapping[PairingId, int]) -> pl.DataFrame:
 
 
 def shared_openings_sql(agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int]) -> str:
-    """The question in SQL: how many pairs of games ended how, by pairing and group of openings.
+    """Return the query that counts pairs of games by pairing, group of openings, and result.
 
     It reads ``games``, and ``shared_seeds_frame(seeds)`` as ``_sharing``. ``number`` is the index of the pairing in
-    ``seeds``, ``code`` how the games of a pair ended (``CELL_BY_CODE``).
+    ``seeds``, ``openings`` the group, and ``code`` the results of the games of a pair (``CELL_BY_CODE``).
     """
     meetings = len({_sort_agents(*agents[key]) for key in seeds})
     bits = MAX_BITS
@@ -397,72 +414,78 @@ def _sort_agents(first: str, second: str) -> AgentPair:
     return (first, second) if first <= second else (second, first)
 
 
-CODE_DIGITS = 6  # of a fingerprint, behind a label that several codes played under
+CODE_DIGITS = 6  # of a fingerprint, which follows a label under which several codes played
 
 
 class AgentNames(NamedTuple):
-    """The names under which agents are shown: their labels, and ``label@code`` where one label had several codes."""
+    """The names under which agents are shown: labels, or ``label@code`` if several codes played under a label."""
 
     distinct_names: Mapping[tuple[str, str], str]  # by run id and label, where the name is not the label
-    notes: tuple[str, ...] = ()  # for the user, a sentence for each such label
+    notes: tuple[str, ...] = ()  # for the user, a sentence for each label under which several codes played
 
     def find_name(self, run_id: str, label: str) -> str:
-        """The name of the agent that played under ``label`` in a run."""
+        """Find the name of the agent that played under ``label`` in a run."""
         return self.distinct_names.get((run_id, label), label)
 
 
 def build_agent_names(run_labels: Iterable[tuple[RunRecord, str]]) -> AgentNames:
-    """The names of agents that played: pairs of a run and a label, which may repeat."""
+    """Build the names of agents from pairs of a run and a label, which may repeat."""
     pairs = list(run_labels)
-    of_runs = {record.run_id: record for record, _ in pairs}
-    codes = _find_codes_by_run(of_runs.values())
-    known: dict[str, set[str]] = {}
+    records = {record.run_id: record for record, _ in pairs}
+    codes = _find_codes_by_run(records.values())
+    codes_by_label: dict[str, set[str]] = {}
     for record, label in pairs:
         if code := codes[record.run_id].get(label):
-            known.setdefault(label, set()).add(code)
-    several = {label: sorted(found) for label, found in sorted(known.items()) if len(found) > 1}
-    apart = {
+            codes_by_label.setdefault(label, set()).add(code)
+    ambiguous_labels = {
+        label: sorted(label_codes) for label, label_codes in sorted(codes_by_label.items()) if len(label_codes) > 1
+    }
+    distinct_names = {
         (run_id, label): _format_code_label(label, code)
-        for run_id, of_run in codes.items()
-        for label, code in of_run.items()
-        if label in several
+        for run_id, run_codes in codes.items()
+        for label, code in run_codes.items()
+        if label in ambiguous_labels
     }
     notes = []
-    for label, found in several.items():
-        names = " and ".join(_format_code_label(label, code) for code in found)
-        notes.append(f"{label!r} was played by {len(found)} codes, shown as {names}: --run chooses runs of one")
-    extended = [run_id for run_id, record in of_runs.items() if _is_extended_by_other_code(record)]
+    for label, label_codes in ambiguous_labels.items():
+        names = " and ".join(_format_code_label(label, code) for code in label_codes)
+        notes.append(f"{label!r} was played by {len(label_codes)} codes, shown as {names}: --run chooses runs of one")
+    extended = [run_id for run_id, record in records.items() if _is_extended_by_other_code(record)]
     if extended:
         notes.append(f"run {', '.join(extended)} has games of several codes under one label: other code extended it")
-    return AgentNames(apart, tuple(notes))
+    return AgentNames(distinct_names, tuple(notes))
 
 
 def _is_extended_by_other_code(record: RunRecord) -> bool:
-    """Return whether code added games to a run without having played a sample of the others equally."""
+    """Return whether other code added games to a run, and did not play a sample of the run's games equally."""
     return not set(record.code.get("extended_by", ())) <= set(record.code.get("same_games", ()))
 
 
 def _find_codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, str]]:
-    """Return the fingerprint of each agent by run and label, the same one for all code that plays the same.
+    """Find the fingerprint of each agent's code, by run and label; codes that play the same games get one fingerprint.
 
-    Code plays the same as that of a run if it played a sample of the run's games equally.
+    Code plays the same games as that of a run if it played a sample of the run's games equally.
     """
     representatives = dict[tuple[str, str], str]()  # by label and code: another code that plays the same, or itself
 
-    def find(label: str, code: str) -> str:
+    def find_representative(label: str, code: str) -> str:
         while (other := representatives.setdefault((label, code), code)) != code:
             code = other
         return code
 
     for record in records:
-        own = _find_agent_codes(record.code)
+        run_codes = _find_agent_codes(record.code)
         for agents in record.code.get("same_games", {}).values():
             for label, code in _find_agent_codes({"agents": agents}).items():
-                if label in own:
-                    one, other = sorted((find(label, own[label]), find(label, code)))
+                if label in run_codes:
+                    one, other = sorted(
+                        (find_representative(label, run_codes[label]), find_representative(label, code))
+                    )
                     representatives[label, other] = one
     return {
-        record.run_id: {label: find(label, code) for label, code in _find_agent_codes(record.code).items()}
+        record.run_id: {
+            label: find_representative(label, code) for label, code in _find_agent_codes(record.code).items()
+        }
         for record in records
     }
 
@@ -472,7 +495,7 @@ def _format_code_label(label: str, code: str) -> str:
 
 
 def resolve_shown_agent_label(name: str, labels: Collection[str]) -> str | None:
-    """Return the label of an agent that is shown under ``name``, one of ``labels``; None if it is none of them."""
+    """Return the one of ``labels`` that is shown under ``name``; None if there is none."""
     label, _, code = name.rpartition("@")
     if name in labels or len(code) != CODE_DIGITS:
         label = name
@@ -480,6 +503,6 @@ def resolve_shown_agent_label(name: str, labels: Collection[str]) -> str | None:
 
 
 def _find_agent_codes(code_record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fingerprints of a run's agents by label, as far as they are known: a person, for one, has none."""
+    """Find the fingerprints of a run's agents, by label; an agent without code, such as a person, has none."""
     codes = code_record.get("agents")
     return {str(label): str(code) for label, code in codes.items()} if isinstance(codes, Mapping) else {}

@@ -21,7 +21,7 @@ class Quantity(NamedTuple):
     """A quantity of results: its name and unit for programs, and its headings, unit and form for people."""
 
     column: str  # of frames, CSV and JSON
-    stored: str  # its unit there
+    stored: str  # its unit in frames, CSV and JSON
     headings: tuple[str, ...]  # of tables, without the unit
     unit: str  # in tables
     format: Callable[[float], str]
@@ -76,18 +76,18 @@ _QUANTITIES_BY_COLUMN = {quantity.column: quantity for quantity in QUANTITIES}
 
 
 def scale_quantity(name: str, value: float) -> float:
-    """Return a value as tables and charts give it: a share times 100."""
+    """Return a value in the unit of tables and charts: a share times 100, any other value as it is."""
     quantity = _QUANTITIES_BY_COLUMN.get(name)
     return 100 * value if quantity is not None and quantity.unit == "%" else value
 
 
 def format_quantity(name: str, value: float) -> str:
-    """Format a value by the name of its quantity, as programs have it; by its first digits if the name is no such."""
+    """Format a value in the form of the quantity ``name``, or by its first digits if there is no such quantity."""
     quantity = _QUANTITIES_BY_COLUMN.get(name)
     return format_significant(value) if quantity is None else quantity.format(value)
 
 
 def format_quantity_heading(name: str) -> str:
-    """Return the heading of a column of a quantity with its unit, where the title of the table does not name it."""
+    """Return the heading of a quantity's column, with the unit if it is a percentage."""
     quantity = _QUANTITIES_BY_COLUMN.get(name)
     return name if quantity is None or quantity.unit != "%" else f"{name.replace('_', ' ')}, %"

@@ -1,7 +1,7 @@
-"""Which rated agents have a rank: the one rule behind every list of best agents.
+"""The rule that decides which rated agents have a rank, for every list of best agents.
 
-A rating says how strong an agent is as far as its games tell. A rank says that it may stand in a list of the best, so
-it needs more: an agent, not a person, with enough games against other agents and a rating with a bound.
+A rating says how strong an agent is, as far as its games tell. A rank says that the agent may stand in a list of the
+best. So a rank needs more: an agent that is no person, enough games against other agents, and a rating with a bound.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_CHAIN, BY_SEAT = "no chain of won points", "the seat won every game"
 
 
 def count_games_against_agents(tallies: Mapping[tuple[str, str], Tally]) -> Counter[str]:
-    """Count the games of each agent against other agents; those against people and against itself do not count."""
+    """Count the games of each agent against other agents; games against people or itself do not count."""
     games = Counter[str]()
     for (first, second), tally in tallies.items():
         if first != second and not (is_person(first) or is_person(second)):
@@ -35,13 +35,13 @@ def count_games_against_agents(tallies: Mapping[tuple[str, str], Tally]) -> Coun
 
 
 def list_unranked_reasons(agent: str, elo: float, games_against_agents: int, seat_decides: bool) -> tuple[str, ...]:
-    """Return why an agent has no rank; nothing if it has one.
+    """List the reasons why an agent has no rank; none if it has one.
 
     Args:
-        agent: its label.
-        elo: its rating; infinite or NaN if the games set no bound.
-        games_against_agents: as ``count_games_against_agents`` counts them.
-        seat_decides: whether the seat won every game between it and the agents that ratings are relative to.
+        agent: The agent's label.
+        elo: The agent's rating; infinite or NaN if the games set no bound.
+        games_against_agents: The agent's number of games, as ``count_games_against_agents`` returns it.
+        seat_decides: Whether the seat won every game between this agent and those that ratings are relative to.
 
     """
     unbounded = NO_CHAIN if not seat_decides else BY_SEAT

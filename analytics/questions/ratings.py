@@ -1,8 +1,8 @@
-"""Ratings by one joint fit over all chosen games: strength of each agent, value of the first seat, frequency of draws.
+"""Ratings by one joint fit over all chosen games: the strength of each agent, the value of seat 0, the share of draws.
 
-The model is ``analytics.statistics.davidson``'s. Intervals and the likelihood of superiority come from a bootstrap over
-openings. Games that share an opening are not independent, so all pairs with one opening are drawn together. Elo is 400
-/ ln 10 times natural units.
+The model is that of ``analytics.statistics.davidson``. Intervals and the likelihood of superiority come from a
+bootstrap over openings: all pairs with one opening are drawn together, because games that share an opening are not
+independent. Elo is 400 / ln 10 times natural units.
 
 Sources: B. Efron and R. Tibshirani, "An introduction to the bootstrap", 1993. For clusters: A. C. Davison and D. V.
 Hinkley, "Bootstrap methods and their application", 1997, section 3.8.
@@ -31,9 +31,9 @@ from analytics.statistics.tally import CONFIDENCE, Estimate, sum_tallies_by_key
 from quarto.errors import RequestError
 
 ELO_PER_UNIT = 400 / math.log(10)  # Elo points for one natural unit
-DECIMALS = 6  # of reported values: further ones may depend on the machine's linear algebra
+DECIMALS = 6  # of reported values; further digits may depend on the machine's linear algebra
 SAMPLES = 200
-MAX_NAMED = 10  # agents of a sentence
+MAX_NAMED = 10  # agents that a sentence names
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Rating:
     games: int
     group: int  # agents of different groups never met, not even through others: their ratings cannot be compared
     rank: int | None = None  # from 1, among the agents of its group that have one (``analytics.questions.ranking``)
-    unranked: tuple[str, ...] = ()  # why it has no rank
+    unranked: tuple[str, ...] = ()  # the reasons why the agent has no rank
 
     @property
     def bounded(self) -> bool:
@@ -64,7 +64,7 @@ class Ratings:
     superiority: NDArray[np.float64]  # [A, A] probability that row is above column; NaN across groups
     undecided_by_seat: tuple[str, ...] = ()  # agents without a rating because the seat decided every game between them
     forfeited: tuple[tuple[str, int], ...] = ()  # agents that forfeited all of their games, and how many: not rated
-    met_only_forfeiting: tuple[str, ...] = ()  # agents that met only those: not rated
+    met_only_forfeiting: tuple[str, ...] = ()  # agents that met only agents that forfeited everything: not rated
 
     @property
     def group_count(self) -> int:
@@ -77,21 +77,23 @@ class Ratings:
 
     @property
     def best_first(self) -> list[str]:
-        """All agents: those with a rank, then the others, each in the order of their ratings."""
+        """All agents: those with a rank, then the others, each group in the order of its ratings."""
         return [rating.agent for rating in sorted(self.ratings, key=lambda rating: rating.rank is None)]
 
     def find_rating(self, agent: str) -> Rating | None:
-        """The rating of an agent; None if it is not rated."""
+        """Find the rating of an agent; None if the agent is not rated."""
         return next((rating for rating in self.ratings if rating.agent == agent), None)
 
     def to_frame(self) -> pl.DataFrame:
-        """A row an agent: ``rank``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``.
+        """Return a row for each agent.
 
-        Then ``unranked``, which says why ``rank`` is null. ``elo``, ``low`` and ``high`` are infinite where the games
-        set no bound on that side, and null where they tell nothing.
+        Columns:
 
-        Then ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``. Then a column
-        ``above LABEL`` for each agent: the probability that the row's agent is above that one, null across groups.
+        - ``rank``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``. ``elo``, ``low`` and
+          ``high`` are infinite where the games set no bound on that side, and null where they tell nothing;
+        - ``unranked``: why ``rank`` is null;
+        - ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``;
+        - ``above LABEL`` for each agent: the probability that the row's agent is above that one, null across groups.
         """
         agents = [rating.agent for rating in self.ratings]
         common = {"seat": self.seat, "draws": self.draws}
@@ -114,7 +116,7 @@ class Ratings:
         return pl.DataFrame(columns, schema=schema).fill_nan(None).rename({"mean": "elo"})
 
     def describe(self, mover_chooses: bool) -> list[str]:
-        """Sentences beside a table of the ratings: the seat, draws, what stays unknown, agents without a rating."""
+        """Describe what a table of the ratings does not show: seat, draws, missing bounds, agents without rating."""
         lines = [self._describe_seat_and_draws(mover_chooses)]
         if self.group_count > 1:
             lines.append(
@@ -143,7 +145,10 @@ class Ratings:
         return [*lines, *self._describe_unranked(), *self.unrated_sentences]
 
     def _describe_unranked(self) -> list[str]:
-        """Sentences on agents without a rank, but for those whose rating has no bound: others are about these."""
+        """Describe the agents without a rank, except those whose rating has no bound.
+
+        ``describe`` says of the latter why their ratings have no bound.
+        """
         members = {
             reason: [rating.agent for rating in self.ratings if reason in rating.unranked]
             for reason in (A_PERSON, FEW_GAMES)
@@ -152,10 +157,10 @@ class Ratings:
 
     @property
     def unrated_sentences(self) -> list[str]:
-        """Sentences on agents that have no rating."""
+        """The sentences on agents that have no rating."""
         lines = [f"Not rated, forfeited every game: {agent} ({games:,} games)." for agent, games in self.forfeited]
-        alone = ", ".join(self.met_only_forfeiting)
-        return [*lines, *([f"Not rated, met only these: {alone}."] if alone else [])]
+        agents = ", ".join(self.met_only_forfeiting)
+        return [*lines, *([f"Not rated, met only these: {agents}."] if agents else [])]
 
     def _list_agents_with_elo(self, elo: float) -> list[str]:
         return [rating.agent for rating in self.ratings if rating.elo.mean == elo]
@@ -164,8 +169,8 @@ class Ratings:
         if math.isnan(self.seat.mean):
             return "The games do not determine the value of seat 0: no agent both won and lost points."
         seat, draws = (
-            "not sampled" if math.isnan(each.low) else format_interval(each.low, each.high, form)
-            for each, form in ((self.seat, format_elo), (self.draws, format_percent))
+            "not sampled" if math.isnan(estimate.low) else format_interval(estimate.low, estimate.high, format_value)
+            for estimate, format_value in ((self.seat, format_elo), (self.draws, format_percent))
         )
         drawn = f"of games between equals {format_percent(self.draws.mean)} % are drawn ({draws})"
         first = (SEAT_ROLES_MOVER if mover_chooses else SEAT_ROLES)[0]
@@ -189,10 +194,13 @@ def compute_ratings(
     """Rate all agents in the games that a condition on the view ``games`` chooses.
 
     The population is all chosen games, whichever agents are shown afterwards. Ratings and ranks do not depend on
-    ``samples``; without samples no game is read. See ``compute_head_to_head`` and ``fit_ratings``.
+    ``samples``; with 0 samples, no game is read. See ``compute_head_to_head`` and ``fit_ratings`` for the other
+    arguments and the errors.
     """
     chosen = load_chosen_results(opened, GameFilter(where, rules=rules, trainings=trainings))
-    tallies = {(each.first, each.second): each.tally for each in merge_results_by_agents(chosen.results.values(), None)}
+    tallies = {
+        (result.first, result.second): result.tally for result in merge_results_by_agents(chosen.results.values(), None)
+    }
     shared = load_shared_openings(opened, where, chosen.records, chosen.results) if samples else None
     return fit_ratings(tallies, anchor, anchor_elo, samples=samples, shared=shared)
 
@@ -205,54 +213,64 @@ def fit_ratings(
     seed: int = 1,
     shared: SharedOpenings | None = None,
 ) -> Ratings:
-    """Fit the tallies of all agents together; intervals come from ``samples`` bootstrap samples.
+    """Fit the ratings of all agents together, from their tallies.
 
-    The samples draw pairs, and openings where ``shared`` has openings that several pairings played. Without samples
-    there are no intervals. Ratings are relative to ``anchor``, whose rating is ``anchor_elo``; in a group without the
-    anchor the mean of the bounded ratings is ``anchor_elo``. Games without information about strength are left out:
-    those of an agent against itself, and those of agents that forfeited every game.
+    Intervals come from ``samples`` bootstrap samples; with 0 samples there are none. The samples draw pairs of games,
+    or openings where ``shared`` says that several pairings played them. Ratings are relative to ``anchor``, whose
+    rating is ``anchor_elo``; in a group without the anchor, the mean of the bounded ratings is ``anchor_elo``. Games
+    that say nothing about strength are left out: those of an agent against itself, and those of agents that forfeited
+    every game.
 
-    Raises ``RequestError`` for an anchor that did not play, and when no two different agents played each other.
+    Raises ``RequestError`` for an anchor that did not play, and if no two different agents played each other.
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
         raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")
-    met = _select_and_orient_tallies(tallies)
-    forfeited = _find_always_forfeiting_agents(met)
-    tallies = {both: tally for both, tally in met.items() if not forfeited.keys() & both}
-    agents, everybody = (sorted({agent for both in each for agent in both}) for each in (tallies, met))
+    oriented_tallies = _select_and_orient_tallies(tallies)
+    forfeited = _find_always_forfeiting_agents(oriented_tallies)
+    tallies = {agent_pair: tally for agent_pair, tally in oriented_tallies.items() if not forfeited.keys() & agent_pair}
+    agents, everybody = (
+        sorted({agent for agent_pair in agent_pairs for agent in agent_pair})
+        for agent_pairs in (tallies, oriented_tallies)
+    )
     if not agents:
-        why = f": {', '.join(forfeited)} forfeited every game" if forfeited else ": choose others, or play some"
-        raise RequestError(f"there are no games between different agents{why}")
+        reason = f": {', '.join(forfeited)} forfeited every game" if forfeited else ": choose others, or play some"
+        raise RequestError(f"there are no games between different agents{reason}")
     if anchor in forfeited:
         raise RequestError(f"anchor {anchor!r} forfeited every game: name one of {', '.join(agents)}")
     if anchor is not None and anchor not in agents:
         raise RequestError(f"anchor {anchor!r} played none of the games chosen: name one of {', '.join(agents)}")
-    pairs = BootstrapPopulation.build(tallies, agents, shared)
-    games = pairs.count_games(pairs.cells)
+    population = BootstrapPopulation.build(tallies, agents, shared)
+    games = population.count_games(population.cells)
     rated = _RatedAgents(
         _compute_group_numbers(len(agents), games),
         _count_games_by_agent(len(agents), games),
         agents.index(anchor) if anchor else None,
     )
     fitted, dice = fit_davidson(len(agents), games), np.random.default_rng(seed)
-    again = [fit_davidson(len(agents), pairs.count_games(pairs.resample(dice)), fitted) for _ in range(samples)]
-    elos, drawn = rated.compute_elos(fitted), [rated.compute_elos(each) for each in again]
+    resampled_fits = [
+        fit_davidson(len(agents), population.count_games(population.resample(dice)), fitted) for _ in range(samples)
+    ]
+    elos, resampled_elos = rated.compute_elos(fitted), [rated.compute_elos(fit) for fit in resampled_fits]
     order = _sort_by_strength(elos, fitted, rated.groups)
     undecided = fitted.seat_decides & rated.mark_reference_agents(fitted)
-    games_against_agents, ranks, found = count_games_against_agents(tallies), Counter[int](), []
+    games_against_agents, ranks, ratings = count_games_against_agents(tallies), Counter[int](), []
     for i in order.tolist():
         agent, group = agents[i], int(rated.groups[i])
-        elo = _estimate_interval(elos[i], [each[i] for each in drawn]) if math.isfinite(elos[i]) else None
-        moved = Estimate(*(value + anchor_elo for value in elo or _build_unbounded_estimate(float(elos[i]), samples)))
-        unranked = list_unranked_reasons(agent, moved.mean, games_against_agents[agent], bool(undecided[i]))
+        elo = _estimate_interval(elos[i], [sample[i] for sample in resampled_elos]) if math.isfinite(elos[i]) else None
+        anchored_elo = Estimate(
+            *(value + anchor_elo for value in elo or _build_unbounded_estimate(float(elos[i]), samples))
+        )
+        unranked = list_unranked_reasons(agent, anchored_elo.mean, games_against_agents[agent], bool(undecided[i]))
         ranks[group] += not unranked
         rank = None if unranked else ranks[group]
-        found.append(Rating(agent, moved, int(rated.games[i]), group, rank, unranked))
+        ratings.append(Rating(agent, anchored_elo, int(rated.games[i]), group, rank, unranked))
     return Ratings(
-        tuple(found),
-        _estimate_interval(fitted.seat * ELO_PER_UNIT, [each.seat * ELO_PER_UNIT for each in again]),
-        _estimate_interval(_compute_draw_share(fitted.draws), [_compute_draw_share(each.draws) for each in again]),
-        _compute_superiority(fitted, again, rated.groups)[np.ix_(order, order)],
+        tuple(ratings),
+        _estimate_interval(fitted.seat * ELO_PER_UNIT, [fit.seat * ELO_PER_UNIT for fit in resampled_fits]),
+        _estimate_interval(
+            _compute_draw_share(fitted.draws), [_compute_draw_share(fit.draws) for fit in resampled_fits]
+        ),
+        _compute_superiority(fitted, resampled_fits, rated.groups)[np.ix_(order, order)],
         tuple(agents[i] for i in order if undecided[i]),
         tuple(forfeited.items()),
         tuple(agent for agent in everybody if agent not in agents and agent not in forfeited),
@@ -260,73 +278,87 @@ def fit_ratings(
 
 
 def _find_always_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
-    """The agents that forfeited all of their games, and how many these are."""
+    """Find the agents that forfeited all of their games, each with the number of its games."""
     games, forfeits = Counter[str](), Counter[str]()
-    for both, tally in tallies.items():
-        for agent, number in zip(both, tally.forfeits, strict=True):
+    for agent_pair, tally in tallies.items():
+        for agent, number in zip(agent_pair, tally.forfeits, strict=True):
             games[agent] += tally.games
             forfeits[agent] += number
     return {agent: number for agent, number in sorted(games.items()) if forfeits[agent] == number}
 
 
 def _select_and_orient_tallies(tallies: Tallies) -> Tallies:
-    """The tallies that are rated, in a fixed order and orientation: the bootstrap then depends on the games alone."""
-    found = sum_tallies_by_key(
+    """Select the tallies that are rated, in a fixed order and orientation.
+
+    So the bootstrap depends on the games alone.
+    """
+    oriented_tallies = sum_tallies_by_key(
         ((first, second), tally) if first < second else ((second, first), tally.with_agents_swapped)
         for (first, second), tally in tallies.items()
         if first != second and tally.games
     )
-    return dict(sorted(found.items()))
+    return dict(sorted(oriented_tallies.items()))
 
 
 @dataclass(frozen=True)
 class _RatedAgents:
-    """The agents of a fit: their groups, and the agents that the ratings are relative to."""
+    """The agents of a fit: their groups, and the agents that ratings are relative to.
+
+    Agents of one group met, directly or through others. Agents of one component are also connected by chains of won
+    points in both directions, so that their ratings differ by finite values.
+    """
 
     groups: NDArray[np.int64]  # [A]
     games: NDArray[np.int64]  # [A] games
     anchor: int | None
 
     def compute_elos(self, fitted: DavidsonFit) -> NDArray[np.float64]:
-        """[A] Elo relative to a reference in each agent's group: the anchor or, without it, the mean of a component.
+        """Compute the Elo of each agent, [A], relative to a reference in its group.
 
-        NaN for the agents of a reference component in which the seat decided every game.
+        The reference is the anchor or, in a group without the anchor, the mean of the group's reference component. The
+        Elo of the agents of a reference component is NaN if the seat decided every game between them.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
             members = np.flatnonzero(self.groups == group)
             reference = self._find_reference_component(members, fitted.above)
             centre = fitted.strengths[reference if self.anchor not in reference else self.anchor].mean()
-            over = fitted.strengths[members] - centre
-            over = np.where(np.abs(over) > FARTHEST_FINITE, np.copysign(np.inf, over), over)
+            differences = fitted.strengths[members] - centre
+            differences = np.where(np.abs(differences) > FARTHEST_FINITE, np.copysign(np.inf, differences), differences)
             if fitted.seat_decides and len(reference) > 1:
-                over[:] = math.nan
+                differences[:] = math.nan
             to_reference, from_reference = fitted.above[members, reference[0]], fitted.above[reference[0], members]
             outside = np.where(to_reference, np.inf, np.where(from_reference, -np.inf, np.nan))
-            elos[members] = np.where(to_reference & from_reference, over, outside)
+            elos[members] = np.where(to_reference & from_reference, differences, outside)
         return np.round(elos * ELO_PER_UNIT, DECIMALS)
 
     def mark_reference_agents(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
-        """[A] whether an agent belongs to a reference component of more than one agent."""
-        found = np.zeros(len(self.groups), np.bool_)
+        """Mark the agents, [A], that belong to a reference component of more than one agent."""
+        is_reference = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
             reference = self._find_reference_component(np.flatnonzero(self.groups == group), fitted.above)
-            found[reference] = len(reference) > 1
-        return found
+            is_reference[reference] = len(reference) > 1
+        return is_reference
 
     def _find_reference_component(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The component that a group's ratings are relative to: the anchor's, or the largest and most active."""
-        both = above & above.T
-        sizes = both[members].sum(axis=1)
+        """Find the component that a group's ratings are relative to: the anchor's, else the largest.
+
+        Of several largest components, it is that of the agent with the most games.
+        """
+        is_connected = above & above.T
+        sizes = is_connected[members].sum(axis=1)
         seed = members[np.lexsort((-self.games[members], -sizes))[0]]
-        return np.flatnonzero(both[self.anchor if self.anchor in members else seed])
+        return np.flatnonzero(is_connected[self.anchor if self.anchor in members else seed])
 
 
 def _compute_group_numbers(agent_count: int, games: SeatCounts) -> NDArray[np.int64]:
-    """The number of each agent's group, 0 the largest: agents joined by games, directly or through others."""
-    met = np.zeros((agent_count, agent_count), np.bool_)
-    met[games.zero, games.one] = met[games.one, games.zero] = True
-    roots = transitive_closure(met).argmax(axis=1)
+    """Compute the number of each agent's group, [A]; the largest group is 0.
+
+    Games connect the agents of a group, directly or through others.
+    """
+    has_met = np.zeros((agent_count, agent_count), np.bool_)
+    has_met[games.zero, games.one] = has_met[games.one, games.zero] = True
+    roots = transitive_closure(has_met).argmax(axis=1)
     sizes = np.bincount(roots, minlength=agent_count)
     by_size = sorted(set(roots.tolist()), key=lambda root: (-sizes[root], root))
     return np.array([by_size.index(root) for root in roots.tolist()])
@@ -339,37 +371,40 @@ def _count_games_by_agent(agent_count: int, games: SeatCounts) -> NDArray[np.int
 
 
 def _sort_by_strength(elos: NDArray[np.float64], fitted: DavidsonFit, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[A] indices of agents, best first in each group; of those without a bound, as far as their own games tell."""
+    """Sort agents, best first in each group, and return their indices, [A].
+
+    Agents without a bound are sorted by what their own games tell.
+    """
     strengths = np.where(np.isnan(elos), 0.0, np.round(fitted.strengths, DECIMALS))
     below = np.where(np.isnan(elos), 0, fitted.above.sum(axis=1))
     return np.lexsort((-strengths, -below, np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), groups))
 
 
 def _compute_superiority(
-    fitted: DavidsonFit, again: Sequence[DavidsonFit], groups: NDArray[np.int64]
+    fitted: DavidsonFit, resampled_fits: Sequence[DavidsonFit], groups: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """[A, A] the share of samples in which row is above column; equal or incomparable agents count as half.
+    """Compute the share of samples in which the row's agent is above the column's, [A, A].
 
-    Half too where all games together do not tell, whatever a sample of them says. NaN across groups, and without
-    samples.
+    Equal or incomparable agents count as half. So do agents that all games together cannot compare, whatever a sample
+    says. The share is NaN across groups, and without samples.
     """
     points = np.zeros((len(groups), len(groups)))
-    for sample in again:
+    for sample in resampled_fits:
         points += _compare_agents(sample)
-    shares = points / len(again) if again else np.full_like(points, np.nan)
-    shares[~_can_compare(fitted)] = 0.5 if again else np.nan
+    shares = points / len(resampled_fits) if resampled_fits else np.full_like(points, np.nan)
+    shares[~_can_compare(fitted)] = 0.5 if resampled_fits else np.nan
     shares[groups[:, None] != groups] = np.nan
     return shares
 
 
 def _can_compare(fitted: DavidsonFit) -> NDArray[np.bool_]:
-    """[A, A] whether the games tell which of two agents is above the other."""
+    """Return whether the games tell which of two agents is above the other, [A, A]."""
     above, below = fitted.above, fitted.above.T
     return (above | below) & ~(above & below & fitted.seat_decides)
 
 
 def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
-    """[A, A] 1 where row is above column, 0 where it is below, half where they are equal or cannot be compared."""
+    """Compare agents, [A, A]: 1 if the row is above the column, 0 if below, 0.5 if equal or incomparable."""
     strengths = np.round(fitted.strengths * ELO_PER_UNIT, DECIMALS)
     within = fitted.above & fitted.above.T
     ahead = np.where(within, np.sign(strengths[:, None] - strengths), fitted.above * 1.0 - fitted.above.T)
@@ -377,19 +412,21 @@ def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
 
 
 def _build_unbounded_estimate(elo: float, samples: int) -> Estimate:
-    """A rating without a bound and its interval, which is no wider: no sample of the games can set the bound."""
+    """Build the estimate of a rating without a bound; its interval is a point, because no sample can set a bound."""
     return Estimate(elo, *(elo if samples else math.nan,) * 2)
 
 
 def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
-    """A value with the interval of its samples. NaN samples are left out; without samples the interval is NaN."""
-    known = np.array([sample for sample in samples if not math.isnan(sample)])
+    """Estimate a value's interval from samples. NaN samples are left out; without samples the interval is NaN."""
+    defined_samples = np.array([sample for sample in samples if not math.isnan(sample)])
     tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
     # No interpolation between two samples: one may be infinite.
-    low, high = np.quantile(known, tails, method="inverted_cdf").tolist() if len(known) else (math.nan,) * 2
+    low, high = (
+        np.quantile(defined_samples, tails, method="inverted_cdf").tolist() if len(defined_samples) else (math.nan,) * 2
+    )
     return Estimate(*(round(float(number), DECIMALS) for number in (value, low, high)))
 
 
 def _compute_draw_share(draw_parameter: float) -> float:
-    """The share of draws between equals if the seat made no difference."""
+    """Compute the share of draws between equals if the seat made no difference."""
     return math.exp(draw_parameter) / (2 + math.exp(draw_parameter))

@@ -1,6 +1,6 @@
-"""Runs compared: the differences of their settings and of their code, and the differences of their results.
+"""Comparison of runs: the differences of their settings and of their code, and the differences of their results.
 
-Each run is compared with the first one. Runs of one seed have the same imposed openings: there the pairs of games are
+Each run is compared with the first one. Runs of one seed have the same imposed openings; their pairs of games are
 compared one by one, which removes the luck of the openings. All other results are independent samples.
 """
 
@@ -48,20 +48,20 @@ RESULTS = {
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Runs and what differs between them. Frames have one row for each thing that is compared."""
+    """Runs and their differences. Each frame has one row for each thing that is compared."""
 
     runs: tuple[str, ...]  # ids; the others are compared with the first
     settings: pl.DataFrame  # ``setting``, and a column for each run, named by its id: texts
     results: pl.DataFrame  # schema ``RESULTS``; scores and differences as shares, of the first agent
     speeds: pl.DataFrame  # ``run``, ``games``, ``seconds`` of play, ``games_a_second``
     regret: pl.DataFrame  # ``agent``, ``kind``, ``ply``, and the regret in half-points in each run, null: not judged
-    agent_match_notes: tuple[str, ...] = ()  # sentences on agents that were taken for each other
+    agent_match_notes: tuple[str, ...] = ()  # sentences on agents with different labels that are compared
 
     @property
     def tables(self) -> list[Table]:
-        """The comparison for people; tables without rows are left out."""
+        """The tables of the comparison for people; a table without rows is left out."""
         speeds, regret = self.speeds, self.regret
-        found = [
+        tables = [
             Table(
                 "Settings and code that differ",
                 [
@@ -92,12 +92,12 @@ class RunComparison:
                 ],
             ),
         ]
-        return [table for table in found if table.rows]
+        return [table for table in tables if table.rows]
 
 
 def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
     ends = rows.select("difference_low", "difference_high").iter_rows()
-    reaches = [
+    intervals = [
         MISSING if low is None else f"{_format_share_difference(low)} to {_format_share_difference(high)}"
         for low, high in ends
     ]
@@ -107,50 +107,54 @@ def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
         number_column("score", rows["score"], format_percent),
         interval_column(rows["score_low"], rows["score_high"], drop_priority=2),
         number_column("difference", rows["difference"], _format_share_difference),
-        ResultColumn("95 % interval", reaches),
+        ResultColumn("95 % interval", intervals),
         number_column("p", rows["p"], format_p_value),
         number_column("pairs", [pairs or None for pairs in rows["shared_pairs"]], drop_priority=4),
     ]
 
 
 def _format_share_difference(share: float) -> str:
-    """A difference of shares in percentage points, with its sign."""
+    """Format a difference of shares in percentage points, with its sign."""
     return format_signed(100 * share, 2)
 
 
 def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
     """Compare runs with the first of them.
 
-    Agents with the same label are compared. If each of two runs has exactly one agent that the other lacks, so are
-    these. Raises ``RequestError`` for a run that is not there, for fewer than two runs, and for a run that is named
-    twice; ``FailureError`` for damaged files.
+    Agents with the same label are compared. If two runs differ in exactly one agent each, these two agents are
+    compared, too.
+
+    Raises:
+        RequestError: A run is not in the archive, a run is named twice, or fewer than two are named.
+        FailureError: A file is damaged.
+
     """
     if len(run_ids) < 2 or len({*run_ids}) < len(run_ids):
         raise RequestError(f"{' '.join(run_ids) or 'nothing'} cannot be compared: name two runs or more, each once")
     records = [opened.archive.load_requested_run(run_id) for run_id in run_ids]
-    agents = [_match_agents(records[0], each) for each in records]
-    found = pl.DataFrame(_compare_results(opened, records, agents), RESULTS, orient="row")
+    agents = [_match_agents(records[0], record) for record in records]
+    results = pl.DataFrame(_compare_results(opened, records, agents), RESULTS, orient="row")
     return RunComparison(
         tuple(run_ids),
         _differing_settings_frame(records, agents),
-        found,
-        _speeds_frame(records, found),
+        results,
+        _speeds_frame(records, results),
         _regret_frame(opened, records, agents),
         tuple(
             f"{label} of run {record.run_id} is compared with {other} of run {records[0].run_id}"
-            for record, own in zip(records, agents, strict=True)
-            for label, other in own.items()
+            for record, matches in zip(records, agents, strict=True)
+            for label, other in matches.items()
             if label != other
         ),
     )
 
 
 def _match_agents(base: RunRecord, other: RunRecord) -> dict[str, str]:
-    """The labels of the agents of ``other``, each with the label in ``base`` that it is compared with."""
-    known = [label for label in base.labels if label not in other.labels]
-    own = [label for label in other.labels if label not in base.labels]
+    """Match each label in ``other`` with the label in ``base`` that it is compared with."""
+    base_only = [label for label in base.labels if label not in other.labels]
+    other_only = [label for label in other.labels if label not in base.labels]
     return {label: label for label in other.labels} | (
-        dict(zip(own, known, strict=True)) if len(own) == len(known) == 1 else {}
+        dict(zip(other_only, base_only, strict=True)) if len(other_only) == len(base_only) == 1 else {}
     )
 
 
@@ -158,17 +162,21 @@ def _match_agents(base: RunRecord, other: RunRecord) -> dict[str, str]:
 
 
 def _differing_settings_frame(records: Sequence[RunRecord], agents: Sequence[Mapping[str, str]]) -> pl.DataFrame:
-    """The settings that are not the same in all runs: ``setting``, and a column of texts for each run."""
-    found = [_list_settings(record, own) for record, own in zip(records, agents, strict=True)]
-    left_out = CODE_PREFIX if all("modules" in record.code for record in records) else MODULE_PREFIX
-    names = dict.fromkeys(name for each in found for name in each if not name.startswith(left_out))
-    differing = [name for name in names if len({each.get(name) for each in found}) > 1]
+    """Return the settings that differ between the runs: ``setting``, and a column of texts for each run."""
+    settings = [_list_settings(record, matches) for record, matches in zip(records, agents, strict=True)]
+    omitted_prefix = CODE_PREFIX if all("modules" in record.code for record in records) else MODULE_PREFIX
+    names = dict.fromkeys(
+        name for run_settings in settings for name in run_settings if not name.startswith(omitted_prefix)
+    )
+    differing = [name for name in names if len({run_settings.get(name) for run_settings in settings}) > 1]
     differing = [
-        name for name in differing if not name.startswith(MODULE_PREFIX) or all(name in each for each in found)
+        name
+        for name in differing
+        if not name.startswith(MODULE_PREFIX) or all(name in run_settings for run_settings in settings)
     ]
     columns = {
-        record.run_id: [each.get(name, MISSING) for name in differing]
-        for record, each in zip(records, found, strict=True)
+        record.run_id: [run_settings.get(name, MISSING) for name in differing]
+        for record, run_settings in zip(records, settings, strict=True)
     }
     return pl.DataFrame({"setting": differing, **columns}, schema=dict.fromkeys(("setting", *columns), pl.String()))
 
@@ -176,24 +184,27 @@ def _differing_settings_frame(records: Sequence[RunRecord], agents: Sequence[Map
 CODE_PREFIX, MODULE_PREFIX = "code of ", "module "
 
 
-def _list_settings(record: RunRecord, agents: Mapping[str, str]) -> dict[str, str]:
-    """Everything on which the games of a run depend, by a name for people."""
+def _list_settings(record: RunRecord, matches: Mapping[str, str]) -> dict[str, str]:
+    """List everything on which the games of a run depend, by a name for people."""
     spec, code = record.spec, record.code
-    found = {f"rules: {key}": _format_setting(value) for key, value in spec["rules"].items()}
-    found |= {key: _format_setting(value) for key, value in spec.items() if key not in ("rules", "agents", "pairings")}
-    found["games"] = _format_setting(record.games)
-    found["agents"] = ", ".join(record.labels)
+    settings = {f"rules: {key}": _format_setting(value) for key, value in spec["rules"].items()}
+    settings |= {
+        key: _format_setting(value) for key, value in spec.items() if key not in ("rules", "agents", "pairings")
+    }
+    settings["games"] = _format_setting(record.games)
+    settings["agents"] = ", ".join(record.labels)
     for agent in spec["agents"]:
-        name = agents[agent["label"]]
-        rest = {key: value for key, value in agent.items() if key not in ("label", "params")}
-        found |= {
-            f"{name}: {key}": _format_setting(value) for key, value in {**rest, **agent.get("params", {})}.items()
+        name = matches[agent["label"]]
+        other_fields = {key: value for key, value in agent.items() if key not in ("label", "params")}
+        settings |= {
+            f"{name}: {key}": _format_setting(value)
+            for key, value in {**other_fields, **agent.get("params", {})}.items()
         }
-    found |= {f"{key} (version)": _format_setting(code.get(key)) for key in ("version", "python", "numba", "numpy")}
-    found |= {f"{CODE_PREFIX}{agents[label]}": text for label, text in code.get("agents", {}).items()}
+    settings |= {f"{key} (version)": _format_setting(code.get(key)) for key in ("version", "python", "numba", "numpy")}
+    settings |= {f"{CODE_PREFIX}{matches[label]}": text for label, text in code.get("agents", {}).items()}
     for label, files in code.get("files", {}).items():
-        found |= {f"file {name} of {agents[label]}": text[:CHECKSUM_DIGITS] for name, text in files.items()}
-    return found | {f"{MODULE_PREFIX}{name}": text for name, text in code.get("modules", {}).items()}
+        settings |= {f"file {name} of {matches[label]}": text[:CHECKSUM_DIGITS] for name, text in files.items()}
+    return settings | {f"{MODULE_PREFIX}{name}": text for name, text in code.get("modules", {}).items()}
 
 
 CHECKSUM_DIGITS = 8  # of a file's SHA-256
@@ -207,7 +218,7 @@ def _format_setting(value: Any) -> str:
 
 
 class _ComparedPairing(NamedTuple):
-    """A pairing of a run, as the agents of the first run."""
+    """A pairing of a run, with the agents' roles as in the first run."""
 
     record: RunRecord
     result: PairingResult
@@ -220,35 +231,42 @@ class _ComparedPairing(NamedTuple):
 
 
 def _compare_results(
-    opened: OpenArchive, records: Sequence[RunRecord], agents: Sequence[Mapping[str, str]]
+    opened: OpenArchive, records: Sequence[RunRecord], matches: Sequence[Mapping[str, str]]
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of the results: pairing by pairing, in the order of the first run, those of others after them."""
-    met: dict[tuple[str, str], list[_ComparedPairing]] = {}
-    for record, own in zip(records, agents, strict=True):
+    """Yield the rows of the results, pairing by pairing in the order of the first run, then pairings that it lacks."""
+    pairings: dict[tuple[str, str], list[_ComparedPairing]] = {}
+    for record, run_matches in zip(records, matches, strict=True):
         for result in load_results(opened.archive, record.run_id):
-            both = own[result.first], own[result.second]
-            turned = both not in met and both[::-1] in met
-            met.setdefault(both[::-1] if turned else both, []).append(_ComparedPairing(record, result, turned))
-    for (first, second), meetings in met.items():
-        for each in meetings:
-            row = first, second, each.record.run_id, each.result.games, *each.score
-            if each is meetings[0] or meetings[0].record is not records[0]:
+            agent_pair = run_matches[result.first], run_matches[result.second]
+            is_swapped = agent_pair not in pairings and agent_pair[::-1] in pairings
+            pairings.setdefault(agent_pair[::-1] if is_swapped else agent_pair, []).append(
+                _ComparedPairing(record, result, is_swapped)
+            )
+    for (first, second), meetings in pairings.items():
+        for meeting in meetings:
+            row = first, second, meeting.record.run_id, meeting.result.games, *meeting.score
+            if meeting is meetings[0] or meetings[0].record is not records[0]:
                 yield (*row, None, None, None, None, None)
             else:
-                difference, pairs = _compute_difference_and_pairs(opened, meetings[0], each)
-                yield (*row, *difference, _compute_p_value(difference), pairs)
+                difference, shared_pairs = _compute_score_difference(opened, meetings[0], meeting)
+                yield (*row, *difference, _compute_p_value(difference), shared_pairs)
 
 
-def _compute_difference_and_pairs(
-    opened: OpenArchive, base: _ComparedPairing, other: _ComparedPairing
-) -> tuple[Estimate, int]:
-    """The score of ``other`` minus that of ``base``, and the number of pairs of games that had the same openings."""
-    seeds = {each.record.opening_seed for each in (base, other)}
-    alike = all(
-        each.record.spec[key] == base.record.spec[key] for each in (base, other) for key in ("rules", "opening_plies")
+class _ScoreDifference(NamedTuple):
+    difference: Estimate
+    shared_pairs: int  # pairs of games with the same openings; 0: the results are independent samples
+
+
+def _compute_score_difference(opened: OpenArchive, base: _ComparedPairing, other: _ComparedPairing) -> _ScoreDifference:
+    """Compute the score of ``other`` minus that of ``base``, pair by pair if they played the same openings."""
+    seeds = {pairing.record.opening_seed for pairing in (base, other)}
+    has_same_settings = all(
+        pairing.record.spec[key] == base.record.spec[key]
+        for pairing in (base, other)
+        for key in ("rules", "opening_plies")
     )
     if (
-        alike
+        has_same_settings
         and len(seeds) == 1
         and None not in seeds
         and base.record.has_independent_pairs
@@ -256,13 +274,14 @@ def _compute_difference_and_pairs(
     ):
         pairs, mean, variance = opened.sql(_paired_difference_sql(base, other)).row(0)
         if pairs > 1:
-            reach = normal_quantile() * math.sqrt(variance / pairs)
-            return Estimate(mean, max(-1.0, mean - reach), min(1.0, mean + reach)), pairs
-    return _subtract_independent_estimates(base.score, other.score), 0
+            half_width = normal_quantile() * math.sqrt(variance / pairs)
+            difference = Estimate(mean, max(-1.0, mean - half_width), min(1.0, mean + half_width))
+            return _ScoreDifference(difference, pairs)
+    return _ScoreDifference(_subtract_independent_estimates(base.score, other.score), 0)
 
 
 def _paired_difference_sql(base: _ComparedPairing, other: _ComparedPairing) -> str:
-    """The question in SQL: how many pairs of games share an opening, the mean of their difference, its variance."""
+    """Return the query that compares pairs of games with the same opening: count, mean difference, variance."""
     sides = []
     for pairing in (base, other):
         score = f"{'1 - ' if pairing.is_swapped else ''}(score_0 + score_1) / 2"
@@ -277,19 +296,22 @@ def _paired_difference_sql(base: _ComparedPairing, other: _ComparedPairing) -> s
 
 
 def _subtract_independent_estimates(base: Estimate, other: Estimate) -> Estimate:
-    """The difference of two independent estimates, from their intervals.
+    """Subtract the independent estimate ``base`` from ``other``, with the interval that follows from theirs.
 
-    The method of variance estimates recovery, which is method 10 of R. G. Newcombe, "Interval estimation for the
+    This is the method of variance estimates recovery: method 10 of R. G. Newcombe, "Interval estimation for the
     difference between independent proportions", Statistics in Medicine 17 (1998) 873-890.
     """
     mean = other.mean - base.mean
-    down = math.hypot(other.mean - other.low, base.high - base.mean)
-    up = math.hypot(other.high - other.mean, base.mean - base.low)
-    return Estimate(mean, mean - down, mean + up)
+    lower_reach = math.hypot(other.mean - other.low, base.high - base.mean)
+    upper_reach = math.hypot(other.high - other.mean, base.mean - base.low)
+    return Estimate(mean, mean - lower_reach, mean + upper_reach)
 
 
 def _compute_p_value(difference: Estimate) -> float:
-    """The two-sided p-value that goes with the interval: below 0.05 if 0 is outside it. 1 if there is no difference."""
+    """Compute the two-sided p-value of a difference from its interval: below 0.05 if the interval excludes 0.
+
+    Without a difference, it is 1.
+    """
     mean, low, high = difference
     reach = mean - low if mean > 0 else high - mean
     if mean == 0:
@@ -301,24 +323,26 @@ def _compute_p_value(difference: Estimate) -> float:
 
 
 def _speeds_frame(records: Iterable[RunRecord], results: pl.DataFrame) -> pl.DataFrame:
-    """The pace of each run; ``results`` are the results."""
+    """Return the pace of each run; ``results`` is the frame of ``RESULTS``."""
     games = dict(results.group_by("run").agg(pl.col("games").sum()).iter_rows())
-    found = [
-        (each.run_id, count := games.get(each.run_id, 0), each.seconds or None, compute_pace([(each, count)]))
-        for each in records
+    rows = [
+        (record.run_id, count := games.get(record.run_id, 0), record.seconds or None, compute_pace([(record, count)]))
+        for record in records
     ]
     schema = {"run": pl.String(), "games": pl.Int64(), "seconds": pl.Float64(), "games_a_second": pl.Float64()}
-    return pl.DataFrame(found, schema, orient="row")
+    return pl.DataFrame(rows, schema, orient="row")
 
 
 def _regret_frame(
-    opened: OpenArchive, records: Sequence[RunRecord], agents: Sequence[Mapping[str, str]]
+    opened: OpenArchive, records: Sequence[RunRecord], matches: Sequence[Mapping[str, str]]
 ) -> pl.DataFrame:
-    """The regret of the agents that any two runs have, by kind and ply; a column for each run."""
+    """Return the regret of the runs' agents by kind and ply, with a column for each run."""
     keys = ["agent", "kind", "ply"]
-    found = pl.DataFrame(schema={"agent": pl.String(), "kind": pl.String(), "ply": pl.Int64()})
-    for record, own in zip(records, agents, strict=True):
-        judged = summarise_decisions(opened, f"run_id = '{record.run_id}'", True, AgentNames({}))
-        judged = judged.select(pl.col("agent").replace(own), "kind", "ply", pl.col("regret").alias(record.run_id))
-        found = found.join(judged, keys, "full", coalesce=True)
-    return found.sort(keys)
+    regret = pl.DataFrame(schema={"agent": pl.String(), "kind": pl.String(), "ply": pl.Int64()})
+    for record, run_matches in zip(records, matches, strict=True):
+        run_regret = summarise_decisions(opened, f"run_id = '{record.run_id}'", True, AgentNames({}))
+        run_regret = run_regret.select(
+            pl.col("agent").replace(run_matches), "kind", "ply", pl.col("regret").alias(record.run_id)
+        )
+        regret = regret.join(run_regret, keys, "full", coalesce=True)
+    return regret.sort(keys)

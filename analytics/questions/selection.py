@@ -1,10 +1,10 @@
-"""Which games a question is about, and reading them: as arrays, range by range or by pairing, or as rows of few files.
+"""Selections of games, and reading them: as arrays, range by range or by pairing, or as rows of few files.
 
-``GameFilter`` is the one form in which a user's choice of games is passed on. ``select`` finds the games that meet a
+``GameFilter`` is the one form in which a user's choice of games travels. ``select_games`` finds the games that meet a
 condition in SQL.
 
-A file holds pairs of all pairings. ``read_pair_ranges`` gives games by pairing all the same: as many parts of files as
-memory allows are read together, each file once for them all and not once for each pairing.
+A file holds pairs of all pairings, but ``read_pair_ranges`` returns games by pairing: it reads as many parts of files
+together as memory allows, so that it opens each file once, and not once for each pairing.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, describe_nearest_name, describe_valid_names
 
-MISSPELLING_SIMILARITY = 0.8  # likeness of names of rules: 'squarre' is meant to be 'square', 'torus_square' is not
+MISSPELLING_SIMILARITY = 0.8  # of names of rules: 'squarre' is taken for 'square', 'torus_square' is not
 
 
 @dataclass(frozen=True)
 class GameFilter:
-    """The games of an archive that meet all of these conditions."""
+    """A filter of the games of an archive: those that meet all of its conditions."""
 
     where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
     runs: tuple[str, ...] = ()  # ids; none: all runs
@@ -45,11 +45,14 @@ class GameFilter:
     agent: str | None = None  # label of an agent that took part; in a question about decisions, the one that decided
     opponent: str | None = None  # label of the other agent
     since: str | None = None  # runs created on this day or at this moment (ISO 8601, UTC) or later
-    until: str | None = None  # runs created then or earlier; a day counts as a whole
+    until: str | None = None  # runs created on this day, until its end, or at this moment, or earlier
     trainings: bool = True  # also runs that trainings played, unless they are named in ``runs``
 
     def can_match_run(self, record: RunRecord) -> bool:
-        """Whether a run may have such games, as far as its record says. Raises ``RequestError`` for a wrong time."""
+        """Return whether a run may have such games, as far as its record says.
+
+        Raises ``RequestError`` for a malformed time.
+        """
         return (
             (not self.runs or record.run_id in self.runs)
             and self.rules in (None, record.rules.name)
@@ -59,7 +62,7 @@ class GameFilter:
         )
 
     def can_match_agents(self, agents: tuple[str, str]) -> bool:
-        """Whether games of two agents can be among these."""
+        """Return whether games of two agents can meet the filter."""
         return any(
             self.agent in (None, one) and self.opponent in (None, other) for one, other in (agents, agents[::-1])
         )
@@ -69,64 +72,68 @@ class GameFilter:
         return earliest <= datetime.fromisoformat(record.created) <= latest
 
     def select_runs(self, archive: ArchiveStore) -> list[RunRecord]:
-        """The runs that may have such games, oldest first.
+        """Select the runs that may have such games, oldest first.
 
-        Raises ``RequestError`` for a run, an agent or rules that are not there, for a time without runs, and for a run
-        of another schema.
+        Raises ``RequestError`` for a run, an agent or rules that the archive does not have, for a period without runs,
+        and for a run of another schema.
         """
-        known = archive.load_runs()
-        ids = [record.run_id for record in known]
+        all_records = archive.load_runs()
+        ids = [record.run_id for record in all_records]
         for run_id in self.runs:
             if run_id not in ids:
                 raise unknown_run_error(archive, run_id, ids)
-        found = [record for record in known if (not self.runs or record.run_id in self.runs)]
-        found = [check_record_format(record) for record in found if self._is_in_period(record)]
-        if known and not found:
+        records = [record for record in all_records if (not self.runs or record.run_id in self.runs)]
+        records = [check_record_format(record) for record in records if self._is_in_period(record)]
+        if all_records and not records:
             raise RequestError(
-                f"archive {archive.root} has no runs of that time: {archive.format_command('archive ls')} lists all"
+                f"archive {archive.root} has no runs of that period: {archive.format_command('archive ls')} lists all"
             )
-        self.check_rules(found)
-        labels = {label for record in found for label in record.labels if self.rules in (None, record.rules.name)}
-        for named in (self.agent, self.opponent):
-            if named is not None and named not in labels:
-                raise RequestError(f"agent {named!r} is not in these runs{describe_valid_names(named, labels)}")
-        return [record for record in found if self.can_match_run(record)]
+        self.check_rules(records)
+        labels = {label for record in records for label in record.labels if self.rules in (None, record.rules.name)}
+        for requested_label in (self.agent, self.opponent):
+            if requested_label is not None and requested_label not in labels:
+                raise RequestError(
+                    f"agent {requested_label!r} is not in these runs{describe_valid_names(requested_label, labels)}"
+                )
+        return [record for record in records if self.can_match_run(record)]
 
     def check_rules(self, records: Collection[RunRecord]) -> None:
-        """Raise ``RequestError`` if there are runs, but none of them is by the rules."""
+        """Raise ``RequestError`` if there are runs, but none of them has the filter's rules."""
         names = sorted({record.rules.name for record in records})
         if names and self.rules is not None and self.rules not in names:
-            meant = describe_nearest_name(self.rules, names, MISSPELLING_SIMILARITY).rstrip()
-            there = "; ".join(filter(None, [", ".join(names), meant]))
-            raise RequestError(f"no games were played by rules {self.rules!r} here, only by: {there}")
+            suggestion = describe_nearest_name(self.rules, names, MISSPELLING_SIMILARITY).rstrip()
+            names_and_suggestion = "; ".join(filter(None, [", ".join(names), suggestion]))
+            raise RequestError(f"no games were played by rules {self.rules!r} here, only by: {names_and_suggestion}")
 
 
 ALL_GAMES = GameFilter()
 
 
-def build_games_condition(opened: OpenArchive, choice: GameFilter) -> str:
-    """Build the condition in SQL on the view ``games`` that the games of a filter meet.
+def build_games_condition(opened: OpenArchive, game_filter: GameFilter) -> str:
+    """Build the SQL condition of a filter on the view ``games``.
 
-    Raises ``RequestError`` for a filter that no game can meet, and for a wrong condition in it.
+    Raises ``RequestError`` for a filter that no game can meet, and for an invalid condition in the filter.
     """
-    records, known = choice.select_runs(opened.archive), opened.archive.load_runs()
-    if known and not records:
-        raise RequestError("all chosen games are those of trainings: trainings=True (--trainings) takes them in")
-    conditions = [run_condition_sql(record.run_id for record in records)] if len(records) < len(known) else []
-    both = [
+    records, all_records = game_filter.select_runs(opened.archive), opened.archive.load_runs()
+    if all_records and not records:
+        raise RequestError(
+            "all chosen games were played by trainings, which are left out: trainings=True (--trainings) includes them"
+        )
+    conditions = [run_condition_sql(record.run_id for record in records)] if len(records) < len(all_records) else []
+    agents_by_seat = [
         " AND ".join(
             f"agent_{seat} = {quote_literal(label)}"
-            for label, seat in ((choice.agent, mine), (choice.opponent, 1 - mine))
+            for label, seat in ((game_filter.agent, agent_seat), (game_filter.opponent, 1 - agent_seat))
             if label is not None
         )
-        for mine in (0, 1)
+        for agent_seat in (0, 1)
     ]
-    if both[0]:
-        conditions.append(f"({both[0]} OR {both[1]})")
-    chosen = " AND ".join(conditions)
-    if choice.where is None:
-        return chosen or ALWAYS_TRUE
-    return check_and_combine_conditions(opened, chosen, choice.where) if chosen else choice.where
+    if agents_by_seat[0]:
+        conditions.append(f"({agents_by_seat[0]} OR {agents_by_seat[1]})")
+    condition = " AND ".join(conditions)
+    if game_filter.where is None:
+        return condition or ALWAYS_TRUE
+    return check_and_combine_conditions(opened, condition, game_filter.where) if condition else game_filter.where
 
 
 def check_single_rules(records: Collection[RunRecord]) -> None:
@@ -136,9 +143,9 @@ def check_single_rules(records: Collection[RunRecord]) -> None:
         raise RequestError(
             f"the chosen games were played under different rules, {', '.join(names)}: choose one with --rules NAME"
         )
-    of_rules = {record.rules: record.run_id for record in records}
-    if len(of_rules) > 1:
-        ids = ", ".join(of_rules.values())
+    run_by_rules = {record.rules: record.run_id for record in records}
+    if len(run_by_rules) > 1:
+        ids = ", ".join(run_by_rules.values())
         raise RequestError(f"rules {next(iter(names))!r} are not the same in all runs: choose with --run one of {ids}")
 
 
@@ -174,105 +181,111 @@ class Selection:
 
     @property
     def games(self) -> int:
-        """The number of chosen games."""
+        """The number of selected games."""
         return sum(self.counts)
 
     @cached_property
     def games_by_run(self) -> Mapping[str, int]:
-        """The number of chosen games of each run."""
+        """The number of selected games of each run."""
         return {record.run_id: count for record, count in zip(self.runs, self.counts, strict=True)}
 
     def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """The chosen games, one stored range at a time, each with the record of its run; no range is without a game.
+        """Yield the selected games of each stored range that has any, with the record of the run.
 
         Raises ``FailureError`` for a file that is missing or damaged.
         """
         for record in self.runs:
-            for stored, wanted in self.select_ranges_and_ids(record):
-                chosen = read_selected_games(self.opened.archive, record.run_id, stored, wanted)
-                if len(chosen.game_id):
-                    yield record, chosen
+            for stored, game_ids in self.select_ranges_and_ids(record):
+                games = read_selected_games(self.opened.archive, record.run_id, stored, game_ids)
+                if len(games.game_id):
+                    yield record, games
 
     def select_ranges_and_ids(self, record: RunRecord) -> Iterator[tuple[StoredRange, NDArray[np.int64] | None]]:
-        """The stored ranges of a run that hold chosen games, with the ids of all that are chosen; None: all are."""
-        archive, wanted = self.opened.archive, None
+        """Yield the stored ranges of a run that hold selected games, each with the ids of all selected games.
+
+        The ids are those of the whole run; None if all its games are selected.
+        """
+        archive, game_ids = self.opened.archive, None
         if not self.has_whole_run(record):
-            wanted = self.read_game_ids(record.run_id)
+            game_ids = self.read_game_ids(record.run_id)
         for stored in archive.list_effective_ranges(record.run_id):
-            if wanted is None or has_any_game(record, stored, wanted):
-                yield stored, wanted
+            if game_ids is None or has_any_game(record, stored, game_ids):
+                yield stored, game_ids
 
     @cached_property
     def has_only_whole_runs(self) -> bool:
-        """Whether all games of these runs are chosen."""
+        """Whether all games of the runs are selected."""
         return all(map(self.has_whole_run, self.runs))
 
     @property
     def condition(self) -> str:
-        """A condition in SQL on ``run_id`` and ``game_id`` that holds for the chosen games, in any view."""
+        """The SQL condition on ``run_id`` and ``game_id`` that holds for the selected games, in any view."""
         if self.has_only_whole_runs:  # then no row of games is read, and files of other runs stay closed
             return run_condition_sql(record.run_id for record in self.runs)
         return f"(run_id, game_id) IN (SELECT run_id, game_id FROM games WHERE (\n{self.where}\n))"  # noqa: S608  (a condition by design)
 
     def has_whole_run(self, record: RunRecord) -> bool:
-        """Whether all games of one of the runs are chosen."""
-        held = self.opened.archive.list_effective_ranges(record.run_id).units * record.unit_line.games_a_pair
-        return self.games_by_run[record.run_id] == held
+        """Return whether all games of one of the runs are selected."""
+        stored_games = self.opened.archive.list_effective_ranges(record.run_id).units * record.unit_line.games_a_pair
+        return self.games_by_run[record.run_id] == stored_games
 
     def read_game_ids(self, run_id: str) -> NDArray[np.int64]:
-        """The ids of the chosen games of one run, ascending."""
+        """Read the ids of the selected games of one run, ascending."""
         if run_id in self.ids_by_run:
             return self.ids_by_run[run_id]
         return self.opened.scan("games", run_id).select(pl.col("game_id").sort()).collect()["game_id"].to_numpy()
 
 
 def select_games(opened: OpenArchive, where: str | None = None) -> Selection:
-    """The games that ``where`` chooses, a condition in DuckDB's SQL on the columns of the view ``games``; None: all.
+    """Select the games that meet a condition in DuckDB's SQL on the columns of the view ``games``; None: all.
 
     The condition may query the other views: ``run_id IN (SELECT run_id FROM runs WHERE rules = 'classic')``. Raises
-    ``RequestError`` if it is not a condition, or if no game meets it; ``FailureError`` for a damaged file.
+    ``RequestError`` if ``where`` is not a condition, or if no game meets it; ``FailureError`` for a damaged file.
     """
     if where is None or where.strip() == ALWAYS_TRUE:
         counts = dict(opened.sql("SELECT run_id, count(*) AS games FROM games GROUP BY run_id").rows())
-        chosen: dict[str, NDArray[np.int64]] = {}
+        ids_by_run: dict[str, NDArray[np.int64]] = {}
     else:
-        chosen = _select_game_ids(opened, where)
-        counts = {run_id: len(ids) for run_id, ids in chosen.items()}
+        ids_by_run = _select_game_ids(opened, where)
+        counts = {run_id: len(ids) for run_id, ids in ids_by_run.items()}
     if not counts:
-        meets = "has no games" if where is None else f"has no game with where={where!r}"
+        problem = "has no games" if where is None else f"has no game with where={where!r}"
         raise RequestError(
-            f"archive {opened.archive.root} {meets}: see some games with "
+            f"archive {opened.archive.root} {problem}: see some games with "
             + opened.archive.format_command('sql "FROM games LIMIT 5"')
         )
     runs = tuple(check_record_format(record) for record in opened.archive.load_runs() if record.run_id in counts)
-    lost = sorted(set(counts) - {record.run_id for record in runs})
-    if lost:
+    unrecorded_runs = sorted(set(counts) - {record.run_id for record in runs})
+    if unrecorded_runs:
         raise FailureError(
-            f"run {lost[0]} has games and no record: restore its record, or exclude the run in the condition"
+            f"run {unrecorded_runs[0]} has games and no record: restore its record, or exclude the run in the condition"
         )
-    of_runs = tuple(counts[record.run_id] for record in runs)
-    return Selection(opened, ALWAYS_TRUE if where is None else where, runs, of_runs, chosen)
+    run_counts = tuple(counts[record.run_id] for record in runs)
+    return Selection(opened, ALWAYS_TRUE if where is None else where, runs, run_counts, ids_by_run)
 
 
 def _select_game_ids(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
-    """The ids of the games that meet a condition, by run, ascending. The database is asked once, not for each range."""
+    """Select the ids of the games that meet a condition, by run, ascending, with one query for all ranges."""
     check_condition(opened, where)
-    text = f"SELECT run_id, list(game_id) AS ids FROM games WHERE (\n{where}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
+    query = f"SELECT run_id, list(game_id) AS ids FROM games WHERE (\n{where}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
     try:
-        found = opened.sql(text)
+        rows = opened.sql(query)
     except RequestError as error:
         raise RequestError(f"where={where!r} is not a condition on games: {error}") from error
-    return {run_id: np.sort(ids.to_numpy()) for run_id, ids in zip(found["run_id"], found["ids"], strict=True)}
+    return {run_id: np.sort(ids.to_numpy()) for run_id, ids in zip(rows["run_id"], rows["ids"], strict=True)}
 
 
 def find_pair_slice(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int) -> slice:
-    """Where the ids of these pairs of games are among ``ids``, which ascend."""
+    """Find the slice of ``ids``, which ascend, that holds the games of a pairing's pairs.
+
+    The pairs are those from ``first_pair`` to before ``end_pair``.
+    """
     edges = (pairing << GAME_BITS) + 2 * np.array([first_pair, end_pair])
     return slice(*np.searchsorted(ids, edges).tolist())
 
 
 def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64]) -> bool:
-    """Whether any of these ids, which ascend, is in a range of units."""
+    """Return whether any of ``ids``, which ascend, is the id of a game in a range of units."""
     spans = (record.unit_line.pair_range(pairing, stored.first, stored.end) for pairing in range(len(record.pairings)))
     return any(ids[find_pair_slice(ids, pairing, first, end)].size for pairing, (first, end) in enumerate(spans))
 
@@ -280,74 +293,74 @@ def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64])
 def read_selected_games(
     archive: ArchiveStore, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> RangeGames:
-    """The games of a range whose ids are in ``game_ids``, which ascends; None: all of them.
+    """Read the games of a range whose ids are in ``game_ids``, which ascend; None: all of them.
 
     Raises ``FailureError`` for a file that is missing or damaged.
     """
-    found = read_games(archive, run_id, stored)
-    return found if game_ids is None else found.select_rows(np.isin(found.game_id, game_ids, assume_unique=True))
+    games = read_games(archive, run_id, stored)
+    return games if game_ids is None else games.select_rows(np.isin(games.game_id, game_ids, assume_unique=True))
 
 
 def describe_repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
-    """A warning for each pairing of some runs whose games are copies of one or two: no interval sees that.
+    """Describe the pairings of runs whose games are copies of one or two games, because no interval shows that.
 
-    This happens if two deterministic agents play without imposed openings. Games are read only of pairings whose pairs
-    all ended alike, and of these only the first.
+    Games repeat if two deterministic agents play without imposed openings. Games are read only of pairings whose pairs
+    all ended alike, and only the first ``MAX_PAIRS_COMPARED`` pairs of these.
     """
-    alike = {
+    uniform_games = {
         (run_id, pairing): tally.games
         for run_id, tallies in read_tallies(opened.archive, [*run_ids]).items()
         for pairing, tally in tallies.items()
         if tally.is_uniform
     }
-    if not alike:
+    if not uniform_games:
         return []
-    of_runs = run_condition_sql(sorted({run_id for run_id, _ in alike}))
-    found = opened.sql(f"""
+    of_runs = run_condition_sql(sorted({run_id for run_id, _ in uniform_games}))
+    move_counts = opened.sql(f"""
         SELECT run_id, pairing, count(DISTINCT moves) FROM (
             SELECT run_id, pairing, game_id, bit_xor(hash(ply, piece, cell)) AS moves FROM plies
             WHERE {of_runs} AND game_id % {1 << GAME_BITS} < {2 * MAX_PAIRS_COMPARED} GROUP BY ALL)
         GROUP BY ALL ORDER BY ALL""")  # noqa: S608  (ids of runs)
-    agents = {key: " and ".join(opened.archive.load_run(key[0]).pairings[key[1]]) for key in alike}
+    agents = {key: " and ".join(opened.archive.load_run(key[0]).pairings[key[1]]) for key in uniform_games}
     return [
-        f"the {alike[run_id, pairing]:,} games of {agents[run_id, pairing]} in run {run_id} repeat "
+        f"the {uniform_games[run_id, pairing]:,} games of {agents[run_id, pairing]} in run {run_id} repeat "
         f"{'one game' if different == 1 else 'two games'}, so their intervals mean nothing: play with opening_plies"
-        for run_id, pairing, different in found.iter_rows()
-        if different <= 2 < alike.get((run_id, pairing), 0)
+        for run_id, pairing, different in move_counts.iter_rows()
+        if different <= 2 < uniform_games.get((run_id, pairing), 0)
     ]
 
 
 MAX_GAMES_IN_MEMORY = 1 << 21  # games that are read together, 44 bytes each
-MAX_RANGES_IN_MEMORY = 4096  # that are
+MAX_RANGES_IN_MEMORY = 4096  # ranges that are read together
 
 File = TypeVar("File", bound=Hashable)
 
 
 class SelectedPairRange(NamedTuple):
-    """Consecutive pairs of a pairing, in one file. Parts of one run ascend by pairing and pair."""
+    """Consecutive pairs of a pairing in one file; those of one run ascend by pairing and pair."""
 
     pairing: int
     first_pair: int
     end_pair: int
-    games: int  # that are wanted
+    games: int  # selected ones
 
     def find_rows(self, game_id: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Where its games are among ids, which ascend."""
-        found = find_pair_slice(game_id, self.pairing, self.first_pair, self.end_pair)
-        return np.arange(found.start, found.stop)
+        """Find the rows of the range's games in an array of ids, which ascend."""
+        rows = find_pair_slice(game_id, self.pairing, self.first_pair, self.end_pair)
+        return np.arange(rows.start, rows.stop)
 
 
 def select_pair_ranges(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> Iterator[SelectedPairRange]:
-    """The parts of a file with games whose ids are in ``game_ids``, which ascends; None: all games.
+    """Yield the ranges of pairs in a file that have games with ids in ``game_ids``, which ascend; None: all games.
 
-    Raises ``FailureError`` for a damaged file of imported games, which alone knows their pairings.
+    Raises ``FailureError`` for a damaged file of imported games, because only the file knows their pairings.
     """
-    for part in _list_pair_ranges(archive, record, stored):
-        games = part.games if game_ids is None else part.find_rows(game_ids).size
+    for pair_range in _list_pair_ranges(archive, record, stored):
+        games = pair_range.games if game_ids is None else pair_range.find_rows(game_ids).size
         if games:
-            yield part._replace(games=games)
+            yield pair_range._replace(games=games)
 
 
 def _list_pair_ranges(archive: ArchiveStore, record: RunRecord, stored: StoredRange) -> Iterator[SelectedPairRange]:
@@ -365,13 +378,13 @@ def _list_pair_ranges(archive: ArchiveStore, record: RunRecord, stored: StoredRa
 def read_pair_ranges(
     pair_ranges: Sequence[tuple[File, SelectedPairRange]], read_file: Callable[[File], RangeGames]
 ) -> Iterator[RangeGames]:
-    """The games of each part of a file, in the order of ``pair_ranges`` and in arrays of their own.
+    """Yield the games of each range of pairs, in the order of ``pair_ranges``, in arrays of their own.
 
-    ``read_file`` gives the wanted games of a file. Raises what it raises.
+    ``read_file`` returns the selected games of a file; its errors pass through.
     """
     first = 0
     while first < len(pair_ranges):
-        sizes = np.cumsum([part.games for _, part in pair_ranges[first : first + MAX_RANGES_IN_MEMORY]])
+        sizes = np.cumsum([pair_range.games for _, pair_range in pair_ranges[first : first + MAX_RANGES_IN_MEMORY]])
         end = first + max(1, int(np.searchsorted(sizes, MAX_GAMES_IN_MEMORY, "right")))
         yield from _read_pair_ranges_at_once(pair_ranges[first:end], read_file)
         first = end
@@ -380,18 +393,18 @@ def read_pair_ranges(
 def _read_pair_ranges_at_once(
     pair_ranges: Sequence[tuple[File, SelectedPairRange]], read_file: Callable[[File], RangeGames]
 ) -> Iterator[RangeGames]:
-    of_file: dict[File, list[int]] = {}
+    indices_by_file: dict[File, list[int]] = {}
     for index, (file, _) in enumerate(pair_ranges):
-        of_file.setdefault(file, []).append(index)
-    found: dict[int, RangeGames] = {}
-    for file, indices in of_file.items():
+        indices_by_file.setdefault(file, []).append(index)
+    games_by_index: dict[int, RangeGames] = {}
+    for file, indices in indices_by_file.items():
         games = read_file(file)
         for index in indices:
-            found[index] = games.select_rows(pair_ranges[index][1].find_rows(games.game_id)).select_contiguous(
+            games_by_index[index] = games.select_rows(pair_ranges[index][1].find_rows(games.game_id)).select_contiguous(
                 slice(None)
             )
     for index in range(len(pair_ranges)):
-        yield found.pop(index)
+        yield games_by_index.pop(index)
 
 
 Ply = tuple[int, int]  # piece, cell
@@ -402,36 +415,39 @@ _PLY_COLUMNS = ("game_id", "ply", "piece", "cell")
 def read_file_rows(
     opened: OpenArchive, files: Sequence[VerifiableFile], columns: Sequence[str], where: str
 ) -> pl.DataFrame:
-    """The rows of files of one table that meet a condition: some of its columns, with ``run_id`` in front.
+    """Read some columns of the rows that meet a condition, from files of one table, with ``run_id`` in front.
 
-    Raises ``FailureError`` for a damaged file, ``MissingFileError`` for one that is gone.
+    Raises ``FailureError`` for a damaged file, ``MissingFileError`` for a missing one.
     """
     opened.files.check_files(files)
-    parts, groups = list[str](), defaultdict[str, list[VerifiableFile]](list)
+    queries, groups = list[str](), defaultdict[str, list[VerifiableFile]](list)
     for file in files:
         groups[file.condition].append(file)
     for condition, group in groups.items():
         source = file_rows_sql((opened.to_queryable_path(file.path) for file in group), condition)
-        parts.append(f"SELECT {RUN_ID_SQL} AS run_id, {', '.join(columns)} {source} WHERE {where}")
-    return opened.query_files(" UNION ALL ".join(parts))
+        queries.append(f"SELECT {RUN_ID_SQL} AS run_id, {', '.join(columns)} {source} WHERE {where}")
+    return opened.query_files(" UNION ALL ".join(queries))
 
 
 def read_plies(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:
-    """The plies of games given by ``run_id`` and ``game_id``, in order. Reads only the files that hold them.
+    """Read the plies of games, by ``run_id`` and ``game_id``, in order; only files that hold these games are read.
 
     Games that are not in the archive are left out. Raises ``FailureError`` for a damaged file.
     """
     plies: dict[tuple[str, int], list[Ply]] = {}
-    wanted = pl.DataFrame(list(games), {"run_id": pl.String(), "game_id": pl.Int64()}, orient="row")
-    for run_id, game_id, _, piece, cell in read_ply_rows(opened, wanted).iter_rows():
+    game_keys = pl.DataFrame(list(games), {"run_id": pl.String(), "game_id": pl.Int64()}, orient="row")
+    for run_id, game_id, _, piece, cell in read_ply_rows(opened, game_keys).iter_rows():
         plies.setdefault((run_id, game_id), []).append((piece, cell))
     return plies
 
 
 def read_ply_rows(opened: OpenArchive, games: pl.DataFrame) -> pl.DataFrame:
-    """The same as rows, sorted: ``run_id``, ``game_id``, ``ply``, ``piece``, ``cell``. ``games`` has the first two."""
-    wanted = games.unique()
-    return opened.retry_if_file_missing(lambda: _read_ply_rows(opened, wanted))
+    """Read the plies of ``games``, a frame of ``run_id`` and ``game_id``.
+
+    Columns: ``run_id``, ``game_id``, ``ply``, ``piece``, ``cell``, sorted by the first three.
+    """
+    game_keys = games.unique()
+    return opened.retry_if_file_missing(lambda: _read_ply_rows(opened, game_keys))
 
 
 def _read_ply_rows(opened: OpenArchive, game_keys: pl.DataFrame) -> pl.DataFrame:
@@ -444,13 +460,13 @@ def _read_ply_rows(opened: OpenArchive, game_keys: pl.DataFrame) -> pl.DataFrame
     if not files:
         return pl.DataFrame(schema={"run_id": pl.String()} | dict.fromkeys(_PLY_COLUMNS, pl.Int64()))
     ids = ", ".join(map(str, game_keys["game_id"].unique().sort()))
-    found = read_file_rows(opened, files, _PLY_COLUMNS, f"game_id IN ({ids})")
-    return found.join(game_keys, on=("run_id", "game_id"), how="semi").sort("run_id", "game_id", "ply")
+    rows = read_file_rows(opened, files, _PLY_COLUMNS, f"game_id IN ({ids})")
+    return rows.join(game_keys, on=("run_id", "game_id"), how="semi").sort("run_id", "game_id", "ply")
 
 
 def find_game_files(opened: OpenArchive, table: str, run_id: str, game_ids: Iterable[int]) -> list[VerifiableFile]:
-    """The files of ``games`` or ``plies`` that hold games of a run. Games that are not there are in none."""
+    """Find the files of ``games`` or ``plies`` that hold games of a run; ids that the run does not have are ignored."""
     units = np.unique(opened.archive.load_run(run_id).unit_line.compute_units(np.array([*game_ids], np.int64)))
     ranges = opened.archive.list_effective_ranges(run_id)
-    held = dict.fromkeys(stored for unit in units.tolist() if (stored := ranges.find_range(unit)) is not None)
-    return opened.files.list_range_files(table, run_id, held)
+    stored_ranges = dict.fromkeys(stored for unit in units.tolist() if (stored := ranges.find_range(unit)) is not None)
+    return opened.files.list_range_files(table, run_id, stored_ranges)

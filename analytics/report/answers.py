@@ -1,4 +1,4 @@
-"""Answers to questions as results: what is computed in ``analytics.questions``, with the tables that people see."""
+"""Answers to questions as results: what ``analytics.questions`` computes, with the tables that people see."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ from quarto.notation import format_game
 MAX_ROWS = 50  # of a table for people; the frame has all
 
 
-def build_crosstable_result(met: HeadToHead, by_seat: bool = False) -> Result:
-    """The results of every two agents, and of each agent against all others.
+def build_crosstable_result(head_to_head: HeadToHead, by_seat: bool = False) -> Result:
+    """Build the result of a crosstable: every two agents, and each agent against all others.
 
     The frame has the columns of ``analytics.questions.pairings.pairings_frame``.
     """
-    frame, pairings = met.to_frame(by_seat), build_pairings_table(met, by_seat)
-    others = [result for result in met.results if result.first != result.second]
-    omissions = describe_omissions(len(met.results), "pairings")
-    if len(others) < 2 or by_seat:
-        note = describe_seat_roles(met.mover_chooses) if by_seat else ""
-        return Result(note, pairings, title="Crosstable", frame=frame, warnings=met.notes, omissions=omissions)
-    crosstable = build_crosstable(others, met.shared)
+    frame, pairings = head_to_head.to_frame(by_seat), build_pairings_table(head_to_head, by_seat)
+    results = [result for result in head_to_head.results if result.first != result.second]
+    omissions = describe_omissions(len(head_to_head.results), "pairings")
+    if len(results) < 2 or by_seat:
+        note = describe_seat_roles(head_to_head.mover_chooses) if by_seat else ""
+        return Result(note, pairings, title="Crosstable", frame=frame, warnings=head_to_head.notes, omissions=omissions)
+    crosstable = build_crosstable(results, head_to_head.shared)
     groups = crosstable.group_count
     return Result(
         describe_groups(groups) if groups > 1 else "",
@@ -70,29 +70,31 @@ def build_crosstable_result(met: HeadToHead, by_seat: bool = False) -> Result:
         numbers=pairings,
         title="Crosstable",
         frame=frame,
-        warnings=met.notes,
+        warnings=head_to_head.notes,
         omissions=[*describe_crosstable_omissions(crosstable), *omissions],
     )
 
 
-def build_ratings_result(met: HeadToHead, fit: Ratings, anchor: str | None = None, anchor_elo: float = 0.0) -> Result:
-    """The ratings of all agents in Elo, a table for each group of agents that met, and the picture of the best.
+def build_ratings_result(
+    head_to_head: HeadToHead, fit: Ratings, anchor: str | None = None, anchor_elo: float = 0.0
+) -> Result:
+    """Build the result of ratings: a table for each group of agents that games connect, and a picture of the best.
 
     The frame is that of ``Ratings.to_frame``.
     """
-    shown = ratings_frame(fit).head(MAX_AGENTS)
-    colours = sorted(shown["agent"])
-    figure = Figure("Ratings with their 95 % intervals", build_ratings_chart(shown, colours.index), "ratings-")
-    first, *others = build_rating_tables(met, fit, anchor, anchor_elo)
+    best_agents = ratings_frame(fit).head(MAX_AGENTS)
+    colours = sorted(best_agents["agent"])
+    figure = Figure("Ratings with their 95 % intervals", build_ratings_chart(best_agents, colours.index), "ratings-")
+    first, *others = build_rating_tables(head_to_head, fit, anchor, anchor_elo)
     unrated = fit.unrated_sentences
     return Result(
-        "\n".join(line for line in fit.describe(met.mover_chooses) if line not in unrated),
+        "\n".join(line for line in fit.describe(head_to_head.mover_chooses) if line not in unrated),
         first,
         [figure],
         others=others,
         title="Ratings",
         frame=fit.to_frame(),
-        warnings=[*met.notes, *unrated],
+        warnings=[*head_to_head.notes, *unrated],
         omissions=describe_rating_omissions(fit),
     )
 
@@ -103,83 +105,94 @@ DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 
 def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool = True) -> Result:
-    """The decisions in a position and, if the question names no kind and ``with_turns``, the first turns.
+    """Answer a question about the decisions in a position.
 
-    The frame is that of ``analytics.questions.openings.explore_position``.
+    If the question names no kind of decision and ``with_turns`` is set, a second table has the most frequent whole
+    turns. The frame is that of ``analytics.questions.openings.explore_position``.
     """
-    found = run_openings_query(opened, query)
-    others = []
-    if with_turns and query.by is None and found.by != "turn":
+    answer = run_openings_query(opened, query)
+    other_tables = []
+    if with_turns and query.by is None and answer.by != "turn":
         turns = run_openings_query(opened, replace(query, by="turn"))
-        others.append(_build_decisions_table(turns, query, MAX_TURNS))
-    max_rows = MAX_ROWS if found.first_free else len(found.rows)
-    table = _build_decisions_table(found, query, max_rows)
-    omissions = [f"the first {max_rows} of {len(found.rows):,} rows are shown"] if max_rows < len(found.rows) else []
-    return Result("", table, others=others, title="Openings", frame=found.rows, omissions=omissions)
+        other_tables.append(_build_decisions_table(turns, query, MAX_TURNS))
+    max_rows = MAX_ROWS if answer.first_free else len(answer.rows)
+    table = _build_decisions_table(answer, query, max_rows)
+    omissions = [f"the first {max_rows} of {len(answer.rows):,} rows are shown"] if max_rows < len(answer.rows) else []
+    return Result("", table, others=other_tables, title="Openings", frame=answer.rows, omissions=omissions)
 
 
-def _build_decisions_table(found: OpeningsResult, query: OpeningsQuery, max_rows: int) -> Table:
-    """The first decisions with their results and sample games, which are the first that a narrow terminal spares."""
-    rows = found.rows.head(max_rows)
-    order, count = ORDER_DESCRIPTIONS[query.sort], len(found.rows)
-    rest = "" if found.by == query.by or found.first_free else " (all: --by turn)"
-    some = f", the {len(rows)} {order} of {count}{rest}" if len(rows) < count else ""
-    decisions = f"{format_count_with_noun(found.games, 'game')} by {found.by}{_describe_deciders(query)}{some}"
-    title = f"{found.subject}: {decisions}; in %, for {DECIDERS[found.by]}"
+def _build_decisions_table(answer: OpeningsResult, query: OpeningsQuery, max_rows: int) -> Table:
+    """Build the table of the first decisions with their results and sample games.
+
+    On a narrow terminal, the columns of the sample games are dropped first.
+    """
+    rows = answer.rows.head(max_rows)
+    order, count = ORDER_DESCRIPTIONS[query.sort], len(answer.rows)
+    hint = "" if answer.by == query.by or answer.first_free else " (all: --by turn)"
+    selection = f", the {len(rows)} {order} of {count}{hint}" if len(rows) < count else ""
+    decisions = f"{format_count_with_noun(answer.games, 'game')} by {answer.by}{_describe_deciders(query)}{selection}"
+    title = f"{answer.subject}: {decisions}; in %, for {DECIDERS[answer.by]}"
     games = [format_game_name(*game) for game in rows.select("run_id", "game_id").iter_rows()]
     sample = (
         text_column("game", games)._replace(drop_priority=8),
         text_column("sample", rows["sample"])._replace(drop_priority=9),
     )
-    legend = "\n".join([*map(to_sentence, found.notes), describe_alike_choices(found, rows)])
+    legend = "\n".join([*map(to_sentence, answer.notes), describe_alike_choices(answer, rows)])
     return Table(title, [*opening_columns(rows), *sample], legend=legend)
 
 
 def _describe_deciders(query: OpeningsQuery) -> str:
-    """Whose decisions were asked for."""
+    """Describe whose decisions a question is about."""
     agent, opponent = query.games.agent, query.games.opponent
     against = f" against {opponent}" if opponent else ""
     return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
 
 
-def describe_alike_choices(found: OpeningsResult, rows: pl.DataFrame) -> str:
-    """Describe the choices that a row of an answer about openings stands for."""
-    if found.first_free:
+def describe_alike_choices(answer: OpeningsResult, rows: pl.DataFrame) -> str:
+    """Describe the choices that one row of an answer about openings stands for."""
+    if answer.first_free:
         return "Up to symmetry: a row stands for as many choices in its position as alike says"
     cells = set(rows["cell"]) if "cell" in rows.columns else set()
-    groups = group_equivalent_choices(found.position, found.rules, "placement")
-    named = [f"{alike[0]} for {' '.join(alike)}" for alike in groups if len(alike) > 1 and alike[0] in cells]
-    return "; ".join(["Up to symmetry: a row stands for as many choices as alike says", *named])
+    groups = group_equivalent_choices(answer.position, answer.rules, "placement")
+    examples = [f"{alike[0]} for {' '.join(alike)}" for alike in groups if len(alike) > 1 and alike[0] in cells]
+    return "; ".join(["Up to symmetry: a row stands for as many choices as alike says", *examples])
 
 
-def build_comparison_result(found: RunComparison) -> Result:
-    """Runs compared with the first; the frame has the differences of scores (``RunComparison.results``)."""
-    first, *others = found.tables or [Table("")]
-    warnings = found.agent_match_notes
-    return Result("", first, others=others, title="Comparison of runs", frame=found.results, warnings=warnings)
+def build_comparison_result(comparison: RunComparison) -> Result:
+    """Build the result of a comparison of runs; the frame has the differences of scores (``RunComparison.results``)."""
+    first, *others = comparison.tables or [Table("")]
+    warnings = comparison.agent_match_notes
+    return Result("", first, others=others, title="Comparison of runs", frame=comparison.results, warnings=warnings)
 
 
 def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None) -> Result:
-    """Rows of a view, of which people see the first; ``total`` rows there are in all."""
+    """Build the result of the rows of a view, of which people see the first ``MAX_ROWS``.
+
+    ``total`` is the number of all rows, if ``frame`` does not have all.
+    """
     count = frame.height if total is None else total
-    shown = frame.head(MAX_ROWS)
-    note = f"The first {shown.height} of {count:,} rows." if shown.height < count else ""
-    return Result(note, replace(to_table(shown), title=title), title=title, frame=frame)
+    first_rows = frame.head(MAX_ROWS)
+    note = f"The first {first_rows.height} of {count:,} rows." if first_rows.height < count else ""
+    return Result(note, replace(to_table(first_rows), title=title), title=title, frame=frame)
 
 
-def build_game_result(game: ArchivedGame, judged: Judgements) -> Result:
-    """One game, a row for each decision.
+def build_game_result(game: ArchivedGame, judgements: Judgements) -> Result:
+    """Build the result of one game: a row for each decision.
 
     Columns: ``ply``, ``kind`` (gift or placement), ``seat``, ``agent``, ``choice`` (piece or cell as text),
     ``imposed``; ``value_before``, ``value_after`` (exact, 1 won, 0 drawn, -1 lost for the agent that decides) and
     ``regret`` (half-points), null where the decision is not judged.
     """
-    decisions = list_decisions(game, judged)
+    decisions = list_decisions(game, judgements)
     frame = pl.DataFrame(
         [
-            (each.ply, each.kind, each.seat, each.agent, each.choice, each.imposed)
-            + ((None,) * 3 if (of := each.judgement) is None else (of.before, of.after, of.regret))
-            for each in decisions
+            (decision.ply, decision.kind, decision.seat, decision.agent, decision.choice, decision.imposed)
+            + (
+                (None,) * 3
+                if (judgement := decision.judgement) is None
+                else (judgement.before, judgement.after, judgement.regret)
+            )
+            for decision in decisions
         ],
         schema=GAME_SCHEMA,
         orient="row",

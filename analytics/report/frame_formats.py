@@ -1,4 +1,4 @@
-"""Rows as text tables, CSV, JSON and Parquet, written in parts where the form allows it."""
+"""Rows as text tables, CSV, JSON and Parquet, written in parts if the format allows it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from analytics.report.text_tables import render_plain_table, to_table
 from analytics.store.texts import escape_hidden_json
 
 BATCH_ROWS = 1 << 16
-# Forms that can be written in parts; a table needs the widths of all rows.
+# Formats that can be written in parts; a table needs the widths of all rows.
 STREAMED_FORMATS = ("csv", "spreadsheet", "json", "parquet")
-FRAME_FORMATS = ("table", *STREAMED_FORMATS)  # that rows alone are written in
+FRAME_FORMATS = ("table", *STREAMED_FORMATS)  # formats that need only rows
 
 
-def write_rows(form: str, rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
-    """Write rows in a form: ``table``, ``csv``, ``spreadsheet`` (csv in which no text is a formula), json or parquet.
+def write_rows(format_name: str, rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
+    """Write rows in a format: ``table``, ``csv``, ``spreadsheet``, ``json`` or ``parquet``.
 
-    Those of ``STREAMED_FORMATS`` are written in parts. ``stop`` ends the rows early. Raises ``RequestError`` for dates
-    that Polars does not have.
+    ``spreadsheet`` is CSV in which no text is a formula. The formats of ``STREAMED_FORMATS`` are written in parts.
+    ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not support.
     """
-    _WRITERS[form](rows, stop, out)
+    _WRITERS[format_name](rows, stop, out)
 
 
 def _stream_text(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
@@ -35,24 +35,24 @@ def _stream_text(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -
 
 
 def _stream_csv(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO, for_spreadsheet: bool = False) -> None:
-    def write_batch(part: pl.DataFrame) -> None:
-        out.write(format_csv(check_times(part), False, for_spreadsheet))
+    def write_batch(batch: pl.DataFrame) -> None:
+        out.write(format_csv(check_times(batch), False, for_spreadsheet))
 
     out.write(format_csv(rows.collect_schema().to_frame(), True, for_spreadsheet))
     sink_batches(rows, stop, write_batch, BATCH_ROWS)
 
 
 def _stream_json(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
-    before = b"[\n"
+    separator = b"[\n"
 
-    def write_batch(part: pl.DataFrame) -> None:
-        nonlocal before
-        for row in check_times(part).iter_rows(named=True):
-            out.write(before + _encode_json_row(row))
-            before = b",\n"
+    def write_batch(batch: pl.DataFrame) -> None:
+        nonlocal separator
+        for row in check_times(batch).iter_rows(named=True):
+            out.write(separator + _encode_json_row(row))
+            separator = b",\n"
 
     sink_batches(rows, stop, write_batch, BATCH_ROWS)
-    out.write(b"\n]\n" if before == b",\n" else b"[]\n")
+    out.write(b"\n]\n" if separator == b",\n" else b"[]\n")
 
 
 def _stream_parquet(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
@@ -71,17 +71,17 @@ _WRITERS: dict[str, Callable[[pl.LazyFrame, Callable[[], None], BinaryIO], None]
 def sink_batches(
     rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.DataFrame], object], size: int | None = None
 ) -> None:
-    """Pass the rows to ``take`` in parts of ``size`` rows; None: as they come.
+    """Pass the rows to ``take`` in batches of ``size`` rows; None: as Polars yields them.
 
-    Raises its first error, when nothing else reads the rows any more.
+    Raises the first error of ``take`` once nothing reads the rows any more.
     """
     errors: list[BaseException] = []
 
-    def process_batch(part: pl.DataFrame) -> None:
+    def process_batch(batch: pl.DataFrame) -> None:
         try:
             if not errors:
-                take(part)
-        except BaseException as error:  # noqa: BLE001  (raised below: Polars would wrap it)
+                take(batch)
+        except BaseException as error:  # noqa: BLE001  (raised below, because Polars would wrap it)
             errors.append(error)
         if errors:
             stop()
@@ -96,12 +96,12 @@ def sink_batches(
 
 
 def format_text_table(frame: pl.DataFrame) -> bytes:
-    """The printed table, at full width."""
+    """Format a frame as a table of text (UTF-8) at full width."""
     return "".join(f"{line}\n" for line in render_plain_table(to_table(frame))).encode()
 
 
 def format_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
-    """Comma-separated values as ``to_csv`` has them, lists, structs and bytes as JSON: CSV has no form for them."""
+    """Format a frame as ``to_csv`` does; lists, structs and bytes become JSON, because CSV has no form for them."""
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested() or dtype == pl.Binary]
     texts = [pl.Series(name, [_format_json(value) for value in frame[name].to_list()], pl.String) for name in nested]
     return to_csv(frame.with_columns(texts), header, for_spreadsheet)
@@ -118,9 +118,9 @@ def _format_json(value: Any) -> str | None:
 
 def _to_json_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _to_json_value(each) for key, each in value.items()}
+        return {str(key): _to_json_value(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_to_json_value(each) for each in value]
+        return [_to_json_value(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, bytes):

@@ -1,8 +1,8 @@
-"""A report: pictures and tables about the chosen games, on one page without network or script.
+"""A report: pictures and tables about the chosen games, on one page that needs no network and no script.
 
-Pictures are SVG that the renderer of Vega makes here, not Vega itself in the page. A picture takes 10 to 20 KB; the
-library alone takes 800. No code runs in the reader's browser, and the page can be printed. The same archive gives the
-same bytes: the only times in a report are those of the runs.
+The renderer of Vega makes the pictures as SVG when the report is written, so that the page needs no script. A picture
+takes 10 to 20 KB, but the library of Vega 800 KB. The page can also be printed. The same archive gives the same bytes,
+because the only times in a report are those of the runs.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ from quarto.errors import NotFoundError, describe_valid_names
 
 
 class Subject(NamedTuple):
-    """A question about chosen games, which a section answers."""
+    """A question about chosen games, and the section that answers it."""
 
     slug: str
     name: str
     section_builder: Callable[[ReportData], Result]
-    by_rules: bool = False  # it is about games by one set of rules, without trainings
+    by_rules: bool = False  # whether it is about games by one set of rules, without trainings
 
     def build_section(self, data: ReportData, title_suffix: str = "") -> Result:
-        """The section about these games; ``title_suffix`` ends its title."""
+        """Build the section about these games; ``title_suffix`` ends its title."""
         return replace(self.section_builder(data), title=f"{self.name}{title_suffix}")
 
     def build_sections(self, data: ReportData, data_by_rules: Sequence[ReportData]) -> list[Result]:
-        """The section about these games, or one for each of their ``data_by_rules`` by rules."""
+        """Build the section about these games or, for a subject by rules, one for each of ``data_by_rules``."""
         if not self.by_rules:
             return [self.build_section(data)]
         return [
-            self.build_section(part, f": {part.rules[0]}" if len(data_by_rules) > 1 else "") for part in data_by_rules
+            self.build_section(rules_data, f": {rules_data.rules[0]}" if len(data_by_rules) > 1 else "")
+            for rules_data in data_by_rules
         ]
 
 
 SUBJECTS = {
-    each.slug: each
-    for each in (
+    subject.slug: subject
+    for subject in (
         Subject("crosstable", "Crosstable", build_crosstable_section, by_rules=True),
         Subject("ratings", "Ratings", build_ratings_section, by_rules=True),
         Subject("lengths", "Game lengths", build_lengths_section),
@@ -65,12 +66,12 @@ SUBJECTS = {
 }
 
 
-# Those with a page of their own: runs have other pages.
-PAGE_SUBJECTS = [each for each in SUBJECTS.values() if each.section_builder is not build_runs_section]
+# Subjects with a page of their own; runs have other pages.
+PAGE_SUBJECTS = [subject for subject in SUBJECTS.values() if subject.section_builder is not build_runs_section]
 
 
 def find_subject(slug: str) -> Subject:
-    """The subject of this name. Raises ``NotFoundError`` if there is none."""
+    """Find the subject of this slug. Raises ``NotFoundError`` if there is none."""
     if slug not in SUBJECTS:
         raise NotFoundError(f"{slug!r} is no section of a report{describe_valid_names(slug, SUBJECTS)}")
     return SUBJECTS[slug]
@@ -79,15 +80,16 @@ def find_subject(slug: str) -> Subject:
 def render_report(
     opened: OpenArchive, where: str | None = None, title: str | None = None, included_trainings: Collection[str] = ()
 ) -> str:
-    """The page about the games that ``where`` chooses, a condition in SQL on the view ``games``; None: all games.
+    """Render the page about the games that meet ``where``, an SQL condition on the view ``games``; None: all.
 
-    Crosstables and ratings are by rules. They leave out trainings, but for the runs in ``included_trainings``.
+    There is a crosstable and a table of ratings for each rule set. They leave out trainings, except the runs in
+    ``included_trainings``.
 
-    Raises ``RequestError`` for an invalid condition and when no game meets it, ``FailureError`` for damaged files.
+    Raises ``RequestError`` for an invalid condition and if no game meets it, ``FailureError`` for damaged files.
     """
     chosen = select_report_data(opened, where, included_trainings)
-    parts, rules = chosen.parts_by_rules, chosen.rules
-    sections = [section for subject in SUBJECTS.values() for section in subject.build_sections(chosen, parts)]
+    data_by_rules, rules = chosen.parts_by_rules, chosen.rules
+    sections = [section for subject in SUBJECTS.values() for section in subject.build_sections(chosen, data_by_rules)]
     return render_template(
         "report.html",
         title=title or f"Quarto: {format_count_with_noun(chosen.selection.games, 'game')}",
@@ -96,8 +98,8 @@ def render_report(
         agents=len(chosen.games_by_agent),
         agents_shown=MAX_AGENTS,
         ranking_rule=RANKING_RULE,
-        names=chosen.agent_names.notes,  # several codes of a label: in these games, which may be more than those rated
-        trainings=len(chosen.records) - sum(len(part.records) for part in parts),
+        names=chosen.agent_names.notes,  # of all these games, although some may not be rated
+        trainings=len(chosen.records) - sum(len(part.records) for part in data_by_rules),
         one_rules=f"run_id IN (SELECT run_id FROM runs WHERE rules = '{rules[0]}')" if len(rules) > 1 else None,  # noqa: S608  (shown, not asked)
         sections=[section for section in sections if not section.missing],
         missing=[section for section in sections if section.missing],
@@ -105,7 +107,7 @@ def render_report(
 
 
 def _describe_games(data: ReportData) -> str:
-    """The games, their results and their length, in a few sentences."""
+    """Describe the games, their results and their length in a few sentences."""
     total, agents, runs = data.total_tally, len(data.games_by_agent), len(data.records)
     days = sorted({record.created[:10] for record in data.records.values()})
     wins = [0, 0]
@@ -113,10 +115,10 @@ def _describe_games(data: ReportData) -> str:
         wins[seat] += won  # the pairing's first agent holds seat 0 in game 0, seat 1 in game 1
         wins[1 - seat] += losses
     shares = [f"{format_percent(count / total.games)} %" for count in (*wins, total.draws)]
-    begun = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    who = f"{format_count_with_noun(agents, 'agent')} in {format_count_with_noun(runs, 'run')}"
+    period = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    agents_and_runs = f"{format_count_with_noun(agents, 'agent')} in {format_count_with_noun(runs, 'run')}"
     return (
-        f"{format_count_with_noun(total.games, 'game')} between {who}, begun {begun}, under "
+        f"{format_count_with_noun(total.games, 'game')} between {agents_and_runs}, begun {period}, under "
         f"{', '.join(data.rules)} rules. Seat 0, which gives first, won {shares[0]}, seat 1 won {shares[1]}, and "
         f"{shares[2]} were drawn. A game took {format_plies(total.plies / total.games)} plies on average."
     )

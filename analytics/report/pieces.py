@@ -1,7 +1,7 @@
-"""A piece as SVG, the same in reports, in charts, in the browser and in the documents.
+"""Pieces as SVG, the same in reports, in charts, in the browser and in the documents.
 
-Each attribute has a form of its own, so no piece is known by its colour alone. High pieces are tall, coloured ones are
-dark and have light bands, square ones have edges, and hollow ones a hole.
+Each attribute has a form of its own, so that a piece can be recognised without its colour. High pieces are tall,
+coloured ones are dark and have light bands, square ones have edges, and hollow ones have a hole.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from quarto.rules import PIECES
 
 HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
 
-VIEW_BOX = "5 6 54 54"  # what of a picture of 64 by 64 is shown: the pieces fill it
-MIDDLE, FLOOR = 32, 50  # the axis of the piece, the middle of its foot
+VIEW_BOX = "5 6 54 54"  # the part of a picture of 64 by 64 that the pieces fill
+MIDDLE, FLOOR = 32, 50  # x of the axis of the piece, y of the middle of its foot
 HEIGHTS = (15, 33)  # low, high
 
 
 class PieceColours(NamedTuple):
-    """The colours of a piece."""
+    """The colours of the parts of a piece."""
 
     top: str
     left: str
@@ -34,12 +34,12 @@ DARK = PieceColours("#a57be6", "#8150c8", "#6638ab", "#2c1357", "#210d42", "#e6d
 
 
 def piece_svg(piece: int) -> str:
-    """A picture of a piece in a page with ``piece_symbols``, hidden from readers of the screen: a text names it."""
+    """Render a piece for a page with ``piece_symbols``; screen readers skip it, because a text beside it names it."""
     return f'<svg class="piece" viewBox="0 0 54 54" aria-hidden="true"><use href="#piece-{piece}"/></svg>'
 
 
 def piece_symbols() -> str:
-    """All pieces as symbols ``piece-0`` to ``piece-15``, for ``<use href="#piece-0"/>`` in the same page."""
+    """Render all pieces as symbols ``piece-0`` to ``piece-15``, for ``<use href="#piece-0"/>`` in the same page."""
     symbols = "".join(
         f'<symbol id="piece-{piece}" viewBox="{VIEW_BOX}">{piece_shapes(piece)}</symbol>' for piece in range(PIECES)
     )
@@ -48,7 +48,7 @@ def piece_symbols() -> str:
 
 @cache
 def piece_shapes(piece: int) -> str:
-    """The shapes of a piece in a picture of 64 by 64."""
+    """Render the shapes of a piece in a picture of 64 by 64."""
     paint = DARK if piece & COLOURED else PLAIN
     top = FLOOR - HEIGHTS[bool(piece & HIGH)]
     bands = [top + (FLOOR - top) * (number + 1) // 3 for number in range(2)] if piece & HIGH else [(top + FLOOR) // 2]

@@ -1,4 +1,4 @@
-"""Pages of a report from templates."""
+"""Pages of a report, rendered from templates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def render_template(template: str, **values: object) -> str:
-    """The page that a template makes of values. Raises ``jinja2.UndefinedError`` if it needs one that is not given."""
+    """Render a template with values. Raises ``jinja2.UndefinedError`` if it needs a value that is missing."""
     return _build_environment().get_template(template).render(values)
 
 

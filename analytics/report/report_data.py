@@ -1,4 +1,4 @@
-"""The chosen games that figures are about: their runs, tallies and agents, each agent with its colour."""
+"""The chosen games that a report shows: their runs, tallies and agents, each agent with its colour."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import polars as pl
 
 from analytics.questions.cookbook import read_restricted_query
 from analytics.questions.head_to_head import (
+    NamedResults,
     ResultsByPairing,
     count_game_results,
     load_shared_openings,
@@ -27,18 +28,18 @@ from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 
-MAX_AGENTS = 12  # as many colours as readers can distinguish; of more agents the best are shown
+MAX_AGENTS = 12  # the number of colours that readers can distinguish; of more agents the best are shown
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """The chosen games that a report is about, and what its figures show of them: computed once."""
+    """The chosen games that a report is about, and what its figures show of them, computed once."""
 
     selection: Selection
-    named: frozenset[str] = field(default=frozenset())  # runs that are rated although trainings played them
+    included_trainings: frozenset[str] = field(default=frozenset())  # runs of trainings that are rated nevertheless
     parent: ReportData | None = None  # the games that these are a part of, with their names and colours
-    agent: str | None = None  # label of the only agent that rows are about; None: all, but for
-    opponent: str | None = None  # the label of an agent that is asked about as an opponent only
+    agent: str | None = None  # label of the only agent that rows are about; None: all agents, except ``opponent``
+    opponent: str | None = None  # label of the agent whose opponents rows are about
 
     @property
     def opened(self) -> OpenArchive:
@@ -52,27 +53,26 @@ class ReportData:
 
     @property
     def results_by_pairing(self) -> ResultsByPairing:
-        """The results by run and number of the pairing; from tallies where whole runs are chosen, else counted."""
-        return self._named_results[0]
+        """The results by run and number of the pairing: from tallies if whole runs are chosen, else counted."""
+        return self._named_results.results
 
     @property
     def agent_names(self) -> AgentNames:
         """The names of the agents, one for each code that played under a label."""
-        return self._named_results[1]
+        return self._named_results.names
 
     @cached_property
-    def _named_results(self) -> tuple[ResultsByPairing, AgentNames]:
+    def _named_results(self) -> NamedResults:
         if self.parent is not None:
-            found, names = self.parent._named_results
-            return {key: result for key, result in found.items() if key[0] in self.records}, names
+            results, names = self.parent._named_results
+            return NamedResults({key: result for key, result in results.items() if key[0] in self.records}, names)
         records = self.selection.runs
-        whole = self.selection.has_only_whole_runs
-        found = (
+        results = (
             load_tally_results(self.opened, records)
-            if whole
+            if self.selection.has_only_whole_runs
             else count_game_results(self.opened, self.selection.where, records)
         )
-        return replace_labels(found, records)
+        return replace_labels(results, records)
 
     @property
     def rules(self) -> list[str]:
@@ -81,23 +81,26 @@ class ReportData:
 
     @cached_property
     def parts_by_rules(self) -> tuple[ReportData, ...]:
-        """The games that results and ratings are about, as ``qarena rate`` takes them: one part for each rules.
+        """The games that results and ratings are about, as ``qarena rate`` takes them: one part for each rule set.
 
-        Games of trainings are left out, unless their run is named.
+        Games of trainings are left out, except those of ``included_trainings``.
         """
-        rated = [run for run in self.selection.runs if not run.training or run.run_id in self.named]
+        rated_runs = [run for run in self.selection.runs if not run.training or run.run_id in self.included_trainings]
         parts = []
         for rules in self.rules:
-            runs = tuple(run for run in rated if run.rules.name == rules)
+            runs = tuple(run for run in rated_runs if run.rules.name == rules)
             counts = tuple(self.selection.games_by_run[run.run_id] for run in runs)
             if runs:
-                part = replace(self.selection, runs=runs, counts=counts)
-                parts.append(ReportData(part, self.named, self.parent or self))
+                selection = replace(self.selection, runs=runs, counts=counts)
+                parts.append(ReportData(selection, self.included_trainings, self.parent or self))
         return tuple(parts)
 
     @cached_property
     def shared_openings(self) -> SharedOpenings | None:
-        """The pairs of pairings that played the same openings, which intervals count as one unit."""
+        """The pairs of games whose openings several pairings played; None if there are none.
+
+        Intervals count the pairs of one opening as one unit.
+        """
         where = None if self.selection.has_only_whole_runs else self.selection.where
         return load_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
 
@@ -121,10 +124,10 @@ class ReportData:
         return dict(sorted(games.items(), key=lambda item: (-item[1], item[0])))
 
     def rate_agents(self, samples: int | None = None) -> Ratings:
-        """Rate all agents of these games, which are by one set of rules: those that are not shown, too.
+        """Rate all agents of these games, also those that are not shown.
 
-        Without ``samples`` there are as many as in ``qarena rate``. Raises ``RequestError`` if the rules differ, and
-        when no two different agents played each other.
+        Without ``samples``, there are as many as in ``qarena rate``. Raises ``RequestError`` if the games have several
+        rule sets, and if no two different agents played each other.
         """
         check_single_rules(self.selection.runs)
         if samples is not None:
@@ -133,31 +136,31 @@ class ReportData:
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
-        """The agents that are shown, at most ``MAX_AGENTS``, in alphabetical order: their colours follow from it.
+        """The agents that are shown, at most ``MAX_AGENTS``, in alphabetical order, which determines their colours.
 
         Of more agents the best are shown: see ``analytics.questions.ranking``.
         """
         if self.parent:
             return self.parent.agents
-        wanted = [agent for agent in self.games_by_agent if self._is_wanted(agent)]
-        if len(wanted) > MAX_AGENTS:
-            wanted = [agent for agent in self._best_first if agent in wanted][:MAX_AGENTS]
-        return tuple(sorted(wanted))
+        agents = [agent for agent in self.games_by_agent if self._is_requested(agent)]
+        if len(agents) > MAX_AGENTS:
+            agents = [agent for agent in self._best_first if agent in agents][:MAX_AGENTS]
+        return tuple(sorted(agents))
 
     @property
     def omissions(self) -> list[str]:
-        """What tables and pictures of these games leave out of the rows."""
-        count = sum(map(self._is_wanted, self.games_by_agent))
+        """The sentences on what tables and pictures of these games leave out of the rows."""
+        count = sum(map(self._is_requested, self.games_by_agent))
         return [f"the best {len(self.agents)} of {count:,} agents are shown"] if count > len(self.agents) else []
 
-    def _is_wanted(self, agent: str) -> bool:
-        """Whether rows may be about the agent of this name."""
+    def _is_requested(self, agent: str) -> bool:
+        """Return whether rows may be about the agent of this name."""
         if self.agent is not None:
             return agent in self._list_names(self.agent)
         return self.opponent is None or agent not in self._list_names(self.opponent)
 
     def _list_names(self, label: str) -> set[str]:
-        """The names of the agents that played under a label."""
+        """List the names of the agents that played under a label."""
         return {
             self.agent_names.find_name(run_id, label)
             for run_id, record in self.records.items()
@@ -165,21 +168,21 @@ class ReportData:
         }
 
     def select_rows_of_requested_agents(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows about agents that were asked about."""
-        wanted = [agent for agent in frame["agent"].unique() if self._is_wanted(agent)]
-        return frame.filter(pl.col("agent").is_in(wanted))
+        """Select the rows about agents that were asked for."""
+        agents = [agent for agent in frame["agent"].unique() if self._is_requested(agent)]
+        return frame.filter(pl.col("agent").is_in(agents))
 
-    def select_rows_of_shown_agents(self, frame: pl.DataFrame, *others: str) -> pl.DataFrame:
-        """The rows about agents that are shown, or whose agent is one of ``others``."""
-        return frame.filter(pl.col("agent").is_in([*others, *self.agents]))
+    def select_rows_of_shown_agents(self, frame: pl.DataFrame, *other_agents: str) -> pl.DataFrame:
+        """Select the rows about agents that are shown, or about one of ``other_agents``."""
+        return frame.filter(pl.col("agent").is_in([*other_agents, *self.agents]))
 
     def find_colour_number(self, agent: str) -> int:
-        """The number of the colour of an agent that is shown."""
+        """Find the number of the colour of an agent that is shown."""
         return self.agents.index(agent)
 
     @cached_property
     def _ratings_by_rules(self) -> dict[str, Ratings]:
-        """The ratings by each rules under which two different agents met, without intervals."""
+        """The ratings by rule set, without intervals, if two different agents met under these rules."""
         ratings = dict[str, Ratings]()
         for part in self.parts_by_rules:
             with suppress(RequestError):  # nobody met another agent, or all of these games were forfeited
@@ -190,24 +193,24 @@ class ReportData:
     def _best_first(self) -> list[str]:
         """All agents: those with a rank, the rated ones, then the others.
 
-        If there are several rules, the first by each of them come first, then the second ones, and so on.
+        If there are several rule sets, the best agents of each come first, then the second-best ones, and so on.
         """
-        rated = self._ratings_by_rules.values()
-        ranked = zip_longest(*([rating.agent for rating in ratings.ranked] for ratings in rated))
-        others = zip_longest(*([rating.agent for rating in ratings.ratings] for ratings in rated))
-        agents = dict.fromkeys(agent for row in (*ranked, *others, self.games_by_agent) for agent in row)
+        all_ratings = self._ratings_by_rules.values()
+        ranked = zip_longest(*([rating.agent for rating in ratings.ranked] for ratings in all_ratings))
+        rated = zip_longest(*([rating.agent for rating in ratings.ratings] for ratings in all_ratings))
+        agents = dict.fromkeys(agent for row in (*ranked, *rated, self.games_by_agent) for agent in row)
         return [agent for agent in agents if agent in self.games_by_agent]
 
     def list_shown_agents(self, rules: str | None = None) -> list[str]:
-        """The agents that are shown, in the order of the ratings under some rules, or else the best of all first."""
+        """List the agents that are shown, sorted by their ratings under ``rules``, or else the best of all first."""
         if self.parent:
             return self.parent.list_shown_agents(rules)
-        rated = self._ratings_by_rules.get(rules or "")
-        first = [rating.agent for rating in rated.ratings] if rated else []
-        return [agent for agent in dict.fromkeys([*first, *self._best_first]) if agent in self.agents]
+        ratings = self._ratings_by_rules.get(rules or "")
+        rated_agents = [rating.agent for rating in ratings.ratings] if ratings else []
+        return [agent for agent in dict.fromkeys([*rated_agents, *self._best_first]) if agent in self.agents]
 
     def sort_by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
-        """The rows in the order of the columns ``outer`` and, within, of ``list_shown_agents``.
+        """Sort rows by the columns ``outer`` and then by the order of ``list_shown_agents``.
 
         If ``rules`` is one of ``outer``, this is the order of the ratings under the row's rules. Rows about no agent
         (``""``) come first, those about agents that are not shown last.
@@ -228,7 +231,7 @@ class ReportData:
         return reduce(Tally.__add__, self.tallies_by_agents.values(), Tally())
 
     def run_named_query(self, name: str, plies: range | None = None) -> pl.DataFrame:
-        """Return the answer to a named question, for these games only; of ``plies`` if it is about first plies."""
+        """Return the answer to a named query about these games; ``plies`` is for a query about first plies."""
         if name not in self._answers:
             self._answers[name] = self.opened.sql(read_restricted_query(name, self.selection.condition, plies))
         return self._answers[name]
@@ -238,9 +241,9 @@ class ReportData:
         return {}
 
     def agents_by_seat_frame(self) -> pl.DataFrame:
-        """The agents by seat: a row for each run, pairing and game of a pair.
+        """Return the agents by seat: a row for each run, pairing and game of a pair.
 
-        ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),
+        Columns: ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),
         ``mover_chooses`` (Boolean), ``imposed`` (Int64, plies).
         """
         rows = []
@@ -250,10 +253,10 @@ class ReportData:
             for pairing, (first, second) in enumerate(record.pairings):
                 rows.append((run_id, pairing, 0, names[first], names[second], *common))
                 rows.append((run_id, pairing, 1, names[second], names[first], *common))
-        return pl.DataFrame(rows, schema=PLAYERS, orient="row")
+        return pl.DataFrame(rows, schema=SEAT_SCHEMA, orient="row")
 
 
-PLAYERS = {
+SEAT_SCHEMA = {
     "run_id": pl.String(),
     **dict.fromkeys(("pairing", "game"), pl.Int64()),
     **dict.fromkeys(("agent_0", "agent_1", "rules"), pl.String()),
@@ -262,9 +265,12 @@ PLAYERS = {
 }
 
 
-def select_report_data(opened: OpenArchive, where: str | None = None, named: Iterable[str] = ()) -> ReportData:
-    """The games that ``where`` chooses; ``named`` are runs that are rated although trainings played them.
+def select_report_data(
+    opened: OpenArchive, where: str | None = None, included_trainings: Iterable[str] = ()
+) -> ReportData:
+    """Select the games that ``where`` chooses, for a report.
 
-    Raises the errors of ``analytics.questions.selection.select_games``.
+    ``included_trainings`` are runs of trainings that are rated nevertheless. Raises the errors of
+    ``analytics.questions.selection.select_games``.
     """
-    return ReportData(select_games(opened, where), frozenset(named))
+    return ReportData(select_games(opened, where), frozenset(included_trainings))

@@ -1,6 +1,6 @@
 """The answer to a question as one value, which terminals, notebooks, pages, reports and files render.
 
-A section of a report is the same value: what it shows of the frame was chosen after the frame was computed.
+A section of a report is such a value, too: the frame is computed first, then the tables and figures that show it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """The answer to a question: all rows in ``frame``, and what people see of them.
+    """The answer to a question: all rows in ``frame``, and the tables and figures that people see.
 
-    ``print(result)`` shows it as the terminal does, a notebook as a page. ``missing``, if not empty, says why there is
-    nothing to show; ``frame`` then has no rows.
+    ``print(result)`` shows it as a terminal does, and a notebook shows it as a page. If ``missing`` is not empty, it
+    says why there is nothing to show, and ``frame`` has no rows.
 
     Examples:
         >>> import analytics
@@ -48,7 +48,7 @@ class Result:
     note: str = ""  # how to read it
     table: Table | None = None
     figures: Sequence[Figure] = ()
-    numbers: Table | None = None  # the figures' values, or a second table: shown on request in pages
+    numbers: Table | None = None  # the figures' values, or a second table; pages show it on request
     others: Sequence[Table] = ()  # more tables
     side_by_side: bool = False  # figures and table side by side
     missing: str = ""
@@ -67,8 +67,8 @@ class Result:
 
     @property
     def tables(self) -> list[Table]:
-        """Its tables with rows."""
-        return [each for each in (self.table, self.numbers, *self.others) if each is not None and each.rows]
+        """The tables that have rows."""
+        return [table for table in (self.table, self.numbers, *self.others) if table is not None and table.rows]
 
     @property
     def remarks(self) -> str:
@@ -78,7 +78,7 @@ class Result:
         return "\n".join(filter(None, (nothing, self.note, *map(to_sentence, [*self.warnings, *omissions]))))
 
     def __str__(self) -> str:
-        """Render the tables and the remarks as the terminal shows them; at full width where there is no terminal."""
+        """Render the tables and the remarks as the terminal shows them, or at full width if there is no terminal."""
         text = io.StringIO()
         terminal = Console(file=sys.stdout)
         console = Console(
@@ -94,7 +94,13 @@ class Result:
         return text.getvalue().rstrip("\n")
 
     def draw(self, console: Console, wide: bool | None = None) -> None:
-        """Draw the tables, each as it fits the console: see ``analytics.report.text_tables.print_fitting_tables``."""
+        """Draw the tables on a console, each as it fits: see ``analytics.report.text_tables.print_fitting_tables``.
+
+        Args:
+            console: The console of ``rich``.
+            wide: Whether to draw the tables at full width; None: the user has no option for that.
+
+        """
         for table in map(build_visible_table, self.tables or ([] if self.missing else [to_table(self.frame)])):
             print_fitting_tables(console, [[table], *table.splits], wide)
             if table.legend:
@@ -104,7 +110,12 @@ class Result:
         return render_template("notebook.html", title="", sections=[self])
 
     def to_pandas(self) -> pd.DataFrame:
-        """Convert the frame to pandas. Raises ``RequestError`` if pandas or pyarrow is not installed."""
+        """Convert the frame to pandas.
+
+        Raises:
+            RequestError: pandas or pyarrow is not installed.
+
+        """
         for package in ("pandas", "pyarrow"):
             try:
                 import_module(package)
@@ -115,20 +126,26 @@ class Result:
         return self.frame.to_pandas()
 
     def write(self, path: str | Path) -> Path:
-        """Write the result to a file, in the format that its ending names, and return the path.
+        """Write the result to a file, in the format that its ending names.
 
         ``.csv``, ``.json`` and ``.parquet`` hold the frame, as ``--format`` of the commands writes it; ``.html``,
-        ``.md`` and ``.txt`` hold what people see, ``.svg`` the figures. A file of that name is replaced.
+        ``.md`` and ``.txt`` hold what people see, ``.svg`` the figures. An existing file is replaced.
+
+        Args:
+            path: The file; ``~`` stands for the home folder.
+
+        Returns:
+            The path of the file.
 
         Raises:
-            RequestError: Another ending, or ``.svg`` of a result without figures.
+            RequestError: The ending is not known, or is ``.svg`` for a result without figures.
             FailureError: The file cannot be written.
 
         """
         target = expand_home(str(path))
         ending = target.suffix[1:].lower()
         if ending not in _WRITERS:
-            endings = ", ".join(f".{each}" for each in _WRITERS)
+            endings = ", ".join(f".{form}" for form in _WRITERS)
             raise RequestError(
                 f"{target}: its format is not known, let it end with one of {endings}"
                 f"{describe_valid_names(ending, _WRITERS)}"
@@ -142,7 +159,7 @@ class Result:
 
 
 def to_sentence(text: str) -> str:
-    """Let a text begin with a capital and end with a full stop."""
+    """Return a text that begins with a capital letter and ends with a full stop."""
     return f"{text[0].upper()}{text[1:].rstrip('.')}."
 
 
@@ -157,8 +174,8 @@ def render_text(result: Result) -> str:
 
 def render_markdown(result: Result) -> str:
     """Render the title, the note and the tables in Markdown."""
-    shown = result.tables or ([] if result.missing else [to_table(result.frame)])
-    tables = [build_visible_table(_escape_bars(table)) for table in shown]
+    result_tables = result.tables or ([] if result.missing else [to_table(result.frame)])
+    tables = [build_visible_table(_escape_bars(table)) for table in result_tables]
     parts = [f"## {result.title}"] if result.title else []
     parts += [result.remarks]
     parts += [part for table in tables for part in (table.title and f"**{table.title}**", table.markdown, table.legend)]
@@ -166,7 +183,7 @@ def render_markdown(result: Result) -> str:
 
 
 def _escape_bars(table: Table) -> Table:
-    """The table with bars that do not end a cell of Markdown."""
+    """Escape the bars in a table, so that they do not end a cell of Markdown."""
     columns = [
         column._replace(
             heading=column.heading.replace("|", r"\|"), texts=[f"{text}".replace("|", r"\|") for text in column.texts]
@@ -177,22 +194,25 @@ def _escape_bars(table: Table) -> Table:
 
 
 def render_results_page(results: Sequence[Result]) -> str:
-    """Results about one subject as a page of their own."""
+    """Render results about one subject as a page of their own."""
     return render_template("sections.html", title=results[0].title.partition(":")[0], sections=results)
 
 
 def render_results_svg(results: Sequence[Result]) -> str:
-    """The figures of a result as one picture. Raises ``RequestError`` without figures, and for several results."""
-    first, several = results[0], len(results) > 1
-    if several or not first.figures:
-        titles = ", ".join(each.title for each in results) or "this answer"
-        why = "choose games by one set of rules" if several else first.missing or "it is a table"
-        raise RequestError(f"{titles}: there is no such picture: {why}")
+    """Render the figures of a result as one picture.
+
+    Raises ``RequestError`` without figures, and for several results.
+    """
+    first, has_several = results[0], len(results) > 1
+    if has_several or not first.figures:
+        titles = ", ".join(result.title for result in results) or "this answer"
+        reason = "choose games by one set of rules" if has_several else first.missing or "it is a table"
+        raise RequestError(f"{titles}: there is no such picture: {reason}")
     return style.render_svg(style.combine_figures(first.figures, first.title, first.remarks.replace("\n", " ")))
 
 
 def render_result(result: Result, form: str) -> bytes:
-    """Render what people see of a result in one of ``RENDERED_FORMATS``; raises ``RequestError`` without a picture."""
+    """Render what people see of a result in the format ``form``. Raises ``RequestError`` for a missing picture."""
     return _WRITERS[form](result)
 
 

@@ -13,7 +13,7 @@ from analytics.report.style import AGENT_COLOURS, Figure, Picture
 
 
 def agent_cells(data: ReportData, agents: Iterable[str], with_ranks: bool = False) -> list[Cell]:
-    """Labels of agents, marked with their colours; with their ranks in front of them."""
+    """Build cells with the labels of agents and their colours; if ``with_ranks``, a rank precedes each label."""
     return [
         Cell(agent, f"{rank} " if with_ranks else "", colour=data.find_colour_number(agent))
         for rank, agent in enumerate(agents, 1)
@@ -21,24 +21,30 @@ def agent_cells(data: ReportData, agents: Iterable[str], with_ranks: bool = Fals
 
 
 def agent_table(data: ReportData, caption: str, frame: pl.DataFrame, other_columns: Sequence[ResultColumn]) -> Table:
-    """A table of a frame with a column ``agent``: these, and then the others."""
+    """Build a table of the column ``agent`` of a frame, followed by other columns."""
     return Table(caption, [text_column("agent", agent_cells(data, frame["agent"])), *other_columns])
 
 
 def agent_figures(
-    data: ReportData, prefix: str, frame: pl.DataFrame, build_picture: Callable[..., Picture], *others: object
+    data: ReportData,
+    prefix: str,
+    frame: pl.DataFrame,
+    build_picture: Callable[..., Picture],
+    *picture_arguments: object,
 ) -> list[Figure]:
-    """A figure of the rows of each agent of a frame, in its colour.
+    """Build a figure of the rows of each agent of a frame, in the agent's colour.
 
-    ``build_picture`` gets them, the colour and the others.
+    ``build_picture`` receives the rows, the colour and ``picture_arguments``.
     """
     figures = []
     for (agent,), rows in frame.group_by("agent", maintain_order=True):
         colour = data.find_colour_number(str(agent))
-        figures.append(Figure(str(agent), build_picture(rows, AGENT_COLOURS[colour][0], *others), colour=colour))
+        figures.append(
+            Figure(str(agent), build_picture(rows, AGENT_COLOURS[colour][0], *picture_arguments), colour=colour)
+        )
     return assign_figure_ids(prefix, figures)
 
 
 def assign_figure_ids(prefix: str, figures: Iterable[Figure]) -> list[Figure]:
-    """Figures with names of their own. ``prefix`` keeps their ids apart from those of other figures in a page."""
+    """Assign names to figures that begin with ``prefix``, so that their ids are unique in the page."""
     return [replace(figure, name=f"{prefix}{number}-") for number, figure in enumerate(figures)]

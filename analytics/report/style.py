@@ -1,4 +1,4 @@
-"""The style of all pictures, and their SVG."""
+"""The style of all pictures, and their rendering as SVG."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from analytics.statistics.tally import wilson_bounds
 from quarto.rules import CELLS, PIECES
 
 WIDTH, HEIGHT = 340, 220  # pixels of a picture that stands alone: legible on a telephone
-LINE_LETTERS = 42  # letters of a line above such a picture
+LINE_LETTERS = 42  # letters of a line above a picture that stands alone
 SPACING = 28  # pixels between two panels
-PANEL_WIDTH, PANEL_HEIGHT = 260, 150  # of a panel: with its axes it is as wide as a telephone's screen
-FEW_PANELS, COLUMNS = 4, 2  # up to so few panels stand below each other, to be read on a telephone; more in columns
-MAX_MARKED_POINTS, MAX_POINTS = (
-    40,
-    200,
-)  # points of a line: up to the first number each is marked; more than the second are joined
+PANEL_WIDTH, PANEL_HEIGHT = 260, 150  # pixels; with its axes a panel is as wide as a telephone's screen
+FEW_PANELS, COLUMNS = 4, 2  # up to four panels stand below each other, to be read on a telephone; more in two columns
+MAX_MARKED_POINTS = 40  # a line of at most as many points has a mark on each
+MAX_POINTS = 200  # points of a longer line are merged
 INK, FAINT, GRID, FIRST_COLOUR, SECOND_COLOUR = "#222222", "#666666", "#e6e6e6", "#0072b2", "#d55e00"
 ON_TILE = "#1b1b1b"  # text on a tile, which is light on every background
 PAPER = "white"
-DARK = {INK: "#e4e6e8", FAINT: "#a0a6ac", GRID: "#31363b", PAPER: "#14171a"}  # the same on a dark screen
+DARK = {INK: "#e4e6e8", FAINT: "#a0a6ac", GRID: "#31363b", PAPER: "#14171a"}  # the colours of these on a dark screen
 WORST, MIDDLE, BEST = ("#f2a365", "#f4f4f4", "#7db8e8")  # distinct for colour-blind readers, light enough for dark text
 
 # Colours of agents on light and on dark paper. All readers can distinguish them: M. Okabe and K. Ito, "Color universal
@@ -62,7 +60,7 @@ _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
 
 @dataclass(frozen=True)
 class SvgPicture:
-    """A picture that is written here, without a renderer: a tenth of a second less. A notebook shows it."""
+    """A picture that this program writes without a renderer, which saves a tenth of a second. A notebook shows it."""
 
     shapes: str  # elements of SVG; pieces are uses of their symbols
     width: float  # pixels
@@ -73,7 +71,7 @@ class SvgPicture:
 
 
 def render_text(x: float, y: float, text: str, size: float, colour: str = INK, attributes: str = "") -> str:
-    """A text of a drawing; ``y`` is its base line."""
+    """Render a text of a picture; ``y`` is its base line."""
     return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}px" fill="{colour}"{attributes}>{escape(text)}</text>'
 
 
@@ -82,7 +80,7 @@ Picture = SvgPicture | Spec
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart under its title. It is drawn when it is first shown: most take a twentieth of a second."""
+    """A chart under its title. It is drawn when it is first shown, because most charts take a twentieth of a second."""
 
     title: str
     picture: Picture
@@ -97,46 +95,46 @@ class Figure:
 
 
 def ply_axis(first_ply: int) -> Spec:
-    """The axis of the plies from ``first_ply`` on."""
+    """Return the axis of the plies from ``first_ply`` on."""
     scale = {"domain": [first_ply, CELLS - 1], "nice": False, "padding": 6}
     return quantitative("ply", title="ply", axis={**CATEGORY_AXIS, "values": [*range(0, CELLS, 3)]}, scale=scale)
 
 
 def combine_figures(figures: Sequence[Figure], title: str, note: str) -> Picture:
-    """All figures as one picture, each under its title. ``note`` says how to read them."""
+    """Combine all figures into one picture, each under its title. ``note`` says how to read them."""
     columns = 1 if len(figures) <= FEW_PANELS else COLUMNS
     lines = wrap_text(note, LINE_LETTERS * columns)
-    drawings = [(each.title, each.picture) for each in figures if isinstance(each.picture, SvgPicture)]
+    drawings = [(figure.title, figure.picture) for figure in figures if isinstance(figure.picture, SvgPicture)]
     if drawings:
         return _lay_out_pictures(drawings, columns, title, lines)
-    titled = [
-        each.picture | {"title": {"text": each.title, "fontSize": 12, "offset": 8}}
-        for each in figures
-        if not isinstance(each.picture, SvgPicture)
+    charts = [
+        figure.picture | {"title": {"text": figure.title, "fontSize": 12, "offset": 8}}
+        for figure in figures
+        if not isinstance(figure.picture, SvgPicture)
     ]
-    return style_chart({"concat": titled, "columns": columns, "spacing": SPACING}, title, lines)
+    return style_chart({"concat": charts, "columns": columns, "spacing": SPACING}, title, lines)
 
 
 def _lay_out_pictures(
     drawings: Sequence[tuple[str, SvgPicture]], columns: int, title: str, lines: Sequence[str]
 ) -> SvgPicture:
-    """Drawings of one size below a title, each under its own."""
+    """Lay out drawings of one size below a title, each under its own title."""
     bold, margin, line = ' font-weight="bold"', 16, 16
     shapes = [render_text(margin, margin + 14, title, 16, attributes=bold)]
     shapes += [render_text(margin, margin + 36 + line * row, text, 12, FAINT) for row, text in enumerate(lines)]
     (_, size), top = drawings[0], margin + 44 + line * len(lines)
-    across, down = size.width + SPACING, size.height + SPACING + line
+    column_pitch, row_pitch = size.width + SPACING, size.height + SPACING + line
     for number, (name, drawing) in enumerate(drawings):
-        x, y = margin + number % columns * across, top + number // columns * down
+        x, y = margin + number % columns * column_pitch, top + number // columns * row_pitch
         shapes.append(render_text(x, y, name, 12, attributes=bold))
         shapes.append(f'<g transform="translate({x:g} {y + 8:g})">{drawing.shapes}</g>')
     return SvgPicture(
-        "".join(shapes), 2 * margin + columns * across - SPACING, top + -(-len(drawings) // columns) * down
+        "".join(shapes), 2 * margin + columns * column_pitch - SPACING, top + -(-len(drawings) // columns) * row_pitch
     )
 
 
 def style_chart(chart: Spec, title: str, subtitle: Sequence[str] = ()) -> Spec:
-    """A chart that stands alone, in the common style."""
+    """Give a chart that stands alone its title and the common style."""
     heading = {
         "text": title,
         "subtitle": list(subtitle),
@@ -154,7 +152,7 @@ def style_chart(chart: Spec, title: str, subtitle: Sequence[str] = ()) -> Spec:
 
 
 def _build_config(font_size: int) -> dict[str, Any]:
-    """The configuration that all pictures share; ``font_size`` is that of the letters in pixels."""
+    """Build the configuration that all pictures share; ``font_size`` is in pixels."""
     return {
         "view": {"stroke": None},
         "axis": {
@@ -180,9 +178,9 @@ def _build_config(font_size: int) -> dict[str, Any]:
 
 
 def render_svg(picture: Picture) -> str:
-    """A picture as SVG, light or dark as its reader prefers.
+    """Render a picture as SVG, which is light or dark as its reader prefers.
 
-    Drawing needs no network, and the same picture is the same text.
+    Drawing needs no network, and the same picture gives the same text.
     """
     if isinstance(picture, SvgPicture):
         paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
@@ -194,7 +192,7 @@ def render_svg(picture: Picture) -> str:
 
 
 def _render_svg_element(drawing: SvgPicture, margin: int, attributes: str = "", background: str = "") -> str:
-    """A drawing as an element of SVG."""
+    """Render a drawing as an element of SVG."""
     width, height = drawing.width + 2 * margin, drawing.height + 2 * margin
     box = f'width="{width:g}" height="{height:g}" viewBox="{-margin} {-margin} {width:g} {height:g}"'
     return f'<svg{attributes} {box} font-family="sans-serif">{background}{drawing.shapes}</svg>'
@@ -209,11 +207,11 @@ def _render_dark_style_element() -> str:
 
 
 def render_piece_sheet() -> str:
-    """All pieces with their digits and attributes, as a picture that stands alone."""
-    drawn = "".join(_render_labelled_piece(piece) for piece in range(PIECES))
+    """Render all pieces with their digits and attributes, as a picture that stands alone."""
+    labelled_pieces = "".join(_render_labelled_piece(piece) for piece in range(PIECES))
     width, height = 4 * _LABELLED_PIECE_SIZE[0], 4 * _LABELLED_PIECE_SIZE[1]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{_render_dark_style_element()}{drawn}</svg>\n'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{_render_dark_style_element()}{labelled_pieces}</svg>\n'
 
 
 _LABELLED_PIECE_SIZE = (88, 112)  # pixels of a piece with its labels
@@ -221,7 +219,7 @@ _LABELLED_PIECE_SIZE = (88, 112)  # pixels of a piece with its labels
 
 def _render_labelled_piece(piece: int) -> str:
     left, top = piece % 4 * _LABELLED_PIECE_SIZE[0], piece // 4 * _LABELLED_PIECE_SIZE[1]
-    has = [
+    attributes = [
         names[bool(piece & bit)]
         for bit, names in (
             (pieces.HIGH, ("low", "high")),
@@ -230,32 +228,36 @@ def _render_labelled_piece(piece: int) -> str:
             (pieces.SQUARE, ("round", "square")),
         )
     ]
-    lines = ((f"{piece:X}", 76, 14, INK), (" ".join(has[:2]), 90, 9.5, FAINT), (" ".join(has[2:]), 102, 9.5, FAINT))
+    lines = (
+        (f"{piece:X}", 76, 14, INK),
+        (" ".join(attributes[:2]), 90, 9.5, FAINT),
+        (" ".join(attributes[2:]), 102, 9.5, FAINT),
+    )
     middle = left + _LABELLED_PIECE_SIZE[0] // 2
     texts = [
-        f'<text x="{middle}" y="{top + below}" font-family="sans-serif" font-size="{size}" text-anchor="middle" '
+        f'<text x="{middle}" y="{top + offset}" font-family="sans-serif" font-size="{size}" text-anchor="middle" '
         f'fill="{colour}">{text}</text>'
-        for text, below, size, colour in lines
+        for text, offset, size, colour in lines
     ]
     box = f'x="{left + 14}" y="{top + 2}" width="60" height="60" viewBox="{pieces.VIEW_BOX}"'
     return f"<svg {box}>{pieces.piece_shapes(piece)}</svg>{''.join(texts)}"
 
 
 def wrap_text(text: str, width: int) -> list[str]:
-    """A text in lines of at most so many letters; a word that is longer is divided."""
+    """Wrap a text into lines of at most ``width`` letters; a word that is longer is divided."""
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def render_inline_svg(picture: Picture, id_prefix: str) -> str:
-    """A panel as SVG for the middle of a page, where text beside it describes it.
+    """Render a panel as SVG for the middle of a page, where text beside it describes it.
 
-    It is transparent, its ids begin with ``id_prefix``, and it contains no address and no ARIA roles. Where it shows
-    pieces, the page has ``piece_symbols``.
+    The SVG is transparent, its ids begin with ``id_prefix``, and it contains no address and no ARIA roles. If it shows
+    pieces, the page must have ``piece_symbols``.
     """
     if isinstance(picture, SvgPicture):
         return _render_svg_element(picture, 2)
-    alone = {"background": "transparent", "padding": 2, "config": _build_config(11)}
-    text = _renumber_ids(_render_spec(picture | alone), id_prefix)
+    panel_style = {"background": "transparent", "padding": 2, "config": _build_config(11)}
+    text = _renumber_ids(_render_spec(picture | panel_style), id_prefix)
     return re.sub(r"<[^>]+>", lambda tag: _REMOVED_ATTRIBUTES.sub("", tag[0]), text)
 
 
@@ -270,18 +272,18 @@ def _render_spec(spec: dict[str, Any]) -> str:
 
 
 def _renumber_ids(text: str, id_prefix: str) -> str:
-    """A picture with its ids counted from its own beginning; the renderer counts them through the whole process."""
+    """Count the ids of a picture from its own beginning, because the renderer counts on through the process."""
     ids = dict.fromkeys(re.findall(r'<\w+ id="([\w-]+)"', text))
-    numbered = {each: f"{id_prefix}{number}" for number, each in enumerate(ids)}
+    numbered = {old_id: f"{id_prefix}{number}" for number, old_id in enumerate(ids)}
     return re.sub(
         r'(<\w+ id="|url\(#|href="#)([\w-]+)',
-        lambda found: found[1] + (f"mark-{numbered[found[2]]}" if found[2] in numbered else found[2]),
+        lambda match: match[1] + (f"mark-{numbered[match[2]]}" if match[2] in numbered else match[2]),
         text,
     )
 
 
 def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
-    """A learning curve as SVG: the win rate by games, or fitness or strength by generations; intervals are of 95 %.
+    """Render a learning curve as SVG: win rate by games, or fitness or strength by generations, with 95 % intervals.
 
     ``curve`` is a table by ``analytics.policies.relearning.compute_learning_curve``, or has other columns:
 
@@ -296,23 +298,23 @@ def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -
 
 
 def build_curve_chart(curve: pl.DataFrame, width: int, height: int) -> Spec:
-    """The chart of ``render_curve_svg`` before it gets a title and a style; the size is in pixels."""
+    """Build the chart of ``render_curve_svg`` before it gets a title and a style; the size is in pixels."""
     kinds = {"strength": _build_strength_chart, "pass": _build_passes_chart, "win_rate": _build_win_rate_chart}
     draw = next((kinds[name] for name in kinds if name in curve.columns), _build_fitness_chart)
     return {"width": width, "height": height, **draw(curve)}
 
 
 def _build_win_rate_chart(curve: pl.DataFrame) -> Spec:
-    """The win rate of each block of games, at the block's end, with a band of its 95 % interval."""
+    """Build the chart of the win rate of each block of games, at the block's end, with a band of its 95 % interval."""
     curve = _sum_curve_rows(curve)
     low, high = wilson_bounds(curve["wins"], curve["games"])
     rows = curve.select(
         "win_rate", end=pl.col("first_game") + pl.col("games"), low=pl.Series(low), high=pl.Series(high)
     )
-    block = int(curve["games"][0])
+    block_games = int(curve["games"][0])
     games = quantitative("end", title="games learned from", axis={"format": ",d", **_TICKS}, scale={"domainMin": 0})
     share, scale = {"format": ".0%", "tickCount": 6}, {"zero": False}
-    win_rate = quantitative("win_rate", title=f"games won, of each {block:,}", axis=share, scale=scale)
+    win_rate = quantitative("win_rate", title=f"games won, of each {block_games:,}", axis=share, scale=scale)
     point = {"color": FIRST_COLOUR, "size": 30} if len(rows) <= MAX_MARKED_POINTS else False
     return {
         "data": inline_data(rows),
@@ -325,7 +327,7 @@ def _build_win_rate_chart(curve: pl.DataFrame) -> Spec:
 
 
 def _build_strength_chart(curve: pl.DataFrame) -> Spec:
-    """Points a game against each opponent, by generation, with bands of 95 % intervals."""
+    """Build the chart of points a game against each opponent, by generation, with bands of 95 % intervals."""
     opponents = [name for name in curve.columns if name.startswith("v ") and f"{name} low" in curve.columns]
     rows = pl.concat(
         curve.select("generation", "games", opponent=pl.lit(name), score=name, low=f"{name} low", high=f"{name} high")
@@ -348,7 +350,7 @@ def _build_strength_chart(curve: pl.DataFrame) -> Spec:
 
 
 def _build_passes_chart(curve: pl.DataFrame) -> Spec:
-    """The mean squared errors of two chances after each pass, a line for each number of pieces."""
+    """Build the chart of the mean squared errors of two chances after each pass, a line for each number of pieces."""
     chances = {"not_lost": "not lost", "won": "won"}
     rows = pl.concat(
         curve.select(
@@ -370,16 +372,19 @@ def _build_passes_chart(curve: pl.DataFrame) -> Spec:
 
 
 def _sum_curve_rows(curve: pl.DataFrame) -> pl.DataFrame:
-    """A curve of at most ``MAX_POINTS`` rows of the same number of games; a last row with fewer is left out."""
-    together = pl.int_range(pl.len()) // (-(-len(curve) // MAX_POINTS))
+    """Sum the rows of a curve to at most ``MAX_POINTS`` rows with the same number of games.
+
+    A last row with fewer games is dropped.
+    """
+    row_number = pl.int_range(pl.len()) // (-(-len(curve) // MAX_POINTS))
     counts = pl.col("games", "wins").sum()
-    joined = curve.group_by(row=together, maintain_order=True).agg(pl.col("first_game").first(), counts)
-    full = joined.filter(pl.col("games") == pl.first("games"))
-    return full.select("first_game", "games", "wins", win_rate=pl.col("wins") / pl.col("games"))
+    summed_rows = curve.group_by(row=row_number, maintain_order=True).agg(pl.col("first_game").first(), counts)
+    full_rows = summed_rows.filter(pl.col("games") == pl.first("games"))
+    return full_rows.select("first_game", "games", "wins", win_rate=pl.col("wins") / pl.col("games"))
 
 
 def _build_fitness_chart(curve: pl.DataFrame) -> Spec:
-    """A line for every fitness."""
+    """Build the chart of a line for every fitness."""
     names = [name for name, kind in curve.schema.items() if kind == pl.Float64]
     rows = curve.select("generation", *names).unpivot(index="generation", variable_name="fitness")
     colours = {"domain": names, "range": [light for light, _ in AGENT_COLOURS][: len(names)]}

@@ -1,10 +1,10 @@
-"""Tables as text: drawn as the terminal shows them, at full width or without the columns that do not fit."""
+"""Tables as text, drawn as the terminal shows them: at full width, or without the columns that do not fit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
@@ -16,59 +16,74 @@ from analytics.questions.columns import ResultColumn, Table, escape_hidden_chara
 if TYPE_CHECKING:
     import polars as pl
 
-FOLD_WIDTH = 24  # a text this long or shorter stays in one line
+FOLD_WIDTH = 24  # the longest text that stays in one line
 FRAME_WIDTH = 3  # the width of a column's frame; the table has one line more
 
 
 def compute_column_width(column: ResultColumn) -> int:
-    """The width of the widest text."""
+    """Compute the width of the widest text in a column, in terminal cells."""
     return max(map(cell_len, (column.heading, *column.texts)))
 
 
 def is_foldable(column: ResultColumn) -> bool:
-    """Whether it has texts long enough to go on in the next line."""
+    """Return whether a column has texts so long that they may be folded into several lines."""
     return not column.right_aligned and compute_column_width(column) > FOLD_WIDTH
 
 
 def compute_min_width(column: ResultColumn) -> int:
-    """The width with long texts in several lines."""
+    """Compute the width of a column whose long texts are folded, in terminal cells."""
     return FOLD_WIDTH if is_foldable(column) else compute_column_width(column)
 
 
 def compute_table_width(table: Table) -> int:
-    """The width with each text in one line."""
+    """Compute the width of a table with each text in one line, in terminal cells."""
     return 1 + sum(compute_column_width(column) + FRAME_WIDTH for column in table.columns)
 
 
-def drop_spare_columns(table: Table, width: int) -> tuple[Table, list[str]]:
-    """The table without as many of its spare columns as have to go for it to fit, long texts folded; their headings."""
+class NarrowedTable(NamedTuple):
+    """A table that fits a width, and the headings of the columns that it lost."""
+
+    table: Table
+    dropped_headings: list[str]
+
+
+def drop_spare_columns(table: Table, width: int) -> NarrowedTable:
+    """Drop as many columns, by their ``drop_priority``, as a table with folded texts has to lose to fit ``width``."""
     columns = table.columns
-    going = sorted((column.drop_priority, index) for index, column in enumerate(columns) if column.drop_priority)
-    taken, gone = 1 + sum(compute_min_width(column) + FRAME_WIDTH for column in columns), list[int]()
-    while going and taken > width:
-        gone.append(going.pop()[1])
-        taken -= compute_min_width(columns[gone[-1]]) + FRAME_WIDTH
-    kept = [column for index, column in enumerate(columns) if index not in {*gone}]
-    return Table(table.title, kept), [columns[index].heading for index in sorted(gone)]
+    candidates = sorted((column.drop_priority, index) for index, column in enumerate(columns) if column.drop_priority)
+    table_width, dropped = 1 + sum(compute_min_width(column) + FRAME_WIDTH for column in columns), list[int]()
+    while candidates and table_width > width:
+        dropped.append(candidates.pop()[1])
+        table_width -= compute_min_width(columns[dropped[-1]]) + FRAME_WIDTH
+    remaining = [column for index, column in enumerate(columns) if index not in {*dropped}]
+    return NarrowedTable(Table(table.title, remaining), [columns[index].heading for index in sorted(dropped)])
 
 
 def build_rich_table(table: Table, folded: bool = False) -> RichTable:
-    """The table for Rich, whose text is not cut and not read as markup; ``folded``: long texts go on below."""
-    made = RichTable(title=Text(table.title, "table.title") if table.title else None, title_justify="left")
+    """Build the table for Rich, which neither cuts its texts nor reads them as markup.
+
+    With ``folded``, long texts are folded.
+    """
+    rich_table = RichTable(title=Text(table.title, "table.title") if table.title else None, title_justify="left")
     sides: list[JustifyMethod] = ["right" if column.right_aligned else "left" for column in table.columns]
     for column, side in zip(table.columns, sides, strict=True):
-        folds_here = folded and is_foldable(column)
-        least = FOLD_WIDTH if folds_here else None
-        made.add_column(Text(column.heading, justify=side), no_wrap=not folds_here, overflow="fold", min_width=least)
+        is_folded = folded and is_foldable(column)
+        min_width = FOLD_WIDTH if is_folded else None
+        rich_table.add_column(
+            Text(column.heading, justify=side), no_wrap=not is_folded, overflow="fold", min_width=min_width
+        )
     for row in table.rows:
-        made.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
-    return made
+        rich_table.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
+    return rich_table
 
 
 def render_plain_table(table: Table) -> Iterator[str]:
-    """The lines of a table without a title at full width, as Rich draws it; Rich takes a millisecond a row."""
+    """Yield the lines of a table without a title at full width, as Rich draws it.
+
+    Rich takes a millisecond a row, which is too long for large tables.
+    """
     columns = table.columns
-    texts = [(each.heading, *each.texts) for each in columns]
+    texts = [(column.heading, *column.texts) for column in columns]
     widths = [max(cell_len(line) for text in column for line in text.split("\n")) for column in texts]
 
     def render_horizontal_line(left: str, rule: str, between: str, right: str) -> str:
@@ -77,15 +92,15 @@ def render_plain_table(table: Table) -> Iterator[str]:
     def render_row(row: Sequence[str], edge: str) -> Iterator[str]:
         cells = [text.split("\n") for text in row]
         for line in range(max(map(len, cells), default=0)):
-            parts = [each[line] if line < len(each) else "" for each in cells]
+            parts = [lines[line] if line < len(lines) else "" for lines in cells]
             padded = (
-                " " * (width - cell_len(part)) + part if each.right_aligned else part + " " * (width - cell_len(part))
-                for part, width, each in zip(parts, widths, columns, strict=True)
+                " " * (width - cell_len(part)) + part if column.right_aligned else part + " " * (width - cell_len(part))
+                for part, width, column in zip(parts, widths, columns, strict=True)
             )
             yield f"{edge} {f' {edge} '.join(padded)} {edge}"
 
     yield render_horizontal_line("┏", "━", "┳", "┓")
-    yield from render_row([each.heading for each in columns], "┃")
+    yield from render_row([column.heading for column in columns], "┃")
     yield render_horizontal_line("┡", "━", "╇", "┩")
     for row in table.rows:
         yield from render_row(row, "│")
@@ -93,7 +108,7 @@ def render_plain_table(table: Table) -> Iterator[str]:
 
 
 def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
-    """A table of these columns, in whose texts a terminal obeys nothing."""
+    """Build a table of these columns, with hidden characters made visible, so that no text commands a terminal."""
     visible = [
         column._replace(
             heading=escape_hidden_characters(column.heading),
@@ -105,7 +120,7 @@ def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
 
 
 def build_visible_table(table: Table) -> Table:
-    """Build the same table of plain texts, without the colours and links that a page shows."""
+    """Build a table of plain texts, with hidden characters made visible, without the colours and links of a page."""
     splits = [[build_visible_table(part) for part in split] for split in table.splits]
     return replace(build_table(table.columns, table.title), splits=splits, legend=table.legend)
 
@@ -114,7 +129,7 @@ def print_fitting_tables(console: Console, choices: Sequence[Sequence[Table]], w
     """Print the first choice of tables that fits the console; if none does, the last one without spare columns.
 
     A line then names the columns that are left out. On a console that is no terminal (a pipe, a text), or if ``wide``,
-    print the first choice at full width. ``wide`` is None where there is no option ``--wide``.
+    print the first choice at full width. ``wide`` is None if the user has no option ``--wide``.
     """
     fitting = [tables for tables in choices if max(map(compute_table_width, tables)) <= console.width]
     if wide or not console.is_terminal:
@@ -122,9 +137,10 @@ def print_fitting_tables(console: Console, choices: Sequence[Sequence[Table]], w
     elif fitting:
         _print_uncut_tables(console, fitting[0])
     else:
-        narrow = [drop_spare_columns(table, console.width) for table in choices[-1]]
-        _print_uncut_tables(console, [table for table, _ in narrow], folded=True)
-        _print_dropped_columns(console, [heading for _, gone in narrow for heading in gone], wide is not None)
+        narrowed = [drop_spare_columns(table, console.width) for table in choices[-1]]
+        _print_uncut_tables(console, [table for table, _ in narrowed], folded=True)
+        dropped_headings = [heading for _, headings in narrowed for heading in headings]
+        _print_dropped_columns(console, dropped_headings, wide is not None)
 
 
 def _print_uncut_tables(console: Console, tables: Sequence[Table], folded: bool = False) -> None:
@@ -134,19 +150,19 @@ def _print_uncut_tables(console: Console, tables: Sequence[Table], folded: bool 
             title = [table.title.ljust(compute_table_width(table) - cell_len(table.title) + len(table.title))]
             console.out("\n".join([*(title if table.title else []), *render_plain_table(table)]), highlight=False)
             continue
-        least = 1 + sum(
+        min_width = 1 + sum(
             (compute_min_width(column) if folded else compute_column_width(column)) + FRAME_WIDTH
             for column in table.columns
         )
-        console.width = max(width, least)
+        console.width = max(width, min_width)
         console.print(build_rich_table(table, folded), crop=False)
     console.width = width
 
 
 def _can_render_plain(console: Console, table: Table) -> bool:
-    """Return whether ``render_plain_table`` gives what Rich would print: nothing bold, no ASCII boxes, a short title.
+    """Return whether ``render_plain_table`` prints what Rich would: no bold text, no ASCII boxes, no wide title.
 
-    Rich takes 80 microseconds a cell, and tables of hundreds of agents have thousands.
+    Rich takes 80 microseconds a cell, and tables of hundreds of agents have thousands of cells.
     """
     return not (console.is_terminal or console.options.ascii_only) and cell_len(table.title) <= compute_table_width(
         table
@@ -154,36 +170,39 @@ def _can_render_plain(console: Console, table: Table) -> bool:
 
 
 def _print_dropped_columns(console: Console, headings: Sequence[str], has_wide_option: bool) -> None:
-    """Name the columns that did not fit, and a way to see them."""
+    """Print the names of the columns that did not fit, and a way to see them."""
     if headings:
         more = len(headings) - MAX_NAMED_COLUMNS
-        named = ", ".join(headings[:MAX_NAMED_COLUMNS]) + (f" and {more:,} more columns" if more > 0 else "")
-        how = "--wide shows them" if has_wide_option else "a wider terminal shows them, or | less -S"
-        console.print(f"Left out to fit {console.width} columns: {named} ({how}).", markup=False, soft_wrap=True)
+        names = ", ".join(headings[:MAX_NAMED_COLUMNS]) + (f" and {more:,} more columns" if more > 0 else "")
+        hint = "--wide shows them" if has_wide_option else "a wider terminal shows them, or | less -S"
+        console.print(f"Left out to fit {console.width} columns: {names} ({hint}).", markup=False, soft_wrap=True)
 
 
-MAX_NAMED_COLUMNS = 6  # columns that are left out
+MAX_NAMED_COLUMNS = 6  # omitted columns that a line names
 
 
 def to_table(frame: pl.DataFrame) -> Table:
-    """All rows and columns of a frame, numbers aligned to the right; the last columns are the first to be spared."""
+    """Convert a frame to a table with all rows and columns, numbers aligned to the right.
+
+    Where there is too little room, the last columns are dropped first.
+    """
     return build_table(
         [
             ResultColumn(
-                each.name,
-                [format_table_cell(value) for value in each.to_list()],
-                right_aligned=each.dtype.is_numeric(),
+                column.name,
+                [format_table_cell(value) for value in column.to_list()],
+                right_aligned=column.dtype.is_numeric(),
                 drop_priority=index,
             )
-            for index, each in enumerate(frame.iter_columns())
+            for index, column in enumerate(frame.iter_columns())
         ]
     )
 
 
 def format_table_cell(value: Any) -> str:
-    """A value of a frame as a table shows it."""
+    """Format a value of a frame as a table shows it."""
     if value is None:
         return "·"
     if isinstance(value, float):
-        return format_significant(value, 6, "-")  # as files have it
+        return format_significant(value, 6, "-")  # with a hyphen for a minus, as in files
     return str(value)

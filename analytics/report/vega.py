@@ -1,7 +1,7 @@
 """Charts as specifications of Vega-Lite, which vl-convert draws: plain values of JSON.
 
 A. Satyanarayan et al., "Vega-Lite: A Grammar of Interactive Graphics" (2017); its documentation names all keys. Altair
-would make the same values of objects, for half of the time of a picture.
+would make the same values from objects, but in half of the time that a picture takes.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ Spec = dict[str, Any]
 
 
 def inline_data(rows: pl.DataFrame | Iterable[Mapping[str, Any]]) -> Spec:
-    """The rows that a chart or a layer shows."""
+    """Return the data of a chart or a layer: its rows."""
     return {"values": rows.to_dicts() if isinstance(rows, pl.DataFrame) else [*rows]}
 
 
 def quantitative(column: str, **more: Any) -> Spec:
-    """A channel that shows a column of numbers, as position x or y does."""
+    """Return a channel, such as position x or y, that shows a column of numbers."""
     return {"field": column, "type": "quantitative", **more}
 
 
 def ordinal(column: str, **more: Any) -> Spec:
-    """A channel that shows a column of values in their order."""
+    """Return a channel that shows a column of ordered values."""
     return {"field": column, "type": "ordinal", **more}
 
 
 def nominal(column: str, **more: Any) -> Spec:
-    """A channel that shows a column of names."""
+    """Return a channel that shows a column of names."""
     return {"field": column, "type": "nominal", **more}
 
 
 def range_end(column: str) -> Spec:
-    """The other end of what a channel shows from, as ``y2`` is of ``y``."""
+    """Return the channel of the other end of a range, as ``y2`` is that of ``y``."""
     return {"field": column}
 
 
 def layer(mark: str, encoding: Spec, **look: Any) -> Spec:
-    """Marks of one kind in a chart: what their channels show beside those of the chart, and how they look."""
+    """Return a layer of a chart: marks of one kind, their own channels beside those of the chart, and their look."""
     return {"mark": {"type": mark, **look}, "encoding": encoding}

@@ -1,6 +1,6 @@
 -- Which pieces are given first, and with which results? One row a run, pairing, game of the pair (in 0 the
 -- pairing's first agent holds seat 0), ply and piece: games, and those won, drawn and lost by the seat that placed.
--- Imposed plies count like chosen ones. Reads: plies, of which only the row groups that hold the first ones.
+-- Imposed plies count like chosen ones. Reads: only the row groups of plies that hold the first ones.
 SELECT
     run_id,
     pairing,

@@ -1,6 +1,6 @@
 -- On which cells are the first three pieces placed, and with which results? One row a run, pairing, game of the pair (in 0 the
 -- pairing's first agent holds seat 0), ply and cell: games, and those won, drawn and lost by the seat that placed.
--- Imposed plies count like chosen ones. Reads: plies, of which only the row groups that hold the first ones.
+-- Imposed plies count like chosen ones. Reads: only the row groups of plies that hold the first ones.
 SELECT
     run_id,
     pairing,

@@ -1,5 +1,5 @@
 -- How many pairs gave their first agent 0, 1/2, 1, 3/2 or 2 points? One row a pairing of a run: the five counts that
--- `qarena sprt --counts` takes. Pairs of which only one game is there are left out. Reads: games.
+-- `qarena sprt --counts` takes. Pairs with only one game in the archive are left out. Reads: games.
 SELECT
     run_id,
     pairing,

@@ -1,10 +1,11 @@
-"""The files of an open archive: which ones count, and whether they are sound."""
+"""The files of an open archive: those that readers use, and whether they are sound."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import PurePath
+from typing import NamedTuple
 
 from analytics.questions.sql.views import record_columns_sql, unit_condition_sql
 from analytics.store.archive import GAMES_FOLDER, ArchiveStore, ExtentFilter, check_nothing_lost, unknown_run_error
@@ -39,22 +40,46 @@ IRREPLACEABLE_TABLES = (DECISIONS_TABLE, EVALUATIONS_TABLE)  # their rows are in
 
 
 class MissingFileError(FailureError):
-    """A file that counts is not there: others may have replaced it since the archive was listed."""
+    """An effective file is not there: other processes may have replaced it since the archive was listed."""
+
+
+class FileGroup(NamedTuple):
+    """Files of a table that have the same condition on rows and the same columns from records."""
+
+    files: list[VerifiableFile]
+    record_columns: dict[str, str]  # SQL by column
+
+
+class DerivedFiles(NamedTuple):
+    """The effective files of a derived table of a run, and the ranges of games that are in none of them."""
+
+    files: list[VerifiableFile]
+    missing_ranges: list[StoredRange]
+
+
+class FirstPlyFiles(NamedTuple):
+    """The files that count first plies, and the files of plies of the games in none of these."""
+
+    counted_files: list[VerifiableFile]
+    uncounted_ply_files: list[VerifiableFile]
 
 
 class ArchiveFiles:
-    """The files of an archive that count, as it was at one moment. Any number of threads may use it."""
+    """The effective files of an archive as it was at one moment. Any number of threads may use it."""
 
     def __init__(self, root: PurePath, check: bool = True) -> None:
-        """See ``OpenArchive``."""
+        """List the files of the archive at ``root``; with ``check``, verify that none of its games are lost.
+
+        Raises the errors of ``OpenArchive``.
+        """
         self.archive = Snapshot(ArchiveStore.open(root).root)
-        self._current_backend = find_backend(self.archive.root)  # what is there now, not as the archive was listed
+        self._current_backend = find_backend(self.archive.root)  # sees the archive as it is now, not as it was listed
         self._check = check
-        self.record_failures: dict[str, FailureError] = {}  # by run: questions to its games may meet them
-        self._checked_files: dict[PurePath, VerifiableFile] = {}  # files that questions read, sound when they first did
+        self.record_failures: dict[str, FailureError] = {}  # by run; a question about the run's games may meet one
+        self._checked_files: dict[PurePath, VerifiableFile] = {}  # by path; sound when a question first read them
         for run_id in sorted({*self.archive.list_run_ids(), *self.archive.list_recorded_run_ids()}) if check else ():
             record = None
-            with suppress(FailureError):  # a damaged record spoils the views that need it
+            with suppress(FailureError):  # a damaged record fails the views that need it
                 record = self.archive.find_run(run_id)
             check_nothing_lost(self.archive, run_id, record)
 
@@ -64,111 +89,114 @@ class ArchiveFiles:
         return [self.archive.root / name for name in (*TABLE_FOLDERS, FOLDER)]
 
     def list_and_check_files(self, table: str, run_id: str | None = None) -> list[VerifiableFile]:
-        """The files of a table that count, of one run or of all.
+        """List the effective files of a table, of one run or of all, and compare them with their checksums.
 
-        Raises ``FailureError`` if a file is not as it was written, and ``MissingFileError`` if it is not there. Raises
-        ``NotIndexedError`` for positions that are not counted in all games.
+        Raises:
+            FailureError: A file is not as it was written.
+            MissingFileError: A file is not there.
+            NotIndexedError: ``table`` is ``positions``, and not all games are indexed deep enough.
+
         """
-        found = list[VerifiableFile]()
-        for run in self.archive.list_run_ids() if run_id is None else [run_id]:
+        files = list[VerifiableFile]()
+        for listed_run in self.archive.list_run_ids() if run_id is None else [run_id]:
             if table in TABLE_SCHEMAS:
-                found += self.list_range_files(table, run, self.archive.list_effective_ranges(run))
+                files += self.list_range_files(table, listed_run, self.archive.list_effective_ranges(listed_run))
             else:
-                found += (
-                    self._list_deepest_position_files(run)
+                files += (
+                    self._list_deepest_position_files(listed_run)
                     if table == POSITIONS_TABLE.name
-                    else self.list_derived_files_and_gaps(DERIVED_TABLES[table], run)[0]
+                    else self.list_derived_files_and_gaps(DERIVED_TABLES[table], listed_run)[0]
                 )
-        self.check_files(found)
-        return found
+        self.check_files(files)
+        return files
 
     def _load_record_or_error(self, run_id: str) -> RunRecord | FailureError:
-        """Return the record of a run that has games, or the error that it is damaged or lost."""
+        """Load the record of a run that has games; if it is damaged or lost, return the error."""
         try:
             return self.archive.load_run(run_id)
         except FailureError as error:
             self.record_failures[run_id] = error
             return error
 
-    def group_files_by_condition(
-        self, table: str, files: Iterable[VerifiableFile]
-    ) -> list[tuple[list[VerifiableFile], dict[str, str]]]:
-        """Files of a table in groups that have one condition, each with the columns that follow from records.
+    def group_files_by_condition(self, table: str, files: Iterable[VerifiableFile]) -> list[FileGroup]:
+        """Group the files of a table by their condition and by the columns that follow from records.
 
-        Only ``games`` has such columns. To read one of a run whose record is damaged or lost is an error.
+        Only ``games`` has such columns. For a run whose record is damaged or lost, they raise an error when they are
+        read.
         """
-        groups: dict[tuple[str, ...], tuple[list[VerifiableFile], dict[str, str]]] = {}
+        groups: dict[tuple[str, ...], FileGroup] = {}
         for file in files:
             values = record_columns_sql(self._load_record_or_error(file.run_id)) if table == GAMES_FOLDER else {}
-            groups.setdefault((file.condition, *values.values()), ([], values))[0].append(file)
+            groups.setdefault((file.condition, *values.values()), FileGroup([], values)).files.append(file)
         return [*groups.values()]
 
     def _list_deepest_position_files(self, run_id: str) -> list[VerifiableFile]:
-        """The files of ``positions`` of the greatest extent that all games have: one of several would be a part.
+        """List the files of ``positions`` of the greatest extent that all games have.
 
-        Raises ``NotIndexedError`` if there is none.
+        Files of different extents cannot be mixed, because the smaller ones lack plies. Raises ``NotIndexedError`` if
+        no extent covers all games.
         """
         least = format_extent(END_PLY)
         extents = [extent for extent in list_extents(self.archive, run_id, POSITIONS_TABLE) if extent >= least]
         for extent in extents:
-            found, lacking = self.list_derived_files_and_gaps(POSITIONS_TABLE, run_id, extent.__eq__)
-            if not lacking:
-                return found
-        _, short = self.list_derived_files_and_gaps(POSITIONS_TABLE, run_id, extents.__contains__)
-        if not short and not extents:  # there are no games
+            files, missing_ranges = self.list_derived_files_and_gaps(POSITIONS_TABLE, run_id, extent.__eq__)
+            if not missing_ranges:
+                return files
+        _, unindexed_ranges = self.list_derived_files_and_gaps(POSITIONS_TABLE, run_id, extents.__contains__)
+        if not unindexed_ranges and not extents:  # there are no games
             return []
-        needed = least if short else extents[0]
-        lacking = short or self.list_derived_files_and_gaps(POSITIONS_TABLE, run_id, needed.__eq__)[1]
+        needed = least if unindexed_ranges else extents[0]
+        missing_ranges = unindexed_ranges or self.list_derived_files_and_gaps(POSITIONS_TABLE, run_id, needed.__eq__)[1]
         ranges = len(self.archive.list_effective_ranges(run_id))
         raise NotIndexedError(
-            f"{len(lacking)} of {ranges} ranges of games of run {run_id} are not indexed to ply {int(needed)}: run "
-            f"{self.archive.format_command('archive index')} first (in Python runners.index, then refresh)"
+            f"{len(missing_ranges)} of {ranges} ranges of games of run {run_id} are not indexed to ply {int(needed)}: "
+            f"run {self.archive.format_command('archive index')} first (in Python runners.index, then refresh)"
         )
 
     def list_range_files(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[VerifiableFile]:
-        """The files of ``games`` or ``plies`` of some ranges. Raises ``MissingFileError`` for one that is lost."""
+        """List the files of ``games`` or ``plies`` that hold the ranges. Raises ``MissingFileError`` for a lost one."""
         return [self._build_range_file(table, run_id, stored) for stored in ranges]
 
     def list_derived_files_and_gaps(
         self, table: RangeTable, run_id: str, extent_filter: ExtentFilter | None = None
-    ) -> tuple[list[VerifiableFile], list[StoredRange]]:
-        """The files of a derived table of a run, and the ranges of games that are in none of them.
+    ) -> DerivedFiles:
+        """List the files of a derived table of a run, and the ranges of games that are in none of them.
 
-        Without ``extent_filter`` those of the extent that most games have.
+        Without ``extent_filter``, list the files of the extent that most games have.
         """
         archive, folder = self.archive, self.archive.folder(table.name, run_id)
         if extent_filter is None and self._check:
             self._check_lost_units(table, run_id)
-        known = (
+        stored_ranges = (
             select_best_ranges(archive, run_id, table)
             if extent_filter is None
             else archive.list_effective_ranges(run_id, table.name, extent_filter)
         )
-        found = [self._build_verifiable_file(run_id, folder / each.name, each.checksum) for each in known]
-        return found, archive.list_effective_ranges(run_id).select_outside(known)
+        files = [self._build_verifiable_file(run_id, folder / stored.name, stored.checksum) for stored in stored_ranges]
+        return DerivedFiles(files, archive.list_effective_ranges(run_id).select_outside(stored_ranges))
 
     def _check_lost_units(self, table: RangeTable, run_id: str) -> None:
-        """Raise ``FailureError`` if a derived table has fewer units of a run than when the run's record was written.
+        """Raise ``FailureError`` if a derived table has fewer units of a run than the run's record says.
 
-        Tables whose rows are made from games where they are missing have lost nothing.
+        Only irreplaceable tables can lose units: the rows of others are derived from the games where they are missing.
         """
         record = self.archive.find_run(run_id) if table in IRREPLACEABLE_TABLES else None
         lost = count_lost_units(self.archive, record, table) if record else 0
         if record and lost:
             raise FailureError(f"{self.archive.folder(table.name, run_id)} {describe_loss(record, table, lost)}")
 
-    def list_first_ply_files_and_rest(self) -> tuple[list[VerifiableFile], list[VerifiableFile]]:
-        """The files that count first plies, and the files of plies of the games in none of these.
+    def list_first_ply_files_and_rest(self) -> FirstPlyFiles:
+        """List the files that count first plies, and the files of plies of the games in none of these.
 
-        Raises ``FailureError`` if one is not as it was written.
+        Raises ``FailureError`` if a file is not as it was written.
         """
-        counted, rest = list[VerifiableFile](), list[VerifiableFile]()
+        counted_files, uncounted_ply_files = list[VerifiableFile](), list[VerifiableFile]()
         for run_id in self.archive.list_run_ids():
-            found, lacking = self.list_derived_files_and_gaps(FIRST_PLIES_TABLE, run_id)
-            counted += found
-            rest += self.list_range_files("plies", run_id, lacking)
-        self.check_files([*counted, *rest])
-        return counted, rest
+            derived_files, missing_ranges = self.list_derived_files_and_gaps(FIRST_PLIES_TABLE, run_id)
+            counted_files += derived_files
+            uncounted_ply_files += self.list_range_files("plies", run_id, missing_ranges)
+        self.check_files([*counted_files, *uncounted_ply_files])
+        return FirstPlyFiles(counted_files, uncounted_ply_files)
 
     def _build_range_file(self, table: str, run_id: str, stored: StoredRange) -> VerifiableFile:
         try:
@@ -189,7 +217,7 @@ class ArchiveFiles:
         return VerifiableFile(run_id, backend.absolute(path), checksum, backend, rows)
 
     def _build_damage_error(self, file: VerifiableFile) -> FailureError:
-        """The error for a file that is not as it was written."""
+        """Build the error for a file that is missing or not as it was written."""
         kind = MissingFileError if self._current_backend.status(file.path) is None else FailureError
         return kind(self._describe_damage(str(file.path)))
 
@@ -197,25 +225,25 @@ class ArchiveFiles:
         return f"{path} is missing or damaged: run {self.archive.format_command('archive verify')}"
 
     def check_files(self, files: Iterable[VerifiableFile]) -> None:
-        """Raise ``FailureError`` if one of the files is not as it was written; each is looked at once."""
-        new = {file.path: file for file in files if file.path not in self._checked_files}
+        """Raise ``FailureError`` if a file is not as it was written. Each file is checked once."""
+        unchecked_files = {file.path: file for file in files if file.path not in self._checked_files}
         if self._check:
-            damaged = find_damaged_file(self.archive.root, [*new.values()])
-        else:  # of a link, or a pipe, there is no file
-            damaged = next((file for file in new.values() if not file.is_there), None)
+            damaged = find_damaged_file(self.archive.root, [*unchecked_files.values()])
+        else:  # a link or a pipe is no file
+            damaged = next((file for file in unchecked_files.values() if not file.is_there), None)
         if damaged is not None:
             raise self._build_damage_error(damaged)
-        self._checked_files |= new
+        self._checked_files |= unchecked_files
 
     def find_damage_error(self, message: str, format_path: Callable[[PurePath], str]) -> FailureError | None:
-        """The error for the damaged file behind a message that is about one; None if no file is damaged.
+        """Find the damaged file behind a message and build its error; None if no file is damaged.
 
-        ``format_path`` gives the name of a file in messages. Files that no question has read are not looked at.
+        ``format_path`` formats the path of a file as messages name it. Only files that a question has read are checked.
         """
         files = list(self._checked_files.values())
-        named = [file for file in files if format_path(file.path) in message] or files
-        gone = (file for file in named if self._current_backend.status(file.path) is None)
-        damaged = next(gone, None) or next((file for file in named if not file.is_sound), None)
+        candidates = [file for file in files if format_path(file.path) in message] or files
+        missing_files = (file for file in candidates if self._current_backend.status(file.path) is None)
+        damaged = next(missing_files, None) or next((file for file in candidates if not file.is_sound), None)
         return None if damaged is None else self._build_damage_error(damaged)
 
     def check_run_exists(self, run_id: str) -> None:
@@ -224,22 +252,22 @@ class ArchiveFiles:
             raise unknown_run_error(self.archive, run_id, self.archive.list_run_ids())
 
     def find_policy_card(self, name_or_id: str) -> PolicyCard:
-        """The card of a policy by its id or name. Raises ``RequestError`` if there is none."""
+        """Find the card of a policy by its id or name. Raises ``RequestError`` if there is none."""
         cards = self.archive.load_cards()
-        found = [card for card in cards if name_or_id in (card.policy_id, card.name)]
-        if not found:
-            known = {card.name for card in cards}
+        matching_cards = [card for card in cards if name_or_id in (card.policy_id, card.name)]
+        if not matching_cards:
+            names = {card.name for card in cards}
             raise RequestError(
-                f"policy {name_or_id!r} is not in archive {self.archive.root}{describe_valid_names(name_or_id, known)}"
+                f"policy {name_or_id!r} is not in archive {self.archive.root}{describe_valid_names(name_or_id, names)}"
             )
-        return found[-1]  # the newest card of a name
+        return matching_cards[-1]  # the newest card of a name
 
     def find_policy_file(self, card: PolicyCard) -> VerifiableFile | None:
-        """The table of a policy; None: it is a genome and has none. Raises ``FailureError`` for a damaged one."""
+        """Find the table of a policy; None for a genome, which has none. Raises ``FailureError`` for a damaged one."""
         if TABLE not in card.files:
             return None
         path = policy_folder(self.archive, card.policy_id) / card.stored_name(TABLE)
-        said = card.files[TABLE]
-        file = self._build_verifiable_file("", path, said.sha256, said.rows)
+        recorded_file = card.files[TABLE]
+        file = self._build_verifiable_file("", path, recorded_file.sha256, recorded_file.rows)
         self.check_files([file])
         return file

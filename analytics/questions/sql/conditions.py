@@ -1,4 +1,4 @@
-"""Conditions on games: each is one expression whose answer is the same whenever it is asked."""
+"""Conditions on games: each is one expression that always has the same result."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from quarto.errors import RequestError
 
 
 class Parser(Protocol):
-    """What a condition is checked by: an ``OpenArchive``."""
+    """The parser that checks a condition: an ``OpenArchive``."""
 
     def parse_query(self, text: str) -> ParsedQuery:
         """Parse a text. Raises ``RequestError`` for one that is nested too deeply."""
         ...
 
     def list_functions(self, names: Iterable[str]) -> Sequence[tuple[str, str | None, str | None]]:
-        """The name, stability and definition of each function and macro of these names."""
+        """List the name, stability and definition of each function and macro that has one of these names."""
         ...
 
 
-# What may follow the expression after WHERE in a SELECT.
+# The clauses that may follow the expression after WHERE in a SELECT.
 _OTHER_CLAUSES = ("modifiers", "group_expressions", "group_sets", "having", "qualify", "sample")
 _TEXT_SPANS = ("query_location", "query_location_length")
 
@@ -35,7 +35,7 @@ _SAMPLING_FUNCTIONS = frozenset({"reservoir_quantile"})  # DuckDB lists it as co
 
 
 def check_and_combine_conditions(parser: Parser, first: str, second: str) -> str:
-    """The condition that holds where both do. Each is checked on its own, so that neither can cancel the other.
+    """Combine two conditions, each checked on its own, so that neither can cancel the other.
 
     Raises the errors of ``check_condition``.
     """
@@ -49,19 +49,20 @@ def _enclose_in_brackets(where: str) -> str:
 
 
 def check_condition(parser: Parser, where: str) -> None:
-    """Raise ``RequestError`` unless ``where`` is one expression whose answer is the same whenever it is asked.
+    """Raise ``RequestError`` unless ``where`` is one expression that always has the same result.
 
-    Columns are not looked up: DuckDB names those that it does not find when the condition is used.
+    Columns are not checked: when the condition is used, DuckDB reports those that do not exist.
     """
     if all(kind == duckdb.token_type.comment for _, kind in duckdb.tokenize(where)):
         raise RequestError(f"where={to_line(repr(where))} is empty: leave it out to choose all games")
     try:
-        # Alone, a bracket that it closes and did not open is an error; in brackets, the start of another clause.
+        # A bracket that ``where`` closes but did not open is an error if ``where`` stands alone; in brackets it would
+        # begin another clause.
         alone, enclosed = _parse_condition(parser, where), _parse_condition(parser, f"({where}\n)")
     except RequestError as error:
         raise RequestError(f"where={to_line(repr(where))} is not a condition on games: {error}") from error
     if any(alone[clause] for clause in _OTHER_CLAUSES) or alone["where_clause"] != enclosed["where_clause"]:
-        raise RequestError(f"where={to_line(repr(where))} is not a condition on games: it goes on after one expression")
+        raise RequestError(f"where={to_line(repr(where))} is not a condition on games: it is more than one expression")
     reason = _describe_changing_part(parser, alone["where_clause"])
     if reason:
         raise RequestError(
@@ -71,17 +72,20 @@ def check_condition(parser: Parser, where: str) -> None:
 
 
 def _parse_condition(parser: Parser, expression: str) -> Node:
-    """The syntax tree of a SELECT of the games that an expression chooses. Raises ``RequestError`` if it is none."""
+    """Parse a SELECT with an expression after WHERE, and return its syntax tree.
+
+    Raises ``RequestError`` if there is more than an expression.
+    """
     query = parser.parse_query(f"SELECT 1 FROM games WHERE {expression}\n")  # noqa: S608  (it is parsed, not asked)
     if query.error:
         raise RequestError(f"SQL: {query.error}")
     if query.is_too_deep:
         raise build_depth_error()
     if query.tree is None or query.kinds != SELECT_KINDS or not query.is_read_only:
-        raise RequestError("it goes on after one expression")
+        raise RequestError("it is more than one expression")
     root: Node = query.tree["statements"][0]["node"]
     if root["type"] != "SELECT_NODE":
-        raise RequestError("it goes on after one expression")
+        raise RequestError("it is more than one expression")
     try:
         select: Node = _remove_spans(root)
     except RecursionError:
@@ -90,15 +94,15 @@ def _parse_condition(parser: Parser, expression: str) -> Node:
 
 
 def _remove_spans(tree: Any) -> Any:
-    """A part of a tree without where it is in the text, so that trees of one expression are equal."""
+    """Copy a syntax tree without the positions in the text, so that trees of the same expression are equal."""
     if isinstance(tree, dict):
         return {name: _remove_spans(value) for name, value in tree.items() if name not in _TEXT_SPANS}
     return [_remove_spans(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def _describe_changing_part(parser: Parser, expression: Node) -> str | None:
-    """Why the answer of an expression may change from one moment to the next; None if it cannot."""
-    called = set()
+    """Describe the part of an expression that may make its result change over time; None if there is none."""
+    function_names = set()
     for node in walk_nodes(expression):
         if node.get("sample"):
             return "takes a SAMPLE"
@@ -108,15 +112,17 @@ def _describe_changing_part(parser: Parser, expression: Node) -> str | None:
         ):
             return f"reads from {node['function']['function_name']}(), which can change"
         if "function_name" in node:
-            called.add(node["function_name"].lower())
+            function_names.add(node["function_name"].lower())
         if node.get("class") == "COLUMN_REF" and node["column_names"][-1].lower() in _CLOCKS:
             return f"calls {node['column_names'][-1].lower()}, which changes"
-    changing = sorted(called & _SAMPLING_FUNCTIONS) or _list_changing_functions(parser, called)
-    return f"calls {changing[0]}(), which changes" if changing else None
+    changing_functions = sorted(function_names & _SAMPLING_FUNCTIONS) or _list_changing_functions(
+        parser, function_names
+    )
+    return f"calls {changing_functions[0]}(), which changes" if changing_functions else None
 
 
 def _list_changing_functions(parser: Parser, names: Iterable[str]) -> list[str]:
-    """Those of these functions that DuckDB does not list as consistent, sorted; a macro if its definition has one."""
+    """List the functions that DuckDB does not call consistent, sorted; a macro counts if its definition calls one."""
     return sorted(
         {
             name

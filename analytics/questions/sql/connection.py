@@ -1,7 +1,8 @@
-"""A connection to DuckDB in which the views of an archive get their rows when a question reads them first.
+"""A connection to DuckDB that fills each view of an archive with rows when a question first reads it.
 
-It has a temporary folder, ``ScratchFolder``, for the rows that questions spill. The process has one more if an archive
-has a name that DuckDB would take for a pattern: for a plain name of it, which lasts as long as frames that read by it.
+A connection has a temporary folder, ``ScratchFolder``, for the rows that questions spill. If DuckDB would take the path
+of an archive for a pattern, the process has one more such folder, for a link to the archive with a plain name. It lasts
+until the process ends, because frames may read by this name.
 """
 
 from __future__ import annotations
@@ -43,16 +44,17 @@ from quarto.errors import FailureError, RequestError
 logger = logging.getLogger(__name__)
 
 ORDERED_OPENINGS_MACRO = "ordered_openings"
-QUERYABLE_NAMES = {*views.VIEWS, ORDERED_OPENINGS_MACRO, POLICY_MACRO}  # what a question may read
+QUERYABLE_NAMES = {*views.VIEWS, ORDERED_OPENINGS_MACRO, POLICY_MACRO}  # views and macros that a question may read
 
 RecordColumns = Callable[[RunRecord], dict[str, str]]  # the columns that follow from a run's record, in SQL
 
 _BUSY_SECONDS = 0.05
-_REPLAYED_VIEWS = {"boards": "boards", ORDERED_OPENINGS_MACRO: views.ORDERED_OPENINGS_VIEW}  # and what is behind it
-_VIEWS_WITH_EXTRA_COLUMNS = ("boards", "decisions")  # have columns of ``views.ON_DEMAND_COLUMNS``
+# Replayed views, each with the view that has its rows.
+_REPLAYED_VIEWS = {"boards": "boards", ORDERED_OPENINGS_MACRO: views.ORDERED_OPENINGS_VIEW}
+_VIEWS_WITH_EXTRA_COLUMNS = ("boards", "decisions")  # those with columns of ``views.ON_DEMAND_COLUMNS``
 
 _QUERY_TEXT_ERROR = re.compile(r"(Parser|Binder|Catalog) Error: ")
-# Errors of a file, and errors without a kind, as those of Thrift.
+# Errors of a file, and errors without a kind, such as those of Thrift.
 _FILE_ERROR = re.compile(r"(Invalid|Invalid Input|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 
 
@@ -60,14 +62,17 @@ class Connection:
     """A connection in which a view exists, and has its rows, from the first question on that reads it."""
 
     def __init__(self, archive_files: ArchiveFiles, limits: QueryLimits) -> None:
-        """Raises ``FailureError`` if there is no room for temporary files, ``RequestError`` if there is no memory."""
+        """Connect to DuckDB.
+
+        Raises ``FailureError`` if there is no room for temporary files, ``RequestError`` if there is no memory.
+        """
         self._files = archive_files
         self._defined: set[str] = set()  # views and macros that DuckDB knows
-        self._made: set[str] = set()  # views that have their rows
-        self._columns: Collection[str] = frozenset()  # those of ``views.ON_DEMAND_COLUMNS`` that they have
-        self._noted: set[str] = set()  # labels in other spellings of which the user was told
-        self._broken: dict[str, FailureError] = {}  # by view
-        self.failures = Failures()  # of replays that the question of this moment reads
+        self._filled_views: set[str] = set()  # views that have their rows
+        self._columns: Collection[str] = frozenset()  # the ``views.ON_DEMAND_COLUMNS`` that filled views have
+        self._reported_labels: set[str] = set()  # labels of which the user knows that they are stored differently
+        self._errors_by_view: dict[str, FailureError] = {}
+        self.failures = Failures()  # of replays that the current question reads
         self.scratch = ScratchFolder()
         self.duckdb = duckdb.connect(
             config={"memory_limit": limits.memory, "temp_directory": str(self.scratch.spill_folder)}
@@ -75,11 +80,11 @@ class Connection:
         try:
             self._prepare()
         except duckdb.OutOfMemoryException as error:
-            refused = limits.build_memory_error(str(error))
+            memory_error = limits.build_memory_error(str(error))
             self.close()
-            if refused is None:
+            if memory_error is None:
                 raise
-            raise refused from None  # a chained error would keep DuckDB's objects alive until the interpreter ends
+            raise memory_error from None  # a chained error would keep DuckDB's objects alive until the interpreter ends
 
     def _prepare(self) -> None:
         run = self.duckdb.execute
@@ -93,9 +98,10 @@ class Connection:
         run("SET lock_configuration = true")
 
     def to_queryable_path(self, path: PurePath) -> PurePath:
-        """The path or URL by which DuckDB and Polars read a file of the archive.
+        """Return the path or URL by which DuckDB and Polars read a file of the archive.
 
-        They take some names of folders as patterns, and refuse names that are not UTF-8. URLs have neither problem.
+        DuckDB and Polars take some names of folders for patterns, and refuse names that are not UTF-8. The returned
+        path avoids both. URLs have neither problem.
         """
         backend = self._files.archive.backend
         root = backend.absolute(self._files.archive.root)
@@ -110,7 +116,7 @@ class Connection:
         self.scratch.remove()
 
     def close_while_streaming(self) -> None:
-        """Close the connection while rows are left, which a thread of Polars may be reading ahead at this moment."""
+        """Close the connection while a thread of Polars may still be reading rows ahead."""
         while True:
             self.duckdb.interrupt()
             try:
@@ -118,87 +124,99 @@ class Connection:
                 break
             except duckdb.ResourceInUseException:
                 time.sleep(_BUSY_SECONDS)
-        time.sleep(_BUSY_SECONDS)  # for that thread to end: it must not outlive the interpreter
+        time.sleep(_BUSY_SECONDS)  # lets the thread end, because it must not outlive the interpreter
 
-    # What a question reads is made before it is asked.
+    # The views that a question reads are filled before it is asked.
 
     def fill_referenced_views(self, query: ParsedQuery) -> None:
         """Fill the views that a question reads. Raises ``FailureError`` if their files are damaged."""
-        read = query.select_views(QUERYABLE_NAMES)
+        view_names = query.select_views(QUERYABLE_NAMES)
         self._define_missing(list_needed_names(query))
-        more = views.ON_DEMAND_COLUMNS if query.columns is None else views.ON_DEMAND_COLUMNS & query.columns
-        if more != self._columns and not read.isdisjoint(_VIEWS_WITH_EXTRA_COLUMNS):
-            self._columns = more
-            self._made -= {*_VIEWS_WITH_EXTRA_COLUMNS}
-        for view in sorted({views.SOURCE_VIEWS.get(name, name) for name in read - {POLICY_MACRO}} - self._made):
+        columns = views.ON_DEMAND_COLUMNS if query.columns is None else views.ON_DEMAND_COLUMNS & query.columns
+        if columns != self._columns and not view_names.isdisjoint(_VIEWS_WITH_EXTRA_COLUMNS):
+            self._columns = columns
+            self._filled_views -= {*_VIEWS_WITH_EXTRA_COLUMNS}
+        for view in sorted(
+            {views.SOURCE_VIEWS.get(name, name) for name in view_names - {POLICY_MACRO}} - self._filled_views
+        ):
             self._try_fill_view(view, may_be_unread=not query.is_certain)
-        names = [card.name for card in self._files.archive.load_cards()] if query.policies is None else query.policies
+        policy_names = (
+            [card.name for card in self._files.archive.load_cards()] if query.policies is None else query.policies
+        )
         if query.texts:
             self._find_labels(query.texts, query.labels)
-        if names:
-            self.duckdb.execute(views.create_policy_macro_sql({name: self.build_policy_query(name) for name in names}))
+        if policy_names:
+            self.duckdb.execute(
+                views.create_policy_macro_sql({name: self.build_policy_query(name) for name in policy_names})
+            )
 
     def _find_labels(self, texts: Collection[str], labels: Collection[str]) -> None:
-        """Give the macro ``label`` its values; warn of other spellings of stored labels."""
+        """Define the macro ``label`` for a question's labels, and warn of labels that are stored in another form."""
         archive, records = self._files.archive, list[RunRecord]()
         for run_id in archive.list_recorded_run_ids():
-            with suppress(FailureError):  # a damaged record fails when it is read
+            with suppress(FailureError):  # a damaged record raises its error when a question reads it
                 records.append(archive.load_run(run_id))
         stored = {text: label for text in texts if (label := find_stored_label(records, text)) != text}
-        for text in sorted(stored.keys() - {*labels, *self._noted}):
-            self._noted.add(text)
+        for text in sorted(stored.keys() - {*labels, *self._reported_labels}):
+            self._reported_labels.add(text)
             logger.warning("%r is stored as %r: write label(%s)", text, stored[text], views.quote_literal(text))
         if labels:
             self.duckdb.execute(views.create_label_macro_sql(stored))
 
     def _define_missing(self, names: Iterable[str]) -> bool:
-        """Make views, without their rows, and macros, in the order of ``list_needed_names``; false: all were there."""
-        new = [name for name in names if name not in self._defined]
-        for name in new:
+        """Define the views, without their rows, and macros that are not defined yet; return whether there were any.
+
+        ``names`` are in the order of ``list_needed_names``.
+        """
+        missing_names = [name for name in names if name not in self._defined]
+        for name in missing_names:
             self.duckdb.execute(load_definitions()[name])
             self._defined.add(name)
-        return bool(new)
+        return bool(missing_names)
 
     def define_all(self) -> bool:
-        """Make every view and macro, so that DuckDB can propose them; false: all were there."""
+        """Define every view and macro, so that DuckDB can propose them; return whether any were not defined yet."""
         return self._define_missing(add_dependencies(load_definitions()))
 
     def list_functions(self, names: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
-        """The name, stability and definition of each function and macro of these names; a macro has no stability."""
+        """List the name, stability and definition of each function and macro of these names.
+
+        A macro has no stability.
+        """
         names = [*names]
         self._define_missing(add_dependencies(names))
-        listed = (
+        query = (
             "SELECT DISTINCT function_name, stability, macro_definition FROM duckdb_functions() "
             "WHERE function_type IN ('scalar', 'macro') AND list_contains($1, function_name)"
         )
-        return self.duckdb.execute(listed, [names]).fetchall()
+        return self.duckdb.execute(query, [names]).fetchall()
 
     def _try_fill_view(self, view: str, may_be_unread: bool) -> None:
-        """Give a view its rows.
+        """Fill a view with its rows, or raise ``FailureError`` if its files cannot be read.
 
-        Raises ``FailureError`` if it cannot be read; one read ``may_be_unread`` fails when it is.
+        With ``may_be_unread``, a view that cannot be read raises the error only when DuckDB reads it.
         """
-        complaint = None
+        message = None
         try:
             self._fill_view(view)
-            if self._broken.pop(view, None) and view in views.DERIVED_TABLE_VIEWS:  # its files were mended
+            if self._errors_by_view.pop(view, None) and view in views.DERIVED_TABLE_VIEWS:  # its files were repaired
                 self.duckdb.execute(load_definitions()[view])
-            self._made.add(view)
+            self._filled_views.add(view)
         except FailureError as error:
-            # A question that is wrong says that first, and nobody indexes for it.
+            # DuckDB reports an invalid question first, so that nobody indexes games for it.
             if not may_be_unread and not isinstance(error, NotIndexedError):
                 raise
-            self._broken[view] = error
+            self._errors_by_view[view] = error
             self.duckdb.execute(
                 views.create_failing_view_sql(_REPLAYED_VIEWS.get(view, view), _format_for_duckdb(error))
             )
         except duckdb.OutOfMemoryException:
             raise  # the files are not damaged
         except duckdb.Error as error:
-            complaint = str(error)
-        if complaint is not None:  # not raised above: a chained error would keep DuckDB's objects alive
-            raise self.find_damage_error(complaint) or FailureError(
-                f"view {view} cannot be made: {build_query_error(complaint)}"
+            message = str(error)
+        if message is not None:  # not raised above: a chained error would keep DuckDB's objects alive
+            raise self.find_damage_error(message) or FailureError(
+                f"view {view} cannot be made: {build_query_error(message)}"
             )
 
     def _fill_view(self, view: str) -> None:
@@ -214,18 +232,20 @@ class Connection:
                 _build_rules_column,
             )
         elif view == "boards":
-            made = partial(lazy_rows.scan_boards, extra_columns=self._columns)
-            values = partial(views.board_columns_sql, omitted_columns=views.ON_DEMAND_COLUMNS.difference(self._columns))
-            self._create_replay_view(view, self._files.archive.list_run_ids(), made, values)
+            scan_boards = partial(lazy_rows.scan_boards, extra_columns=self._columns)
+            record_columns = partial(
+                views.board_columns_sql, omitted_columns=views.ON_DEMAND_COLUMNS.difference(self._columns)
+            )
+            self._create_replay_view(view, self._files.archive.list_run_ids(), scan_boards, record_columns)
         elif view == "first_plies":
-            counted, rest = self._files.list_first_ply_files_and_rest()
-            self._create_file_view("_first_plies", counted)
-            self._create_file_view(views.UNCOUNTED_PLIES_VIEW, rest)
+            counted_files, uncounted_ply_files = self._files.list_first_ply_files_and_rest()
+            self._create_file_view("_first_plies", counted_files)
+            self._create_file_view(views.UNCOUNTED_PLIES_VIEW, uncounted_ply_files)
         else:
-            found = self._files.list_and_check_files(view)
-            self._create_file_view(view if view in TABLE_SCHEMAS else f"_{view}", found)
+            files = self._files.list_and_check_files(view)
+            self._create_file_view(view if view in TABLE_SCHEMAS else f"_{view}", files)
             if view == "decisions":
-                self._create_position_keys_if_read({file.run_id for file in found})
+                self._create_position_keys_if_read({file.run_id for file in files})
         if view in views.DERIVED_TABLE_VIEWS:
             with self.register_frames({"_frame": views.build_pairings_table(self._files.archive)}):
                 self.duckdb.execute("CREATE OR REPLACE TABLE _pairings AS FROM _frame")
@@ -236,13 +256,13 @@ class Connection:
         self.duckdb.execute(views.create_view_sql(view, sources))
 
     def build_from_clause(self, files: Sequence[VerifiableFile]) -> str:
-        """The clause that reads files with one condition."""
+        """Build the clause FROM that reads files with one condition."""
         return views.file_rows_sql((self.to_queryable_path(file.path) for file in files), files[0].condition)
 
     def _create_replay_view(
         self, view: str, run_ids: Iterable[str], replay: ReplayScanner, record_columns: RecordColumns
     ) -> None:
-        """Register the replays of runs, and the view over them: a condition on the run leaves out the others."""
+        """Register the replays of runs, and create the view over them; a condition on the run skips the other runs."""
         self._files.list_and_check_files("plies")
         archive, sources = self._files.archive, list[tuple[str, dict[str, str]]]()
         for run_id in run_ids:
@@ -252,19 +272,19 @@ class Connection:
         self.duckdb.execute(views.create_view_sql(view, sources))
 
     def _create_position_keys_if_read(self, run_ids: Iterable[str]) -> None:
-        """Replay the positions of these runs if the columns of decisions that are their keys are wanted."""
-        keyed = not KEY_COLUMNS.keys().isdisjoint(self._columns)
-        if keyed:
+        """Create the view of position keys of these runs if a question reads those columns of ``decisions``."""
+        reads_keys = not KEY_COLUMNS.keys().isdisjoint(self._columns)
+        if reads_keys:
             self._create_replay_view(
                 views.POSITION_KEYS_VIEW,
                 sorted(run_ids),
                 partial(lazy_rows.scan_boards, extra_columns=[*KEY_COLUMNS]),
                 _build_rules_column,
             )
-        self.duckdb.execute(f"CREATE OR REPLACE MACRO _keyed() AS {keyed}")
+        self.duckdb.execute(f"CREATE OR REPLACE MACRO _keyed() AS {reads_keys}")
 
     def build_policy_query(self, name: str) -> str:
-        """The question whose answer is the table of a policy. Raises ``RequestError`` if there is none."""
+        """Build the query that returns the table of a policy. Raises ``RequestError`` for an unknown policy."""
         card = self._files.find_policy_card(name)
         file = self._files.find_policy_file(card)
         if file is None:
@@ -274,8 +294,8 @@ class Connection:
         return views.policy_table_sql(path, rows.collect_schema())
 
     def find_damage_error(self, message: str) -> FailureError | None:
-        """The error for the damaged file behind DuckDB's message, None if no file is damaged."""
-        for failure in (*self._broken.values(), *self._files.record_failures.values()):
+        """Find the error for the damaged file behind DuckDB's message; None if no file is damaged."""
+        for failure in (*self._errors_by_view.values(), *self._files.record_failures.values()):
             if _format_for_duckdb(failure) in message:
                 return failure
         if _QUERY_TEXT_ERROR.match(message) or not _FILE_ERROR.match(message):
@@ -284,8 +304,8 @@ class Connection:
 
     @contextmanager
     def register_frames(self, frames: Mapping[str, Any]) -> Iterator[None]:
-        """Make frames known by their names inside the context. Raises ``RequestError`` for what is no frame."""
-        done: list[str] = []
+        """Register frames under their names inside the context. Raises ``RequestError`` for other values."""
+        registered_names: list[str] = []
         try:
             for name, frame in frames.items():
                 if name.lower() in QUERYABLE_NAMES:
@@ -299,10 +319,10 @@ class Connection:
                         f"SQL: {name}={type(frame).__name__} is not a frame that DuckDB reads: pass one of Polars or "
                         "pandas"
                     ) from error
-                done.append(name)
+                registered_names.append(name)
             yield
         finally:
-            for name in done:
+            for name in registered_names:
                 self.duckdb.unregister(name)
 
 
@@ -311,12 +331,12 @@ def _build_rules_column(record: RunRecord) -> dict[str, str]:
 
 
 def _format_for_duckdb(error: FailureError) -> str:
-    """The message as DuckDB takes it: bytes of a path that are not UTF-8 are replaced."""
+    """Format an error's message as DuckDB takes it: bytes of a path that are not UTF-8 are replaced."""
     return str(error).encode(errors="replace").decode()
 
 
 def _to_registrable(frame: Any) -> Any:
-    """A frame in the form in which DuckDB reads it."""
+    """Convert a frame to a form that DuckDB reads."""
     if isinstance(frame, pl.LazyFrame):
         return LazyArrowStream(frame)
     return ArrowStream(frame) if isinstance(frame, pl.DataFrame) else frame
@@ -324,21 +344,21 @@ def _to_registrable(frame: Any) -> Any:
 
 SCRATCH_PREFIX = "quarto-arena-sql-"
 _LOCK = "lock"
-_GLOB_CHARACTERS = frozenset("*?[")  # in names of files, DuckDB reads these as patterns
+_GLOB_CHARACTERS = frozenset("*?[")  # DuckDB takes file names with these for patterns
 _YOUNG_SECONDS = 60  # a folder without a lock may be about to get it
 
 
 class ScratchFolder:
-    """A new temporary folder. Folders that killed processes of this user left are removed.
+    """A new temporary folder. Making it removes the folders that killed processes of this user left behind.
 
-    Each folder holds a file that its process has locked. So the next process sees which ones nobody uses any more. The
-    folder is removed with the last reference to it, and when the interpreter ends.
+    Each folder holds a file that its process has locked, so that the next process sees which folders are not in use any
+    more. The folder is removed with the last reference to it, or when the interpreter ends.
     """
 
-    folders: ClassVar[set[Path]] = set()  # of this process: what ends it at once removes them
+    folders: ClassVar[set[Path]] = set()  # of this process: a handler that ends the process at once removes them
 
     def __init__(self) -> None:
-        """Raises ``FailureError`` if the folder cannot be made."""
+        """Create the folder. Raises ``FailureError`` if that is impossible."""
         try:
             remove_abandoned_folders(Path(tempfile.gettempdir()))
             self.folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
@@ -361,12 +381,15 @@ class ScratchFolder:
         return self.folder / "spill"
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it. May be called twice."""
+        """Remove the folder and its content. May be called twice."""
         self._remove()
 
 
 def _remove_folder_and_unlock(folder: Path, lock: int, process_id: int) -> None:
-    """Remove a folder, and close its lock. In a fork of its process, which goes on with it, only the lock is closed."""
+    """Remove a folder, and close its lock.
+
+    A fork of the process closes only the lock, because its parent still uses the folder.
+    """
     if os.getpid() == process_id:
         shutil.rmtree(folder, ignore_errors=True)  # links in it are removed, not followed
     ScratchFolder.folders.discard(folder)
@@ -374,7 +397,7 @@ def _remove_folder_and_unlock(folder: Path, lock: int, process_id: int) -> None:
 
 
 def ensure_plain_path(root: Path) -> Path:
-    """Return a path to an archive that DuckDB and Polars take as it is: if need be a link, until the process ends."""
+    """Return a path to an archive that DuckDB and Polars do not take for a pattern: if necessary a temporary link."""
     if is_plain_path(root):
         return root
     link = _create_link_folder(os.getpid()).folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
@@ -389,13 +412,13 @@ def _create_link_folder(_process: int) -> ScratchFolder:
 
 
 def is_plain_path(path: PurePath) -> bool:
-    """Whether DuckDB takes a path as it is: no pattern, and UTF-8."""
+    """Return whether DuckDB takes a path literally: it has no pattern, and is UTF-8."""
     text = str(path)
     return not _GLOB_CHARACTERS & set(text) and text.encode(errors="replace").decode() == text
 
 
 def remove_abandoned_folders(temporary_folder: Path) -> None:
-    """Remove the folders of this user's processes that have ended. Others share ``temporary_folder``: theirs stay."""
+    """Remove the folders that ended processes of this user left behind; folders of other users stay."""
     for folder in temporary_folder.glob(f"{SCRATCH_PREFIX}*"):
         with suppress(OSError):  # another process removes it at the same time
             status = folder.lstat()
@@ -404,15 +427,15 @@ def remove_abandoned_folders(temporary_folder: Path) -> None:
 
 
 def _is_in_use(folder: Path, status: os.stat_result) -> bool:
-    young = time.time() - status.st_mtime < _YOUNG_SECONDS
+    is_young = time.time() - status.st_mtime < _YOUNG_SECONDS
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return young
+        return is_young
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
         os.close(lock)
-    return young and not any(each.name != _LOCK for each in folder.iterdir())
+    return is_young and not any(file.name != _LOCK for file in folder.iterdir())

@@ -1,4 +1,4 @@
-"""SQL over an archive: DuckDB in memory with views over the files that count, read-only."""
+"""SQL over an archive: DuckDB in memory, with read-only views over the effective files."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ AnswerT = TypeVar("AnswerT")
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 
-_IMPORTING_PROCESS = os.getpid()  # the process in which the threads of Polars are
+_IMPORTING_PROCESS = os.getpid()  # the process that has the threads of Polars
 
 
 def _check_not_forked() -> None:
-    """Raise ``RequestError`` in a process that ``fork()`` made from one with this module.
+    """Raise ``RequestError`` in a process that ``fork()`` made from one that has imported this module.
 
-    Polars' threads are not there, and whatever waits for them waits for ever, without a word.
+    The threads of Polars are missing in such a process, and code that waits for them would wait for ever without a
+    message.
     """
     if os.getpid() != _IMPORTING_PROCESS:
         raise RequestError(
@@ -60,23 +61,29 @@ def _check_not_forked() -> None:
 class OpenArchive:
     """The content of an archive when it was opened; ``refresh`` updates it. A context manager.
 
-    ``docs/sql.md`` has an example of each view and macro. The views are ``games``, ``plies``, ``runs``, ``results``,
-    ``agents``, ``policies``, ``sweeps``, ``verdicts``, ``seats``, ``pairs``, ``boards``, ``positions``, ``first_plies``
-    and ``decisions``. ``scan(name)`` returns one as a Polars LazyFrame. With the argument ``run_id``, unlike with a
-    filter on it, only the files of that run are read.
+    The views are ``games``, ``plies``, ``runs``, ``results``, ``agents``, ``policies``, ``sweeps``, ``verdicts``,
+    ``seats``, ``pairs``, ``boards``, ``positions``, ``first_plies`` and ``decisions``. ``docs/sql.md`` has an example
+    of each view and macro. ``scan(name)`` returns a view as a Polars LazyFrame. With its argument ``run_id``, only the
+    files of that run are read; with a filter on the column, all are.
     """
 
     def __init__(
         self, root: PurePath, limits: QueryLimits = NO_LIMITS, check: bool = True, vocabulary_only: bool = False
     ) -> None:
-        """Open the archive at ``root``. A question that goes beyond ``limits`` is an error.
+        """Open the archive at ``root``.
 
-        With ``vocabulary_only``, for questions of strangers, a question may read only these views and the macros of
-        ``docs/sql.md``.
+        Args:
+            root: The folder or the location in a bucket.
+            limits: A question that goes beyond these limits is an error.
+            check: Check that runs have all games that their records name, and compare each file with its checksum
+                before the first question that reads it, once per machine (see ``ArchiveFiles.check_files``).
+            vocabulary_only: Let questions read only the views and the macros of ``docs/sql.md``. Questions of strangers
+                need this.
 
-        With ``check``, runs must have all games that their records name. A file is compared with the check in its name
-        before the first question to it, once per machine (see ``ArchiveFiles.check_files``). Raises ``RequestError``
-        for a wrong ``root`` and, with ``check``, ``FailureError`` for games that are lost.
+        Raises:
+            RequestError: ``root`` is no archive.
+            FailureError: Games are lost, and ``check`` is set.
+
         """
         self._root = root
         self._limits = limits
@@ -88,7 +95,7 @@ class OpenArchive:
             warn_if_unknown_archive(root)
 
     def refresh(self) -> None:
-        """See the archive as it is now. Raises ``FailureError`` as opening it does."""
+        """Update the content to the archive as it is now. Raises ``FailureError`` as opening the archive does."""
         self.close()
         self.files = ArchiveFiles(self._root, self._check)
 
@@ -99,45 +106,72 @@ class OpenArchive:
         return self._connection
 
     def to_queryable_path(self, path: PurePath) -> PurePath:
-        """The path or URL by which DuckDB and Polars read a file of the archive. A plain path needs no connection."""
+        """Return the path or URL by which DuckDB and Polars read a file of the archive.
+
+        A plain path needs no connection.
+        """
         root = self.archive.backend.absolute(self.archive.root)
         return path if isinstance(root, Path) and is_plain_path(root) else self._connect().to_queryable_path(path)
 
     @property
     def archive(self) -> Snapshot:
-        """The records, and the ranges that count."""
+        """The records and effective ranges of the archive."""
         return self.files.archive
 
     # Questions.
 
     def sql(self, text: str, parameters: Parameters | None = None, **frames: Any) -> pl.DataFrame:
-        """The answer to one SELECT (or EXPLAIN) in DuckDB's dialect.
+        """Answer one SELECT (or EXPLAIN) in DuckDB's dialect.
 
-        ``parameters`` are the values of ``?`` or ``$1`` in the text, in order, or of ``$name``, by name. Each of
-        ``frames`` is a table of that name in the question: a frame of Polars, lazy or not, of pandas, or of Arrow.
+        If files are missing because other processes replaced them since the archive was opened, the archive is
+        refreshed.
 
-        Raises ``RequestError`` unless ``text`` is one question that DuckDB accepts, and for one that meets a limit;
-        ``FailureError`` if it needs a damaged file. If files were removed because others replaced them since the
-        archive was opened, it is opened again.
+        Args:
+            text: The question.
+            parameters: The values of ``?`` or ``$1`` in the text, in order; or those of ``$name``, by name.
+            **frames: Tables that the question reads by these names: frames of Polars, lazy or not, of pandas, or of
+                Arrow.
+
+        Returns:
+            The answer. Whole numbers have 64 bits if they fit.
+
+        Raises:
+            RequestError: ``text`` is not one question that DuckDB accepts, or the question exceeds a limit.
+            FailureError: The question reads a damaged file.
+
+        Examples:
+            >>> import analytics
+            >>> archive = analytics.open_archive("data/sample")
+            >>> archive.sql("SELECT count(*) FROM games WHERE rules = ?", ["classic"]).item() > 0
+            True
+
         """
         return self.retry_if_file_missing(lambda: self._run_query(text, QueryResult.read_frame, parameters, frames))
 
     def read_first_rows(self, text: str, rows: int) -> pl.DataFrame:
-        """The first rows of the answer to one SELECT. Raises as ``sql`` does."""
+        """Return the first ``rows`` rows of the answer to one SELECT. Raises the errors of ``sql``."""
         return self.retry_if_file_missing(lambda: self._run_query(text, lambda answer: answer.read_first_rows(rows)))
 
     def fork(self) -> Self:
-        """The same content for another thread, with a connection of its own. Each is closed on its own."""
-        other = copy(self)
-        other._connection = None
-        return other
+        """Return the same content for another thread, with a connection of its own, which is closed separately."""
+        copied = copy(self)
+        copied._connection = None
+        return copied
 
     def stream(self, text: str, write: RowConsumer, exact: bool = True) -> None:
-        """Pass the answer of a question to ``write``, which consumes it once, in parts: it need not fit into memory.
+        """Pass the answer of a question to a function in parts, so that it need not fit into memory.
 
-        ``write`` also gets a function that ends the rows early: it calls that and consumes what is left. The rows and
-        types are those of ``sql``, unless ``exact`` is false: then sums stay 128-bit decimals, and the first rows come
-        at once. Raises the same errors, and those of ``write``.
+        Args:
+            text: The question.
+            write: Consumes the rows once. It also receives a function that ends the rows early; after calling that, it
+                consumes the remaining rows.
+            exact: Give the rows and types that ``sql`` gives. If false, sums stay 128-bit decimals, and the first rows
+                come at once.
+
+        Raises:
+            RequestError: As in ``sql``.
+            FailureError: As in ``sql``.
+
         """
         query = self.parse_query(text)
         self.retry_if_file_missing(lambda: self._connect().fill_referenced_views(query))
@@ -149,25 +183,22 @@ class OpenArchive:
             raise
 
     def query_files(self, text: str) -> pl.DataFrame:
-        """The answer to a question that reads files by their names. Raises ``MissingFileError`` if one is gone."""
+        """Answer a question that reads files by their paths. Raises ``MissingFileError`` if a file is missing."""
         return self._run_query(text, QueryResult.read_frame)
 
     def retry_if_file_missing(self, operation: Callable[[], AnswerT]) -> AnswerT:
-        """The answer of ``operation``.
-
-        If a file is gone, the archive is opened again, and ``operation`` is called again.
-        """
+        """Return the result of ``operation``; if a file is missing, refresh the archive and call it again."""
         with suppress(MissingFileError):
             return operation()
         self.refresh()
         return operation()
 
     def parse_query(self, text: str) -> ParsedQuery:
-        """Return what a text in SQL is and names. Raises ``RequestError`` for one that is nested too deeply."""
+        """Parse a text in SQL. Raises ``RequestError`` for one that is nested too deeply."""
         return parse_query(self._connect().duckdb, text)
 
     def list_functions(self, names: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
-        """Return the name, stability and definition of each function and macro of these names."""
+        """List the name, stability and definition of each function and macro of these names."""
         return self._connect().list_functions(names)
 
     def _run_query(
@@ -177,11 +208,11 @@ class OpenArchive:
         parameters: Parameters | None = None,
         frames: Mapping[str, Any] | None = None,
     ) -> AnswerT:
-        found: AnswerT | QueryFailure
-        broken: list[RequestError] = []
+        answer: AnswerT | QueryFailure
+        limit_errors: list[RequestError] = []
 
         def run_on(connection: Connection) -> AnswerT | QueryFailure:
-            limits = self._limits.enforce(connection.duckdb, connection.scratch.spill_folder, broken)
+            limits = self._limits.enforce(connection.duckdb, connection.scratch.spill_folder, limit_errors)
             with connection.register_frames(frames or {}):
                 if self._vocabulary_only:
                     check_vocabulary(connection.duckdb, query, QUERYABLE_NAMES)
@@ -191,37 +222,52 @@ class OpenArchive:
             connection = self._connect()
             query = self.parse_query(text) if isinstance(text, str) else text
             connection.fill_referenced_views(query)
-            found = run_on(connection)
-            if isinstance(found, QueryFailure) and found.is_unknown_name and connection.define_all():
-                found = run_on(connection)  # now DuckDB can propose any name
+            answer = run_on(connection)
+            if isinstance(answer, QueryFailure) and answer.is_unknown_name and connection.define_all():
+                answer = run_on(connection)  # now DuckDB can propose any name
         except (duckdb.OutOfMemoryException, MemoryError) as error:
-            self.close()  # not all views are there
-            found = QueryFailure.from_error(error)
+            self.close()  # the connection lacks some views
+            answer = QueryFailure.from_error(error)
         else:
             if connection.failures:  # rows are missing
                 failure = connection.failures[0]
                 connection.failures.clear()
                 raise failure
         # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
-        if isinstance(found, QueryFailure):
-            raise (broken and broken[0]) or self._build_error(found)
-        return found
+        if isinstance(answer, QueryFailure):
+            raise (limit_errors and limit_errors[0]) or self._build_error(answer)
+        return answer
 
     def _build_error(self, query_failure: QueryFailure) -> ArenaError:
-        """The error to raise for a complaint: about a damaged file, a limit, or the question."""
-        failure = self._connection and self._connection.find_damage_error(query_failure.text)
+        """Build the error for a failure of DuckDB: a damaged file, an exceeded limit, or an invalid question."""
+        damage_error = self._connection and self._connection.find_damage_error(query_failure.text)
         if query_failure.is_fatal:
-            self.close()  # it answers nothing more
-        return failure or self._limits.build_memory_error(query_failure.text) or build_query_error(query_failure.text)
+            self.close()  # the connection answers no more questions
+        return (
+            damage_error or self._limits.build_memory_error(query_failure.text) or build_query_error(query_failure.text)
+        )
 
     # The views as lazy frames.
 
     def scan(self, name: str, run_id: str | None = None) -> pl.LazyFrame:
-        """The rows of a view, of one run or of all, as a frame that reads what is asked for.
+        """Return the rows of a view as a lazy frame, which reads only the columns and rows that a query needs.
 
-        A filter on ``ply`` reads only the row groups of ``plies`` with these plies. Raises ``RequestError`` for a name
-        that is no view and for a run that is not there, ``FailureError`` for a file or record that is missing or
-        damaged, and for ``positions`` of games that are not indexed.
+        A filter on ``ply`` reads only the row groups of ``plies`` that have these plies.
+
+        Args:
+            name: The name of a view.
+            run_id: Read only this run; None: all runs.
+
+        Raises:
+            RequestError: There is no such view, or no such run.
+            FailureError: A file or a record is missing or damaged, or ``positions`` of games that are not indexed are
+                scanned.
+
+        Examples:
+            >>> import analytics
+            >>> analytics.open_archive("data/sample").scan("runs").select("run_id").collect().width
+            1
+
         """
         _check_not_forked()
         if name not in views.VIEWS and not name.startswith(f"{ORDERED_OPENINGS_MACRO}("):
@@ -241,42 +287,51 @@ class OpenArchive:
         return self._scan_query(f"{name} WHERE run_id = {views.quote_literal(run_id)}")
 
     def policy(self, name: str) -> pl.LazyFrame:
-        """The table of a policy by its name or id; for a genome its genes, ``gene`` and ``value``."""
+        """Return the table of a policy, given by name or id, as a lazy frame; for a genome its genes.
+
+        Raises ``RequestError`` for an unknown policy.
+        """
         return self._scan_query(f"({self._connect().build_policy_query(name)})")
 
     def ordered_openings(self, plies: int, run_id: str | None = None) -> pl.LazyFrame:
-        """``ordered_openings(k)``: the first ``plies`` (1 to 8) of each game that has them, up to symmetry.
+        """Return the first plies of each game that has them, up to symmetry: the macro ``ordered_openings(plies)``.
 
-        Raises ``RequestError`` for another number.
+        Args:
+            plies: The number of plies, 1 to 8.
+            run_id: Read only this run; None: all runs.
+
+        Raises:
+            RequestError: ``plies`` is out of range, or there is no such run.
+
         """
         if not 1 <= plies <= ORDERED_PLIES:
             raise RequestError(f"ordered_openings({plies}): plies must be 1 to {ORDERED_PLIES}")
         return self.scan(f"{ORDERED_OPENINGS_MACRO}({plies})", run_id)
 
     def _scan_table(self, table: str, run_id: str | None) -> pl.LazyFrame:
-        """The rows of a stored table.
+        """Scan the rows of a stored table.
 
-        Raises ``FailureError`` if a file is not as it was written, or if a record is damaged or lost from which columns
-        follow: which columns will be read is not known yet.
+        Raises ``FailureError`` if a file is not as it was written. Raises it for ``games``, too, if a record is damaged
+        or lost: some columns follow from records, and it is not known yet which columns will be read.
         """
         _check_not_forked()
         if run_id is not None:
             self.files.check_run_exists(run_id)
-        found = self.retry_if_file_missing(lambda: self.files.list_and_check_files(table, run_id))
-        for each in {file.run_id for file in found} if table == "games" else ():
-            self.archive.load_run(each)
+        checked_files = self.retry_if_file_missing(lambda: self.files.list_and_check_files(table, run_id))
+        for run in {file.run_id for file in checked_files} if table == "games" else ():
+            self.archive.load_run(run)
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLE_SCHEMAS[table].items()}
         types = {name: widened.get(name) or views.POLARS_TYPES[kind] for name, kind in views.VIEWS[table].items()}
-        groups = self.files.group_files_by_condition(table, found)
-        parts = [
+        groups = self.files.group_files_by_condition(table, checked_files)
+        frames = [
             self._scan_files(files, widened).select(**self._build_columns(types, run_id, values))
             for files, values in groups
         ]
-        return pl.concat(parts) if parts else pl.LazyFrame(schema=types)
+        return pl.concat(frames) if frames else pl.LazyFrame(schema=types)
 
     def _scan_files(self, files: Sequence[VerifiableFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
-        """The rows of files with one condition, with their locations in ``path``."""
-        # The scan itself widens: with a cast after it, filters could not skip row groups.
+        """Scan the rows of files with one condition, with their locations in ``path``."""
+        # The scan itself widens integers, because filters could not skip row groups if a cast followed the scan.
         rows = pl.scan_parquet(
             [str(self.to_queryable_path(file.path)) for file in files],
             schema=schema,
@@ -293,14 +348,14 @@ class OpenArchive:
     def _build_columns(
         types: Mapping[str, pl.DataType], run_id: str | None, record_columns: Mapping[str, str]
     ) -> dict[str, pl.Expr]:
-        """The columns of scanned rows, those that follow from records in SQL."""
+        """Build the columns of scanned rows, including those that follow from records."""
         run_of_file = pl.col("path").str.extract("/run=([0-9a-f]{12})/[^/]*$")
-        known = {"run_id": run_of_file if run_id is None else pl.lit(run_id)}
-        known |= {name: pl.sql_expr(value).cast(types[name]) for name, value in record_columns.items()}
-        return {name: known.get(name, pl.col(name)) for name in types}
+        expressions = {"run_id": run_of_file if run_id is None else pl.lit(run_id)}
+        expressions |= {name: pl.sql_expr(value).cast(types[name]) for name, value in record_columns.items()}
+        return {name: expressions.get(name, pl.col(name)) for name in types}
 
     def _scan_query(self, from_clause: str) -> pl.LazyFrame:
-        """The rows of a clause FROM, which are asked for anew each time that the frame is collected."""
+        """Scan the rows of a clause FROM, which DuckDB reads anew each time that the frame is collected."""
         return scan_frames(
             self.sql(f"FROM {from_clause} LIMIT 0").schema, partial(self._stream_query_frames, from_clause)
         )
@@ -308,33 +363,33 @@ class OpenArchive:
     def _stream_query_frames(
         self, from_clause: str, columns: Sequence[str] | None, max_rows: int | None
     ) -> Iterator[pl.DataFrame]:
-        """The answer in parts, on a connection of its own."""
-        named = "*" if columns is None else ", ".join(f'"{name}"' for name in columns)
+        """Yield the answer in parts, on a connection of its own."""
+        column_list = "*" if columns is None else ", ".join(f'"{name}"' for name in columns)
         limit = "" if max_rows is None else f" LIMIT {max_rows}"
-        text = f"SELECT {named} FROM {from_clause}{limit}"  # noqa: S608  (names of columns)
-        own, complaint = self.fork(), None
+        text = f"SELECT {column_list} FROM {from_clause}{limit}"  # noqa: S608  (names of columns)
+        copied, failure = self.fork(), None
         try:
-            query = own.parse_query(text)
-            own.retry_if_file_missing(lambda: own._connect().fill_referenced_views(query))
-            yield from pl.scan_arrow_c_stream(ArrowStream(own._connect().duckdb.sql(text))).collect_batches()
+            query = copied.parse_query(text)
+            copied.retry_if_file_missing(lambda: copied._connect().fill_referenced_views(query))
+            yield from pl.scan_arrow_c_stream(ArrowStream(copied._connect().duckdb.sql(text))).collect_batches()
         except (duckdb.Error, pl.exceptions.PolarsError) as error:
-            complaint = own._build_error(QueryFailure.from_error(error))
+            failure = copied._build_error(QueryFailure.from_error(error))
         else:
-            own.close()
+            copied.close()
         finally:
-            own._close_while_streaming()
-        if complaint is not None:
-            raise complaint
+            copied._close_while_streaming()
+        if failure is not None:
+            raise failure
 
-    # What is inside, and the end.
+    # Description and closing.
 
     def __repr__(self) -> str:
         names = ", ".join(views.VIEWS)
-        how = 'ask with .sql("SELECT …"), or .scan("games") for a lazy frame'
-        return f"{self._describe_contents()}\nviews: {names}; {how}"
+        hint = 'ask with .sql("SELECT …"), or .scan("games") for a lazy frame'
+        return f"{self._describe_contents()}\nviews: {names}; {hint}"
 
     def _repr_html_(self) -> str:
-        """The same for a notebook, with a table of the runs."""
+        """Return the description of the archive for a notebook, with a table of the runs."""
         try:
             runs = (
                 self.scan("runs")
@@ -354,7 +409,7 @@ class OpenArchive:
         return f"archive {self._root}: {format_count_with_noun(runs, 'run')}, {format_count_with_noun(games, 'game')}"
 
     def close(self) -> None:
-        """Free memory and temporary files. May be called twice; the next question opens everything again."""
+        """Free memory and temporary files. May be called twice; the next question connects again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -1,6 +1,6 @@
-"""The statements that create the views and macros of questions, each carried out for the first question that names it.
+"""The statements that create the views and macros of questions, each run for the first question that needs it.
 
-All together take DuckDB 100 ms to read, and a question names few.
+DuckDB would take 100 ms to read all of them, and a question needs few.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORD = re.compile(r"\w+")
 
 @cache
 def load_definitions() -> dict[str, str]:
-    """The statement for each name, views of stored rows without a row."""
+    """Load the statement for each name; a view of stored rows is created without rows."""
     stored = {
         view: views.create_empty_view_sql(view)
         for view in (*TABLE_SCHEMAS, *views.RECORD_VIEWS, *views.HIDDEN_VIEWS, "boards")
@@ -33,7 +33,7 @@ def load_definitions() -> dict[str, str]:
 
 @cache
 def _read_definition_files() -> dict[str, str]:
-    """The statements of the files, which may be made of others."""
+    """Read the statements of the SQL files, by the name that each creates."""
     texts = [
         _COMMENT.sub("", (files("analytics.questions.sql") / name).read_text(encoding="utf-8"))
         for name in _DEFINITION_FILES
@@ -43,12 +43,12 @@ def _read_definition_files() -> dict[str, str]:
 
 
 def list_needed_names(query: ParsedQuery) -> Sequence[str]:
-    """The names of views and macros that a question may need, each after those that it is made of."""
+    """List the names of views and macros that a question may need, each after the names that its definition uses."""
     return add_dependencies(load_definitions() if query.lists_catalogue or query.is_composed else query.names)
 
 
 def add_dependencies(names: Iterable[str]) -> Sequence[str]:
-    """Those of these names that are defined, each after the names that it is made of."""
+    """Add to the defined ones of these names the names that their definitions use; each follows the names it uses."""
     return _add_dependencies(tuple(sorted(load_definitions().keys() & set(names))))
 
 

@@ -1,8 +1,9 @@
-"""Passes rows between DuckDB and Polars while they are read: of results, of frames, and replayed from stored plies.
+"""Rows that pass between DuckDB and Polars while they are read: of results, of frames, and replayed from stored plies.
 
-Replayed rows are not stored: reading and replaying take some nanoseconds a ply.
+Replayed rows are not stored, because reading and replaying take only some nanoseconds a ply.
+
 This module must not import DuckDB. Polars keeps the type of its argument, and with it everything that the type's module
-refers to, until the interpreter has ended; DuckDB then reports leaks on the standard error.
+refers to, until the interpreter has ended; DuckDB would then report leaks on the standard error.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from quarto.errors import ArenaError
 
 
 class ArrowStream:
-    """Wraps an object with the Arrow PyCapsule interface, and passes on its rows only."""
+    """A wrapper of an object with the Arrow PyCapsule interface, which passes on its rows only."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -42,7 +43,7 @@ class ArrowStream:
 
 
 class LazyArrowStream:
-    """Rows that are made anew, and in parts, each time that DuckDB reads them: a relation to register."""
+    """A relation to register with DuckDB: rows that a lazy frame computes each time that DuckDB reads them."""
 
     def __init__(self, frame: pl.LazyFrame) -> None:
         self._frame = frame
@@ -53,30 +54,30 @@ class LazyArrowStream:
         return batches.__arrow_c_stream__(requested_schema)
 
 
-# Given the names of columns (None: all) and the most rows that are wanted, of which it may give more.
+# Takes the names of columns (None: all) and the number of rows that are needed (None: all), and may yield more rows.
 FrameSource = Callable[[Sequence[str] | None, int | None], Iterator[pl.DataFrame]]
 
 
 def scan_frames(schema: pl.Schema, frame_source: FrameSource) -> pl.LazyFrame:
-    """The rows that ``frame_source`` gives in parts, asked for anew each time that the frame is collected."""
+    """Return a lazy frame whose rows ``frame_source`` yields in parts, anew each time that the frame is collected."""
 
     def read_frames(
-        columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _size: int | None
+        columns: list[str] | None, predicate: pl.Expr | None, max_rows: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
-        left = most
-        for part in frame_source(columns, most) if predicate is None else frame_source(None, None):
-            found = part if predicate is None else part.filter(predicate)
-            found = found.select(columns or pl.all())
-            found = found if left is None else found.head(left)
-            yield found
-            if left is not None and (left := left - found.height) == 0:
+        remaining_rows = max_rows
+        for frame in frame_source(columns, max_rows) if predicate is None else frame_source(None, None):
+            rows = frame if predicate is None else frame.filter(predicate)
+            rows = rows.select(columns or pl.all())
+            rows = rows if remaining_rows is None else rows.head(remaining_rows)
+            yield rows
+            if remaining_rows is not None and (remaining_rows := remaining_rows - rows.height) == 0:
                 return
 
     return register_io_source(read_frames, schema=schema)
 
 
-# A replay puts the error that ended it here. If the error left the stream, which DuckDB reads from Polars, Python would
-# end some questions later by a segmentation fault (DuckDB 2.0, Polars 2.1).
+# A replay adds the error that ended it to this list. If the error left the stream, which DuckDB reads from Polars,
+# Python would end some questions later by a segmentation fault (DuckDB 2.0, Polars 2.1).
 Failures = list[ArenaError]
 ReplayScanner = Callable[[ArchiveStore, RunRecord, Failures], pl.LazyFrame]
 
@@ -84,7 +85,7 @@ ReplayScanner = Callable[[ArchiveStore, RunRecord, Failures], pl.LazyFrame]
 def scan_boards(
     archive: ArchiveStore, record: RunRecord, failures: Failures, extra_columns: Collection[str]
 ) -> pl.LazyFrame:
-    """The plies of a run with the board before each, by the schema ``BOARDS`` and with some of ``EXTRA_COLUMNS``."""
+    """Scan the plies of a run with the board before each, by the schema ``BOARDS`` with some of ``EXTRA_COLUMNS``."""
     schema = pl.Schema({**BOARDS, **{name: kind for name, kind in EXTRA_COLUMNS.items() if name in extra_columns}})
     return _scan_replay(
         archive,
@@ -96,7 +97,7 @@ def scan_boards(
 
 
 def scan_ordered_openings(archive: ArchiveStore, record: RunRecord, failures: Failures) -> pl.LazyFrame:
-    """The first plies of each game of a run, in order and up to symmetry, by the schema ``ORDERED_OPENINGS``."""
+    """Scan the first plies of each game of a run, in order and up to symmetry, by the schema ``ORDERED_OPENINGS``."""
     return _scan_replay(
         archive, record.run_id, lambda plies: derive_ordered_openings(plies, record.rules), ORDERED_OPENINGS, failures
     )
@@ -111,14 +112,16 @@ def _scan_replay(
 ) -> pl.LazyFrame:
     ranges = archive.list_effective_ranges(run_id)
 
-    def read(stored: StoredRange) -> pl.DataFrame:
+    def replay_range(stored: StoredRange) -> pl.DataFrame:
         plies = read_rows(archive, run_id, stored, "plies")
         try:
             return _copy_to_polars(replay(plies))
         except ValueError as error:
             raise damaged_file_error(archive.find_path("plies", run_id, stored), error) from error
 
-    return scan_frames(schema, lambda _columns, _most: _stop_at_failure(_read_ahead(read, ranges), failures))
+    return scan_frames(
+        schema, lambda _columns, _max_rows: _stop_at_failure(_read_ahead(replay_range, ranges), failures)
+    )
 
 
 def _stop_at_failure(frames: Iterator[pl.DataFrame], failures: Failures) -> Iterator[pl.DataFrame]:
@@ -129,25 +132,30 @@ def _stop_at_failure(frames: Iterator[pl.DataFrame], failures: Failures) -> Iter
 
 
 def _copy_to_polars(rows: pl.DataFrame) -> pl.DataFrame:
-    """A copy in memory of Polars. Columns made of arrays borrow the memory of NumPy.
+    """Copy rows to memory of Polars, because columns made of arrays borrow the memory of NumPy.
 
-    DuckDB's threads free the last rows of a stream. Where that meant to free an array, Python ended by a segmentation
-    fault now and then (DuckDB 2.0, Polars 2.1).
+    DuckDB's threads free the last rows of a stream. If that freed an array, Python sometimes ended by a segmentation
+    fault (DuckDB 2.0, Polars 2.1).
     """
     return rows[pl.int_range(rows.height, eager=True)]
 
 
-def _read_ahead(read: Callable[[StoredRange], pl.DataFrame], ranges: Sequence[StoredRange]) -> Iterator[pl.DataFrame]:
-    """The ranges in order, as many read at once as there are cores. When nobody wants more, no more are read."""
+def _read_ahead(
+    read_range: Callable[[StoredRange], pl.DataFrame], ranges: Sequence[StoredRange]
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows of ranges in order, reading as many ranges at once as there are cores.
+
+    When nobody needs more rows, no more ranges are read.
+    """
     threads = os.cpu_count() or 1
     pool = ThreadPoolExecutor(threads)
     waiting: deque[Future[pl.DataFrame]] = deque()
     try:
         for stored in ranges:
-            waiting.append(pool.submit(read, stored))
+            waiting.append(pool.submit(read_range, stored))
             if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # an iterator that is given up may end in one of its threads
+        pool.shutdown(wait=False, cancel_futures=True)  # an abandoned iterator may end in one of its threads

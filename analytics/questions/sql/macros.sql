@@ -1,7 +1,7 @@
 -- The macros of questions: docs/sql.md has an example of each.
--- Names that begin with _ are parts of the others.
+-- Names that begin with _ are parts of other macros.
 
--- Cells and pieces. What is no cell or piece is NULL.
+-- Cells and pieces; NULL for a number that is no cell or piece.
 
 CREATE MACRO cell_name(c) AS
     CASE WHEN c BETWEEN 0 AND 15 THEN substr('abcd', (c % 4 + 1)::INTEGER, 1) || substr('1234', (c // 4 + 1)::INTEGER, 1) END;
@@ -22,7 +22,7 @@ CREATE MACRO square(p) AS p & 1 <> 0;
 
 CREATE MACRO shared(p, q) AS (4 - bit_count(xor(p, q) & 15))::INTEGER;
 
--- Wilson's 95 % interval of a share, E. B. Wilson (1927): as analytics/statistics/intervals.py computes it.
+-- Wilson's 95 % interval of a share, E. B. Wilson (1927), as analytics/statistics/intervals.py computes it.
 
 CREATE MACRO _wilson_reach(share, n) AS
     1.959963984540054e0 * sqrt(share * (1 - share) / n + 3.8414588206941236e0 / (4e0 * n * n));
@@ -35,8 +35,8 @@ CREATE MACRO wilson_high(wins, n) AS
     CASE WHEN wins >= n OR n <= 0 THEN 1e0 WHEN wins + n IS NOT NULL THEN least(1e0,
         (wins / n + 3.8414588206941236e0 / (2e0 * n) + _wilson_reach(wins / n, n::DOUBLE)) / (1 + 3.8414588206941236e0 / n)) END;
 
--- Half of the normal 95 % interval of a mean over independent clusters, each a row with the sum of its values and their
--- number (L. Kish, "Survey Sampling", 1965, section 6.3): as analytics/statistics/tally.py computes it.
+-- Half of the normal 95 % interval of a mean over independent clusters, each a row with the sum and the number of its
+-- values (L. Kish, "Survey Sampling", 1965, section 6.3), as analytics/statistics/tally.py computes it.
 
 CREATE MACRO cluster_reach(total, n) AS
     1.959963984540054e0 * sqrt(
@@ -44,7 +44,7 @@ CREATE MACRO cluster_reach(total, n) AS
             + (sum(total) / sum(n)) ** 2 * sum(1e0 * n * n))
         * count(n) / nullif(count(n) - 1, 0)) / sum(n);
 
--- The text of the first k plies of a game, which two words hold: four bits a ply, the first ply in bits 28 to 31.
+-- The text of the first k plies of a game. Two words hold them: four bits a ply, the first ply in bits 28 to 31.
 
 CREATE MACRO _ply_texts() AS
     string_split(

@@ -1,4 +1,4 @@
--- Views that are made from other views. docs/sql.md has an example of each.
+-- Views over other views. docs/sql.md has an example of each.
 
 -- Games by seat, and games by pair.
 
@@ -24,7 +24,7 @@ CREATE VIEW pairs AS
     FROM games
     GROUP BY run_id, pair_id, pairing;
 
--- The pairings of all runs: rows of derived tables have their numbers. So the agents are known, and games are not read.
+-- The pairings of all runs. Rows of derived tables have the numbers of pairings, so the agents are found without games.
 
 CREATE TABLE _pairings (
     run_id VARCHAR, pairing INTEGER, first_agent VARCHAR, second_agent VARCHAR, mover_chooses BOOLEAN, rules VARCHAR
@@ -49,7 +49,7 @@ CREATE OR REPLACE VIEW evaluations AS
     FROM _evaluations JOIN _pairings USING (run_id)
     WHERE pairing = game_id >> 32;
 
--- Results by first ply. Games that no file counts are counted in their plies.
+-- Results by first ply. Games that no file of first_plies counts are counted from plies.
 
 CREATE OR REPLACE VIEW first_plies AS
     SELECT run_id, pairing,

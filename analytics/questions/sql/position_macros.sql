@@ -1,10 +1,10 @@
--- The macros of positions' texts, made when a question names one or reads the view positions: each of the two takes
--- DuckDB 10 ms to read. docs/sql.md has an example of each. Names that begin with _ are parts of the others.
+-- The macros of positions' texts. They are created when a question names one or reads the view positions, because
+-- DuckDB takes 10 ms to read each of the two. docs/sql.md has an example of each. Names with _ are parts of other macros.
 
--- Positions, by the columns occupied and board of the view positions: data/README.md says what the bits of board are.
+-- Positions, by the columns occupied and board of the view positions; data/README.md defines the bits of board.
 
 -- The texts of two neighbouring cells: bits 0 and 1 say which of them hold a piece, then come two bits of each lane.
--- One look-up for two cells takes a third of the time of making each piece from its bits.
+-- One look-up for two cells takes a third of the time of building the text of each piece from its bits.
 CREATE MACRO _two_cells() AS
     string_split(
         '.. 0. .0 00 .. 1. .1 10 .. 0. .0 01 .. 1. .1 11 .. 2. .2 20 .. 3. .3 30 .. 2. .2 21 .. 3. .3 31 ' ||

@@ -1,6 +1,6 @@
-"""One question to DuckDB: checked to be read-only, answered with types that Polars has, at once or in parts.
+"""The execution of one query in DuckDB: checked to be read-only, answered at once or in parts, in types of Polars.
 
-``QueryLimits`` bound what it may take: memory, space on the disk, time.
+``QueryLimits`` bound the memory, the disk space and the time that a query takes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from quarto.errors import RequestError, describe_valid_names
 
 AnswerT = TypeVar("AnswerT")
 
-# Consumes rows once. A thread of Polars reads ahead: to end early is to call the second argument and consume the rest.
+# Consumes rows once. To end early, it calls the second argument and consumes the rest, because a thread of Polars reads
+# ahead.
 RowConsumer = Callable[[pl.LazyFrame, Callable[[], None]], None]
 _FROM_POLARS = "got external error: "  # Polars' prefix of an error that DuckDB raises between two chunks
 
-# Polars cannot read the first two, lets seconds overflow, and would show the others as bytes or without
-# their time zone.
+# Polars cannot read the first two, lets whole seconds overflow, and would show the others as bytes or without their
+# time zone.
 _UNSUPPORTED_TYPES = ("interval", "union", "timestamp_s", "variant", "bignum", "geometry", "bit", "time with time zone")
 _NESTED_TYPES = ("list", "array", "struct", "tuple", "map")
 
@@ -45,7 +46,7 @@ class QueryFailure(NamedTuple):
     """The message of DuckDB or Polars about a question that it cannot answer."""
 
     text: str
-    is_fatal: bool  # whether the connection answers nothing more
+    is_fatal: bool  # whether the connection can answer no more questions
 
     @staticmethod
     def from_error(error: BaseException) -> QueryFailure:
@@ -61,27 +62,27 @@ class QueryFailure(NamedTuple):
 
 
 class QueryResult:
-    """The rows of one question, to be taken once. Whole numbers have 64 bits if they fit."""
+    """The rows of one question, which can be read once. Whole numbers have 64 bits if they fit."""
 
     def __init__(self, relation: duckdb.DuckDBPyRelation, stop: Callable[[], None]) -> None:
-        """``stop`` interrupts what the connection does."""
+        """Wrap DuckDB's relation. ``stop`` interrupts the connection."""
         self._relation = relation
         self._stop = stop
-        self.is_open = False  # rows are left that nobody takes any more: the connection is good for nothing else
+        self.is_open = False  # whether unread rows occupy the connection, which can then do nothing else
 
     def read_frame(self) -> pl.DataFrame:
-        """All rows."""
+        """Read all rows."""
         return _read_frame(self._relation)
 
     def read_first_rows(self, rows: int) -> pl.DataFrame:
-        """So many rows; DuckDB computes no more than these need."""
+        """Read the first ``rows`` rows; DuckDB computes no more than these need."""
         return _read_frame(self._relation.limit(rows))
 
     def stream(self, write: RowConsumer, folder: Path | None) -> None:
-        """Pass the rows to ``write``, which consumes them once, in parts, and a function that ends them early.
+        """Pass the rows to ``write`` in parts, with a function that ends them early.
 
-        Whether 128-bit numbers fit into 64 bits is known at the last row only: such rows go to ``folder`` first.
-        Without a folder they stay decimals.
+        Only the last row tells whether 128-bit numbers fit into 64 bits, so rows with such numbers go to ``folder``
+        first. Without a folder, these numbers stay decimals.
         """
         self.is_open = True
         rows = pl.scan_arrow_c_stream(ArrowStream(self._relation))
@@ -101,7 +102,10 @@ class QueryResult:
 
 
 def sink_parquet(rows: pl.LazyFrame, out: Path | BinaryIO, **options: Any) -> None:
-    """Write rows as Parquet, in parts. Raises ``RequestError`` for dates that Polars does not have, ``OSError``."""
+    """Write rows as Parquet, in parts.
+
+    Raises ``RequestError`` for dates that Polars does not support, ``OSError`` if writing fails.
+    """
     if any(True for kind in rows.collect_schema().values() for _ in _iterate_times(pl.Series(dtype=kind))):
         rows = rows.map_batches(check_times, streamable=True)
     try:
@@ -125,13 +129,18 @@ def run_query(
     consume_result: Callable[[QueryResult], AnswerT],
     limits: AbstractContextManager[None],
 ) -> AnswerT | QueryFailure:
-    """The result of ``consume_result`` for the answer to a question, or the complaint about it.
+    """Run a query, and return what ``consume_result`` returns for its result, or the failure of DuckDB.
 
-    ``limits`` may interrupt it.
+    Args:
+        connection: A connection whose views are filled.
+        query: The query.
+        parameters: The values of the query's placeholders, in order or by name; None: it has none.
+        consume_result: Reads the rows.
+        limits: A context that may interrupt the query.
 
-    ``parameters`` are the values of its placeholders, in order or by name; None: it has none.
+    Raises:
+        RequestError: ``query`` is not one query whose answer a frame can hold.
 
-    Raises ``RequestError`` unless ``query`` is one question whose answer a frame can hold.
     """
     _check_single_select(query)
     if query.error:
@@ -154,33 +163,38 @@ def run_query(
 
 
 def build_query_error(message: str) -> RequestError:
-    """The error for DuckDB's message without its excerpt of the question; unknown names come with views that fit."""
-    missing = re.match(r"Catalog Error: Table with name (\S+) does not exist!", message)
-    if missing:
-        return RequestError(f"SQL: there is no table {missing[1]!r}{describe_valid_names(missing[1], VIEWS)}")
+    """Build the error for DuckDB's message, without its excerpt of the question, and with a hint at views that fit."""
+    unknown_table = re.match(r"Catalog Error: Table with name (\S+) does not exist!", message)
+    if unknown_table:
+        return RequestError(
+            f"SQL: there is no table {unknown_table[1]!r}{describe_valid_names(unknown_table[1], VIEWS)}"
+        )
     lines = [line.strip() for line in message.partition("\nLINE ")[0].splitlines()]
     column = re.search(r'Referenced column "(\w+)" not found', message)
-    having = [
+    views_with_column = [
         view for view in sorted(VIEWS, key=DERIVED_TABLE_VIEWS.__contains__) if column and column[1] in VIEWS[view]
     ]
     hint = ""
     if column:
         text = f"; if it is a text, write it in single quotes, '{column[1]}'"
-        hint = f"; column {column[1]} is in the views {', '.join(having)}" if having else text
+        hint = f"; column {column[1]} is in the views {', '.join(views_with_column)}" if views_with_column else text
     return RequestError("SQL: " + " ".join(line for line in lines if line) + hint)
 
 
 def _check_single_select(query: ParsedQuery) -> None:
-    """Raise ``RequestError`` unless a text that is SQL is one SELECT, or one EXPLAIN of a SELECT, that only reads."""
+    """Raise ``RequestError`` unless a query is one SELECT, or one EXPLAIN of a SELECT, that only reads.
+
+    A query with a syntax error passes, because DuckDB describes the error.
+    """
     if not query.text.isascii() and query.text.encode(errors="replace").decode() != query.text:
         raise RequestError("SQL: the question holds bytes that are not UTF-8: write it in UTF-8")
     if query.error or (query.is_read_only and query.kinds == SELECT_KINDS):
         return
     if query.kinds != PIVOT_KINDS:
-        found = "; ".join(query.kinds) or "nothing"
+        kinds = "; ".join(query.kinds) or "nothing"
         change = "" if query.is_read_only or query.kinds != SELECT_KINDS else " that writes"
         raise RequestError(
-            f"SQL here is one SELECT that only reads (this is: {found}{change}); views: {', '.join(VIEWS)}"
+            f"SQL here is one SELECT that only reads (this is: {kinds}{change}); views: {', '.join(VIEWS)}"
         )
     if query.explains or not query.is_read_only:
         raise RequestError(
@@ -211,17 +225,17 @@ def _is_unsupported_type(kind: DuckDBPyType) -> bool:
 
 
 def _list_lossless_integer_casts(rows: pl.LazyFrame) -> list[pl.Expr]:
-    """The casts of whole numbers, as DuckDB's 128-bit sums arrive, to 64 bits in which none is lost."""
+    """List the casts to 64 bits, among columns of whole numbers (DuckDB sums to 128 bits), that lose no number."""
     casts = []
     for name, kind in rows.collect_schema().items():
-        whole = _to_integer_type(kind)
-        if whole != kind:
+        integer_kind = _to_integer_type(kind)
+        if integer_kind != kind:
             try:
-                for _ in rows.select(pl.col(name).cast(whole)).collect_batches():
+                for _ in rows.select(pl.col(name).cast(integer_kind)).collect_batches():
                     pass
             except pl.exceptions.InvalidOperationError:
                 continue
-            casts.append(pl.col(name).cast(whole))
+            casts.append(pl.col(name).cast(integer_kind))
     return casts
 
 
@@ -248,11 +262,11 @@ _TIME_BOUNDS = {
 
 
 def check_times(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame. Raises ``RequestError`` for a date or time that DuckDB has and Polars has not."""
+    """Return the frame. Raises ``RequestError`` for a date or time that DuckDB supports and Polars does not."""
     for column in frame.iter_columns():
         for times in _iterate_times(column):
-            least, most = _TIME_BOUNDS[times.dtype.time_unit if isinstance(times.dtype, pl.Datetime) else None]
-            if not times.to_physical().is_between(least, most).all():
+            earliest, latest = _TIME_BOUNDS[times.dtype.time_unit if isinstance(times.dtype, pl.Datetime) else None]
+            if not times.to_physical().is_between(earliest, latest).all():
                 raise RequestError(
                     f"SQL: column {column.name!r} of the answer has a date outside of the years 1 to 9999, such as "
                     "infinity: cast it, for instance to VARCHAR"
@@ -261,7 +275,7 @@ def check_times(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _iterate_times(column: pl.Series) -> Iterator[pl.Series]:
-    """The dates and times in a column, also those in lists and structs."""
+    """Yield the dates and times in a column, also those in lists and structs."""
     match column.dtype:
         case pl.Date() | pl.Datetime():
             yield column
@@ -281,11 +295,11 @@ _POLL_SECONDS = 0.05
 class QueryLimits:
     """Limits of a question. Raises ``RequestError`` for a value that is no amount of memory or time."""
 
-    memory: str = DEFAULT_MEMORY  # 1GiB, 70%; what needs more is spilled to the disk
-    spill: str | None = None  # 10GiB; None: nine tenths of what is free
+    memory: str = DEFAULT_MEMORY  # such as 1GiB or 70%; a question that needs more spills to the disk
+    spill: str | None = None  # such as 10GiB; None: nine tenths of the free space
     seconds: float | None = None  # None: no limit
-    stop_event: Event | None = None  # set from any thread, it ends the question and all that follow
-    options: bool = True  # errors name the options of the command line
+    stop_event: Event | None = None  # any thread may set it, to end the question and all later ones
+    options: bool = True  # whether errors name the options of the command line
 
     def __post_init__(self) -> None:
         if not _MEMORY_SHARE.fullmatch(self.memory):
@@ -299,32 +313,32 @@ class QueryLimits:
     def enforce(
         self, connection: duckdb.DuckDBPyConnection, spill_folder: Path, errors: list[RequestError]
     ) -> Iterator[None]:
-        """Interrupt what the connection does inside the context at a limit, and add the error to ``errors``.
+        """Interrupt the connection inside the context when a limit is reached, and add the error to ``errors``.
 
-        DuckDB 2.0 does not keep its own setting ``max_temp_directory_size``: it spilled 740 MB where 5 were allowed. So
-        the folder is measured twenty times a second.
+        The spill folder is measured twenty times a second, because DuckDB 2.0 does not obey its own setting
+        ``max_temp_directory_size``: it spilled 740 MB where 5 MB were allowed.
         """
         if self.seconds is None and self.spill is None and self.stop_event is None:
             yield
             return
-        done = Event()
-        watch = Thread(target=self._interrupt_at_limit, args=(connection, spill_folder, done, errors), daemon=True)
-        watch.start()
+        is_done = Event()
+        watcher = Thread(target=self._interrupt_at_limit, args=(connection, spill_folder, is_done, errors), daemon=True)
+        watcher.start()
         try:
             yield
         finally:
-            done.set()
-            watch.join()
+            is_done.set()
+            watcher.join()
 
     def _interrupt_at_limit(
-        self, connection: duckdb.DuckDBPyConnection, spill_folder: Path, done: Event, errors: list[RequestError]
+        self, connection: duckdb.DuckDBPyConnection, spill_folder: Path, is_done: Event, errors: list[RequestError]
     ) -> None:
         end = math.inf if self.seconds is None else time.monotonic() + self.seconds
-        most = math.inf if self.spill is None else parse_size(self.spill)
-        while not done.wait(min(_POLL_SECONDS, max(0.0, end - time.monotonic()) or _POLL_SECONDS)):
+        max_bytes = math.inf if self.spill is None else parse_size(self.spill)
+        while not is_done.wait(min(_POLL_SECONDS, max(0.0, end - time.monotonic()) or _POLL_SECONDS)):
             if not errors and time.monotonic() >= end:
                 errors.append(self.build_timeout_error())
-            if not errors and most < math.inf and _measure_folder(spill_folder) > most:
+            if not errors and max_bytes < math.inf and _measure_folder(spill_folder) > max_bytes:
                 hint = self._format_option_hint("allow more (--spill), or more memory (--memory), or ")
                 errors.append(
                     RequestError(
@@ -334,17 +348,17 @@ class QueryLimits:
             if not errors and self.stop_event is not None and self.stop_event.is_set():
                 errors.append(RequestError("SQL: the question was stopped"))
             if errors:
-                connection.interrupt()  # again and again: one between two statements is lost
+                connection.interrupt()  # repeated, because an interrupt between two statements has no effect
 
     def build_timeout_error(self) -> RequestError:
-        """The error for a question that takes longer than it may."""
+        """Build the error for a question that took too long."""
         return RequestError(
             f"SQL: the question took longer than {self.seconds:g} seconds: "
             f"{self._format_option_hint('allow more (--timeout), or ')}ask about fewer games"
         )
 
     def build_memory_error(self, message: str) -> RequestError | None:
-        """The error for DuckDB's message if the question needs too much memory; None if it does not."""
+        """Build the error for DuckDB's message if the question needs too much memory; None if it does not."""
         if not message.startswith("Out of Memory Error"):
             return None
         remedy = self._format_option_hint("raise the limit (--memory 4GiB), or ")
@@ -355,7 +369,7 @@ class QueryLimits:
 
 
 def _measure_folder(folder: Path) -> int:
-    """The bytes on the disk of the files in a folder, 0 if it does not exist."""
+    """Return the bytes on the disk of the files in a folder, 0 if it does not exist."""
     total = 0
     with suppress(OSError):  # files come and go
         for file in folder.iterdir():
@@ -363,4 +377,4 @@ def _measure_folder(folder: Path) -> int:
     return total
 
 
-NO_LIMITS = QueryLimits()  # but for memory
+NO_LIMITS = QueryLimits()  # except for memory

@@ -1,13 +1,14 @@
-"""What a text in SQL is and what it names, by DuckDB's parser: a question is parsed once, and all decide by that.
+"""The syntax of a text in SQL, by DuckDB's parser: each question is parsed once, for all that need to know about it.
 
-Which views does a question read, so that they are filled? Is it one question that only reads? Does a question of a
-stranger keep to the vocabulary (``vocabulary``)? Is a condition one expression that can be repeated (``conditions``)?
+The result tells which views a question reads, so that they are filled; whether it is one question that only reads;
+whether a stranger's question keeps to the vocabulary (``vocabulary``); and whether a condition is one repeatable
+expression (``conditions``).
 
-DuckDB serialises SELECT as a tree (``json_serialize_sql``). There, strings, comments and names of columns are no names
-of views, and a name that WITH defines hides a view. It does not serialise a PIVOT without its values, nor what is
-nested very deeply: of these, the words count that DuckDB's tokenizer finds outside of comments and longer strings. Two
-shorter ways do not hold: ``get_table_names`` leaves out DuckDB's own views, and plans that read Parquet cannot be
-serialised.
+DuckDB serialises a SELECT as a tree (``json_serialize_sql``). In a tree, strings, comments and names of columns cannot
+be mistaken for names of views, and a name that WITH defines hides a view. DuckDB does not serialise a PIVOT without its
+values, nor a text that is nested very deeply. For these, the words count that DuckDB's tokenizer finds outside of
+comments and longer strings. Two shorter ways fail: ``get_table_names`` omits DuckDB's own views, and plans that read
+Parquet cannot be serialised.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ POLICY_MACRO = "policy"  # the macro that is the table of a policy
 SELECT_KINDS = ("SELECT",)
 PIVOT_KINDS = ("MULTI",)  # DuckDB splits a PIVOT without its values into several statements, to find them first
 _EXPLAIN_KINDS = ("EXPLAIN",)
-_TEXT_QUERY_FUNCTIONS = {"query", "query_table"}  # table functions that take a question, or a table's name, as a text
+_TEXT_QUERY_FUNCTIONS = {"query", "query_table"}  # table functions whose argument is a question, or a table's name
 _QUERY_NODES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
 _CATALOGUE_SCHEMAS = {"information_schema", "pg_catalog"}
-_CATALOGUE_PREFIXES = ("duckdb_", "pragma_", "pg_", "sqlite_")  # of what lists what there is
+_CATALOGUE_PREFIXES = ("duckdb_", "pragma_", "pg_", "sqlite_")  # of functions and views that list the catalogue
 _CATALOGUE_STATEMENTS = {"show", "desc", "describe", *_CATALOGUE_SCHEMAS}
 _ONE_WORD = re.compile(r"\W*(\w+)\W*")
 _TOO_DEEP = "it is nested too deeply: write fewer levels of brackets, or name parts of it by WITH"
@@ -40,37 +41,37 @@ _TOO_DEEP = "it is nested too deeply: write fewer levels of brackets, or name pa
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """A text in SQL, and what it is and names. Names are in lower case."""
+    """A text in SQL with its kinds of statements and the names in it, in lower case."""
 
     text: str
-    kinds: tuple[str, ...] = ()  # of its statements, as DuckDB names them; of what it explains, if it ``explains``
+    kinds: tuple[str, ...] = ()  # of its statements, as DuckDB names them; of an EXPLAIN, those of what it explains
     explains: bool = False
-    error: str = ""  # of the parser; then nothing below is known
-    tree: Node | None = None  # None: it is not serialised
-    is_too_deep: bool = False  # that is why
+    error: str = ""  # the parser's message; the fields below are then unset
+    tree: Node | None = None  # None: DuckDB does not serialise the text
+    is_too_deep: bool = False  # whether the text is nested too deeply to have a tree
     is_read_only: bool = True  # in DuckDB 2, WITH may insert and copy
-    names: frozenset[str] = frozenset()  # of tables, views, functions and macros that it reads, and perhaps more
-    policies: frozenset[str] | None = frozenset()  # in policy('NAME'); None: any
-    columns: frozenset[str] | None = None  # of columns; None: it may read any
-    is_composed: bool = False  # names of views are made of texts while it is answered: it may read any view
-    lists_catalogue: bool = False  # of all that there is
+    names: frozenset[str] = frozenset()  # tables, views, functions and macros that it reads, and perhaps others
+    policies: frozenset[str] | None = frozenset()  # the names in policy('NAME'); None: it may read any
+    columns: frozenset[str] | None = None  # names of columns; None: it may read any
+    is_composed: bool = False  # whether it makes names of views while it runs, so that it may read any view
+    lists_catalogue: bool = False  # whether it reads the catalogue
     texts: frozenset[str] = frozenset()  # its string literals that could be labels with parameters
-    labels: frozenset[str] = frozenset()  # those of them to which the macro ``label`` is applied
+    labels: frozenset[str] = frozenset()  # its string literals that are arguments of the macro ``label``
 
     @property
     def is_certain(self) -> bool:
-        """Whether it reads all that it names."""
+        """Whether the query certainly reads all that it names."""
         return self.tree is not None and not self.is_composed
 
     def select_views(self, queryable_names: Iterable[str]) -> set[str]:
-        """Return those of these names (views, table macros) that it may read."""
+        """Select from these names of views and table macros those that the query may read."""
         return {name for name in queryable_names if self.is_composed or name in self.names}
 
 
 def parse_query(connection: duckdb.DuckDBPyConnection, text: str) -> ParsedQuery:
-    """Parse a text; an error of its syntax is in ``error``.
+    """Parse a text; a syntax error is in the result's ``error``.
 
-    Raises ``RequestError`` for one that is nested too deeply for DuckDB.
+    Raises ``RequestError`` for a text that is nested too deeply for DuckDB.
     """
     serialised = _serialise(connection, text)
     if serialised is None:
@@ -84,26 +85,29 @@ def parse_query(connection: duckdb.DuckDBPyConnection, text: str) -> ParsedQuery
 
 
 def build_depth_error() -> RequestError:
-    """The error for a text that is nested too deeply."""
+    """Build the error for a text that is nested too deeply."""
     return RequestError(f"SQL: {_TOO_DEEP}")
 
 
 def _serialise(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
-    """The tree of SELECTs; for any other text ``error`` is true. None: it is too deep for Python, not for DuckDB."""
-    # All rows are fetched: an unfinished result would be in the way of what is prepared next.
-    known = text.encode(errors="replace").decode()
-    ((serialised,),) = connection.execute("SELECT json_serialize_sql($1)", [known]).fetchall()
+    """Return the tree of a text of SELECTs; ``error`` is true in that of any other text.
+
+    Return None if the tree is too deep for Python, although not for DuckDB.
+    """
+    # All rows are fetched, because an unfinished result would block the next statement.
+    utf8_text = text.encode(errors="replace").decode()
+    ((serialised,),) = connection.execute("SELECT json_serialize_sql($1)", [utf8_text]).fetchall()
     try:
         tree: Node = json.loads(serialised)
     except RecursionError:
         return None
-    if str(tree.get("error_message", "")).startswith("Max expression depth"):  # it advises to change a setting
+    if str(tree.get("error_message", "")).startswith("Max expression depth"):  # DuckDB advises to change a setting
         raise build_depth_error()
     return tree
 
 
 def _parse_explained(connection: duckdb.DuckDBPyConnection, query: ParsedQuery) -> ParsedQuery:
-    """What an EXPLAIN explains: EXPLAIN ANALYZE carries it out. One with options in brackets is not looked into."""
+    """Parse the query that an EXPLAIN explains; an EXPLAIN with options in brackets stays unparsed."""
     tokens = _list_tokens(query.text)
     words = [word.lower() for _, word in tokens[:2]]
     start = tokens[1 + (words[1:] == ["analyze"])][0] if len(tokens) > 2 else 0
@@ -117,8 +121,8 @@ def _parse_explained(connection: duckdb.DuckDBPyConnection, query: ParsedQuery) 
 
 
 def walk_nodes(tree: Any) -> Iterator[Node]:
-    """All mappings in a tree, each before those inside it."""
-    waiting = [tree]  # no recursion: a question of a few hundred additions is as deep as Python allows
+    """Yield all mappings in a tree, each before those inside it."""
+    waiting = [tree]  # no recursion, because a few hundred additions are as deep as Python allows
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
@@ -132,8 +136,8 @@ def _describe_tree(text: str, tree: Node) -> ParsedQuery:
     nodes = [*walk_nodes(tree)]
     tables = [*_list_tables(tree)]
     functions = {node["function_name"].lower() for node in nodes if "function_name" in node}
-    called = [node["function"] for node in nodes if node.get("type") == "TABLE_FUNCTION"]
-    is_composed = any(function["function_name"].lower() in _TEXT_QUERY_FUNCTIONS for function in called)
+    table_functions = [node["function"] for node in nodes if node.get("type") == "TABLE_FUNCTION"]
+    is_composed = any(function["function_name"].lower() in _TEXT_QUERY_FUNCTIONS for function in table_functions)
     names = functions | {table["table_name"].lower() for table in tables}
     texts, labels = _find_label_texts(nodes)
     return ParsedQuery(
@@ -142,7 +146,7 @@ def _describe_tree(text: str, tree: Node) -> ParsedQuery:
         tree=tree,
         is_read_only=all(node["type"] in _QUERY_NODES for node in nodes if str(node.get("type")).endswith("_NODE")),
         names=frozenset(names),
-        policies=None if is_composed else _find_policies(called),
+        policies=None if is_composed else _find_policies(table_functions),
         columns=None if is_composed else _find_column_names(tree),
         is_composed=is_composed,
         lists_catalogue=any(name.startswith(_CATALOGUE_PREFIXES) for name in names)
@@ -154,16 +158,16 @@ def _describe_tree(text: str, tree: Node) -> ParsedQuery:
 
 
 def _list_tables(tree: Node) -> Iterator[Node]:
-    """The nodes that name tables, but for names that WITH defines where they stand.
+    """Yield the nodes that name tables, except names that WITH defines.
 
-    Such a name is known in the query after WITH and in what WITH defines after it, not in its own definition; the
-    second half of a recursive one knows it too.
+    A name that WITH defines is known in the query after WITH and in later definitions of the same WITH, but not in its
+    own definition, unless in the second half of a recursive one.
     """
     waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
     while waiting:
         node, defined = waiting.pop()
         if isinstance(node, list):
-            waiting += [(part, defined) for part in node]
+            waiting += [(child, defined) for child in node]
         if not isinstance(node, dict):
             continue
         if node.get("type") in ("BASE_TABLE", "SHOW_REF"):
@@ -175,23 +179,23 @@ def _list_tables(tree: Node) -> Iterator[Node]:
             defined |= {definition["key"].lower()}
         recursive = defined | ({node["cte_name"].lower()} if node.get("type") == "RECURSIVE_CTE_NODE" else set())
         waiting += [
-            (part, recursive if name == "right" else defined) for name, part in node.items() if name != "cte_map"
+            (child, recursive if name == "right" else defined) for name, child in node.items() if name != "cte_map"
         ]
 
 
 def _find_policies(table_functions: Iterable[Node]) -> frozenset[str] | None:
-    """The names in policy('NAME'); None if one is computed."""
-    named = {
+    """Find the names in policy('NAME'); None if an argument is not a string literal."""
+    names = {
         _parse_text_argument(argument)
         for function in table_functions
         if function["function_name"].lower() == POLICY_MACRO
         for argument in function["arguments"]
     }
-    return None if None in named else frozenset(name for name in named if name is not None)
+    return None if None in names else frozenset(literal for literal in names if literal is not None)
 
 
 def _find_label_texts(nodes: Sequence[Node]) -> tuple[frozenset[str], frozenset[str]]:
-    """The string literals that end as a label with parameters does; and those inside the macro ``label``."""
+    """Find the string literals that end like a label with parameters, and those inside the macro ``label``."""
     calls = [
         node
         for node in nodes
@@ -200,36 +204,36 @@ def _find_label_texts(nodes: Sequence[Node]) -> tuple[frozenset[str], frozenset[
     texts, labels = (
         {
             node["literal"]["text"]
-            for node in walk_nodes(part)
+            for node in walk_nodes(subtree)
             if node.get("class") == "CONSTANT" and node.get("literal", {}).get("kind") == "STRING"
         }
-        for part in ([*nodes], calls)
+        for subtree in ([*nodes], calls)
     )
     return frozenset(text for text in texts if text.endswith(")")), frozenset(labels)
 
 
 def _find_column_names(tree: Node) -> frozenset[str] | None:
-    """The names of columns in a question; None if it reads columns without naming them, as ``*`` does."""
-    found = [*walk_nodes(tree)]
-    tables = [node for node in found if node.get("type") == "BASE_TABLE"]
-    rows = {node[name].lower() for node in tables for name in ("alias", "table_name")}  # names of whole rows
-    all_of_select = [id(order["expression"]) for node in found for order in node.get("orders") or ()]  # ORDER BY ALL
-    unnamed = any(
+    """Find the names of columns that a question reads; None if it reads columns without naming them, as ``*`` does."""
+    nodes = [*walk_nodes(tree)]
+    tables = [node for node in nodes if node.get("type") == "BASE_TABLE"]
+    row_names = {node[name].lower() for node in tables for name in ("alias", "table_name")}  # names of whole rows
+    all_of_select = [id(order["expression"]) for node in nodes for order in node.get("orders") or ()]  # ORDER BY ALL
+    reads_unnamed = any(
         (node.get("class") == "STAR" and id(node) not in all_of_select)
         or node.get("type") in ("PIVOT", "SHOW_REF")
         or node.get("ref_type") == "NATURAL"
         or node.get("column_name_alias")
-        for node in found
+        for node in nodes
     )
-    names = [[name.lower() for name in node["column_names"]] for node in found if node.get("class") == "COLUMN_REF"]
-    if unnamed or any(len(parts) == 1 and parts[0] in rows for parts in names):
+    names = [[name.lower() for name in node["column_names"]] for node in nodes if node.get("class") == "COLUMN_REF"]
+    if reads_unnamed or any(len(parts) == 1 and parts[0] in row_names for parts in names):
         return None
-    using = {name.lower() for node in found for name in node.get("using_columns") or ()}
+    using = {name.lower() for node in nodes for name in node.get("using_columns") or ()}
     return frozenset(using | {name for parts in names for name in parts})
 
 
 def _parse_text_argument(argument: Node) -> str | None:
-    """The text of an argument; None if it is computed."""
+    """Return the text of an argument that is a string literal; None for any other argument."""
     literal = argument["expression"].get("literal", {})
     return literal["text"] if literal.get("kind") == "STRING" else None
 
@@ -238,7 +242,7 @@ def _parse_text_argument(argument: Node) -> str | None:
 
 
 def _parse_tokens(text: str) -> ParsedQuery:
-    """A text that has no tree: each word in it may be a name, but for those in comments and in strings of several."""
+    """Parse a text that has no tree: each word may be a name, except in comments and in strings of several words."""
     try:
         kinds = tuple(statement.type.name for statement in duckdb.extract_statements(text))
     except duckdb.Error as error:
@@ -258,7 +262,7 @@ def _parse_tokens(text: str) -> ParsedQuery:
 
 
 def _list_tokens(text: str) -> Sequence[tuple[int, str]]:
-    """Where each token begins, in bytes, and its text; comments are left out."""
+    """List the start, in bytes, and the text of each token; comments are left out."""
     content = text.encode(errors="replace")
     tokens = duckdb.tokenize(content.decode())
     ends = [*(start for start, _ in tokens[1:]), len(content)]
@@ -270,10 +274,10 @@ def _list_tokens(text: str) -> Sequence[tuple[int, str]]:
 
 
 def _is_question_in_brackets(text: str) -> bool:
-    """Whether a statement that DuckDB splits into several is a question as a whole.
+    """Return whether a statement that DuckDB splits into several is one question.
 
-    It also splits a COPY of a PIVOT without its values. But a COPY is a syntax error in brackets after FROM, because
-    the grammar allows only questions there.
+    DuckDB also splits a COPY of a PIVOT without its values. But after FROM, a COPY in brackets is a syntax error,
+    because the grammar allows only questions there.
     """
     try:
         return [statement.type.name for statement in duckdb.extract_statements(f"FROM (\n{text}\n)")] == [*PIVOT_KINDS]

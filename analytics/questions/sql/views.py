@@ -1,8 +1,9 @@
 """The views of SQL: their columns, and the statements and rows that fill them.
 
-The first half makes statements, the second the rows of the views that follow from records: ``RECORD_VIEWS``.
-``made_views.sql`` and ``position_macros.sql`` define the views that follow from other rows. ``views.csv`` lists their
-columns, with types, units and meanings; the types of ``games`` and ``plies`` are those of the table files.
+The first half builds statements, the second half the rows of the views that follow from records: ``RECORD_VIEWS``.
+``made_views.sql`` and ``position_macros.sql`` define the views that follow from other rows. ``views.csv`` lists the
+columns of these views, with types, units and meanings; the types of ``games`` and ``plies`` are those of the table
+files.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import polars as pl
@@ -47,7 +48,7 @@ _SQL_TYPES: dict[type[pl.DataType], str] = {pl.Int64: "BIGINT", pl.Int32: "INTEG
 
 
 def _to_sql_types(schema: Mapping[str, pl.DataType]) -> dict[str, str]:
-    """The columns of a table of runs in SQL."""
+    """Return the SQL type of each column of a table of runs."""
     return {"run_id": "VARCHAR"} | {name: _SQL_TYPES.get(type(kind), "VARCHAR") for name, kind in schema.items()}
 
 
@@ -62,22 +63,32 @@ def _read_column_rows() -> Iterator[dict[str, str]]:
     return csv.DictReader((files("analytics.questions.sql") / "views.csv").read_text(encoding="utf-8").splitlines())
 
 
-def find_column_meanings_and_units(view: str) -> dict[str, tuple[str, str]]:
-    """The meaning and the unit of each column of a view; empty: none is given."""
-    return {row["column"]: (row["meaning"], row["unit"]) for row in _read_column_rows() if row["view"] == view}
+class ColumnDescription(NamedTuple):
+    """The description of a column of a view, as ``views.csv`` has it."""
+
+    meaning: str  # may be empty
+    unit: str  # may be empty
+
+
+def read_column_descriptions(view: str) -> dict[str, ColumnDescription]:
+    """Read the meaning and the unit of each column of a view."""
+    return {
+        row["column"]: ColumnDescription(row["meaning"], row["unit"])
+        for row in _read_column_rows()
+        if row["view"] == view
+    }
 
 
 RECORD_COLUMNS = ("rules", "opening_number", "game_number")  # columns of games that are in no file
 VIEWS = _load_view_columns()  # the columns of each view: names and DuckDB's types
-RECORD_VIEWS = ("runs", "results", "sweeps", "verdicts", "agents", "policies")  # tables in memory, made from records
-DERIVED_TABLE_VIEWS = tuple(
-    name for name in definitions.DERIVED_TABLES if name in VIEWS
-)  # by their files and the pairings of runs
+RECORD_VIEWS = ("runs", "results", "sweeps", "verdicts", "agents", "policies")  # tables in memory, built from records
+# Views that are made from the files of a derived table and the pairings of runs.
+DERIVED_TABLE_VIEWS = tuple(name for name in definitions.DERIVED_TABLES if name in VIEWS)
 SOURCE_VIEWS = {"seats": "games", "pairs": "games"}  # views that need the rows of another one
-ORDERED_OPENINGS_VIEW = "_orders"  # behind the table macro ordered_openings
-POSITION_KEYS_VIEW = "_keys"  # behind the columns of decisions that are a position's key
+ORDERED_OPENINGS_VIEW = "_orders"  # has the rows of the table macro ordered_openings
+POSITION_KEYS_VIEW = "_keys"  # has the columns of decisions that are a position's key
 UNCOUNTED_PLIES_VIEW = "_uncounted"  # the plies of games whose first plies are in no file of the derived table
-# What is behind the views of *.sql: rows of files, and replayed rows.
+# Views of rows of files, and of replayed rows, from which the SQL files define other views.
 HIDDEN_VIEWS = {
     **{f"_{table}": _to_sql_types(definitions.DERIVED_TABLES[table].schema) for table in DERIVED_TABLE_VIEWS},
     UNCOUNTED_PLIES_VIEW: _to_sql_types(TABLE_SCHEMAS["plies"]),
@@ -85,18 +96,17 @@ HIDDEN_VIEWS = {
     POSITION_KEYS_VIEW: _to_sql_types(pl.Schema({"game_id": pl.Int64(), "ply": pl.Int8(), **KEY_COLUMNS}))
     | {"rules": "VARCHAR"},
 }
-ON_DEMAND_COLUMNS = frozenset(
-    EXTRA_COLUMNS
-)  # columns of boards, and some of decisions, that are made if a question reads them
+# Columns of boards, and some of decisions, that are computed only if a question reads them.
+ON_DEMAND_COLUMNS = frozenset(EXTRA_COLUMNS)
 STRUCT = "STRUCT"  # the type of a column whose fields depend on the archive
 
-# The folder that a file lies in, and no other: folders above the archive may be called name=value too. DuckDB
-# evaluates it once a file, and does not open files that a condition on run_id excludes.
+# The run in the name of a file's own folder, because folders above the archive may be called name=value, too. DuckDB
+# evaluates the expression once a file, and does not open files that a condition on run_id excludes.
 RUN_ID_SQL = "regexp_extract(filename, '/run=([0-9a-f]{12})/[^/]*$', 1)"
 
 
 def quote_literal(value: object) -> str:
-    """A text or a number as an SQL literal, for statements that take no parameters."""
+    """Format a text or a number as an SQL literal, for statements that take no parameters."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
@@ -104,22 +114,30 @@ MAX_COMPARED = 256  # runs with which DuckDB compares the name of every file bef
 
 
 def run_condition_sql(runs: Iterable[str]) -> str:
-    """The condition that a row is of one of these runs; without any, no condition.
+    """Return the condition that a row belongs to one of these runs; without runs, return ``true``.
 
-    Few runs are compared with the name of each file, so that the other files stay closed. Of many runs the time for
-    that grows with the square: 7 s for 3,000 runs. There rows are joined, which takes a tenth of it.
+    DuckDB compares few runs with the name of each file, so that the other files stay closed. For many runs, the time of
+    that comparison grows with the square of their number: 7 s for 3,000 runs. So many runs are joined with the rows,
+    which takes a tenth of that time.
     """
-    chosen = [*map(quote_literal, runs)]
-    if not chosen:
+    literals = [*map(quote_literal, runs)]
+    if not literals:
         return "true"
-    listed = ", ".join(chosen)
-    return f"run_id IN ({listed})" if len(chosen) <= MAX_COMPARED else f"run_id IN (SELECT unnest([{listed}]))"
+    literal_list = ", ".join(literals)
+    return (
+        f"run_id IN ({literal_list})"
+        if len(literals) <= MAX_COMPARED
+        else f"run_id IN (SELECT unnest([{literal_list}]))"
+    )
 
 
 def file_rows_sql(paths: Iterable[PurePath], condition: str = "") -> str:
-    """The clause that reads the rows of table files that meet a condition, with ``RUN_ID_SQL`` for each row."""
-    listed = ", ".join(quote_literal(str(path)) for path in paths)  # a view takes no parameters
-    rows = f"read_parquet([{listed}], filename = true, hive_partitioning = false)"
+    """Return the clause FROM that reads the rows of table files that meet a condition.
+
+    Each row has the ``filename`` that ``RUN_ID_SQL`` reads.
+    """
+    path_list = ", ".join(quote_literal(str(path)) for path in paths)  # a view takes no parameters
+    rows = f"read_parquet([{path_list}], filename = true, hive_partitioning = false)"
     return f"FROM (FROM {rows} WHERE {condition})" if condition else f"FROM {rows}"
 
 
@@ -127,19 +145,19 @@ _PAIR_SQL = "game_id % 4294967296 // 2"
 
 
 def _unit_sql(line: UnitLine) -> str:
-    """The unit of a row of ``games`` or ``plies``, in SQL of DuckDB and Polars."""
+    """Return the unit of a row of ``games`` or ``plies``, in SQL of DuckDB and Polars."""
     return _PAIR_SQL if line.pairings == 1 else f"({_PAIR_SQL} * {line.pairings} + pairing)"
 
 
 def unit_condition_sql(line: UnitLine, first: int, end: int) -> str:
-    """The condition that a row of ``games`` or ``plies`` is in a range of units, in SQL of DuckDB and Polars."""
+    """Return the condition that a row of ``games`` or ``plies`` is in a range of units, in SQL of DuckDB and Polars."""
     return f"{_unit_sql(line)} >= {first} AND {_unit_sql(line)} < {end}"
 
 
 def record_columns_sql(record: RunRecord | FailureError) -> dict[str, str]:
     """Return the columns of ``games`` that follow from a run's record, in SQL of DuckDB and Polars.
 
-    Of a record that is damaged or lost they are the error, which DuckDB raises when a question reads them.
+    For a record that is damaged or lost, they are the error, which DuckDB raises when a question reads them.
     """
     if isinstance(record, FailureError):
         return dict.fromkeys(RECORD_COLUMNS, f"error({quote_literal(str(record))})")
@@ -152,23 +170,26 @@ def record_columns_sql(record: RunRecord | FailureError) -> dict[str, str]:
 
 
 def create_view_sql(view: str, sources: Sequence[tuple[str, Mapping[str, str]]]) -> str:
-    """The statement that creates a view of the rows of some clauses FROM, each with the columns that its rows lack."""
-    usual = {name: name for name in _find_view_columns(view)}
-    parts = [f"SELECT {_cast_columns_sql(view, usual | dict(values))} {source}" for source, values in sources]
-    return f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL '.join(parts)}" if parts else create_empty_view_sql(view)
+    """Return the statement that creates a view of the rows of several clauses FROM.
+
+    ``sources`` has each clause with the columns that its rows lack, in SQL.
+    """
+    column_names = {name: name for name in _find_view_columns(view)}
+    selects = [f"SELECT {_cast_columns_sql(view, column_names | dict(values))} {source}" for source, values in sources]
+    return f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL '.join(selects)}" if selects else create_empty_view_sql(view)
 
 
 def create_empty_view_sql(view: str) -> str:
-    """The statement that creates a view without rows."""
+    """Return the statement that creates a view without rows."""
     return _create_constant_view_sql(
         view, {name: f"NULL::{kind}" for name, kind in _replace_struct_types(view).items()}, "WHERE false"
     )
 
 
 def board_columns_sql(record: RunRecord, omitted_columns: Collection[str]) -> dict[str, str]:
-    """The columns of ``boards`` that a run's record makes of replayed numbers.
+    """Return the columns of ``boards`` that a run's record makes of replayed numbers.
 
-    To read one ``omitted_columns`` is an error.
+    Reading one of ``omitted_columns`` is an error.
     """
     labels, rules = f"[{', '.join(map(quote_literal, record.labels))}]", record.rules
     lines = [" ".join(map(format_cell, line)) for line in rules.lines]
@@ -184,28 +205,28 @@ def board_columns_sql(record: RunRecord, omitted_columns: Collection[str]) -> di
 
 
 def _bit_texts_sql(column: str, texts: Sequence[str]) -> str:
-    """The list of the texts whose bits are set, NULL if no bit is."""
-    listed = ", ".join(map(quote_literal, texts))
-    return f"CASE WHEN {column} <> 0 THEN list_filter([{listed}], lambda _, bit: {column} >> (bit - 1) & 1 = 1) END"
+    """Return the list of the texts whose bits are set in ``column``, in SQL; NULL if no bit is."""
+    literals = ", ".join(map(quote_literal, texts))
+    return f"CASE WHEN {column} <> 0 THEN list_filter([{literals}], lambda _, bit: {column} >> (bit - 1) & 1 = 1) END"
 
 
 def create_label_macro_sql(stored_labels: Mapping[str, str]) -> str:
-    """The statement that makes ``label(agent)`` the stored label of a text, and of any other text itself."""
+    """Return the statement that defines ``label(agent)``: the stored label of a text, else the text itself."""
     pairs = ", ".join(f"{quote_literal(text)}: {quote_literal(label)}" for text, label in stored_labels.items())
-    found = f"coalesce(MAP {{{pairs}}}[agent], agent)" if pairs else "agent"
-    return f"CREATE OR REPLACE MACRO label(agent) AS {found}"
+    expression = f"coalesce(MAP {{{pairs}}}[agent], agent)" if pairs else "agent"
+    return f"CREATE OR REPLACE MACRO label(agent) AS {expression}"
 
 
 def create_policy_macro_sql(queries_by_policy: Mapping[str, str]) -> str:
-    """The statement that makes ``policy(name)`` the answer to a question for each name."""
-    known = ", ".join(
+    """Return the statement that defines ``policy(name)``: for each name, the answer to a query."""
+    pairs = ", ".join(
         f"{quote_literal(name)}: {quote_literal(question)}" for name, question in queries_by_policy.items()
     )
-    return f"CREATE OR REPLACE MACRO policy(name) AS TABLE FROM query(MAP {{{known}}}[name])"
+    return f"CREATE OR REPLACE MACRO policy(name) AS TABLE FROM query(MAP {{{pairs}}}[name])"
 
 
 def policy_table_sql(path: PurePath, schema: Mapping[str, pl.DataType]) -> str:
-    """The question whose answer is the table of a policy: small integers are widened, as in the views."""
+    """Return the query for the table of a policy; small integers are widened, as in the views."""
     quoted = {name: '"' + name.replace('"', '""') + '"' for name in schema}  # names may be a stranger's
     small = (pl.Int8, pl.Int16)
     values = {quoted[name]: quoted[name] + "::INTEGER" * (kind in small) for name, kind in schema.items()}
@@ -213,7 +234,7 @@ def policy_table_sql(path: PurePath, schema: Mapping[str, pl.DataType]) -> str:
 
 
 def genome_table_sql(genes: Mapping[str, float]) -> str:
-    """The question whose answer is a row for each gene."""
+    """Return the query for a table with a row for each gene."""
     rows = ", ".join(f"({quote_literal(gene)}, {value!r}::DOUBLE)" for gene, value in genes.items())
     return f"SELECT gene, value FROM (VALUES {rows}) AS genes (gene, value)"  # noqa: S608  (quoted)
 
@@ -223,26 +244,27 @@ def _find_view_columns(view: str) -> Mapping[str, str]:
 
 
 def _replace_struct_types(view: str) -> dict[str, str]:
-    """The columns of a view, those whose fields depend on the archive as JSON."""
+    """Return the columns of a view, with JSON as the type of those whose fields depend on the archive."""
     return {name: "JSON" if kind == STRUCT else kind for name, kind in _find_view_columns(view).items()}
 
 
 def create_record_view_sql(view: str, schema: Mapping[str, pl.DataType]) -> str:
-    """The statements that create one of ``RECORD_VIEWS`` from the registered ``_frame`` of this schema.
+    """Return the statements that create one of ``RECORD_VIEWS`` from the registered ``_frame`` of this schema.
 
-    A column of settings without any field is JSON, of which every field is NULL.
+    A column of settings without any field becomes JSON, in which every field is NULL.
     """
-    without = {name for name, kind in VIEWS[view].items() if kind == STRUCT and not schema[name].is_nested()}
-    kinds = VIEWS[view] | dict.fromkeys(without, "JSON")
+    fieldless_columns = {name for name, kind in VIEWS[view].items() if kind == STRUCT and not schema[name].is_nested()}
+    kinds = VIEWS[view] | dict.fromkeys(fieldless_columns, "JSON")
     values = {name: name if kind == STRUCT else f"{name}::{kind}" for name, kind in kinds.items()}
     table = f"CREATE OR REPLACE TABLE _{view} AS SELECT {_select_list_sql(values)} FROM _frame"  # noqa: S608  (names of our own)
     return f"{table}; CREATE OR REPLACE VIEW {view} AS FROM _{view}"
 
 
 def create_failing_view_sql(view: str, reason: str) -> str:
-    """The statement that creates a view that cannot be read: DuckDB raises ``reason`` instead."""
+    """Return the statement that creates a view that cannot be read: DuckDB raises ``reason`` instead."""
     error = f"error({quote_literal(reason)})"
-    # The error is in every column too: DuckDB decides a condition on a column that is always NULL without any row.
+    # The error is in every column, too, because DuckDB decides a condition on a column that is always NULL without
+    # reading a row.
     return _create_constant_view_sql(
         view, {name: f"{error}::{kind}" for name, kind in _replace_struct_types(view).items()}, f"WHERE {error} IS NULL"
     )
@@ -261,7 +283,10 @@ def _select_list_sql(values: Mapping[str, str]) -> str:
 
 
 def build_pairings_table(archive: ArchiveStore) -> pl.DataFrame:
-    """The rows of the table ``_pairings``: every pairing of every run. Raises ``FailureError`` for a damaged record."""
+    """Build the rows of the table ``_pairings``: every pairing of every run.
+
+    Raises ``FailureError`` for a damaged record.
+    """
     rows = [
         (record.run_id, number, first, second, record.rules.mover_chooses, record.rules.name)
         for record in archive.load_runs()
@@ -276,9 +301,9 @@ Row = dict[str, Any]
 
 
 def build_view_frame(view: str, archive: Snapshot) -> pl.DataFrame:
-    """One of the views ``RECORD_VIEWS``. Raises ``FailureError`` for a damaged record, tally, verdict or card.
+    """Build one of the views ``RECORD_VIEWS``. Raises ``FailureError`` for a damaged record, tally, verdict or card.
 
-    A column of settings has a field for each setting of any row. If there is none, it is a column of nulls.
+    A column of settings has a field for each setting of any row. If there are no settings, it is a column of nulls.
     """
     rows = [{name: _replace_surrogates(value) for name, value in row.items()} for row in _ROW_BUILDERS[view](archive)]
     columns = {
@@ -291,19 +316,22 @@ def build_view_frame(view: str, archive: Snapshot) -> pl.DataFrame:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """A value whose texts DuckDB and Polars take: bytes of a path or a command that are not UTF-8 are replaced."""
+    """Replace the bytes in texts that are not UTF-8, which DuckDB and Polars refuse.
+
+    A path or a command may have such bytes.
+    """
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, dict):
-        return {_replace_surrogates(name): _replace_surrogates(each) for name, each in value.items()}
-    return [_replace_surrogates(each) for each in value] if isinstance(value, list | tuple) else value
+        return {_replace_surrogates(name): _replace_surrogates(item) for name, item in value.items()}
+    return [_replace_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def settings_to_struct_column(rows: Sequence[Mapping[str, Any]]) -> pl.Series:
-    """Settings as one column of structs: a field for each name, in their order; nulls if there is no name.
+    """Convert settings to one column of structs: a field for each name, sorted; nulls if there are no names.
 
-    A field is BOOLEAN, BIGINT or DOUBLE if all its values are, else VARCHAR, in which lists and the like are JSON.
-    Where names differ in case only, which SQL does not see, the later ones get an underscore.
+    A field is BOOLEAN, BIGINT or DOUBLE if all its values are. Otherwise it is VARCHAR, and lists and the like are
+    JSON. If names differ only in case, which SQL ignores, the later ones get an underscore.
     """
     fields: dict[str, str] = {}
     for name in sorted({name for row in rows for name in row}):
@@ -335,7 +363,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re
 
 
 def parse_setting(text: str) -> bool | int | float | str | None:
-    """The value of a setting that is kept as text, as it was typed on a command line."""
+    """Parse the value of a setting that is stored as text, as it was typed on a command line."""
     if text.lower() in _WORD_VALUES:
         return _WORD_VALUES[text.lower()]
     if _INTEGER.fullmatch(text):
@@ -344,7 +372,7 @@ def parse_setting(text: str) -> bool | int | float | str | None:
 
 
 def _build_run_row(archive: ArchiveStore, record: RunRecord) -> Row:
-    held = archive.list_effective_ranges(record.run_id)
+    ranges = archive.list_effective_ranges(record.run_id)
     return {
         "run_id": record.run_id,
         "created": datetime.fromisoformat(record.created).replace(tzinfo=None),
@@ -355,9 +383,9 @@ def _build_run_row(archive: ArchiveStore, record: RunRecord) -> Row:
         "seed": record.spec["seed"],
         "opening_plies": record.spec["opening_plies"],
         "games_asked": record.games * len(record.pairings),
-        "games": held.units * record.unit_line.games_a_pair,
-        "ranges": len(held),
-        "fingerprint": f"{held.fingerprint:016x}",
+        "games": ranges.units * record.unit_line.games_a_pair,
+        "ranges": len(ranges),
+        "fingerprint": f"{ranges.fingerprint:016x}",
         "code_version": record.code.get("version"),
         "code_fingerprint": record.code.get("fingerprint"),
         "command": record.command,
@@ -366,7 +394,7 @@ def _build_run_row(archive: ArchiveStore, record: RunRecord) -> Row:
 
 
 def _build_result_rows(result: PairingResult, record: RunRecord) -> Iterator[Row]:
-    """A row for each agent of a pairing and each seat in which it played."""
+    """Yield a row for each agent of a pairing and each seat in which it played."""
     agents = result.first, result.second
     for second, seat in ((0, 0), (0, 1), (1, 0), (1, 1)):
         losses, draws, wins = result.results_in_seat(seat ^ second)  # of the first agent, which then holds that seat
@@ -386,8 +414,8 @@ def _build_result_rows(result: PairingResult, record: RunRecord) -> Iterator[Row
 
 
 def _build_job_rows(job: SweepJob, results: Sequence[PairingResult]) -> list[Row]:
-    """A row for each pairing that was played; one row without agents and counts if the job played none."""
-    of_job = {
+    """Build a row for each pairing that was played; one row without agents and counts if the job played none."""
+    job_columns = {
         "sweep_id": job.sweep_id,
         "job": job.job,
         "overrides": {name: parse_setting(text) for name, text in job.overrides.items()},
@@ -398,7 +426,7 @@ def _build_job_rows(job: SweepJob, results: Sequence[PairingResult]) -> list[Row
         "value": job.value,
     }
     empty = dict.fromkeys(VIEWS["sweeps"])
-    return [empty | of_job | columns for columns in map(_build_pairing_columns, results)] or [empty | of_job]
+    return [empty | job_columns | columns for columns in map(_build_pairing_columns, results)] or [empty | job_columns]
 
 
 def _build_pairing_columns(result: PairingResult) -> Row:
@@ -467,8 +495,8 @@ _ROW_BUILDERS: Mapping[str, Callable[[Snapshot], list[Row]]] = {
     "runs": lambda archive: [_build_run_row(archive, record) for record in archive.load_runs()],
     "results": lambda archive: [
         row
-        for run_id, found in load_results_by_run(archive, archive.load_runs()).items()
-        for result in found
+        for run_id, results in load_results_by_run(archive, archive.load_runs()).items()
+        for result in results
         for row in _build_result_rows(result, archive.load_run(run_id))
     ],
     "sweeps": lambda archive: [

@@ -1,9 +1,12 @@
 """The win rates that five studies of Quarto published, and notes on those that differ from ours.
 
-Four small tables lie beside this file. ``studies.csv``: titles and sources. ``figures.csv``: one published win rate a
-row, in percent, and the player that drawn games were counted for. ``players.csv``: our agents for a published player,
-and the trainings of those that learn. Where a study's text and code differ, there is one agent for each. ``notes.csv``:
-explanations of one or more rows.
+Four small tables lie beside this file:
+
+- ``studies.csv``: titles and sources.
+- ``figures.csv``: one published win rate a row, in percent, and the player that drawn games were counted for.
+- ``players.csv``: our agents for a published player, and the trainings of those that learn. If a study's text and code
+  differ, there is one agent for each.
+- ``notes.csv``: explanations, each of one or more rows.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ SEATS = {"both": (0, 1), "0": (0,), "1": (1,), "first": (1,), "second": (0,)}  #
 
 @dataclass(frozen=True)
 class Study:
-    """A publication, and where to find it."""
+    """A publication and its source."""
 
     study: str  # a letter
     title: str
@@ -31,7 +34,7 @@ class Study:
 
 @dataclass(frozen=True)
 class PercentRange:
-    """A published percentage, or the range that was given instead."""
+    """A published percentage, or a range of percentages."""
 
     text: str  # as it was published
     least: float
@@ -39,7 +42,10 @@ class PercentRange:
 
     @staticmethod
     def parse(text: str) -> PercentRange | None:
-        """The span of a text such as ``83.2`` or ``80-84``; None for an empty text. Raises ``ValueError`` otherwise."""
+        """Parse a text such as ``83.2`` or ``80-84``; return None for an empty text.
+
+        Raises ``ValueError`` for any other text.
+        """
         if not text:
             return None
         least, _, most = text.partition("-")
@@ -48,7 +54,7 @@ class PercentRange:
 
 @dataclass(frozen=True)
 class PublishedRate:
-    """One published win rate. ``player`` and ``opponent`` are labels of our agents that follow the study's text."""
+    """A published win rate. ``player`` and ``opponent`` are labels of our agents that follow the study's text."""
 
     figure: str  # its name: the study and a number
     study: str
@@ -60,13 +66,13 @@ class PublishedRate:
     win: PercentRange  # percent
     draw: PercentRange | None  # percent; None: not published
     draws_for: str  # one of DRAWS_FOR: the player counted as the winner of drawn games
-    version: str  # of the study's program that the figure is of, where one of its players has several; "": the last
+    version: str  # of the study's program, if its player has several versions; "": the last one
     where: str  # in the study
     remark: str
 
     @property
     def is_training(self) -> bool:
-        """Whether the games are those that the player learned from."""
+        """Whether the published games are those that the player learned from."""
         return self.player.endswith(TRAINING_SUFFIX)
 
 
@@ -93,38 +99,38 @@ class Note:
 
 @cache
 def read_studies() -> tuple[Study, ...]:
-    """All studies, in order."""
+    """Read all studies, in order."""
     return tuple(Study(**row) for row in _read_rows("studies"))
 
 
 @cache
 def read_published_rates() -> tuple[PublishedRate, ...]:
-    """All published win rates, in order. Raises ``ValueError`` for an invalid row."""
+    """Read all published win rates, in order. Raises ``ValueError`` for an invalid row."""
     return tuple(_parse_published_rate(row) for row in _read_rows("figures"))
 
 
 @cache
 def read_implementations() -> dict[tuple[str, str], Implementation]:
-    """Our agents by published player and version of the program; the last one's have version ""."""
+    """Read our agents by published player and version of the program; the last version is ``""``."""
     return {(row["player"], row["version"]): Implementation(**row) for row in _read_rows("players")}
 
 
 def find_implementation(player: str, version: str) -> Implementation | None:
-    """Our agents for a published player of a version of its program, which is the last one's if it has no other.
+    """Find our agents for a published player in a version of its program, or else in the last version.
 
-    None: the agent has the label of the player, and no difference between text and program is known.
+    Return None if our agent has the label of the player, and no difference between text and program is known.
     """
     return read_implementations().get((player, version)) or read_implementations().get((player, ""))
 
 
 @cache
 def read_notes() -> tuple[Note, ...]:
-    """All notes, in order."""
+    """Read all notes, in order."""
     return tuple(Note(tuple(row["figures"].split()), row["certainty"], row["note"]) for row in _read_rows("notes"))
 
 
 def select_notes(figure_name: str) -> Sequence[Note]:
-    """The notes on one figure, in order."""
+    """Select the notes on one figure, in order."""
     return [note for note in read_notes() if figure_name in note.figures]
 
 
@@ -132,8 +138,8 @@ def _parse_published_rate(row: dict[str, str]) -> PublishedRate:
     win = PercentRange.parse(row["win"])
     if win is None or row["seat"] not in SEATS or row["draws_for"] not in DRAWS_FOR:
         raise ValueError(f"published figure {row} has no win rate, an unknown seat or an unknown use of draws")
-    read: dict[str, Any] = {"games": int(row["games"]), "win": win, "draw": PercentRange.parse(row["draw"])}
-    return PublishedRate(**{each.name: read.get(each.name, row[each.name]) for each in fields(PublishedRate)})
+    parsed: dict[str, Any] = {"games": int(row["games"]), "win": win, "draw": PercentRange.parse(row["draw"])}
+    return PublishedRate(**{field.name: parsed.get(field.name, row[field.name]) for field in fields(PublishedRate)})
 
 
 def _read_rows(name: str) -> Iterator[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Published figures beside ours: whether they agree; tables, charts, document and page of ``qarena reproduce``."""
+"""Published figures beside ours: whether they agree, and the tables, charts and documents of ``qarena reproduce``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from analytics.report.rendering import render_template
 from analytics.report.style import INK, render_inline_svg
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
 from analytics.statistics.tally import DRAW, WIN, Estimate, ResultCounts, Tally, wilson_interval
-from analytics.statistics.tally import ResultCounts as Counts
 
 LEGEND = (
     "Student studies published how often their players win. Here the same players, written anew, play again: "
@@ -39,19 +38,19 @@ class MeasuredRate:
 
 @dataclass(frozen=True)
 class ComparedRate:
-    """A published figure and ours. None: not played yet, or ``code`` is not known to differ from ``text``."""
+    """A published figure and ours, by the study's text and by its code."""
 
     figure: PublishedRate
-    text: MeasuredRate | None
-    code: MeasuredRate | None
+    text: MeasuredRate | None  # None: not played yet
+    code: MeasuredRate | None  # None: not played yet, or not known to differ from ``text``
 
     @property
     def notes(self) -> Sequence[Note]:
         return select_notes(self.figure.figure)
 
 
-def build_measured_rate(figure: PublishedRate, player: str, opponent: str, results: Counts) -> MeasuredRate:
-    """The result to compare with a figure. ``results`` are ``player``'s (losses, draws, wins) in the published seat."""
+def build_measured_rate(figure: PublishedRate, player: str, opponent: str, results: ResultCounts) -> MeasuredRate:
+    """Build the result to compare with a figure, from ``player``'s (losses, draws, wins) in the published seat."""
     rate = estimate_win_rate(results, figure.draws_for)
     games = sum(results)
     return MeasuredRate(player, opponent, games, rate, results[DRAW] / max(1, games), is_in_agreement(figure, rate))
@@ -70,57 +69,64 @@ class Reproduction:
     def comparisons_by_study(self) -> Iterator[tuple[Study, list[ComparedRate]]]:
         """Each study that occurs, with its comparisons."""
         for study in read_studies():
-            own = [each for each in self.comparisons if each.figure.study == study.study]
-            if own:
-                yield study, own
+            comparisons = [rate for rate in self.comparisons if rate.figure.study == study.study]
+            if comparisons:
+                yield study, comparisons
 
     @cached_property
     def notes(self) -> list[Note]:
         """The notes in the order of the figures that they explain; the first one has number 1."""
-        return list(dict.fromkeys(note for each in self.comparisons for note in each.notes))
+        return list(dict.fromkeys(note for comparison in self.comparisons for note in comparison.notes))
 
     def build_columns(self, comparisons: Sequence[ComparedRate]) -> dict[str, ResultColumn]:
-        """Comparisons as columns of texts by name, those without any value left out; ``note`` has numbers of notes."""
-        figures, ours = [each.figure for each in comparisons], [each.text or each.code for each in comparisons]
-        pairs = [*zip(figures, ours, strict=True)]
-        texts, codes = [each.text for each in comparisons], [each.code for each in comparisons]
-        drawn = [
-            f"{of.draw.text} : {format_percent_tenths(one.draws)}" if of.draw and one else NOT_AVAILABLE
-            for of, one in pairs
+        """Build columns of texts from comparisons, by name; ``note`` has numbers of notes.
+
+        A column without any value is left out.
+        """
+        figures = [comparison.figure for comparison in comparisons]
+        texts, codes = [comparison.text for comparison in comparisons], [comparison.code for comparison in comparisons]
+        ours = [text or code for text, code in zip(texts, codes, strict=True)]
+        draws = [
+            f"{figure.draw.text} : {format_percent_tenths(measured.draws)}"
+            if figure.draw and measured
+            else NOT_AVAILABLE
+            for figure, measured in zip(figures, ours, strict=True)
         ]
-        found = {
-            "figure": text_column("", [each.figure for each in figures]),
-            "player": text_column("player", [each.player for each in figures]),
-            "opponent": text_column("opponent", [each.opponent for each in figures]),
-            "seat": text_column("seat", [each.seat for each in figures]),
+        columns = {
+            "figure": text_column("", [figure.figure for figure in figures]),
+            "player": text_column("player", [figure.player for figure in figures]),
+            "opponent": text_column("opponent", [figure.opponent for figure in figures]),
+            "seat": text_column("seat", [figure.seat for figure in figures]),
             "published": ResultColumn(
                 "published",
-                [f"{each.win.text} ({_format_interval(estimate_published_rate(each))})" for each in figures],
+                [f"{figure.win.text} ({_format_interval(estimate_published_rate(figure))})" for figure in figures],
             ),
-            "text": ResultColumn("ours by the text", [_format_rate(one) for one in texts]),
-            "text_agrees": text_column("agrees", [_format_agreement(one) for one in texts]),
-            "code": ResultColumn("ours by the code", [_format_rate(one) for one in codes]),
-            "code_agrees": text_column("agrees", [_format_agreement(one) for one in codes]),
-            "draws": ResultColumn("draws published : ours", drawn),
-            "games": ResultColumn("games", [f"{one.games:,}" if one else NOT_AVAILABLE for one in ours]),
-            "note": text_column("note", [" ".join(map(str, self.list_note_numbers(each))) for each in comparisons]),
-            "where": text_column("where published", ["; ".join(filter(None, (of.where, of.remark))) for of in figures]),
+            "text": ResultColumn("ours by the text", [_format_rate(measured) for measured in texts]),
+            "text_agrees": text_column("agrees", [_format_agreement(measured) for measured in texts]),
+            "code": ResultColumn("ours by the code", [_format_rate(measured) for measured in codes]),
+            "code_agrees": text_column("agrees", [_format_agreement(measured) for measured in codes]),
+            "draws": ResultColumn("draws published : ours", draws),
+            "games": ResultColumn("games", [f"{measured.games:,}" if measured else NOT_AVAILABLE for measured in ours]),
+            "note": text_column("note", [" ".join(map(str, self.list_note_numbers(rate))) for rate in comparisons]),
+            "where": text_column(
+                "where published", ["; ".join(filter(None, (figure.where, figure.remark))) for figure in figures]
+            ),
         }
-        return {name: column for name, column in found.items() if {*column.texts} - {"", NOT_AVAILABLE}}
+        return {name: column for name, column in columns.items() if {*column.texts} - {"", NOT_AVAILABLE}}
 
     def list_note_numbers(self, comparison: ComparedRate) -> list[int]:
-        """The numbers of the notes on a comparison."""
+        """List the numbers of the notes on a comparison."""
         return [1 + self.notes.index(note) for note in comparison.notes]
 
     def describe_agreement_counts(self) -> str:
-        """The number of figures that agree, in a sentence."""
-        compared = [each for each in self.comparisons if each.text or each.code]
-        text = sum(each.text is not None and each.text.agrees for each in compared)
-        either = sum(any(one is not None and one.agrees for one in (each.text, each.code)) for each in compared)
-        left = len(self.comparisons) - len(compared)
-        counts = f"{text} of {len(compared)} published figures agree with ours by the text, {either}"
+        """Describe how many figures agree, in a sentence."""
+        played = [rate for rate in self.comparisons if rate.text or rate.code]
+        by_text = sum(rate.text is not None and rate.text.agrees for rate in played)
+        by_either = sum(any(ours is not None and ours.agrees for ours in (rate.text, rate.code)) for rate in played)
+        missing = len(self.comparisons) - len(played)
+        counts = f"{by_text} of {len(played)} published figures agree with ours by the text, {by_either}"
         sentence = f"{counts} by the text or by the code"
-        return f"{sentence}; {left} have not been played yet" if left else sentence
+        return f"{sentence}; {missing} have not been played yet" if missing else sentence
 
 
 def _format_interval(estimate: Estimate) -> str:
@@ -140,7 +146,7 @@ def _format_agreement(measured_rate: MeasuredRate | None) -> str:
 
 
 def render_markdown(reproduction: Reproduction, command_note: str) -> str:
-    """All comparisons as a Markdown document; ``command_note`` says by which command."""
+    """Render all comparisons as a Markdown document; ``command_note`` says which command made it."""
     parts = ["# Published figures and ours", command_note, LEGEND, f"{reproduction.describe_agreement_counts()}."]
     for study, comparisons in reproduction.comparisons_by_study:
         table = Table("", [*reproduction.build_columns(comparisons).values()]).markdown
@@ -152,7 +158,7 @@ def render_markdown(reproduction: Reproduction, command_note: str) -> str:
 
 
 def format_note(note: Note) -> str:
-    """A note after its certainty."""
+    """Format a note after its certainty."""
     return f"{note.certainty.capitalize()}: {note.note}"
 
 
@@ -160,24 +166,26 @@ AGREEMENT_MARGIN = 0.03  # rates that differ by at most this agree, even if thei
 
 
 def count_results_in_seat(tally: Tally, seat: str) -> ResultCounts:
-    """The first agent's (losses, draws, wins) in the games where it had ``seat``, a key of ``published.SEATS``."""
-    losses, draws, wins = (sum(counts) for counts in zip(*(tally.results(each) for each in SEATS[seat]), strict=True))
+    """Count the first agent's (losses, draws, wins) in ``seat``, a key of ``published.SEATS``."""
+    results = (tally.results(number) for number in SEATS[seat])
+    losses, draws, wins = (sum(counts) for counts in zip(*results, strict=True))
     return losses, draws, wins
 
 
 def estimate_win_rate(results: ResultCounts, draws_for: str) -> Estimate:
-    """The share of games that (losses, draws, wins) count as won, with Wilson's interval; (0, 0, 1) without games.
+    """Estimate the share of games that (losses, draws, wins) count as won, with Wilson's interval.
 
-    ``draws_for='player'``: drawn games count as won, as in a study that counts them for the player.
+    With ``draws_for='player'``, drawn games count as won, as in a study that counts them for the player. Without games,
+    the estimate is 0 with the interval from 0 to 1.
     """
     games, won = sum(results), results[WIN] + (results[DRAW] if draws_for == "player" else 0)
     return Estimate(won / games if games else 0.0, *wilson_interval(won, games))
 
 
 def estimate_published_rate(figure: PublishedRate) -> Estimate:
-    """The published share of games won with Wilson's interval for as many games.
+    """Estimate the published share of games won, with Wilson's interval for as many games.
 
-    For a range: its middle, and an interval that covers those of both ends.
+    For a published range, return its middle, and an interval that covers those of both ends.
     """
     least, most = figure.win.least / 100, figure.win.most / 100
     low, _ = wilson_interval(least * figure.games, figure.games)
@@ -186,17 +194,20 @@ def estimate_published_rate(figure: PublishedRate) -> Estimate:
 
 
 def is_in_agreement(figure: PublishedRate, ours: Estimate) -> bool:
-    """Whether our rate is within three points of the published figure or range, or the two intervals overlap."""
+    """Return whether our rate is within three points of the published figure or range, or the two intervals overlap."""
     theirs = estimate_published_rate(figure)
-    away = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)
-    return away <= AGREEMENT_MARGIN + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)
+    distance = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)
+    return distance <= AGREEMENT_MARGIN + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)
 
 
-TINTS = {"yes": 0.5, "no": -0.5}  # behind the answer to whether rates agree
+TINTS = {"yes": 0.5, "no": -0.5}  # of the cells that say whether rates agree
 
 
 def render_page(reproduction: Reproduction, command_note: str, plots: Mapping[str, str]) -> str:
-    """The page. ``command_note`` says by which command; ``plots``: a chart as SVG by the letter of its study."""
+    """Render the page of all comparisons.
+
+    ``command_note`` says which command made it. ``plots`` has a chart as SVG by the letter of the study.
+    """
     return render_template(
         "reproduction.html",
         title="Published figures and ours",
@@ -217,17 +228,17 @@ def render_page(reproduction: Reproduction, command_note: str, plots: Mapping[st
 
 
 def _build_study_table(reproduction: Reproduction, study: Study, comparisons: Sequence[ComparedRate]) -> Table:
-    """For our rates the labels of the agents appear as a hint."""
+    """Build the table of a study; the labels of our agents are hints of our rates."""
     columns = reproduction.build_columns(comparisons)
     cells = {
-        "text": _build_cells(columns, "text", hints=[_format_agent_labels(each.text) for each in comparisons]),
-        "code": _build_cells(columns, "code", hints=[_format_agent_labels(each.code) for each in comparisons]),
+        "text": _build_cells(columns, "text", hints=[_format_agent_labels(rate.text) for rate in comparisons]),
+        "code": _build_cells(columns, "code", hints=[_format_agent_labels(rate.code) for rate in comparisons]),
         "text_agrees": _build_cells(columns, "text_agrees"),
         "code_agrees": _build_cells(columns, "code_agrees"),
-        "note": [Cell("", notes=tuple(reproduction.list_note_numbers(each))) for each in comparisons],
+        "note": [Cell("", notes=tuple(reproduction.list_note_numbers(rate))) for rate in comparisons],
     }
-    shown = [column._replace(texts=cells.get(name, column.texts)) for name, column in columns.items()]
-    return Table(f"Study {study.study}: games won, in %", shown)
+    visible_columns = [column._replace(texts=cells.get(name, column.texts)) for name, column in columns.items()]
+    return Table(f"Study {study.study}: games won, in %", visible_columns)
 
 
 def _build_cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:
@@ -248,7 +259,7 @@ LABEL_WIDTH = 260  # pixels: wide enough for every label, so that all charts hav
 
 
 def render_charts(reproduction: Reproduction) -> Mapping[str, str]:
-    """A chart of each study as SVG for the middle of a page, by the study's letter."""
+    """Render a chart of each study as SVG for the middle of a page, by the study's letter."""
     return {
         study.study: render_inline_svg(build_chart(comparisons), f"study{study.study}-")
         for study, comparisons in reproduction.comparisons_by_study
@@ -256,30 +267,30 @@ def render_charts(reproduction: Reproduction) -> Mapping[str, str]:
 
 
 def build_chart(comparisons: Sequence[ComparedRate]) -> Spec:
-    """The comparisons of one study, one row each."""
-    names = [_format_figure_label(each.figure) for each in comparisons]
+    """Build the chart of the comparisons of one study, one row each."""
+    names = [_format_figure_label(rate.figure) for rate in comparisons]
     labels = {"labelLimit": LABEL_WIDTH, "minExtent": LABEL_WIDTH, "grid": True, "tickBand": "extent"}
-    of_series = {"sort": SERIES, "title": None}
+    series_options = {"sort": SERIES, "title": None}
     scale, axis = {"domain": [0, 100], "nice": False}, {"values": [*range(0, 101, 10)]}
-    reach = {
+    interval = {
         "x": quantitative("low", scale=scale, axis=axis, title="games won, % (95 % interval)"),
         "x2": range_end("high"),
     }
     point = {
         "x": quantitative("rate", scale=scale),
-        "shape": nominal("series", scale={"domain": SERIES, "range": SHAPES}, **of_series),
+        "shape": nominal("series", scale={"domain": SERIES, "range": SHAPES}, **series_options),
     }
     return {
         "width": WIDTH,
         "height": {"step": ROW_HEIGHT, "for": "position"},
-        "data": inline_data(point for each in comparisons for point in _list_points(each)),
+        "data": inline_data(point for rate in comparisons for point in _list_points(rate)),
         "encoding": {
             "y": nominal("figure", sort=names, title=None, axis=labels),
             "yOffset": nominal("series", sort=SERIES, scale={"paddingOuter": 0.4}),
-            "color": nominal("series", scale={"domain": SERIES, "range": COLOURS}, **of_series),
+            "color": nominal("series", scale={"domain": SERIES, "range": COLOURS}, **series_options),
         },
         "layer": [
-            layer("rule", reach, strokeWidth=2),
+            layer("rule", interval, strokeWidth=2),
             layer("point", point, filled=True, size=55, opacity=1),
         ],
     }
@@ -291,7 +302,7 @@ def _format_figure_label(figure: PublishedRate) -> str:
 
 
 def _list_points(comparison: ComparedRate) -> list[dict[str, Any]]:
-    ours = [one.rate if one else None for one in (comparison.text, comparison.code)]
+    ours = [measured.rate if measured else None for measured in (comparison.text, comparison.code)]
     rates: list[Estimate | None] = [estimate_published_rate(comparison.figure), *ours]
     return [
         {

@@ -1,4 +1,4 @@
-"""Values that agents reported of their turns, against how the games ended and, where annotated, exact values."""
+"""Values that agents reported of their turns, beside the games' results and, where annotated, exact values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from analytics.report.section import agent_figures, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, quantitative
 
-# A row for each turn; result and exact value are those of its agent.
+# A row for each turn; ``result`` and ``exact`` are from the view of its agent.
 TURNS = """
     SELECT evaluations.run_id, evaluations.game_id, agent, ply, value, seconds, value_before AS exact,
         CASE winner WHEN -1 THEN 0 WHEN seat THEN 1 ELSE -1 END AS result
@@ -35,22 +35,22 @@ MEANS = """
 
 
 def build_evaluations_section(data: ReportData) -> Result:
-    """The results that the agents expected of their turns."""
-    every = evaluations_frame(data, by_ply=False)
-    if every.is_empty():
+    """Build the section about the values that agents expected of their turns."""
+    all_totals = evaluations_frame(data, by_ply=False)
+    if all_totals.is_empty():
         return Result(missing="no evaluations were stored ('archive.evaluations=true' stores them)")
-    every_by_ply = evaluations_frame(data, by_ply=True)
-    totals, by_ply = map(data.select_rows_of_shown_agents, (every, every_by_ply))
+    all_by_ply = evaluations_frame(data, by_ply=True)
+    totals, by_ply = map(data.select_rows_of_shown_agents, (all_totals, all_by_ply))
     note = (
-        "What agents expected of their turns: 1 won, 0 drawn, -1 lost, for the agent itself. The error is the root of "
-        "the mean square of value less result; who expects a draw of every won or lost game has 1. Times are by the "
-        "clock. Solid lines are what the agent expected of its turns, dashed ones their exact values."
+        "The values that agents expected of their turns: 1 won, 0 drawn, -1 lost, for the agent itself. The error is "
+        "the root mean square of value minus result: an agent that expects a draw in every won or lost game has 1. "
+        "Times are by the clock. Solid lines show expected values, dashed lines exact ones."
     )
     tables = [
         agent_table(data, caption, frame, _build_columns(frame))
         for caption, frame in (("Values and times of turns", totals), ("The same by ply", by_ply))
     ]
-    return Result(note, tables[0], _build_figures(by_ply, data), tables[1], frame=pl.concat([every, every_by_ply]))
+    return Result(note, tables[0], _build_figures(by_ply, data), tables[1], frame=pl.concat([all_totals, all_by_ply]))
 
 
 def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
@@ -67,29 +67,33 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
-    """A row for each agent and, with ``by_ply``, ply: counts, means, root mean square errors, seconds."""
+    """Return a row for each agent and, with ``by_ply``, ply.
+
+    Columns: ``agent``, ``ply``; counts ``turns``, ``reported``, ``judged``; means ``value``, ``result``, ``exact``
+    (-1 to 1); ``error``, the root mean square error of ``value``; ``seconds`` (mean) and ``slowest``.
+    """
     turns = TURNS.format(condition=f"\n{data.selection.condition}\n")
     rows = data.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))
-    names = [data.agent_names.find_name(*each) for each in rows.select("run_id", "agent").iter_rows()]
+    names = [data.agent_names.find_name(*run_and_agent) for run_and_agent in rows.select("run_id", "agent").iter_rows()]
     named = rows.with_columns(agent=pl.Series(names, dtype=pl.String)).rename({"of_ply": "ply"})
     sums = ("turns", "reported", "value", "result", "squares", "judged", "exact", "seconds")
     totals = named.group_by("agent", "ply").agg(pl.sum(*sums), pl.max("slowest")).sort("agent", "ply")
 
-    def mean(name: str, of: str) -> pl.Expr:
+    def divide(name: str, of: str) -> pl.Expr:
         return pl.when(pl.col(of) > 0).then(pl.col(name) / pl.col(of))
 
     means = totals.with_columns(
-        mean("value", "reported"),
-        mean("result", "reported"),
-        mean("exact", "judged"),
-        mean("seconds", "turns"),
-        error=mean("squares", "reported").sqrt(),
+        divide("value", "reported"),
+        divide("result", "reported"),
+        divide("exact", "judged"),
+        divide("seconds", "turns"),
+        error=divide("squares", "reported").sqrt(),
     )
     return data.sort_by_rank(data.select_rows_of_requested_agents(means))
 
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
-    """A figure for each agent that reported values: their means by ply."""
+    """Build a figure for each agent that reported values: their means by ply."""
     return agent_figures(data, "evaluations", frame.filter(pl.col("reported") > 0), _build_chart)
 
 

@@ -25,8 +25,8 @@ from analytics.statistics.tally import wilson_bounds
 from analytics.store import policy_cards, policy_store
 from analytics.store.policy_cards import PolicyCard
 
-MAX_POLICIES = 12  # of more the newest are shown
-MAX_ROWS = 400  # about, of the table of their values
+MAX_POLICIES = 12  # of more policies the newest are shown
+MAX_ROWS = 400  # of the table of values, approximately
 
 
 class LearningCurve(NamedTuple):
@@ -37,36 +37,38 @@ class LearningCurve(NamedTuple):
 
 
 def build_learning_section(data: ReportData) -> Result:
-    """The learning curves of the policies that learned in these runs."""
-    every = load_newest_curves(data)
-    if not every:
+    """Build the section about the learning curves of the policies that learned in these runs."""
+    all_curves = load_newest_curves(data)
+    if not all_curves:
         return Result(missing="no policy was learned in these runs")
-    found = every[-MAX_POLICIES:]
-    newest = f" Shown are the newest {len(found)} of {len(every)} policies." if len(every) > len(found) else ""
+    curves = all_curves[-MAX_POLICIES:]
+    newest = (
+        f" Shown are the newest {len(curves)} of {len(all_curves)} policies." if len(all_curves) > len(curves) else ""
+    )
     note = (
-        "How agents fared while they learned, over the whole of each training: the share of games won with its 95 % "
+        "The results of agents while they learned, over each whole training: the share of games won with its 95 % "
         f"interval, or fitness by generation.{newest}"
     )
-    figures = [build_learning_figure(each) for each in found if not each.rows.is_empty()]
+    figures = [build_learning_figure(curve) for curve in curves if not curve.rows.is_empty()]
     return Result(
         note,
         figures=assign_figure_ids("learning", figures),
-        numbers=_build_numbers_table(found),
-        frame=learning_frame(every),
+        numbers=_build_numbers_table(curves),
+        frame=learning_frame(all_curves),
     )
 
 
 def _build_numbers_table(curves: list[LearningCurve]) -> Table:
-    """The values of the curves; of long ones every second step, or every third and so on."""
+    """Build the table of the curves' values; of long curves, only every second step, or every third, and so on."""
     frame = learning_frame(curves)
     step = pl.int_range(pl.len()).over("policy_id", "series")
     rows = frame.filter(step % (1 + len(frame) // MAX_ROWS) == 0)
     columns = [text_column(name, rows[name]) for name in ("policy", "series")]
     values, ends = [], []
     for name, value, low, high in rows.select("series", "value", "low", "high").iter_rows():
-        form = format_percent if name in SHARES or name.startswith("v ") else format_significant
-        values.append(MISSING if value is None else form(value))
-        ends.append(MISSING if low is None else format_interval(low, high, form))
+        format_value = format_percent if name in SHARES or name.startswith("v ") else format_significant
+        values.append(MISSING if value is None else format_value(value))
+        ends.append(MISSING if low is None else format_interval(low, high, format_value))
     columns += [
         number_column("step", rows["step"]),
         ResultColumn("value", values),
@@ -76,7 +78,7 @@ def _build_numbers_table(curves: list[LearningCurve]) -> Table:
 
 
 def build_learning_figure(curve: LearningCurve) -> Figure:
-    """The figure of a learning curve."""
+    """Build the figure of a learning curve."""
     card, learned = curve.card, curve.card.learned
     note = f"{card.kind}, {card.rules['name']} rules, seed {learned['seed']}, {learned['games']:,} games"
     size = style.PANEL_WIDTH - 15, style.PANEL_HEIGHT
@@ -84,7 +86,7 @@ def build_learning_figure(curve: LearningCurve) -> Figure:
 
 
 def select_policy_cards(data: ReportData) -> list[PolicyCard]:
-    """The policies that learned in one of the chosen runs and keep a curve, oldest first.
+    """Select the cards of the policies that learned in one of the chosen runs and keep a curve, oldest first.
 
     Raises ``FailureError`` for a damaged card.
     """
@@ -96,7 +98,7 @@ def select_policy_cards(data: ReportData) -> list[PolicyCard]:
 
 
 def load_newest_curves(data: ReportData) -> list[LearningCurve]:
-    """The curves of the newest ``MAX_POLICIES`` of ``select_policy_cards``, each over the whole training.
+    """Load the curves of ``select_policy_cards``, each over the whole training.
 
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
     """
@@ -105,13 +107,14 @@ def load_newest_curves(data: ReportData) -> list[LearningCurve]:
 
 
 def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
-    """All curves as one: ``policy``, ``policy_id``, ``series`` (String), ``step`` (Int64), and three of Float64.
+    """Return all curves as one frame, a row for each step of each series.
 
-    ``step`` is the number of games learned from, or of the generation or pass; ``series`` is ``win_rate`` or the name
-    of a fitness, error or score. ``value`` has its 95 % interval in ``low`` and ``high``: for win rates Wilson's, for
-    scores the stored one, null for others.
+    Columns: ``policy``, ``policy_id``, ``series`` (String); ``step`` (Int64): the number of games learned from, or the
+    number of the generation or pass; ``value``, ``low``, ``high`` (Float64). ``series`` is ``win_rate`` or the name of
+    a fitness, error or score. ``low`` and ``high`` are the value's 95 % interval: Wilson's for win rates, the stored
+    one for scores, null for others.
     """
-    parts = [pl.DataFrame(schema=CURVES)]
+    frames = [pl.DataFrame(schema=CURVES)]
     for card, curve in curves:
         rows = _pivot_passes(curve) if "pass" in curve.columns else curve
         by_games = "win_rate" in rows.columns
@@ -122,12 +125,12 @@ def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
         for name in names:
             low, high = _find_interval(rows, name)
             series = rows.select(**common, series=pl.lit(name), value=name, low=low, high=high)
-            parts.append(series.select(pl.col(column).cast(kind) for column, kind in CURVES.items()))
-    return pl.concat(parts)
+            frames.append(series.select(pl.col(column).cast(kind) for column, kind in CURVES.items()))
+    return pl.concat(frames)
 
 
 def _find_interval(rows: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
-    """Return the ends of the 95 % interval of a line of a curve, null where its values have none."""
+    """Find the ends of the 95 % interval of a line of a curve; null if its values have none."""
     if name == "win_rate":
         low, high = wilson_bounds(rows["wins"], rows["games"])
         return pl.Series(low), pl.Series(high)
@@ -138,7 +141,7 @@ def _find_interval(rows: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]
 
 
 def _pivot_passes(rows: pl.DataFrame) -> pl.DataFrame:
-    """A curve by passes as one by generations, with a column for each error and number of pieces."""
+    """Convert a curve by passes to one by generations, with a column for each error and number of pieces."""
     errors = [name for name, kind in rows.schema.items() if kind == pl.Float64]
     long = rows.unpivot(errors, index=["pieces", "pass"], variable_name="error").drop_nulls()
     named = long.with_columns(series=pl.format("{}, {} pieces", "error", "pieces"))

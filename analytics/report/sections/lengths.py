@@ -1,4 +1,4 @@
-"""Lengths of games by agent, beside exact random play."""
+"""Lengths of games by agent, beside those of exact random play."""
 
 from __future__ import annotations
 
@@ -21,33 +21,39 @@ from analytics.report.section import assign_figure_ids
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, quantitative, range_end
 from analytics.statistics.tally import wilson_bounds
-from quarto.perft import length_probabilities as random_lengths
+from quarto.perft import length_probabilities
 from quarto.rules import CELLS, SIDE
 
-SHORTEST = SIDE  # plies: with fewer pieces there is no line
+SHORTEST = SIDE  # plies; fewer pieces make no line
 BAR_WIDTH = 14  # pixels
-ENOUGH_GAMES = 100  # games of an agent for its bars to set the scale of all: those of fewer may reach beyond it
+ENOUGH_GAMES = 100  # games that an agent needs for its bars to set the common scale; other bars may exceed the scale
 
 
 def build_lengths_section(data: ReportData) -> Result:
-    """The lengths of each agent's games."""
-    every = lengths_frame(data)
-    frame = data.select_rows_of_shown_agents(every)
+    """Build the section about the lengths of each agent's games."""
+    all_lengths = lengths_frame(data)
+    frame = data.select_rows_of_shown_agents(all_lengths)
     if frame.is_empty():
         return Result(missing="all games were forfeited")
-    unknown = frame.filter(pl.col("random").is_null())["rules"].unique().sort().to_list()
-    without = f" That is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
+    unknown_rules = frame.filter(pl.col("random").is_null())["rules"].unique().sort().to_list()
+    exception = (
+        f" Its lengths are known for the classic lines only, not for {', '.join(unknown_rules)}."
+        if unknown_rules
+        else ""
+    )
     forfeits = data.run_named_query("lengths").filter(pl.col("forfeited"))["games"].sum()
     left_out = f" {forfeits:,} forfeited games are left out." if forfeits else ""
     note = (
         "How many plies an agent's games take: bars are shares of its games, with 95 % intervals. Bars are games won, "
-        f"lost and drawn, from the bottom. Flat strokes show exact random play.{without}{left_out}"
+        f"lost and drawn, from the bottom. Flat strokes show exact random play.{exception}{left_out}"
     )
     figures, numbers = (
         assign_figure_ids("lengths", _build_figures(frame, data)),
         Table("Games by length", _build_columns(frame)),
     )
-    return Result(note, figures=figures, numbers=numbers, legend=(*style.RESULT_COLOURS, "random play"), frame=every)
+    return Result(
+        note, figures=figures, numbers=numbers, legend=(*style.RESULT_COLOURS, "random play"), frame=all_lengths
+    )
 
 
 def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
@@ -66,7 +72,8 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def _describe_mean_length(rows: pl.DataFrame) -> str:
-    games, plies = (int(rows.select(each).item()) for each in (pl.col("games").sum(), pl.col("games").dot("plies")))
+    sums = rows.select(games=pl.col("games").sum(), plies=pl.col("games").dot("plies"))
+    games, plies = map(int, sums.row(0))
     text = f"{format_count_with_noun(games, 'game')}, {format_plies(plies / games)} plies on average"
     if rows["random"].null_count():
         return text
@@ -74,42 +81,44 @@ def _describe_mean_length(rows: pl.DataFrame) -> str:
 
 
 def lengths_frame(data: ReportData) -> pl.DataFrame:
-    """A row for each rules, agent and length; forfeited games are left out.
+    """Return a row for each rule set, agent and length; forfeited games are left out.
 
     Columns: ``rules``, ``agent`` (String); ``plies``, ``games``, ``wins``, ``draws``, ``losses`` of the agent (Int64);
     ``share`` of its games, ``low``, ``high`` (95 %, Wilson), ``random`` (Float64). ``random`` is the share in exact
-    random play, null where that is not known. All lengths from ``SHORTEST`` to 16 are there.
+    random play, null where that is not known. There is a row for every length from ``SHORTEST`` to 16.
     """
-    played = (
+    counts_by_seat = (
         data.run_named_query("lengths")
         .filter(~pl.col("forfeited"))
         .join(data.agents_by_seat_frame(), on=("run_id", "pairing", "game"))
     )
-    sides = [_select_seat_games(played, seat) for seat in (0, 1)]
+    frames_by_seat = [_select_seat_games(counts_by_seat, seat) for seat in (0, 1)]
     counted = (
-        data.select_rows_of_requested_agents(pl.concat(sides))
+        data.select_rows_of_requested_agents(pl.concat(frames_by_seat))
         .group_by("rules", "agent", "plies")
         .agg(pl.col("games", "wins", "draws", "losses").sum())
     )
-    every = (
+    all_lengths = (
         counted.select("rules", "agent").unique().join(pl.DataFrame({"plies": range(SHORTEST, CELLS + 1)}), how="cross")
     )
-    full = every.join(counted.cast({"plies": pl.Int64()}), on=("rules", "agent", "plies"), how="left").fill_null(0)
-    full = data.sort_by_rank(full.sort("rules", "agent", "plies"), "rules").with_columns(
+    lengths = all_lengths.join(
+        counted.cast({"plies": pl.Int64()}), on=("rules", "agent", "plies"), how="left"
+    ).fill_null(0)
+    lengths = data.sort_by_rank(lengths.sort("rules", "agent", "plies"), "rules").with_columns(
         total=pl.col("games").sum().over("rules", "agent")
     )
-    low, high = wilson_bounds(full["games"], full["total"])
-    return full.select(
+    low, high = wilson_bounds(lengths["games"], lengths["total"])
+    return lengths.select(
         *(pl.col(name) for name in ("rules", "agent", "plies", "games", "wins", "draws", "losses")),
         share=pl.col("games") / pl.col("total"),
         low=pl.Series(low, dtype=pl.Float64()),
         high=pl.Series(high, dtype=pl.Float64()),
-        random=pl.Series(_compute_random_shares(data, full), dtype=pl.Float64()),
+        random=pl.Series(_compute_random_shares(data, lengths), dtype=pl.Float64()),
     ).cast(dict.fromkeys(("games", "wins", "draws", "losses"), pl.Int64()))
 
 
 def _select_seat_games(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
-    """The games from the view of the agent in a seat; games of an agent against itself only from seat 0."""
+    """Select the games from the view of the agent in a seat; games of an agent against itself only from seat 0."""
     if seat:
         counts = counts.filter(pl.col("agent_0") != pl.col("agent_1"))
     games = pl.col("games")
@@ -125,23 +134,23 @@ def _select_seat_games(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
 
 
 def _compute_random_shares(data: ReportData, frame: pl.DataFrame) -> list[float | None]:
-    known_rules = {record.rules.name: record.rules for record in data.records.values()}
-    chances = {name: random_lengths(rules) for name, rules in known_rules.items()}
+    rules_by_name = {record.rules.name: record.rules for record in data.records.values()}
+    chances = {name: length_probabilities(rules) for name, rules in rules_by_name.items()}
     return [
-        float(known[plies]) if (known := chances[rules]) else None
+        float(shares[plies]) if (shares := chances[rules]) else None
         for rules, plies in frame.select("rules", "plies").iter_rows()
     ]
 
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
-    """A figure for each rules and agent, all on the same scale."""
+    """Build a figure for each rule set and agent, all on the same scale."""
     frequent = frame.filter(pl.col("games").sum().over("rules", "agent") >= ENOUGH_GAMES)
     scaling = frame if frequent.is_empty() else frequent
     shares = [share for name in ("high", "random") for share in scaling[name].drop_nulls()]
-    several = frame["rules"].n_unique() > 1
+    has_several_rules = frame["rules"].n_unique() > 1
     return [
         Figure(
-            f"{agent}, {rules}" if several else f"{agent}",
+            f"{agent}, {rules}" if has_several_rules else f"{agent}",
             _build_chart(rows, max(shares)),
             note=_describe_mean_length(rows),
             colour=data.find_colour_number(str(agent)),
@@ -151,7 +160,10 @@ def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
 
 
 def _build_chart(rows: pl.DataFrame, max_share: float) -> Spec:
-    """Shares by length, those won at the bottom, then lost, then drawn; intervals, and a mark for random play."""
+    """Build the chart of shares by length, with intervals and, if known, random play.
+
+    A bar has games won at the bottom, then lost, then drawn.
+    """
     counts = zip(style.RESULT_COLOURS, ("wins", "losses", "draws"), strict=True)
     totals = {result: pl.col(name) * pl.col("share") / pl.col("games") for result, name in counts}
     bars = rows.filter(pl.col("games") > 0).select("plies", **totals).unpivot(index="plies", variable_name="result")
@@ -172,5 +184,5 @@ def _build_chart(rows: pl.DataFrame, max_share: float) -> Spec:
     if rows["random"].null_count() == 0:
         random = {"y": quantitative("random")}
         layers.append(layer("tick", random, color=style.INK, thickness=2, size=BAR_WIDTH + 4, opacity=1))
-    known = inline_data(rows.select("plies", "low", "high", "random"))
-    return {**style.PANEL, "data": known, "encoding": {"x": plies}, "layer": layers}
+    data = inline_data(rows.select("plies", "low", "high", "random"))
+    return {**style.PANEL, "data": data, "encoding": {"x": plies}, "layer": layers}

@@ -36,16 +36,16 @@ WORST_LEGEND = (
     "keep it, of all; missed: blunders in this position; game and ply: the worst one ('qarena show' prints the game)"
 )
 KINDS = ["gift", "placement"]
-HEADROOM = 1.25  # height of the figures over the largest share; intervals are cut there
+HEADROOM = 1.25  # height of the figures in units of the largest share; intervals are cut there
 
 
 def build_mistakes_section(data: ReportData) -> Result:
-    """The regret and the blunders of agents, in all and by ply."""
-    every = mistakes_frame(data, by_ply=False)
-    if every.is_empty():
+    """Build the section about the regret and the blunders of agents, in total and by ply."""
+    all_totals = mistakes_frame(data, by_ply=False)
+    if all_totals.is_empty():
         return Result(missing="no decision of these games is judged ('qarena annotate' does that)")
-    every_by_ply = mistakes_frame(data, by_ply=True)
-    totals, by_ply = map(data.select_rows_of_shown_agents, (every, every_by_ply))
+    all_by_ply = mistakes_frame(data, by_ply=True)
+    totals, by_ply = map(data.select_rows_of_shown_agents, (all_totals, all_by_ply))
     note = (
         "Decisions judged by the exact value of the position. The pictures show blunders by ply. Solid lines with dots "
         "are gifts, dashed lines with squares placements, bands 95 % intervals."
@@ -57,11 +57,11 @@ def build_mistakes_section(data: ReportData) -> Result:
             ("By ply", by_ply, PLY_LEGEND),
         )
     ]
-    return Result(note, tables[0], _build_figures(by_ply, data), tables[1], frame=pl.concat([every, every_by_ply]))
+    return Result(note, tables[0], _build_figures(by_ply, data), tables[1], frame=pl.concat([all_totals, all_by_ply]))
 
 
 def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
-    """The same, with the positions in which most was given up, and what a reader of the numbers must know."""
+    """Build the result about mistakes: the section, the positions in which most was given up, and warnings."""
     section = build_mistakes_section(data)
     if section.missing:
         return section
@@ -78,7 +78,7 @@ def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
 
 
 def build_worst_mistakes_table(mistakes: Sequence[Mistake]) -> Table:
-    """The table of positions in which most was given up."""
+    """Build the table of positions in which most was given up."""
     columns = [
         text_column("position", [mistake.text for mistake in mistakes]),
         text_column("decision", [mistake.kind for mistake in mistakes]),
@@ -96,13 +96,13 @@ def build_worst_mistakes_table(mistakes: Sequence[Mistake]) -> Table:
 
 
 def mistakes_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
-    """The decisions of agents, in the columns of ``summarise_decisions``. No rows where nothing was judged."""
-    found = summarise_decisions(data.opened, data.selection.condition, by_ply, data.agent_names)
-    return data.sort_by_rank(data.select_rows_of_requested_agents(found))
+    """Return the decisions of agents in the columns of ``summarise_decisions``; no rows if nothing was judged."""
+    decisions = summarise_decisions(data.opened, data.selection.condition, by_ply, data.agent_names)
+    return data.sort_by_rank(data.select_rows_of_requested_agents(decisions))
 
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
-    """A figure an agent, all on the same scale: the share of blunders by ply, in the band of its interval."""
+    """Build a figure for each agent, all on the same scale: the share of blunders by ply, with its interval."""
     largest = frame["blunders"].max()
     top = min(1.0, HEADROOM * float(largest)) if isinstance(largest, float) and largest > 0 else 1.0
     cut = frame.with_columns(pl.col("blunders_high").clip(upper_bound=top))

@@ -27,18 +27,18 @@ from analytics.statistics.tally import normal_quantile
 from quarto.notation import format_cell, format_piece
 from quarto.rules import SIDE
 
-PLIES = 3  # the first free ones: later, positions differ too much to compare a cell or a piece alone
-TILE_SIZE = 38  # pixels: the widest number, five letters, leaves a margin
+PLIES = 3  # first free plies; later, positions differ too much to compare a cell or a piece alone
+TILE_SIZE = 38  # pixels; the widest number, five characters, leaves a margin
 PIECE_SIZE = 20  # pixels of its picture
 GAP, HEADING = 0.4, 0.6  # tiles between two boards and above them
-MAX_SHADE = 0.5  # opacity of a tile: its number can be read on it, on light and on dark paper
+MAX_SHADE = 0.5  # opacity of a tile, on which its number is legible, on light and on dark paper
 ENOUGH_GAMES = 100  # games that a tile needs for its score to set the scale of the colours
-FULL_COLOUR_SHARE = 0.25  # the share that has the full colour, unless a tile has more: equal shares stay pale
+FULL_COLOUR_SHARE = 0.25  # the share with the full colour, unless a tile has more, so that equal shares stay pale
 ALL_AGENTS = ""  # stands for all agents together
 
 
 class DecisionKind(NamedTuple):
-    """The kind of choice: cells or pieces."""
+    """A kind of decision that a section is about: placements on cells, or gifts of pieces."""
 
     query_name: str
     column: str
@@ -51,7 +51,7 @@ GIFTS = DecisionKind("first_gifts", "piece", "gift", format_piece)
 
 
 def build_first_placements_section(data: ReportData) -> Result:
-    """The cells of the first placements."""
+    """Build the section about the cells of the first placements."""
     note = (
         "Where the first pieces are placed, and the score of the mover against all its opponents, both in percent; a "
         "draw counts half. First all agents together, by ply; then the first placement of each agent."
@@ -60,7 +60,7 @@ def build_first_placements_section(data: ReportData) -> Result:
 
 
 def build_first_gifts_section(data: ReportData) -> Result:
-    """The pieces that are given first."""
+    """Build the section about the pieces that are given first."""
     note = (
         "Which pieces are given first, and the score of the giver, both in percent. A piece is a hexadecimal digit, "
         "8 high, 4 coloured, 2 solid, 1 square: coloured pieces are purple with light bands, those that are not solid "
@@ -71,13 +71,15 @@ def build_first_gifts_section(data: ReportData) -> Result:
 
 
 def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
-    every = openings_frame(data, kind)
-    frame = data.select_rows_of_shown_agents(every, ALL_AGENTS)
+    all_choices = openings_frame(data, kind)
+    frame = data.select_rows_of_shown_agents(all_choices, ALL_AGENTS)
     if frame.is_empty():
         return Result(missing="no ply of these games was free, or none was played")
     first = _describe_first_free_plies(data)
     agents = frame.select(pl.format("{}, {}", "rules", pl.col("agent").replace(ALL_AGENTS, "all agents"))).to_series()
-    choices = [Cell(kind.format_choice(each), piece=each if kind is GIFTS else None) for each in frame[kind.column]]
+    choices = [
+        Cell(kind.format_choice(choice), piece=choice if kind is GIFTS else None) for choice in frame[kind.column]
+    ]
     columns = [
         text_column("rules, agent", agents),
         number_column("ply", frame["ply"]),
@@ -91,11 +93,11 @@ def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
         assign_figure_ids(kind.column, _build_figures(frame, kind, data)),
         Table(f"First {kind.noun}s", columns),
     )
-    return Result(note + first, figures=figures, numbers=numbers, frame=every)
+    return Result(note + first, figures=figures, numbers=numbers, frame=all_choices)
 
 
 def _describe_first_free_plies(data: ReportData) -> str:
-    """Describe from which ply the games count, if openings were imposed."""
+    """Describe from which ply the games count, if openings were imposed; else return an empty text."""
     games_by_ply: dict[int, int] = {}
     for record in data.records.values():
         ply = record.spec["opening_plies"]
@@ -107,36 +109,36 @@ def _describe_first_free_plies(data: ReportData) -> str:
 
 
 def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
-    """Return the choices at the first free plies of games with their outcomes for the agent that chose.
+    """Return the choices at the first free plies of games, with their outcomes for the agent that chose.
 
-    The first free plies are the ``PLIES`` plies after those that a run imposed: 0 to 2 without imposed openings. There
-    is a row for each rules, agent, ply and choice. The agent ``ALL_AGENTS`` is all agents together. Columns:
-    ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``, ``losses`` of the
-    agent that chose (Int64); ``share`` of the choices at that ply (Float64); ``score`` (1 won, 1/2 drawn, 0 lost) with
-    ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
+    There is a row for each rule set, agent, ply and choice. The first free plies are the ``PLIES`` plies after those
+    that a run imposed: plies 0 to 2 without imposed openings. The agent ``ALL_AGENTS`` stands for all agents together.
+    Columns: ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``, ``losses``
+    of the agent that chose (Int64); ``share`` of the choices at that ply (Float64); ``score`` (1 won, 1/2 drawn, 0
+    lost) with ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
     players = data.agents_by_seat_frame()
     imposed = [record.spec["opening_plies"] for record in data.records.values()]
     counts = data.run_named_query(kind.query_name, range(min(imposed), max(imposed) + PLIES)).join(
         players, on=("run_id", "pairing", "game")
     )
-    placing = (pl.col("ply") + 1) % 2
-    gave = pl.col("mover_chooses").not_() if kind is GIFTS else pl.lit(value=False)
-    chose = pl.when(gave).then(1 - placing).otherwise(placing)
+    placer_seat = (pl.col("ply") + 1) % 2
+    is_giver = pl.col("mover_chooses").not_() if kind is GIFTS else pl.lit(value=False)
+    chooser_seat = pl.when(is_giver).then(1 - placer_seat).otherwise(placer_seat)
     choices = counts.filter((pl.col("ply") - pl.col("imposed")).is_between(0, PLIES - 1)).select(
         "rules",
         "ply",
         kind.column,
         "games",
         "draws",
-        agent=pl.when(chose == 0).then("agent_0").otherwise("agent_1"),
-        wins=pl.when(gave).then("losses").otherwise("wins"),
-        losses=pl.when(gave).then("wins").otherwise("losses"),
+        agent=pl.when(chooser_seat == 0).then("agent_0").otherwise("agent_1"),
+        wins=pl.when(is_giver).then("losses").otherwise("wins"),
+        losses=pl.when(is_giver).then("wins").otherwise("losses"),
     )
-    wanted = data.select_rows_of_requested_agents(choices)
-    together = wanted.with_columns(agent=pl.lit(ALL_AGENTS)).select(wanted.columns)
+    agent_choices = data.select_rows_of_requested_agents(choices)
+    all_choices = agent_choices.with_columns(agent=pl.lit(ALL_AGENTS)).select(agent_choices.columns)
     counted = (
-        pl.concat([together, wanted])
+        pl.concat([all_choices, agent_choices])
         .group_by("rules", "agent", "ply", kind.column)
         .agg(pl.col("games", "wins", "draws", "losses").sum())
         .cast(dict.fromkeys(("ply", kind.column, "games", "wins", "draws", "losses"), pl.Int64()))
@@ -162,40 +164,44 @@ def _add_shares_and_scores(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_figures(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) -> list[Figure]:
-    """Build figures of the first plies of all agents together, then of each agent's first; in each two 4 x 4 boards."""
+    """Build figures of two 4 x 4 boards: for each first ply of all agents together, then for each agent's first ply."""
     frequent = (2 * frame.filter(pl.col("games") >= ENOUGH_GAMES)["score"] - 1).abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
-    several = frame["rules"].n_unique() > 1
+    has_several_rules = frame["rules"].n_unique() > 1
     figures = []
     marked = frame.with_columns(first=pl.min("ply").over("rules", "agent"))
     for (rules, agent, ply), rows in marked.group_by("rules", "agent", "ply", maintain_order=True):
         if agent == ALL_AGENTS or ply == rows["first"][0]:
-            of_agent = f"{agent}, ply {ply}" if ply else f"{agent}"
-            what = f"all agents, {kind.noun} of ply {ply}" if agent == ALL_AGENTS else of_agent
-            titled = f"{what}, {rules}" if several else what
+            agent_title = f"{agent}, ply {ply}" if ply else f"{agent}"
+            subject = f"all agents, {kind.noun} of ply {ply}" if agent == ALL_AGENTS else agent_title
+            title = f"{subject}, {rules}" if has_several_rules else subject
             colour = None if agent == ALL_AGENTS else data.find_colour_number(str(agent))
-            figures.append(Figure(titled, _render_boards(rows, kind, reach), colour=colour))
+            figures.append(Figure(title, _render_boards(rows, kind, reach), colour=colour))
     return figures
 
 
 def _render_boards(rows: pl.DataFrame, kind: DecisionKind, max_deviation: float) -> SvgPicture:
-    """The shares of the cells or pieces that were chosen and, beside them, the scores."""
-    found = {row[kind.column]: row for row in rows.iter_rows(named=True)}
-    most = max(FULL_COLOUR_SHARE, *(row["share"] for row in found.values()))
+    """Render the shares of the cells or pieces that were chosen and, beside them, the scores."""
+    rows_by_choice = {row[kind.column]: row for row in rows.iter_rows(named=True)}
+    max_share = max(FULL_COLOUR_SHARE, *(row["share"] for row in rows_by_choice.values()))
     shapes, right = [], (SIDE + GAP) * TILE_SIZE
     for left, heading in ((0, "how often, %"), (right, "score, %")):
         shapes.append(style.render_text(left, HEADING * TILE_SIZE / 2 + 3, heading, 11))
-    for each in range(SIDE * SIDE):
-        known = found.get(each)
-        share, score = (known["share"], known["score"]) if known else (0.0, None)
-        shapes.append(_render_tile(kind, each, 0, format_percent_tenths(share) if known else "0", share / most))
-        away = 0.0 if score is None else (2 * score - 1) / max_deviation
-        shapes.append(_render_tile(kind, each, right, "" if score is None else format_percent_tenths(score), away))
+    for choice in range(SIDE * SIDE):
+        choice_row = rows_by_choice.get(choice)
+        share, score = (choice_row["share"], choice_row["score"]) if choice_row else (0.0, None)
+        shapes.append(
+            _render_tile(kind, choice, 0, format_percent_tenths(share) if choice_row else "0", share / max_share)
+        )
+        deviation = 0.0 if score is None else (2 * score - 1) / max_deviation
+        shapes.append(
+            _render_tile(kind, choice, right, "" if score is None else format_percent_tenths(score), deviation)
+        )
     return SvgPicture("".join(shapes), (2 * SIDE + GAP) * TILE_SIZE, (SIDE + HEADING) * TILE_SIZE)
 
 
 def _render_tile(kind: DecisionKind, index: int, left: float, text: str, shade: float) -> str:
-    """A cell or a piece with its name and a number, on a colour from orange (-1) to blue (1)."""
+    """Render a cell or a piece with its name and a number, on a colour from orange (-1) to blue (1)."""
     x, y = left + index % SIDE * TILE_SIZE, (HEADING + index // SIDE) * TILE_SIZE
     colour, opacity = style.SECOND_COLOUR if shade < 0 else style.FIRST_COLOUR, MAX_SHADE * min(1.0, abs(shade))
     fill = f'fill="{colour}" fill-opacity="{opacity:.3g}" stroke="{style.FAINT}" stroke-width="0.5"'

@@ -14,7 +14,7 @@ MAX_RUNS = 50  # rows
 
 
 def build_runs_section(data: ReportData) -> Result:
-    """The runs that the games come from, and the parameters of their agents."""
+    """Build the section about the runs that the games come from, and the parameters of their agents."""
     records = list(data.records.values())
     rows = list(zip(records, data.selection.counts, strict=True))[:MAX_RUNS]
     columns = [
@@ -41,13 +41,13 @@ def _code_column(heading: str, texts: Iterable[str]) -> ResultColumn:
 
 
 def _format_code_version(record: RunRecord) -> str:
-    """The version and the fingerprint of the code that played a run."""
-    known = (str(record.code.get(name, "")) for name in ("version", "fingerprint"))
-    return " ".join(filter(None, known))
+    """Format the version and the fingerprint of the code that played a run."""
+    parts = (str(record.code.get(name, "")) for name in ("version", "fingerprint"))
+    return " ".join(filter(None, parts))
 
 
 def _build_parameters_table(records: Iterable[RunRecord]) -> Table:
-    """Each agent of some runs with all of its parameters, those that its label leaves out too."""
+    """Build the table of the agents of runs with all of their parameters, also those that labels omit."""
     agents = dict.fromkeys(
         (
             str(agent["label"]),

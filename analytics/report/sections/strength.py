@@ -25,8 +25,7 @@ from analytics.questions.columns import (
     superiority_columns,
     text_column,
 )
-from analytics.questions.pairings import Crosstable, pairings_frame
-from analytics.questions.pairings import build_crosstable as crosstable_of
+from analytics.questions.pairings import Crosstable, build_crosstable, pairings_frame
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.ratings import Ratings
 from analytics.questions.selection import check_single_rules
@@ -44,7 +43,7 @@ LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as
 
 
 def build_crosstable_section(data: ReportData) -> Result:
-    """The score of each agent against each other one."""
+    """Build the section about the score of each agent against each other."""
     try:
         check_single_rules(data.selection.runs)
     except RequestError as error:
@@ -52,37 +51,50 @@ def build_crosstable_section(data: ReportData) -> Result:
     frame = build_shown_crosstable(data).to_frame()
     if frame.is_empty():
         return Result(missing=NOBODY_MET)
-    agents, totals, against = frame["agent"], standing_columns_without_agents(frame), score_by_opponent_columns(frame)
-    tinted = [
+    agents, totals, opponent_columns = (
+        frame["agent"],
+        standing_columns_without_agents(frame),
+        score_by_opponent_columns(frame),
+    )
+    tinted_columns = [
         ResultColumn(str(rank), _tint_cells(column, frame[f"v {column.heading}"]))
-        for rank, column in enumerate(against, 1)
+        for rank, column in enumerate(opponent_columns, 1)
     ]
-    columns = [text_column("agent", agent_cells(data, agents, with_ranks=True)), *totals[:2], *tinted, *totals[2:]]
+    columns = [
+        text_column("agent", agent_cells(data, agents, with_ranks=True)),
+        *totals[:2],
+        *tinted_columns,
+        *totals[2:],
+    ]
     note = (
         "Points in percent, a draw counting half: over all games with others, and against each agent by its number "
         f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
         f"Intervals are normal, over {_describe_variance_unit(data)}."
     )
-    met = [each for each in data.results if {each.first, each.second} <= {*agents} and each.first != each.second]
-    numbers = Table("Every two agents, as the first one sees it, in %", pairing_columns(pairings_frame(met)))
+    results = [
+        result
+        for result in data.results
+        if {result.first, result.second} <= {*agents} and result.first != result.second
+    ]
+    numbers = Table("Every two agents, as the first one sees it, in %", pairing_columns(pairings_frame(results)))
     return Result(note, Table("Scores of all agents against each other, in %", columns), numbers=numbers)
 
 
 def build_shown_crosstable(data: ReportData) -> Crosstable:
-    """The score of each agent against all others, best first; agents that are not shown count as opponents only."""
-    ranked = crosstable_of(data.results, data.shared_openings).standings
-    return Crosstable(tuple(each for each in ranked if each.agent in data.agents and each.games))
+    """Build the crosstable of the agents that are shown, best first; other agents count as opponents only."""
+    ranked = build_crosstable(data.results, data.shared_openings).standings
+    return Crosstable(tuple(standing for standing in ranked if standing.agent in data.agents and standing.games))
 
 
 def _describe_variance_unit(data: ReportData) -> str:
-    """The unit of variance of the crosstable, with the reason for it."""
+    """Describe the unit of variance of the crosstable, with the reason for it."""
     if data.shared_openings is not None:
         return "openings, since pairings of one seed share them"
     return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in data.results) else "games"
 
 
 def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
-    """The scores against one agent, on the colour of a win or of a loss."""
+    """Build cells with the scores against one agent, on the colour of a win or of a loss."""
     return [
         Cell("", hint="itself", is_diagonal=True)
         if text == DIAGONAL
@@ -94,7 +106,7 @@ def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Ce
 
 
 def build_ratings_section(data: ReportData) -> Result:
-    """The strength of each agent that is shown, rated in one fit over all games."""
+    """Build the section about the ratings of the agents that are shown, from one fit over all games."""
     try:
         fit = data.rate_agents()
     except RequestError as error:
@@ -104,15 +116,14 @@ def build_ratings_section(data: ReportData) -> Result:
     columns = [number_column("rank", frame["rank"]), *rating_columns_without_agents(frame), above]
     table = agent_table(data, "Ratings in Elo", frame, columns)
     mover_chooses = any(record.rules.mover_chooses for record in data.records.values())
-    centred, resampled = (
-        ("each group" if fit.group_count > 1 else "all agents")
-        + ("" if all(rating.bounded for rating in fit.ratings) else ", as far as their ratings have a bound,"),
-        "openings" if data.shared_openings else "pairs",
-    )
+    centred_agents = "each group" if fit.group_count > 1 else "all agents"
+    if not all(rating.bounded for rating in fit.ratings):
+        centred_agents += ", as far as their ratings have a bound,"
+    resampled_units = "openings" if data.shared_openings else "pairs"
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
-        f"{centred} is 0, intervals are from resampled {resampled}. Above the next: how likely an agent is stronger "
-        f"than the one below it. Ranks: {RANKING_RULE}. {' '.join(fit.describe(mover_chooses))}"
+        f"{centred_agents} is 0, intervals are from resampled {resampled_units}. Above the next: how likely an agent "
+        f"is stronger than the one below it. Ranks: {RANKING_RULE}. {' '.join(fit.describe(mover_chooses))}"
     )
     numbers = Table(
         "Probability of being above the other, in %",
@@ -124,13 +135,13 @@ def build_ratings_section(data: ReportData) -> Result:
 
 
 def _number_superiority_columns(fit: Ratings, frame: pl.DataFrame) -> list[ResultColumn]:
-    """The columns of the agents of ``frame``, with the numbers of their rows as headings."""
-    shown = fit.to_frame().filter(pl.col("agent").is_in(frame["agent"].implode()))
-    return [each._replace(heading=f"> {number}") for number, each in enumerate(superiority_columns(shown), 1)]
+    """Build the columns of superiority over the agents of ``frame``, with the numbers of their rows as headings."""
+    ratings = fit.to_frame().filter(pl.col("agent").is_in(frame["agent"].implode()))
+    return [column._replace(heading=f"> {number}") for number, column in enumerate(superiority_columns(ratings), 1)]
 
 
 def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.DataFrame:
-    """A row for each agent in ``shown`` (None: all), best first within each group of agents that met.
+    """Return a row for each agent in ``shown`` (None: all), best first within each group of agents that met.
 
     Columns: those of ``Ratings.to_frame`` up to ``unranked``; ``above_next`` (Float64), the probability that the agent
     is above that of the next row, null for the last of a group. The choice of rows changes no other value.
@@ -148,7 +159,10 @@ def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.Data
 
 
 def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) -> Spec:
-    """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
+    """Build the chart of ratings: for each its label and number and, below, a dot with its interval.
+
+    There is no dot if the games set no bound.
+    """
     labels = [style.wrap_text(agent, LABEL_LETTERS) for agent in frame["agent"]]
     step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
     rows = [
@@ -160,9 +174,9 @@ def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) 
         quantitative(name, axis=None, scale={"domain": [height, 0], "nice": False}) for name in ("dot", "top")
     )
     across = {"title": "Elo", "scale": {"zero": False, "nice": False, "padding": 8}, "axis": {"grid": False}}
-    known = {"y": below, "color": nominal("colour", scale=None)}
+    base = {"y": below, "color": nominal("colour", scale=None)}
     bounded = {"transform": [{"filter": "isValid(datum.elo)"}]}
-    reach = {**known, "x": quantitative("low", **across), "x2": range_end("high")}
+    interval = {**base, "x": quantitative("low", **across), "x2": range_end("high")}
     text = {"baseline": "top", "fontSize": 11, "color": style.INK}
     names = {"y": above, "x": {"value": 0}, "text": nominal("label")}
     numbers = {"y": above, "x": {"value": style.PANEL_WIDTH}, "text": nominal("number")}
@@ -171,8 +185,8 @@ def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) 
         "height": height,
         "data": inline_data(rows),
         "layer": [
-            bounded | layer("rule", reach, strokeWidth=2),
-            bounded | layer("point", {**known, "x": quantitative("elo", **across)}, size=60, filled=True, opacity=1),
+            bounded | layer("rule", interval, strokeWidth=2),
+            bounded | layer("point", {**base, "x": quantitative("elo", **across)}, size=60, filled=True, opacity=1),
             layer("text", names, align="left", lineHeight=LABEL_LINE, **text),
             layer("text", numbers, align="right", **text),
         ],
@@ -180,7 +194,7 @@ def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) 
 
 
 def _clip_infinite_ends(frame: pl.DataFrame) -> pl.DataFrame:
-    """The ratings, null for those without a bound; an interval without an end reaches to the last value on its side."""
+    """Replace ratings without a bound by null, and clip an interval without an end to the last value on its side."""
     names = ("elo", "low", "high")
     values = [value for name in names for value in frame[name].drop_nulls() if math.isfinite(value)]
     finite = pl.col("elo").is_finite()
@@ -189,7 +203,7 @@ def _clip_infinite_ends(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_chart_row(row: dict[str, Any], lines: list[str], index: int, step: int) -> dict[str, Any]:
-    """A row of the picture: its values, its texts, and where they stand from the top, in pixels."""
+    """Build a row of the chart: its values, its texts, and their distances from the top, in pixels."""
     number = format_signed(row["elo"], 0) if row["bounded"] and row["elo"] is not None else "no bound"
     ends = {name: row[name] for name in ("elo", "low", "high")}
     return {**ends, "label": lines, "number": number, "top": index * step + 2, "dot": (index + 1) * step - 9}

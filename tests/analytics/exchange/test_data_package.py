@@ -17,7 +17,7 @@ from analytics import open_archive
 from analytics.exact import position_set
 from analytics.exchange import data_package
 from analytics.exchange.export import ExportRequest, write_export
-from analytics.questions.sql.views import VIEWS, find_column_meanings_and_units
+from analytics.questions.sql.views import VIEWS, read_column_descriptions
 from analytics.store.archive import ArchiveStore
 from quarto.errors import FailureError, RequestError
 from tests.analytics.exchange.archives import RUNS
@@ -91,9 +91,7 @@ def test_a_condition_chooses_the_games_of_all_tables(unsplit: Path, tmp_path: Pa
 
 def test_every_exported_column_has_a_meaning() -> None:
     for table in data_package.TABLE_CONDITIONS:
-        assert {name for name, (meaning, _) in find_column_meanings_and_units(table).items() if meaning} == set(
-            VIEWS[table]
-        )
+        assert {name for name, (meaning, _) in read_column_descriptions(table).items() if meaning} == set(VIEWS[table])
 
 
 def test_texts_of_strangers_stay_texts(tmp_path: Path) -> None:

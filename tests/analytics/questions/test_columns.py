@@ -37,20 +37,28 @@ def list_number_columns() -> Iterator[tuple[str, ast.Call]]:
                         yield file, node
 
 
-def find_form(call: ast.Call) -> ast.expr | None:
-    return next((each.value for each in call.keywords if each.arg == "form"), call.args[2] if call.args[2:] else None)
+def find_format(call: ast.Call) -> ast.expr | None:
+    formats = (keyword.value for keyword in call.keywords if keyword.arg == "format_value")
+    return next(formats, call.args[2] if call.args[2:] else None)
 
 
 def test_the_glossary_has_the_table_of_quantities() -> None:
     text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8").partition("## Quantities")[2]
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
     assert rows == [
-        [f"`{each.column}`", each.stored, ", ".join(each.headings), each.unit, each.format(1.0), f"`{each.definition}`"]
-        for each in QUANTITIES
+        [
+            f"`{quantity.column}`",
+            quantity.stored,
+            ", ".join(quantity.headings),
+            quantity.unit,
+            quantity.format(1.0),
+            f"`{quantity.definition}`",
+        ]
+        for quantity in QUANTITIES
     ]
 
 
-@pytest.mark.parametrize("definition", [each.definition for each in QUANTITIES])
+@pytest.mark.parametrize("definition", [quantity.definition for quantity in QUANTITIES])
 def test_the_table_of_quantities_names_what_computes_them(definition: str) -> None:
     assert callable(resolve_name(definition)) or isinstance(resolve_name(definition), property)
 
@@ -58,7 +66,7 @@ def test_the_table_of_quantities_names_what_computes_them(definition: str) -> No
 def test_every_heading_of_a_quantity_has_the_form_of_the_quantity() -> None:
     wrong, headings = [], set()
     for file, call in list_number_columns():
-        form, heading = find_form(call), call.args[0]
+        form, heading = find_format(call), call.args[0]
         named = form is None or isinstance(form, ast.Name)
         if not named:
             wrong.append(f"{file}:{call.lineno}: {ast.unparse(form) if form else ''} is no function of columns")
@@ -75,14 +83,19 @@ def test_every_heading_of_a_quantity_has_the_form_of_the_quantity() -> None:
 
 
 def test_numbers_have_one_sign_and_no_exponent() -> None:
-    assert [format_seconds(each) for each in (1.31e-05, 0.25, 19.94, 1234.5)] == ["0.0000131", "0.25", "19.9", "1,234"]
-    assert [format_significant(each) for each in (-0.006, 1.31e-05, 123456.0, 0.0)] == [
+    assert [format_seconds(seconds) for seconds in (1.31e-05, 0.25, 19.94, 1234.5)] == [
+        "0.0000131",
+        "0.25",
+        "19.9",
+        "1,234",
+    ]
+    assert [format_significant(value) for value in (-0.006, 1.31e-05, 123456.0, 0.0)] == [
         "\N{MINUS SIGN}0.006",
         "0.0000131",
         "123456",
         "0",
     ]
-    assert [format_expected_value(each) for each in (-0.006, 0.0001)] == ["\N{MINUS SIGN}0.006", "0.000"]
+    assert [format_expected_value(value) for value in (-0.006, 0.0001)] == ["\N{MINUS SIGN}0.006", "0.000"]
     assert format_elo(-0.5) == "\N{MINUS SIGN}0.5"
     assert [format_count_with_noun(count, "game") for count in (0, 1, 2000)] == ["no games", "1 game", "2,000 games"]
 

@@ -57,13 +57,13 @@ def test_an_unknown_query_names_the_nearest() -> None:
 
 def test_all_forty_questions_are_there_with_their_sql() -> None:
     page = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
-    found = read_cookbook()
-    assert [each.number for each in found] == list(range(1, 41))
-    assert [each.sql for each in found] == re.findall(r"```sql\n(.*?)\n```", page, re.DOTALL)
-    assert all(f"### {each.number}. {each.title}\n" in page and "\n" not in each.title for each in found)
-    assert found[0].note.startswith("The score counts a draw as half a win. `low` and `high` are")
-    assert found[1].note == ""
-    assert list(dict.fromkeys(each.section for each in found)) == [
+    queries = read_cookbook()
+    assert [query.number for query in queries] == list(range(1, 41))
+    assert [query.sql for query in queries] == re.findall(r"```sql\n(.*?)\n```", page, re.DOTALL)
+    assert all(f"### {query.number}. {query.title}\n" in page and "\n" not in query.title for query in queries)
+    assert queries[0].note.startswith("The score counts a draw as half a win. `low` and `high` are")
+    assert queries[1].note == ""
+    assert list(dict.fromkeys(query.section for query in queries)) == [
         "Results",
         "Plies",
         "Boards",

@@ -38,7 +38,7 @@ TURNED = [(second, first) for first, second in PAIRINGS]  # the same agents, nam
 def add(
     archive: ArchiveStore, run: RunRecord, seed: int, pairings: Pairings = PAIRINGS, rules: Rules = CLASSIC
 ) -> None:
-    """A run with random games of each of its pairings."""
+    """Add a run with random games of each of its pairings."""
     archive.write_run(run)
     games = range(len(pairings))
     swapped = [random_block(seed, number, 0, rules=rules) for number in games]
@@ -47,9 +47,9 @@ def add(
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
-    """The archive of ``conftest``; runs with openings and the agents turned, with fixed seats, and of self-play.
+    """Write the archive of ``conftest``, with more runs. No test changes it.
 
-    No test changes it.
+    The runs have imposed openings and the agents swapped, fixed seats, and self-play.
     """
     archive = filled(tmp_path_factory.mktemp("several") / "archive")
     add(archive, record(spec_of(seed=8, pairings=TURNED, opening_plies=2)), 2, TURNED)
@@ -61,24 +61,27 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
 
 @pytest.fixture(scope="module")
 def opened(several: ArchiveStore) -> Iterator[OpenArchive]:
-    """``several``, opened once."""
+    """Open ``several`` once."""
     with open_archive(several.root) as opened:
         yield opened
 
 
 @pytest.fixture
 def copy(several: ArchiveStore, tmp_path: Path) -> ArchiveStore:
-    """The same archive, to be changed."""
+    """Copy ``several``, for a test that changes the archive."""
     return copied(several, tmp_path / "copy")
 
 
 def naive(opened: OpenArchive, where: str) -> dict[tuple[str, str], Counter[str]]:
-    """By two labels in their order: pairs by the results of both games, each as ``winner in the first one's seat``."""
+    """Count pairs by the results of both games, by two labels in their order.
+
+    A result is given as ``seat of the first agent, result``.
+    """
     games = opened.sql(f"SELECT run_id, pair_id, game_id, agent_0, agent_1, winner FROM games WHERE {where}").to_dicts()
     pairs: dict[tuple[str, int], list[dict[str, object]]] = {}
     for game in games:
         pairs.setdefault((game["run_id"], game["pair_id"]), []).append(game)
-    found: dict[tuple[str, str], Counter[str]] = {}
+    counts: dict[tuple[str, str], Counter[str]] = {}
     for both in pairs.values():
         one, two = sorted((str(both[0]["agent_0"]), str(both[0]["agent_1"])))
         results = []
@@ -87,24 +90,24 @@ def naive(opened: OpenArchive, where: str) -> dict[tuple[str, str], Counter[str]
             seat = (int(str(game["game_id"])) & 1) if itself else (0 if game["agent_0"] == one else 1)
             result = "draw" if game["winner"] == -1 else "win" if game["winner"] == seat else "loss"
             results.append(f"{seat} {result}")
-        found.setdefault((one, two), Counter())[", ".join(sorted(results))] += 1
-    return found
+        counts.setdefault((one, two), Counter())[", ".join(sorted(results))] += 1
+    return counts
 
 
-def as_naive(met: HeadToHead) -> dict[tuple[str, str], Counter[str]]:
-    """A meeting's tally in those words."""
-    names, found = ("loss", "draw", "win"), {}
-    for result in met.results:
-        turned = result.first > result.second
-        tally = result.tally.with_agents_swapped if turned else result.tally
+def as_naive(head_to_head: HeadToHead) -> dict[tuple[str, str], Counter[str]]:
+    """Convert tallies to the form of ``naive``."""
+    names, counts_by_agents = ("loss", "draw", "win"), {}
+    for result in head_to_head.results:
+        is_swapped = result.first > result.second
+        tally = result.tally.with_agents_swapped if is_swapped else result.tally
         counts: Counter[str] = Counter()
         for a in range(3):
             for b in range(3):
                 counts[f"0 {names[a]}, 1 {names[b]}"] += tally.pairs[a][b]
             for seat in (0, 1):
                 counts[f"{seat} {names[a]}"] += tally.singles[seat][a]
-        found[(result.second, result.first) if turned else (result.first, result.second)] = +counts
-    return found
+        counts_by_agents[(result.second, result.first) if is_swapped else (result.first, result.second)] = +counts
+    return counts_by_agents
 
 
 def test_tallies_and_sql_say_the_same_of_every_pairing(several: ArchiveStore, opened: OpenArchive) -> None:
@@ -118,14 +121,14 @@ def test_tallies_and_sql_say_the_same_of_every_pairing(several: ArchiveStore, op
     "where", ["true", "game_id % 3 = 1", *seldom("winner <> 0", "agent_0 = 'random'", "plies % 2 = 0")]
 )
 def test_pairs_are_those_that_a_count_game_by_game_finds(opened: OpenArchive, where: str) -> None:
-    found = compute_head_to_head(opened, GameFilter(where))
-    assert as_naive(found) == naive(opened, where)
-    assert found.games == opened.sql(f"SELECT count(*) FROM games WHERE {where}").item()
+    head_to_head = compute_head_to_head(opened, GameFilter(where))
+    assert as_naive(head_to_head) == naive(opened, where)
+    assert head_to_head.games == opened.sql(f"SELECT count(*) FROM games WHERE {where}").item()
 
 
 def test_a_pair_of_which_one_game_was_chosen_is_a_game_that_comes_alone(opened: OpenArchive) -> None:
-    found = compute_head_to_head(opened, GameFilter("agent_0 = 'random' AND agent_1 <> 'random'"))
-    for result in found.results:
+    head_to_head = compute_head_to_head(opened, GameFilter("agent_0 = 'random' AND agent_1 <> 'random'"))
+    for result in head_to_head.results:
         assert result.tally.pairs == Tally().pairs
         assert sum(map(sum, result.tally.singles)) == result.games > 0
         assert result.score.low <= result.score.mean <= result.score.high < 1
@@ -160,7 +163,7 @@ def test_seats_are_told_apart(opened: OpenArchive) -> None:
 def test_the_frame_has_a_row_for_every_two_that_met(opened: OpenArchive) -> None:
     met = compute_head_to_head(opened)
     frame = met.to_frame()
-    assert frame.select("first", "second").rows() == [(each.first, each.second) for each in met.results]
+    assert frame.select("first", "second").rows() == [(result.first, result.second) for result in met.results]
     assert frame["games"].sum() == frame.select("wins", "draws", "losses").sum().sum_horizontal().item() == met.games
     assert frame["score_low"].is_between(0, frame["score"]).all()
 
@@ -172,12 +175,15 @@ def test_games_of_trainings_are_left_out_on_request(opened: OpenArchive, copy: A
     add(copy, record(spec_of(seed=31), training=True), 7)
     with open_archive(copy.root) as more:
         for where in (None, "true"):
-            found = compute_head_to_head(more, GameFilter(where, trainings=False))
-            assert found.results == before.results
-            assert "2 runs of trainings are left out: --trainings takes them in" in found.notes
+            rated = compute_head_to_head(more, GameFilter(where, trainings=False))
+            assert rated.results == before.results
+            assert "2 runs of trainings are left out: --trainings includes them" in rated.notes
             assert compute_head_to_head(more, GameFilter(where)).games == before.games + 96
         assert compute_head_to_head(more, GameFilter(runs=(alone.run_id,), trainings=False)).games == 48
-        with pytest.raises(RequestError, match="all chosen games are those of trainings: --trainings takes them in"):
+        with pytest.raises(
+            RequestError,
+            match="all chosen games were played by trainings, which are left out: --trainings includes them",
+        ):
             compute_head_to_head(more, GameFilter(f"run_id = '{alone.run_id}'", trainings=False))
 
 
@@ -215,15 +221,15 @@ def test_a_label_that_hides_two_agents_is_noted(archive: ArchiveStore) -> None:
     assert re.match(rf"'{spec['agents'][1]['label']}' is not the same agent in all of these games, as in runs", note)
 
 
-def _asking(known: RunRecord | None, games: int) -> RunRecord | None:
-    return known and structs.replace(known, games=games)
+def _asking(run: RunRecord | None, games: int) -> RunRecord | None:
+    return run and structs.replace(run, games=games)
 
 
 def test_a_run_that_lacks_games_is_noted(archive: ArchiveStore) -> None:
-    (known,) = archive.load_runs()
-    missing = f"not complete: {known.run_id} (30 games missing); the same command plays the rest of a run"
+    (run,) = archive.load_runs()
+    missing = f"not complete: {run.run_id} (30 games missing); the same command plays the rest of a run"
     for games, notes in ((16, ()), (26, (missing,))):  # of each pairing; there are 16
-        archive.update_run(known.run_id, partial(_asking, games=games))
+        archive.update_run(run.run_id, partial(_asking, games=games))
         with open_archive(archive.root) as opened:
             assert compute_head_to_head(opened).notes == notes
 

@@ -22,8 +22,8 @@ from tests.analytics.naive_games import random_block, record, spec_of, store
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
-    """Two runs with the openings of one seed, one run without imposed openings; all decisions are judged."""
+def judged_archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
+    """Write two runs with the openings of one seed, and one run without imposed openings; all decisions are judged."""
     archive = ArchiveStore.open(tmp_path_factory.mktemp("judged") / "archive", create=True)
     for seed, spec in enumerate((spec_of(seed=3, opening_plies=2), spec_of(seed=3, opening_plies=1), spec_of())):
         run = record(spec)
@@ -34,29 +34,29 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
 
 
 @pytest.mark.parametrize("by_ply", [False, True])
-def test_intervals_are_over_openings(judged: ArchiveStore, by_ply: bool) -> None:
-    with open_archive(judged.root) as opened:
-        found = summarise_decisions(opened, "ply BETWEEN 2 AND 7", by_ply, build_judged_agent_names(opened, "true"))
+def test_intervals_are_over_openings(judged_archive: ArchiveStore, by_ply: bool) -> None:
+    with open_archive(judged_archive.root) as opened:
+        summaries = summarise_decisions(opened, "ply BETWEEN 2 AND 7", by_ply, build_judged_agent_names(opened, "true"))
         rows = opened.sql(
             "SELECT run_id, game_id, agent, kind, ply, regret FROM decisions WHERE ply BETWEEN 2 AND 7"
         ).rows()
     clusters: dict[tuple[str, str, int | None], dict[object, list[int]]] = defaultdict(lambda: defaultdict(list))
     for run_id, game_id, agent, kind, ply, regret in rows:
         pair = game_id % (1 << 32) // 2
-        opening = pair if judged.load_run(run_id).opening_seed == 3 else (run_id, game_id // 2)
+        opening = pair if judged_archive.load_run(run_id).opening_seed == 3 else (run_id, game_id // 2)
         clusters[agent, kind, ply if by_ply else None][opening].append(regret)
-    assert set(found.select("agent", "kind", "ply").iter_rows()) == set(clusters)
-    for agent, kind, ply, decisions, *estimates in found.iter_rows():
-        of_openings = list(clusters[agent, kind, ply].values())
-        values = [value for each in of_openings for value in each]
+    assert set(summaries.select("agent", "kind", "ply").iter_rows()) == set(clusters)
+    for agent, kind, ply, decisions, *estimates in summaries.iter_rows():
+        regrets_by_opening = list(clusters[agent, kind, ply].values())
+        values = [value for regrets in regrets_by_opening for value in regrets]
         assert decisions == len(values)
         for scored, (mean, low, high), share in (
             (lambda value: value, estimates[:3], False),
             (lambda value: value > 0, estimates[3:], True),
         ):
             expected = sum(map(scored, values)) / len(values)
-            spread = sum((sum(map(scored, each)) - expected * len(each)) ** 2 for each in of_openings)
-            variance = spread * len(of_openings) / (len(of_openings) - 1) / len(values) ** 2
+            spread = sum((sum(map(scored, regrets)) - expected * len(regrets)) ** 2 for regrets in regrets_by_opening)
+            variance = spread * len(regrets_by_opening) / (len(regrets_by_opening) - 1) / len(values) ** 2
             assert mean == pytest.approx(expected)
             if share:
                 games = expected * (1 - expected) / variance
@@ -66,8 +66,8 @@ def test_intervals_are_over_openings(judged: ArchiveStore, by_ply: bool) -> None
                 assert (low, high) == pytest.approx((max(0, expected - reach), min(2, expected + reach)))
 
 
-def test_the_worst_mistakes_are_those_of_a_search_one_by_one(judged: ArchiveStore) -> None:
-    with open_archive(judged.root) as opened:
+def test_the_worst_mistakes_are_those_of_a_search_one_by_one(judged_archive: ArchiveStore) -> None:
+    with open_archive(judged_archive.root) as opened:
         mistakes = find_worst_mistakes(opened, "ply BETWEEN 3 AND 9", 10_000)
         rows = opened.sql(
             "SELECT run_id, game_id, ply, kind, regret, saving, choices FROM decisions WHERE ply BETWEEN 3 AND 9 AND "
@@ -85,24 +85,24 @@ def test_the_worst_mistakes_are_those_of_a_search_one_by_one(judged: ArchiveStor
         missed[key] += 1
     ease = {key: row["saving"] / row["choices"] if row["saving"] is not None else -1 for key, row in first.items()}
     expected = sorted(first, key=lambda key: (-first[key]["regret"], -ease[key], -missed[key], key))
-    assert [(each.kind, each.position.occupied, each.position.lanes) for each in mistakes] == expected
-    assert [each.missed for each in mistakes] == [missed[key] for key in expected]
-    for each, key in zip(mistakes, expected, strict=True):
+    assert [(mistake.kind, mistake.position.occupied, mistake.position.lanes) for mistake in mistakes] == expected
+    assert [mistake.missed for mistake in mistakes] == [missed[key] for key in expected]
+    for mistake, key in zip(mistakes, expected, strict=True):
         names = ("regret", "run_id", "game_id", "ply")
-        assert [getattr(each, name) for name in names] == [first[key][name] for name in names]
+        assert [getattr(mistake, name) for name in names] == [first[key][name] for name in names]
 
 
 def test_positions_are_replayed_only_for_a_condition_that_reads_them(
-    judged: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+    judged_archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replay, replayed = lazy_rows.scan_boards, []
 
-    def watched(*arguments: Any, **more: Any) -> Any:
+    def record_call(*arguments: Any, **more: Any) -> Any:
         replayed.append(arguments)
         return replay(*arguments, **more)
 
-    monkeypatch.setattr(lazy_rows, "scan_boards", watched)
-    with open_archive(judged.root) as opened:
+    monkeypatch.setattr(lazy_rows, "scan_boards", record_call)
+    with open_archive(judged_archive.root) as opened:
         names = build_judged_agent_names(opened, "true")
         plain = summarise_decisions(opened, "ply > 3", True, names)
         assert not replayed

@@ -38,27 +38,37 @@ Kept = list[tuple[int, Game]]
 TWO = PAIRINGS[:2]
 
 
-def made(root: Path, rules: Rules, opening: int = 0, pairs: int = 60, most: int = 32) -> tuple[ArchiveStore, Kept]:
-    """An archive of one run of two pairings whose games often begin alike, and its games with their ids."""
+def write_similar_games(
+    root: Path, rules: Rules, opening: int = 0, pairs: int = 60, most: int = 32
+) -> tuple[ArchiveStore, Kept]:
+    """Write an archive of one run of two pairings whose games often begin alike.
+
+    Return it with its games and their ids.
+    """
     dice = random.Random(f"{rules.name} {opening}")
     archive = ArchiveStore.open(root, create=True)
     run = record(spec_of(rules, TWO, opening_plies=opening))
     archive.write_run(run)
     games = [[random_game(dice, rules) for _ in range(2 * pairs)] for _ in TWO]
-    blocks = [block_of(each, pairing, 0, opening) for pairing, each in enumerate(games)]
+    blocks = [block_of(pairing_games, pairing, 0, opening) for pairing, pairing_games in enumerate(games)]
     store(archive, run.run_id, blocks, TWO, most)
-    return archive, [((pairing << 32) + i, game) for pairing, each in enumerate(games) for i, game in enumerate(each)]
+    return archive, [
+        ((pairing << 32) + i, game)
+        for pairing, pairing_games in enumerate(games)
+        for i, game in enumerate(pairing_games)
+    ]
 
 
 @pytest.fixture(scope="module")
 def classic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OpenArchive, Kept]]:
-    """An archive that is indexed to ply 6, and its games. No test changes it."""
-    archive, kept = made(tmp_path_factory.mktemp("classic") / "archive", PRESETS["classic"])
-    with open_archive(indexed(archive).root) as opened:
+    """Open an archive that is indexed to ply 6, and return it with its games. No test changes it."""
+    archive, kept = write_similar_games(tmp_path_factory.mktemp("classic") / "archive", PRESETS["classic"])
+    with open_archive(index_first_plies(archive).root) as opened:
         yield opened, kept
 
 
-def indexed(archive: ArchiveStore) -> ArchiveStore:
+def index_first_plies(archive: ArchiveStore) -> ArchiveStore:
+    """Index the decisions to ply 6."""
     index(archive, 6)
     return archive
 
@@ -69,24 +79,24 @@ def form(board: tuple[tuple[int, int], ...], decided: tuple[int, int, int], rule
 
 
 def form_of_decision(turn: tuple[dict[int, int], int, int, int], by: str, rules: Rules) -> Form:
-    """The twin's form of a turn without what the decision leaves open."""
+    """Return the naive form of a turn without what the decision leaves open."""
     board, hand, cell, piece = turn
     decided = {"position": (hand, NONE, NONE), "gift": (hand, NONE, NONE), "placement": (hand, cell, NONE)}
     return form(tuple(sorted(board.items())), decided.get(by, (hand, cell, piece)), rules)
 
 
 def naive_openings(kept: Kept, text: str, by: str, rules: Rules) -> list[tuple[int, ...]]:
-    """The decisions in a position, by replay: games, wins, draws, losses and the first game of each decision."""
+    """Count the decisions in a position by replay: games, wins, draws, losses and the first game of each decision."""
     position, _ = parse_position(text)
     board = board_of(position)
     hands = [position.hand]
     if position.hand == NONE and not rules.mover_chooses:
         hands = [piece for piece in range(16) if piece not in board.values()]
-    wanted = {form_of_decision((board, hand, NONE, NONE), "position", rules) for hand in hands}
+    forms = {form_of_decision((board, hand, NONE, NONE), "position", rules) for hand in hands}
     groups: dict[Form, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 1 << 62])
     for game_id, game in kept:
         turns, ply = turns_of(game, rules), position.occupied.bit_count()
-        if len(turns) > ply and form_of_decision(turns[ply], "position", rules) in wanted:
+        if len(turns) > ply and form_of_decision(turns[ply], "position", rules) in forms:
             row = groups[form_of_decision(turns[ply], by, rules)]
             result = -outcome(game, ply) if by == "gift" else outcome(game, ply)
             row[0] += 1
@@ -100,8 +110,8 @@ def found_rows(frame: pl.DataFrame) -> list[tuple[int, ...]]:
 
 
 def positions_of_game(kept: Kept, rules: Rules) -> list[str]:
-    """Positions of the longest game: with a hand and without, early and late."""
-    _, game = max(kept, key=lambda each: len(each[1]["plies"]))
+    """Return positions of the longest game: with a hand and without, early and late."""
+    _, game = max(kept, key=lambda game: len(game[1]["plies"]))
     plies = game["plies"]
     hands = [(0, NONE), (1, plies[1][0]), (2, NONE), (4, plies[4][0]), (7, NONE), (11, plies[11][0])]
     return [
@@ -113,8 +123,8 @@ def positions_of_game(kept: Kept, rules: Rules) -> list[str]:
 @pytest.mark.parametrize("name", ["own_piece", *seldom(*sorted({*PRESETS} - {"own_piece"}))])
 def test_what_was_decided_is_what_a_naive_replay_counts(name: str, tmp_path: Path) -> None:
     rules = PRESETS[name]
-    archive, kept = made(tmp_path / "archive", rules, pairs=5 if "torus" in name else 10)
-    with open_archive(indexed(archive).root) as opened:  # the last two positions are deeper than the index
+    archive, kept = write_similar_games(tmp_path / "archive", rules, pairs=5 if "torus" in name else 10)
+    with open_archive(index_first_plies(archive).root) as opened:  # the last two positions are deeper than the index
         for text in positions_of_game(kept, rules):
             kinds = {"placement", "turn"} | ({"gift"} if " -" in text and not rules.mover_chooses else set())
             for by in sorted(kinds):
@@ -131,13 +141,14 @@ def test_symmetric_positions_have_the_same_answer(classic: tuple[OpenArchive, Ke
         moved = [(change[piece], move[cell]) for cell, piece in board_of(position).items()]
         image = format_position(position_from_plies(moved, NONE if position.hand == NONE else change[position.hand]))
         here, there = (
-            explore_position(opened, each, "turn").drop("piece", "cell", "gift", "sample") for each in (text, image)
+            explore_position(opened, position, "turn").drop("piece", "cell", "gift", "sample")
+            for position in (text, image)
         )
         assert here.sort("game_id").equals(there.sort("game_id"))
 
 
 def test_an_archive_without_index_is_replayed_to_the_same_answer(tmp_path: Path) -> None:
-    archive, kept = made(tmp_path / "archive", Rules(), pairs=10, most=8)  # units 0 to 19, three ranges
+    archive, kept = write_similar_games(tmp_path / "archive", Rules(), pairs=10, most=8)  # units 0 to 19, three ranges
 
     def answers() -> list[pl.DataFrame]:
         with open_archive(archive.root) as opened:
@@ -156,8 +167,11 @@ def test_an_archive_without_index_is_replayed_to_the_same_answer(tmp_path: Path)
 def test_what_is_kept_of_a_file_does_not_keep_all_of_its_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A billion games without an index took all memory: each file's few rows were a slice of its whole table."""
-    archive, kept = made(tmp_path, PRESETS["classic"], pairs=20)
+    """Keep the few rows of each file, but not the table that they are from.
+
+    A billion games without an index took all memory, because the rows of each file were a slice of its table.
+    """
+    archive, kept = write_similar_games(tmp_path, PRESETS["classic"], pairs=20)
     counted: list[pl.DataFrame] = []
 
     def count(*of: Any) -> pl.DataFrame:
@@ -171,8 +185,8 @@ def test_what_is_kept_of_a_file_does_not_keep_all_of_its_counts(
     rows = list(decision_counts._decision_cache.values())
     assert len(rows) == len(counted) > 1
     assert 0 < sum(map(len, rows)) < sum(map(len, counted))
-    for whole in counted:
-        assert not any(np.shares_memory(whole["games"].to_numpy(), each["games"].to_numpy()) for each in rows)
+    for counts in counted:
+        assert not any(np.shares_memory(counts["games"].to_numpy(), frame["games"].to_numpy()) for frame in rows)
     room = PositionCounts.empty(9)
     assert not np.shares_memory(counts_to_frame(room, range(1), np.array([3]), 0)["games"].to_numpy(), room.games)
 
@@ -199,11 +213,11 @@ def test_rows_say_rates_intervals_and_a_sample(classic: tuple[OpenArchive, Kept]
         assert row["run_id"] == opened.archive.list_run_ids()[0]
         plies = parse_game(row["sample"])
         played = games[row["game_id"]]["plies"]
-        own = parse_piece(row["piece"]), parse_cell(row["cell"]), parse_piece(row["gift"])
-        assert own == (plies[0][0], plies[0][1], plies[1][0])  # it is turned to match its row
+        decision = parse_piece(row["piece"]), parse_cell(row["cell"]), parse_piece(row["gift"])
+        assert decision == (plies[0][0], plies[0][1], plies[1][0])  # it is turned to match its row
         for end in range(1, len(played) + 1):
             there, shown = (
-                canonical_position(position_from_plies(each[:end], NONE), Rules()) for each in (played, plies)
+                canonical_position(position_from_plies(game[:end], NONE), Rules()) for game in (played, plies)
             )
             assert there == shown
         assert len(plies) == len(played)
@@ -225,7 +239,7 @@ def test_a_sample_game_passes_through_the_position_of_its_row(classic: tuple[Ope
 
 
 def test_intervals_count_openings_not_games(tmp_path: Path) -> None:
-    archive, kept = made(tmp_path / "archive", PRESETS["classic"], opening=2)  # pairs 0 to 59, twice
+    archive, kept = write_similar_games(tmp_path / "archive", PRESETS["classic"], opening=2)  # pairs 0 to 59, twice
     played = Counter((game_id >> 32, game_id & 1) for game_id, game in kept if game["plies"])
     number = max(played.values())  # the games in which one agent of one pairing gave first have an opening each
     assert 50 < number <= 60
@@ -247,8 +261,8 @@ def test_filters_choose_who_which_and_when(classic: tuple[OpenArchive, Kept]) ->
     opened, kept = classic
     run = opened.archive.load_runs()[0]
     against = sum(bool(game["plies"]) and number & 1 == 1 and number >> 32 == 0 for number, game in kept)
-    wanted = GameFilter(agent="random", opponent="rule_based")
-    assert run_openings_query(opened, OpeningsQuery(EMPTY_BOARD, "placement", wanted)).games == against
+    game_filter = GameFilter(agent="random", opponent="rule_based")
+    assert run_openings_query(opened, OpeningsQuery(EMPTY_BOARD, "placement", game_filter)).games == against
 
     def games(by: str | None = None, **filters: Any) -> int:
         return run_openings_query(opened, OpeningsQuery(EMPTY_BOARD, by, GameFilter(**filters))).games
@@ -258,9 +272,9 @@ def test_filters_choose_who_which_and_when(classic: tuple[OpenArchive, Kept]) ->
     # The first agent of a pairing gives the first piece in game 0 of a pair and places it in game 1. random is the
     # first of both pairings, rule_based the second of one.
     for by, agent, theirs in (
-        ("gift", "random", [each for each in kept if each[0] & 1 == 0]),
-        ("placement", "random", [each for each in kept if each[0] & 1 == 1]),
-        ("placement", "rule_based", [each for each in kept if each[0] >> 32 == 0 and each[0] & 1 == 0]),
+        ("gift", "random", [game for game in kept if game[0] & 1 == 0]),
+        ("placement", "random", [game for game in kept if game[0] & 1 == 1]),
+        ("placement", "rule_based", [game for game in kept if game[0] >> 32 == 0 and game[0] & 1 == 0]),
     ):
         rows = explore_position(opened, EMPTY_BOARD, by, GameFilter(agent=agent))
         assert found_rows(rows) == naive_openings(theirs, EMPTY_BOARD, by, Rules())
@@ -270,14 +284,14 @@ def test_filters_choose_who_which_and_when(classic: tuple[OpenArchive, Kept]) ->
     assert explore_position(opened, EMPTY_BOARD, "turn", min_games=least)["games"].min() == least
     with pytest.raises(RequestError, match="no gift was chosen at least 1,000,000 times"):
         explore_position(opened, min_games=10**6)
-    with pytest.raises(RequestError, match="no runs of that time"):
+    with pytest.raises(RequestError, match="no runs of that period"):
         games(until="2020-01-31")
 
 
 def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
-    archive, kept = made(tmp_path / "archive", Rules(), opening=2, pairs=10)
+    archive, kept = write_similar_games(tmp_path / "archive", Rules(), opening=2, pairs=10)
     started = sum(1 for _, game in kept if game["plies"])
-    with open_archive(indexed(archive).root) as opened:
+    with open_archive(index_first_plies(archive).root) as opened:
         with pytest.raises(
             RequestError,
             match=f"but {started} were imposed: decisions are free from positions with 2 pieces on, and --imposed",
@@ -290,7 +304,7 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
 
 
 def naive_first_decisions(kept: Kept, by: str, rules: Rules, opening: int) -> list[tuple[int, ...]]:
-    """The decisions at the ply after the imposed ones, by replay, in the form of ``naive_openings``."""
+    """Count the decisions at the ply after the imposed ones by replay, in the form of ``naive_openings``."""
     groups: dict[Form, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 1 << 62])
     for game_id, game in kept:
         turns = turns_of(game, rules)
@@ -311,9 +325,9 @@ def test_after_imposed_plies_games_count_at_their_first_free_decision(
     monkeypatch.setattr(openings, "MAX_POSITIONS", 1000)
     rules = PRESETS[name]
     start = format_position(parse_position(EMPTY_BOARD)[0], rules.name)
-    archive, kept = made(tmp_path / "archive", rules, opening, pairs=15)
+    archive, kept = write_similar_games(tmp_path / "archive", rules, opening, pairs=15)
     free = sum(len(turns_of(game, rules)) > opening for _, game in kept)
-    with open_archive(indexed(archive).root) as opened:
+    with open_archive(index_first_plies(archive).root) as opened:
         for by in ("placement", "turn") if rules.mover_chooses else ("gift", "placement", "turn"):
             answer = run_openings_query(opened, OpeningsQuery(start, by))
             assert found_rows(answer.rows) == naive_first_decisions(kept, by, rules, opening)
@@ -333,13 +347,13 @@ def test_after_imposed_plies_games_count_at_their_first_free_decision(
 
 
 def test_what_imposed_openings_leave_out_is_said(tmp_path: Path) -> None:
-    archive, kept = made(tmp_path / "archive", Rules(), opening=2, pairs=10)
+    archive, kept = write_similar_games(tmp_path / "archive", Rules(), opening=2, pairs=10)
     run = record(spec_of(Rules(), TWO, seed=9))
     archive.write_run(run)
     game = next(game for _, game in kept if len(game["plies"]) > 4)
     store(archive, run.run_id, [block_of([game, game], 0)], TWO)
     imposed, free = (sum(len(game["plies"]) > ply for _, game in kept) for ply in (0, 2))
-    with open_archive(indexed(archive).root) as opened:
+    with open_archive(index_first_plies(archive).root) as opened:
         mixed = run_openings_query(opened, OpeningsQuery())
         assert (mixed.games, mixed.first_free) == (2, False)
         hint = "--first-free counts all games at their first free decision"
@@ -354,8 +368,8 @@ def test_what_imposed_openings_leave_out_is_said(tmp_path: Path) -> None:
         of_agent = run_openings_query(opened, OpeningsQuery(games=GameFilter(agent="dumb(depth=2)")))
         assert of_agent.first_free  # it played no game without imposed plies
         for query, reason in (
-            (OpeningsQuery("0.../..../..../.... -", first_free=True), "is one: leave it out, or --first-free"),
-            (OpeningsQuery(imposed=True, first_free=True), "leave --imposed or --first-free out"),
+            (OpeningsQuery("0.../..../..../.... -", first_free=True), "leave it out, or --first-free"),
+            (OpeningsQuery(imposed=True, first_free=True), "leave out --imposed or --first-free"),
         ):
             with pytest.raises(RequestError, match=reason):
                 run_openings_query(opened, query)
@@ -364,8 +378,8 @@ def test_what_imposed_openings_leave_out_is_said(tmp_path: Path) -> None:
 def test_of_many_positions_those_with_the_most_games_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive, _ = made(tmp_path / "archive", Rules(), opening=2, pairs=20)
-    with open_archive(indexed(archive).root) as opened:
+    archive, _ = write_similar_games(tmp_path / "archive", Rules(), opening=2, pairs=20)
+    with open_archive(index_first_plies(archive).root) as opened:
         every = run_openings_query(opened, OpeningsQuery(by="placement"))
         most = every.rows.group_by("position").agg(pl.sum("games")).sort("games", descending=True)["games"].head(3)
         monkeypatch.setattr(openings, "MAX_POSITIONS", 3)
@@ -380,7 +394,7 @@ def test_of_many_positions_those_with_the_most_games_are_counted(
 WRONG: tuple[tuple[str, str | None, dict[str, Any], str], ...] = (
     ("..../....", None, {}, "must have 2 or 3 fields and has 1"),
     ("0123/..../..../.... -", None, {}, "the game is over"),
-    ("..../..../..../.... 3", "gift", {}, "the gift is made"),
+    ("..../..../..../.... 3", "gift", {}, "the piece is already given"),
     ("..../..../..../.... 3", "cell", {}, "by 'cell' is not one of gift, placement, turn"),
     ("..../..../..../.... - square", None, {}, "by rules 'square' here, only by: classic"),
     (EMPTY_BOARD, None, {"agent": "randm"}, "agent 'randm' is not in these runs; did you mean 'random'"),
@@ -400,8 +414,8 @@ def test_a_wrong_question_is_a_wrong_request(classic: tuple[OpenArchive, Kept]) 
 
 
 def test_where_the_mover_chooses_nobody_gives(tmp_path: Path) -> None:
-    archive, _ = made(tmp_path / "archive", PRESETS["own_piece"], pairs=5)
-    with open_archive(indexed(archive).root) as opened:
+    archive, _ = write_similar_games(tmp_path / "archive", PRESETS["own_piece"], pairs=5)
+    with open_archive(index_first_plies(archive).root) as opened:
         assert explore_position(opened, "..../..../..../.... - own_piece").columns[:3] == ["piece", "cell", "alike"]
         with pytest.raises(RequestError, match="no piece is given"):
             explore_position(opened, "..../..../..../.... 3 own_piece")
@@ -410,7 +424,7 @@ def test_where_the_mover_chooses_nobody_gives(tmp_path: Path) -> None:
 
 
 def test_rules_of_one_name_must_be_the_same(tmp_path: Path) -> None:
-    archive, _ = made(tmp_path / "archive", Rules(), pairs=5)
+    archive, _ = write_similar_games(tmp_path / "archive", Rules(), pairs=5)
     other = record(spec_of(Rules(diagonals="none")))
     archive.write_run(other)
     with open_archive(archive.root) as opened:

@@ -121,7 +121,7 @@ ONE = PAIRINGS[:1]
 
 
 def add(archive: ArchiveStore, games: int, pairings: Pairings = PAIRINGS, **spec: Any) -> str:
-    """A run with random games; ``games`` chooses them."""
+    """Add a run with random games; ``games`` is their seed."""
     run = record(spec_of(pairings=pairings, **spec))
     archive.write_run(run)
     store(archive, run.run_id, [random_block(games, number) for number in range(len(pairings))], pairings)
@@ -130,7 +130,7 @@ def add(archive: ArchiveStore, games: int, pairings: Pairings = PAIRINGS, **spec
 
 @pytest.fixture
 def sharing(tmp_path: Path) -> ArchiveStore:
-    """Two tournaments of one seed from openings, one run alone with its openings, one without openings."""
+    """Write two tournaments of one seed with openings, a run of another seed with openings, and one without."""
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
     add(archive, 1, opening_plies=2, seed=5)
     add(archive, 2, TURNED, opening_plies=3, seed=5)
@@ -143,7 +143,10 @@ Units = dict[object, list[tuple[float, int]]]  # points and seat of an agent in 
 
 
 def naive_units(opened: OpenArchive, where: str, agent: str, opponent: str | None) -> Units:
-    """An agent's games against one opponent, or all others, by opening; a pair without an opening is by itself."""
+    """Group an agent's games against one opponent, or all others, by opening.
+
+    A pair without an opening is a group of its own.
+    """
     runs = {record.run_id: record.spec for record in opened.archive.load_runs()}
     units: Units = defaultdict(list)
     for game in opened.sql(f"SELECT * FROM games WHERE {where}").to_dicts():
@@ -158,7 +161,7 @@ def naive_units(opened: OpenArchive, where: str, agent: str, opponent: str | Non
 
 
 def naive_score(units: Units) -> tuple[float, float, float]:
-    """The mean score and its interval: L. Kish, "Survey Sampling" (1965), section 6.3."""
+    """Compute the mean score and its interval: L. Kish, "Survey Sampling" (1965), section 6.3."""
     games = [points for unit in units.values() for points, _ in unit]
     mean = sum(games) / len(games)
     spread = sum((sum(points for points, _ in unit) - len(unit) * mean) ** 2 for unit in units.values())
@@ -238,14 +241,14 @@ def test_groups_are_few_even_and_whole() -> None:
     agents, seeds = {("abc", 0): ("a", "b")}, {("abc", 0): 7}
     columns = "'abc' AS run_id, 0 AS pairing, i >> 1 AS pair_id, i AS game_id, i % 3 - 1 AS winner"
     rows = f"SELECT {columns} FROM range({{}}) AS numbers(i)"
-    asked = f"SELECT openings, sum(pairs)::INTEGER FROM ({shared_openings_sql(agents, seeds)}) GROUP BY ALL"
+    query = f"SELECT openings, sum(pairs)::INTEGER FROM ({shared_openings_sql(agents, seeds)}) GROUP BY ALL"
     with duckdb.connect() as connection:
         connection.register("_sharing", ArrowStream(shared_seeds_frame(seeds)))
-        many = dict(connection.execute(f"WITH games AS ({rows.format(200_000)}) {asked}").fetchall())
+        many = dict(connection.execute(f"WITH games AS ({rows.format(200_000)}) {query}").fetchall())
         assert set(many) == set(range(1024))
         assert 90 <= min(many.values()) <= max(many.values()) <= 105
         every = rows.format(1 << 25) + " WHERE i % 65536 < 2"
-        assert len(connection.execute(f"WITH games AS ({every}) {asked}").fetchall()) > 300
+        assert len(connection.execute(f"WITH games AS ({every}) {query}").fetchall()) > 300
         crowd = {("abc", number): (f"a{number}", "b") for number in range(3000)}
         connection.register("_sharing", ArrowStream(shared_seeds_frame(dict.fromkeys(crowd, 7))))
         few = f"SELECT DISTINCT openings FROM ({shared_openings_sql(crowd, dict.fromkeys(crowd, 7))})"
@@ -258,7 +261,10 @@ AGENTS = ("a", "b", "c")
 
 
 def tournament(dice: np.random.Generator, openings: int, times: int = 1) -> tuple[Tallies, SharedOpenings]:
-    """All agents are equal on average. Each two meet ``times`` with the same results, as deterministic agents do."""
+    """Simulate a tournament of agents that are equal on average.
+
+    Each two meet ``times`` times with the same results, as deterministic agents do.
+    """
     meetings = list(combinations(AGENTS, 2))
     cells = np.zeros((openings, len(meetings), 15), np.int64)
     suits = dict(zip(AGENTS, dice.normal(0, 2, (len(AGENTS), openings)), strict=True))
@@ -276,8 +282,8 @@ def tallies_of(cells: NDArray[np.int64]) -> Tallies:
     }
 
 
-def elo_of(found: Ratings, agent: str) -> tuple[float, float, float]:
-    (rating,) = (each for each in found.ratings if each.agent == agent)
+def elo_of(ratings: Ratings, agent: str) -> tuple[float, float, float]:
+    (rating,) = (rating for rating in ratings.ratings if rating.agent == agent)
     return rating.elo
 
 
@@ -293,10 +299,10 @@ def test_the_bootstrap_draws_openings_as_a_loop_over_openings_does() -> None:
         sample = tallies_of(shared.cells[dice.integers(0, 60, 60)].sum(axis=0))
         drawn.append(elo_of(fit_ratings(sample, "a", samples=0), "b")[0])
     low, high = np.quantile(drawn, [0.025, 0.975])
-    found = elo_of(fit_ratings(tallies, "a", samples=300, shared=shared), "b")
-    assert width(found) == pytest.approx(high - low, rel=0.15)
+    by_openings = elo_of(fit_ratings(tallies, "a", samples=300, shared=shared), "b")
+    assert width(by_openings) == pytest.approx(high - low, rel=0.15)
     by_pairs = elo_of(fit_ratings(tallies, "a", samples=300), "b")
-    assert width(by_pairs) < 0.8 * width(found)  # about the square root of 2
+    assert width(by_pairs) < 0.8 * width(by_openings)  # about the square root of 2
 
 
 def test_pairs_whose_openings_nobody_shares_are_drawn_beside_them() -> None:
@@ -304,8 +310,8 @@ def test_pairs_whose_openings_nobody_shares_are_drawn_beside_them() -> None:
     tallies, shared = tournament(dice, 40)
     alone, _ = tournament(dice, 400)
     both = sum_tallies_by_key([*tallies.items(), *alone.items()])
-    found, few = (elo_of(fit_ratings(each, "a", samples=200, shared=shared), "b") for each in (both, tallies))
-    assert width(found) < width(few) / 2
+    many, few = (elo_of(fit_ratings(met, "a", samples=200, shared=shared), "b") for met in (both, tallies))
+    assert width(many) < width(few) / 2
 
 
 @pytest.mark.slow
@@ -314,8 +320,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say_where_openings_are_shared
     held = {"openings": 0, "pairs": 0, "score": 0}
     for trial in range(trials):
         tallies, shared = tournament(dice, 100, times=2)
-        for unit, given in (("openings", shared), ("pairs", None)):
-            elo = elo_of(fit_ratings(tallies, "a", samples=100, seed=trial, shared=given), "b")
+        for unit, shared_openings in (("openings", shared), ("pairs", None)):
+            elo = elo_of(fit_ratings(tallies, "a", samples=100, seed=trial, shared=shared_openings), "b")
             held[unit] += elo[1] <= 0 <= elo[2]
         total = tallies["a", "b"] + tallies["a", "c"]
         clusters = shared.build_agent_clusters("a", total)

@@ -26,7 +26,7 @@ OTHER = {"version": "1", "fingerprint": "g", "modules": {"quarto.rng": "aa", "ag
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, list[RunRecord]]:
-    """The first run, the same with other code and turned agents, one without openings, and one of other rules."""
+    """Write a run, the same with other code and swapped agents, one without openings, and one with other rules."""
     archive = ArchiveStore.open(tmp_path_factory.mktemp("compared") / "archive", create=True)
     first = structs.replace(record(spec_of(seed=3, opening_plies=2)), code=CODE, seconds=2.0)
     turned = structs.replace(record(spec_of(seed=3, pairings=TURNED, opening_plies=2)), code=OTHER)
@@ -46,7 +46,7 @@ def opened(runs: tuple[ArchiveStore, list[RunRecord]]) -> Iterator[OpenArchive]:
 
 
 def scores(opened: OpenArchive, run: RunRecord, first: str, second: str) -> dict[int, float]:
-    """The score of ``first`` in each pair of games with ``second``, by the number of the pair."""
+    """Return the score of ``first`` in each pair of games with ``second``, by the number of the pair."""
     pairs: dict[int, list[float]] = {}
     games = f"SELECT * FROM games WHERE run_id = '{run.run_id}'"
     for game in opened.sql(games).iter_rows(named=True):
@@ -54,16 +54,16 @@ def scores(opened: OpenArchive, run: RunRecord, first: str, second: str) -> dict
         if {*agents} == {first, second}:
             won = 0.5 if game["winner"] < 0 else float(agents[game["winner"]] == first)
             pairs.setdefault(game["pair_id"] % (1 << 31), []).append(won)
-    return {number: statistics.mean(each) for number, each in pairs.items()}
+    return {number: statistics.mean(pair_scores) for number, pair_scores in pairs.items()}
 
 
 def test_pairs_with_one_opening_are_compared_one_by_one(
     opened: OpenArchive, runs: tuple[ArchiveStore, list[RunRecord]]
 ) -> None:
     first, turned, *_ = runs[1]
-    found = compare_runs(opened, [first.run_id, turned.run_id]).results
-    assert found.height == 2 * len(PAIRINGS)
-    for row in found.filter(pl.col("run") == turned.run_id).iter_rows(named=True):
+    results = compare_runs(opened, [first.run_id, turned.run_id]).results
+    assert results.height == 2 * len(PAIRINGS)
+    for row in results.filter(pl.col("run") == turned.run_id).iter_rows(named=True):
         one, two = (scores(opened, run, row["first"], row["second"]) for run in (first, turned))
         gains = [two[number] - one[number] for number in one]
         reach = 1.959964 * statistics.stdev(gains) / math.sqrt(len(gains))
@@ -76,9 +76,9 @@ def test_pairs_with_one_opening_are_compared_one_by_one(
 
 def test_other_runs_are_independent_samples(opened: OpenArchive, runs: tuple[ArchiveStore, list[RunRecord]]) -> None:
     first, _, plain, square = runs[1]
-    found = compare_runs(opened, [first.run_id, plain.run_id, square.run_id]).results
-    base = {(row["first"], row["second"]): row for row in found.iter_rows(named=True) if row["run"] == first.run_id}
-    for row in found.filter(pl.col("run") != first.run_id).iter_rows(named=True):
+    results = compare_runs(opened, [first.run_id, plain.run_id, square.run_id]).results
+    base = {(row["first"], row["second"]): row for row in results.iter_rows(named=True) if row["run"] == first.run_id}
+    for row in results.filter(pl.col("run") != first.run_id).iter_rows(named=True):
         other = base[row["first"], row["second"]]
         assert row["shared_pairs"] == 0
         assert row["difference"] == pytest.approx(row["score"] - other["score"])
@@ -103,10 +103,10 @@ def test_only_settings_and_modules_that_differ_are_named(
 
 def test_wrong_requests_are_refused(opened: OpenArchive, runs: tuple[ArchiveStore, list[RunRecord]]) -> None:
     run_id = runs[1][0].run_id
-    for asked, expected in (
+    for run_ids, expected in (
         ([run_id], "name two runs or more"),
         ([run_id, run_id], "each once"),
         ([run_id, "0" * 12], "is not in archive"),
     ):
         with pytest.raises(RequestError, match=expected):
-            compare_runs(opened, asked)
+            compare_runs(opened, run_ids)

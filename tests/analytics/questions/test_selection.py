@@ -48,7 +48,7 @@ OTHER = record(spec_of(seed=8))
 
 @pytest.fixture(scope="module")
 def two_runs(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
-    """The archive of ``conftest``, and a run of three ranges. No test changes it."""
+    """Write the archive of ``conftest``, and a run of three ranges. No test changes it."""
     archive = filled(tmp_path_factory.mktemp("two") / "archive")
     archive.write_run(OTHER)
     store(archive, OTHER.run_id, [random_block(2, pairing, 0) for pairing in range(3)], most=8)
@@ -57,19 +57,19 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
 
 @pytest.fixture(scope="module")
 def both_runs(two_runs: ArchiveStore) -> Iterator[OpenArchive]:
-    """``two_runs``, opened once."""
+    """Open ``two_runs`` once."""
     with open_archive(two_runs.root) as opened:
         yield opened
 
 
 @pytest.fixture
-def damaged(two_runs: ArchiveStore, tmp_path: Path) -> ArchiveStore:
-    """The same archive, to be damaged."""
+def damaged_copy(two_runs: ArchiveStore, tmp_path: Path) -> ArchiveStore:
+    """Copy ``two_runs``, for a test that damages the archive."""
     return copied(two_runs, tmp_path / "damaged")
 
 
 def chosen_rows(opened: OpenArchive, where: str | None) -> dict[tuple[str, int], list[tuple[object, ...]]]:
-    """By run and game: what the selection says, its plies last."""
+    """Return the games that a selection reads, by run and game: the result, then the plies."""
     selection = select_games(opened, where)
     rows = {}
     for run, chosen in selection.read_blocks():
@@ -84,7 +84,7 @@ def chosen_rows(opened: OpenArchive, where: str | None) -> dict[tuple[str, int],
 
 
 def stored_rows(opened: OpenArchive, where: str) -> dict[tuple[str, int], list[tuple[object, ...]]]:
-    """The same, asked for in SQL."""
+    """Return the games that SQL returns, in the form of ``chosen_rows``."""
     games = opened.sql(f"SELECT run_id, game_id, ending, winner, opening, pairing FROM games WHERE {where}")
     rows: dict[tuple[str, int], list[tuple[object, ...]]] = {row[:2]: [row[2:]] for row in games.iter_rows()}
     plies = opened.sql("SELECT run_id, game_id, piece, cell FROM plies ORDER BY ply")
@@ -137,7 +137,7 @@ WRONG = (
     ("true); DROP VIEW games; SELECT (1", "is not a condition on games: SQL: syntax error"),
     ("true) GROUP BY run_id UNION ALL SELECT ('x'", "is not a condition on games: SQL: syntax error"),
     ("winner = 0; DELETE FROM games", "is not a condition on games"),
-    ("true; SELECT 1", "it goes on after one expression"),
+    ("true; SELECT 1", "it is more than one expression"),
     ("true; --", "is not a condition on games"),
     ("true /*", "is not a condition on games"),
     ("winner = 0, plies = 3", "is not a condition on games"),
@@ -174,10 +174,10 @@ def test_a_wrong_condition_is_a_wrong_request(opened: OpenArchive) -> None:
         assert complaint in str(caught.value)
 
 
-def test_a_run_of_another_schema_is_refused_where_it_is_chosen(damaged: ArchiveStore) -> None:
-    path = damaged.root / "runs" / f"{OTHER.run_id}.json"
+def test_a_run_of_another_schema_is_refused_where_it_is_chosen(damaged_copy: ArchiveStore) -> None:
+    path = damaged_copy.root / "runs" / f"{OTHER.run_id}.json"
     forge(Path(path), {"schema_version": 4})
-    with open_archive(damaged.root) as opened:
+    with open_archive(damaged_copy.root) as opened:
         for ask in (select_games, compute_head_to_head):
             with pytest.raises(
                 RequestError, match=f"run {OTHER.run_id} has format 4, and this program reads and writes format 3"
@@ -196,29 +196,27 @@ def test_conditions_are_joined_as_they_are(both_runs: OpenArchive) -> None:
 
 
 def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(both_runs: OpenArchive) -> None:
-    """An agent that sits in seat 0 or in seat 1: a condition on one seat leaves half of its games in."""
+    """Exclude an agent in seat 0 and in seat 1, because a condition on one seat leaves half of its games in."""
     label = "rule_based"
     for page in ("docs/reports.md", "docs/strength.md"):
         condition = re.search(r"""--where "('\w+' NOT IN \(agent_0, agent_1\))""", (ROOT / page).read_text())
         assert condition, page
-        left = select_games(both_runs, re.sub("'.*?'", f"'{label}'", condition[1]))
+        where = select_games(both_runs, re.sub("'.*?'", f"'{label}'", condition[1])).where
         everybody = {agent for pair in PAIRINGS for agent in pair}
-        found = both_runs.sql(
-            f"SELECT agent_0 FROM games WHERE {left.where} UNION SELECT agent_1 FROM games WHERE {left.where}"
-        )
-        assert set(found.to_series()) == everybody - {label}
+        agents = both_runs.sql(f"SELECT agent_0 FROM games WHERE {where} UNION SELECT agent_1 FROM games WHERE {where}")
+        assert set(agents.to_series()) == everybody - {label}
 
 
-def test_games_without_a_record_are_named(damaged: ArchiveStore) -> None:
-    Path(damaged.root / "runs" / f"{RUN_ID}.json").unlink()
-    with open_archive(damaged.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
+def test_games_without_a_record_are_named(damaged_copy: ArchiveStore) -> None:
+    Path(damaged_copy.root / "runs" / f"{RUN_ID}.json").unlink()
+    with open_archive(damaged_copy.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
         select_games(opened)
 
 
-def test_a_damaged_file_is_named(damaged: ArchiveStore) -> None:
-    path = damaged.find_path("plies", RUN_ID, damaged.list_effective_ranges(RUN_ID)[0])
+def test_a_damaged_file_is_named(damaged_copy: ArchiveStore) -> None:
+    path = damaged_copy.find_path("plies", RUN_ID, damaged_copy.list_effective_ranges(RUN_ID)[0])
     Path(path).write_bytes(Path(path).read_bytes()[::-1])
-    with open_archive(damaged.root) as opened, pytest.raises(FailureError, match=path.name):
+    with open_archive(damaged_copy.root) as opened, pytest.raises(FailureError, match=path.name):
         list(select_games(opened).read_blocks())
 
 
@@ -239,26 +237,28 @@ def test_games_come_by_pairing_and_files_are_read_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, most_reads: int | None, chosen: int | None, run: int
 ) -> None:
     monkeypatch.setattr(selection, "MAX_GAMES_IN_MEMORY", memory)
-    archive, (known, blocks) = ArchiveStore.open(tmp_path / "archive", create=True), RUNS[run]
-    archive.write_run(known)
-    ranges = store(archive, known.run_id, blocks, known.pairings, most=4)
-    every = [read_selected_games(archive, known.run_id, stored, None).game_id for stored in ranges]
-    ids = sorted(int(game) for each in every for game in each)[::chosen]
-    wanted = None if chosen is None else np.array(ids)
+    archive, (run_record, blocks) = ArchiveStore.open(tmp_path / "archive", create=True), RUNS[run]
+    archive.write_run(run_record)
+    ranges = store(archive, run_record.run_id, blocks, run_record.pairings, most=4)
+    ids_by_range = [read_selected_games(archive, run_record.run_id, stored, None).game_id for stored in ranges]
+    ids = sorted(int(game_id) for range_ids in ids_by_range for game_id in range_ids)[::chosen]
+    chosen_ids = None if chosen is None else np.array(ids)
     reads = []
 
     def read(number: int) -> RangeGames:
         reads.append(number)
-        return read_selected_games(archive, known.run_id, ranges[number], wanted)
+        return read_selected_games(archive, run_record.run_id, ranges[number], chosen_ids)
 
     parts = [
-        (n, part) for n, stored in enumerate(ranges) for part in select_pair_ranges(archive, known, stored, wanted)
+        (n, part)
+        for n, stored in enumerate(ranges)
+        for part in select_pair_ranges(archive, run_record, stored, chosen_ids)
     ]
-    parts.sort(key=lambda each: each[1])
-    found = [*read_pair_ranges(parts, read)]
-    assert [game for each in found for game in each.game_id.tolist()] == ids
-    assert [len(each.game_id) for each in found] == [part.games for _, part in parts]
-    assert all(each.games.pieces.flags.c_contiguous for each in found)
+    parts.sort(key=lambda number_and_part: number_and_part[1])
+    blocks_read = [*read_pair_ranges(parts, read)]
+    assert [game_id for block in blocks_read for game_id in block.game_id.tolist()] == ids
+    assert [len(block.game_id) for block in blocks_read] == [part.games for _, part in parts]
+    assert all(block.games.pieces.flags.c_contiguous for block in blocks_read)
     assert most_reads is None or len(reads) == len(set(reads)) * most_reads
     assert memory > 1 or len(reads) == len(parts)
 

@@ -35,7 +35,7 @@ from tests.paths import SAMPLE
 SNAPSHOT = Path(__file__).parent / "report_of_sample.txt"
 VOID = {"meta"}  # elements without an end
 WITHIN = {"th", "td", "span", "small", "code", "a"}  # elements that stand in a line
-TITLES = [each.name for each in SUBJECTS.values()]
+TITLES = [subject.name for subject in SUBJECTS.values()]
 
 
 class Page(HTMLParser):
@@ -79,28 +79,28 @@ class Page(HTMLParser):
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """The bootstrap takes longer than all the rest."""
+    """Draw few bootstrap samples, because the bootstrap takes longer than all the rest."""
     monkeypatch.setattr(report_data, "fit_ratings", partial(fit_ratings, samples=10))
 
 
 @pytest.fixture
 def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A picture is the hash of what is to be drawn: drawing takes longer than all the rest."""
+    """Replace each picture by the hash of its specification, because drawing takes longer than all the rest."""
 
-    def hashed(spec: dict[str, Any]) -> str:
+    def hash_spec(spec: dict[str, Any]) -> str:
         return f"<svg><text>{hashlib.sha256(json.dumps(spec).encode()).hexdigest()}</text></svg>"
 
-    monkeypatch.setattr(style, "_render_spec", hashed)
+    monkeypatch.setattr(style, "_render_spec", hash_spec)
 
 
-def made(root: Path, where: str | None = None, title: str | None = None) -> str:
+def render_archive(root: Path, where: str | None = None, title: str | None = None) -> str:
     with open_archive(root) as opened:
         return render_report(opened, where, title)
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Games of three rules, hostile labels, judged decisions, policies, evaluations in some runs."""
+    """Write games of three rules, with hostile labels, judged decisions, policies, and evaluations in some runs."""
     archive = write_archive(tmp_path_factory.mktemp("report") / "archive")
     add_decisions(archive)
     add_policies(archive)
@@ -113,7 +113,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def content(root: Path) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report_data, "fit_ratings", partial(fit_ratings, samples=10))
-        return made(root, title="<i>All</i> & more")
+        return render_archive(root, title="<i>All</i> & more")
 
 
 def test_every_section_is_there(content: str) -> None:
@@ -168,14 +168,14 @@ def test_an_agent_itself_and_one_it_never_met_are_told_apart(content: str, root:
 def test_ratings_are_those_of_rate_one_rules_at_a_time_and_without_trainings(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
     training = RUNS[1].record.run_id
-    archive.update_run(training, lambda known: known and structs.replace(known, training=True))
+    archive.update_run(training, lambda run: run and structs.replace(run, training=True))
     with open_archive(archive.root) as opened:
         parts = select_report_data(opened).parts_by_rules
         assert [part.rules for part in parts] == [["classic"], ["own_piece"]]
         assert [part.rules for part in select_report_data(opened, None, [training]).parts_by_rules][-1] == ["square"]
         for part in parts:
             assert part.rate_agents().ratings == compute_ratings(opened, rules=part.rules[0], samples=10).ratings
-    assert "leave out the games of trainings (1 run). --run takes them in" in made(Path(archive.root))
+    assert "leave out the games of trainings (1 run). --run includes them" in render_archive(Path(archive.root))
 
 
 def test_results_have_a_legend_and_panels_follow_the_ratings(content: str, root: Path) -> None:
@@ -187,7 +187,7 @@ def test_results_have_a_legend_and_panels_follow_the_ratings(content: str, root:
     with open_archive(root) as opened:
         for rules in ("classic", "own_piece", "square"):
             panels = [agent for agent, of in shown if of == rules]
-            rated = [each.agent for each in compute_ratings(opened, rules=rules, samples=0).ratings]
+            rated = [rating.agent for rating in compute_ratings(opened, rules=rules, samples=0).ratings]
             assert panels[: len(rated)] == rated
     assert [of for _, of in shown] == sorted(of for _, of in shown)
 
@@ -195,8 +195,8 @@ def test_results_have_a_legend_and_panels_follow_the_ratings(content: str, root:
 def test_pieces_are_drawn_beside_their_digits(content: str) -> None:
     assert content.count(piece_symbols()) == 1
     (section,) = re.findall(r'<section id="first-gifts">.*?</section>', content, re.DOTALL)
-    found = re.findall(r'(<svg class="piece".*?</svg>)</span>([0-9A-F])</td>', section)
-    assert {*found} == {(piece_svg(piece), f"{piece:X}") for piece in range(16)}
+    pieces = re.findall(r'(<svg class="piece".*?</svg>)</span>([0-9A-F])</td>', section)
+    assert {*pieces} == {(piece_svg(piece), f"{piece:X}") for piece in range(16)}
     charts = re.findall(r"</figcaption>(<svg.*?</svg>)</figure>", section, re.DOTALL)
     for chart in charts:  # each piece on either board
         assert sorted(re.findall(r'<use href="#piece-(\d+)"', chart)) == sorted([*map(str, range(16))] * 2)
@@ -205,20 +205,22 @@ def test_pieces_are_drawn_beside_their_digits(content: str) -> None:
 
 @pytest.mark.usefixtures("quick_pictures")
 def test_what_has_no_data_is_left_out_and_said_so(root: Path) -> None:
-    page = Page(made(root, f"run_id = '{RUNS[2].record.run_id}' AND agent_0 = agent_1 AND ending LIKE 'forfeit%'"))
+    page = Page(
+        render_archive(root, f"run_id = '{RUNS[2].record.run_id}' AND agent_0 = agent_1 AND ending LIKE 'forfeit%'")
+    )
     there = ["First placements", "First gifts", "Runs"]
     assert page.said_in("h2") == [*there, "Left out"]
-    said = page.said_in("li")
-    assert [text.split(":")[0] for text in said] == [title for title in TITLES if title not in there]
-    assert "'qarena annotate' does that" in said[-2]
-    assert "'archive.evaluations=true' stores them" in said[-1]
+    items = page.said_in("li")
+    assert [text.split(":")[0] for text in items] == [title for title in TITLES if title not in there]
+    assert "'qarena annotate' does that" in items[-2]
+    assert "'archive.evaluations=true' stores them" in items[-1]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_pictures")
 def test_of_many_policies_the_newest_are_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "MAX_POLICIES", 1)
-    page = Page(made(root, f"run_id = '{RUNS[0].record.run_id}' AND agent_0 < agent_1"))
+    page = Page(render_archive(root, f"run_id = '{RUNS[0].record.run_id}' AND agent_0 < agent_1"))
     assert any(text.endswith("Shown are the newest 1 of 2 policies.") for text in page.said_in("p"))
     assert [text for text in page.said_in("figcaption") if ", ga2" in text or ", counting" in text] == ["bred, ga2"]
 
@@ -227,7 +229,7 @@ def test_of_many_policies_the_newest_are_shown(root: Path, monkeypatch: pytest.M
 def test_first_plies_are_those_after_imposed_ones(tmp_path: Path) -> None:
     imposed = record(spec_of(opening_plies=3), created=CREATED)
     archive = write_archive(tmp_path / "imposed", [Played(imposed, RUNS[0].blocks, RUNS[0].pairings)])
-    page = Page(made(Path(archive.root)))
+    page = Page(render_archive(Path(archive.root)))
     note = "Each game counts from its first free decision: ply 3 in 48 games; the plies before were imposed."
     assert sum(text.endswith(note) for text in page.said_in("p")) == 2
     captions = page.said_in("figcaption")
@@ -243,9 +245,9 @@ def test_the_same_games_are_the_same_bytes_in_whatever_files(root: Path, tmp_pat
     write_draw_evaluations(archive, RUNS[0].record.run_id)
     where = f"run_id = '{RUNS[0].record.run_id}' AND game_id % 5 < 3 AND agent_0 <> 'random'"
     add_policies(archive)
-    first = made(Path(archive.root), where)
-    assert made(Path(archive.root), where) == first
-    assert made(root, where) == first
+    first = render_archive(Path(archive.root), where)
+    assert render_archive(Path(archive.root), where) == first
+    assert render_archive(root, where) == first
 
 
 def test_every_agent_has_its_colour_everywhere(content: str) -> None:
@@ -257,14 +259,20 @@ def test_every_agent_has_its_colour_everywhere(content: str) -> None:
 
 @pytest.mark.usefixtures("quick_pictures")
 def test_the_report_on_the_sample_says_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it is meant to say something else: PYTHONPATH=. python -m tests.analytics.report.test_page"""
+    """Compare the report with its snapshot.
+
+    PYTHONPATH=. python -m tests.analytics.report.test_page writes a new one.
+    """
     monkeypatch.setattr(report_data, "fit_ratings", fit_ratings)
     assert sample_texts() == SNAPSHOT.read_text(encoding="utf-8")
 
 
 def sample_texts() -> str:
-    """The text of the report on the sample archive, without pictures and long tables: a line a row or paragraph."""
-    page = Page(re.sub(r"<(svg|style|details)\b.*?</\1>", "", made(SAMPLE), flags=re.DOTALL))
+    """Return the text of the report on the sample archive, without pictures and long tables.
+
+    A line is a row of a table, or a paragraph.
+    """
+    page = Page(re.sub(r"<(svg|style|details)\b.*?</\1>", "", render_archive(SAMPLE), flags=re.DOTALL))
     return "\n".join(" | ".join(line) for line in page.lines if line) + "\n"
 
 
@@ -273,7 +281,7 @@ def test_damage_is_a_failure(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
     files_of(archive, RUNS[0].record.run_id, "plies")[0].unlink()
     with pytest.raises(FailureError, match="is missing or damaged"):
-        made(Path(archive.root))
+        render_archive(Path(archive.root))
 
 
 def test_texts_are_escaped_and_charts_are_not() -> None:

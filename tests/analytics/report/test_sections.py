@@ -54,26 +54,29 @@ def opened(archive: ArchiveStore) -> OpenArchive:
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bootstrap takes longer than all the rest; ``analytics.questions.ratings`` has tests of its own."""
+    """Draw few bootstrap samples, because the bootstrap takes longer than all the rest, and has tests of its own."""
     monkeypatch.setattr(report_data, "fit_ratings", partial(fit_ratings, samples=10))
 
 
 def result_of(row: Row, agent_seat: int) -> int:
-    """0 lost, 1 drew, 2 won."""
+    """Return the result for the agent in a seat: 0 lost, 1 drew, 2 won."""
     return 1 if row["winner"] == -1 else 2 * (row["winner"] == agent_seat)
 
 
 def naive_tallies(games: list[Row]) -> dict[tuple[str, int], Counter[tuple[object, ...]]]:
-    """By run and pairing: how many pairs had these results of the first agent, None for a game that is not there."""
+    """Count pairs by the two results of the first agent, by run and pairing.
+
+    The result of a missing game is None.
+    """
     pairs: dict[tuple[str, int], dict[int, list[int | None]]] = defaultdict(lambda: defaultdict(lambda: [None, None]))
     for row in games:
         first_seat = row["game_id"] % 2  # the pairing's first agent holds seat 0 in game 0
         pairs[row["run_id"], row["pairing"]][row["pair_id"]][first_seat] = result_of(row, first_seat)
-    return {key: Counter(map(tuple, found.values())) for key, found in pairs.items()}
+    return {key: Counter(map(tuple, results.values())) for key, results in pairs.items()}
 
 
-def counted(tally: Tally) -> Counter[tuple[object, ...]]:
-    """A tally in the same form."""
+def count_pairs(tally: Tally) -> Counter[tuple[object, ...]]:
+    """Count the pairs of a tally by the two results of the first agent, in the form of ``naive_tallies``."""
     both: dict[tuple[object, ...], int] = {(a, b): tally.pairs[a][b] for a, b in product(range(3), repeat=2)}
     alone: dict[tuple[object, ...], int] = {(result, None): tally.singles[0][result] for result in range(3)}
     other: dict[tuple[object, ...], int] = {(None, result): tally.singles[1][result] for result in range(3)}
@@ -84,7 +87,7 @@ def counted(tally: Tally) -> Counter[tuple[object, ...]]:
 def test_tallies_are_those_of_the_chosen_pairs(opened: OpenArchive, where: str | None, keep: Keep) -> None:
     games, _ = rows_of(RUNS, keep)
     chosen = select_report_data(opened, where)
-    assert {key: counted(result.tally) for key, result in chosen.results_by_pairing.items()} == naive_tallies(games)
+    assert {key: count_pairs(result.tally) for key, result in chosen.results_by_pairing.items()} == naive_tallies(games)
     assert chosen.total_tally.games == len(games)
     assert chosen.total_tally.plies == sum(row["plies"] for row in games)
     for kind in ("illegal", "errors"):
@@ -109,7 +112,7 @@ def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str 
     totals: Counter[tuple[str, str]] = Counter()
     for (rules, agent, _), counts in expected.items():
         totals[rules, agent] += sum(counts)
-    found = {}
+    counts_by_key = {}
     for row in frame.iter_rows(named=True):
         key = row["rules"], row["agent"]
         counts = [row["losses"], row["draws"], row["wins"]]
@@ -117,8 +120,8 @@ def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str 
         assert row["share"] == pytest.approx(row["games"] / totals[key])
         assert (row["low"], row["high"]) == pytest.approx(wilson_interval(row["games"], totals[key]))
         if any(counts):
-            found[*key, row["plies"]] = counts
-    assert found == expected
+            counts_by_key[*key, row["plies"]] = counts
+    assert counts_by_key == expected
     assert {*frame.select("rules", "agent").unique().rows()} == {*totals}
     assert len(frame) == 13 * len(totals)
 
@@ -126,9 +129,9 @@ def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str 
 def test_random_play_stands_beside_the_lengths_where_it_is_known(opened: OpenArchive) -> None:
     frame = lengths.lengths_frame(select_report_data(opened))
     assert {*frame.filter(frame["random"].is_null())["rules"]} == {"square"}
-    known = frame.filter(rules="classic", agent="random")["random"].to_list()
-    assert known[:12] == pytest.approx(ORACLES["random_play"]["win_probability_at_placement_4_to_16"][:12], abs=1e-6)
-    assert sum(known) == pytest.approx(1)
+    shares = frame.filter(rules="classic", agent="random")["random"].to_list()
+    assert shares[:12] == pytest.approx(ORACLES["random_play"]["win_probability_at_placement_4_to_16"][:12], abs=1e-6)
+    assert sum(shares) == pytest.approx(1)
 
 
 @each_choice
@@ -146,16 +149,16 @@ def test_first_choices_are_those_that_were_chosen(
             for agent in (openings.ALL_AGENTS, row[f"agent_{seat}"]):
                 expected[row["rules"], agent, row["ply"], row[kind.column]][result_of(row, seat)] += 1
     frame = openings.openings_frame(select_report_data(opened, where), kind)
-    found = {}
+    counts_by_key = {}
     together: Counter[tuple[str, str, int]] = Counter()
     for row in frame.iter_rows(named=True):
         counts = [row["losses"], row["draws"], row["wins"]]
-        found[row["rules"], row["agent"], row["ply"], row[kind.column]] = counts
+        counts_by_key[row["rules"], row["agent"], row["ply"], row[kind.column]] = counts
         together[row["rules"], row["agent"], row["ply"]] += row["games"]
         assert row["games"] == sum(counts)
         score = mean_score(counts)
         assert [row["score"], row["low"], row["high"]] == pytest.approx([*score])
-    assert found == expected
+    assert counts_by_key == expected
     for row in frame.iter_rows(named=True):
         assert row["share"] == pytest.approx(row["games"] / together[row["rules"], row["agent"], row["ply"]])
 
@@ -172,8 +175,8 @@ def test_the_crosstable_scores_every_game_between_two_agents(
                 points[row[f"agent_{seat}"], row[f"agent_{1 - seat}"]].append(result_of(row, seat) / 2)
     frame = strength.build_shown_crosstable(select_report_data(opened, where)).to_frame()
     against = frame.unpivot([f"v {agent}" for agent in frame["agent"]], index="agent").drop_nulls()
-    found = {(agent, opponent.removeprefix("v ")): score for agent, opponent, score in against.iter_rows()}
-    assert found == pytest.approx({both: sum(scored) / len(scored) for both, scored in points.items()})
+    scores = {(agent, opponent.removeprefix("v ")): score for agent, opponent, score in against.iter_rows()}
+    assert scores == pytest.approx({both: sum(scored) / len(scored) for both, scored in points.items()})
     merged: dict[str, list[float]] = defaultdict(list)
     for (agent, _), scored in points.items():
         merged[agent] += scored
@@ -203,7 +206,9 @@ def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
     for part in chosen.parts_by_rules:
         fit = fit_ratings(dict(sorted(part.tallies_by_agents.items())), samples=10)
         frame = strength.ratings_frame(part.rate_agents(), part.agents)
-        assert frame.select("agent", "elo", "low", "high").rows() == [(each.agent, *each.elo) for each in fit.ratings]
+        assert frame.select("agent", "elo", "low", "high").rows() == [
+            (rating.agent, *rating.elo) for rating in fit.ratings
+        ]
         following = zip(fit.ratings, fit.ratings[1:], strict=False)
         sure = [
             fit.superiority[row, row + 1] if one.group == two.group else None
@@ -256,27 +261,27 @@ def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
                     if keep(row):
                         expected[row["agent"], row["kind"], row["ply"] if by_ply else None].append(row["regret"])
                 frame = mistakes.mistakes_frame(select_report_data(opened, where), by_ply)
-                found = {(row["agent"], row["kind"], row["ply"]): row for row in frame.iter_rows(named=True)}
-                assert found.keys() == expected.keys()
-                for key, each in expected.items():
-                    share = sum(given > 0 for given in each) / len(each)
-                    assert found[key]["decisions"] == len(each)
-                    assert found[key]["regret"] == pytest.approx(sum(each) / len(each))
-                    assert found[key]["blunders"] == pytest.approx(share)
-                    assert found[key]["blunders_low"] <= share <= found[key]["blunders_high"]
+                row_by_key = {(row["agent"], row["kind"], row["ply"]): row for row in frame.iter_rows(named=True)}
+                assert row_by_key.keys() == expected.keys()
+                for key, regrets in expected.items():
+                    share = sum(regret > 0 for regret in regrets) / len(regrets)
+                    assert row_by_key[key]["decisions"] == len(regrets)
+                    assert row_by_key[key]["regret"] == pytest.approx(sum(regrets) / len(regrets))
+                    assert row_by_key[key]["blunders"] == pytest.approx(share)
+                    assert row_by_key[key]["blunders_low"] <= share <= row_by_key[key]["blunders_high"]
 
 
 def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: OpenArchive) -> None:
-    found = learning.load_newest_curves(select_report_data(full, "winner = 1"))
-    assert [(curve.card.name, curve.rows.columns) for curve in found] == [
+    curves = learning.load_newest_curves(select_report_data(full, "winner = 1"))
+    assert [(curve.card.name, curve.rows.columns) for curve in curves] == [
         ("rising", BY_GAMES.columns),
         ("bred", BY_GENERATIONS.columns),
     ]
-    frame = learning.learning_frame(found).select("policy", "series", "step", "value")
+    frame = learning.learning_frame(curves).select("policy", "series", "step", "value")
     assert frame.filter(policy="rising").rows() == [
         ("rising", "win_rate", *point) for point in [(10, 0.2), (20, 0.5), (25, 0.8)]
     ]
-    ends = learning.learning_frame(found).filter(policy="rising").select("value", "low", "high").rows()
+    ends = learning.learning_frame(curves).filter(policy="rising").select("value", "low", "high").rows()
     assert all(low < value < high for value, low, high in ends)  # the interval that the note promises
     table = learning.build_learning_section(select_report_data(full, "winner = 1")).tables[-1]
     assert [column.heading for column in table.columns] == ["policy", "series", "step", "value", "95 % interval"]
@@ -288,11 +293,11 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: Op
     }
     assert learning.load_newest_curves(select_report_data(full, f"run_id = '{RUNS[1].record.run_id}'")) == []
     passes = pl.DataFrame({"pieces": [9, 8], "pass": [1, 1], "boards": [4, 5], "won": [0.25, 0.5]})
-    stages = learning.learning_frame([learning.LearningCurve(found[0].card, passes)]).select("series", "step", "value")
+    stages = learning.learning_frame([learning.LearningCurve(curves[0].card, passes)]).select("series", "step", "value")
     assert stages.rows() == [("won, 9 pieces", 1, 0.25), ("won, 8 pieces", 1, 0.5)]
 
 
-SAID = {  # in the picture of each section
+PICTURE_TEXTS = {  # texts in the picture of each section
     "ratings": ("random", "Elo"),
     "placements": ("a1", "score, %"),
     "gifts": ("F", "how often, %"),
@@ -304,18 +309,18 @@ SAID = {  # in the picture of each section
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
-    """The same games, judged and learned from."""
+    """Add judged decisions and policies to the games."""
     archive = write_archive(tmp_path_factory.mktemp("full") / "archive")
     add_decisions(archive)
     add_policies(archive)
     return open_archive(archive.root)
 
 
-@pytest.mark.parametrize("slug", SAID)
+@pytest.mark.parametrize("slug", PICTURE_TEXTS)
 def test_each_picture_says_what_it_shows(full: OpenArchive, slug: str) -> None:
     picture = render_results_svg(build_subject_sections(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))
-    for said in SAID[slug]:
-        assert f">{said}</text>" in picture
+    for text in PICTURE_TEXTS[slug]:
+        assert f">{text}</text>" in picture
     assert "NaN" not in picture
 
 

@@ -23,7 +23,7 @@ from tests.paths import ROOT
 
 
 def by_games(rows: int, block: int = 100) -> pl.DataFrame:
-    """A curve that rises from a third to two thirds."""
+    """Return a curve that rises from a third to two thirds."""
     wins = [block // 3 + row * block // 3 // rows for row in range(rows)]
     return pl.DataFrame(
         {
@@ -44,9 +44,9 @@ def texts(picture: bytes) -> list[str]:
 @pytest.mark.parametrize("rows", [1, 5, MAX_MARKED_POINTS, MAX_MARKED_POINTS + 1, MAX_POINTS])
 def test_a_learning_curve_has_a_point_for_each_row_in_its_interval(rows: int) -> None:
     picture = render_curve_svg(by_games(rows), "How it learned", ["against itself", "seed 3"])
-    said = texts(picture)
-    assert {"How it learned", "against itself", "seed 3", "games learned from", "games won, of each 100"} <= {*said}
-    assert "0" in said
+    words = texts(picture)
+    assert {"How it learned", "against itself", "seed 3", "games learned from", "games won, of each 100"} <= {*words}
+    assert "0" in words
     svg = picture.decode()
     points = svg.count('aria-roledescription="point"')
     assert points == (rows if rows <= MAX_MARKED_POINTS else 0)
@@ -82,10 +82,10 @@ def test_a_curve_by_passes_has_the_errors_on_held_out_boards_or_else_on_those_le
     errors = {"not_lost": [0.4] * 4, "won": [0.3] * 4, "held_out_not_lost": [0.2, 0.1] * 2, "held_out_won": [0.1] * 4}
     curve = pl.DataFrame({"pieces": [9, 9, 8, 8], "pass": [1, 2, 1, 2], "boards": [5] * 4} | errors)
     none = curve.with_columns(pl.lit(None, pl.Float64).alias(f"held_out_{name}") for name in ("not_lost", "won"))
-    found = {name: texts(render_curve_svg(each, "a", ["b"])) for name, each in (("held out", curve), ("none", none))}
-    assert {"not lost", "won", "pass", "mean squared error of a chance"} <= set(found["held out"])
-    assert "0.40" in found["none"]
-    assert "0.40" not in found["held out"]
+    held_out, plain = (texts(render_curve_svg(errors, "a", ["b"])) for errors in (curve, none))
+    assert {"not lost", "won", "pass", "mean squared error of a chance"} <= set(held_out)
+    assert "0.40" in plain
+    assert "0.40" not in held_out
 
 
 def test_ids_are_the_same_in_every_drawing_and_differ_between_the_panels_of_a_page() -> None:
@@ -123,7 +123,7 @@ def test_a_sign_is_shown_unless_the_number_rounds_to_nothing() -> None:
 
 
 def forms(piece: int) -> list[str]:
-    """The paths of a piece without its colours."""
+    """Return the paths of a piece without its colours."""
     return re.findall(r' d="([^"]+)"', piece_shapes(piece))
 
 

@@ -51,7 +51,7 @@ def complaint_about(path: Path) -> str:
 
 
 def assert_only(spoiled: set[str], opened: OpenArchive, complaint: str) -> None:
-    """Of all views only these cannot be read, however they are asked."""
+    """Check that the views ``spoiled``, and no others, cannot be read, in whatever way they are asked."""
     for view in spoiled:
         first = next(iter(VIEWS[view]))
         for question in (
@@ -105,7 +105,7 @@ def test_a_missing_file_spoils_its_views_only(full_archive: ArchiveStore) -> Non
 
 
 def test_lost_games_are_missed(archive: ArchiveStore) -> None:
-    archive.update_run(RUN_ID, lambda known: known)  # which notes how many there are
+    archive.update_run(RUN_ID, lambda run: run)  # records how many games there are
     for number, first in ((1, 16), (0, 0)):
         files_of(archive, RUN_ID, "games")[number].unlink()
         with pytest.raises(FailureError, match=f"lacks units {first} to 23, which were there"):
@@ -203,21 +203,21 @@ def test_a_mistake_is_not_taken_for_damage(archive: ArchiveStore) -> None:
 
 
 @pytest.fixture
-def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that remembers which files were sound."""
+def memory_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create a cache of its own, and return its folder that records which files were sound."""
     monkeypatch.setenv("QARENA_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "checked"
 
 
 @pytest.mark.parametrize("at", [0.5, *seldom(0.02, 0.3, 0.9)])
 @pytest.mark.parametrize("before", [True, False], ids=["remembered", "new"])
-def test_a_flipped_bit_is_no_answer(archive: ArchiveStore, remembered: Path, at: float, before: bool) -> None:
+def test_a_flipped_bit_is_no_answer(archive: ArchiveStore, memory_folder: Path, at: float, before: bool) -> None:
     question = "SELECT sum(hash(COLUMNS(*))) FROM {}"
     if before:
         with OpenArchive(archive.root) as opened:
             for table in TABLE_SCHEMAS:
                 opened.sql(question.format(table))
-        assert len(list(remembered.iterdir())) == 1
+        assert len(list(memory_folder.iterdir())) == 1
     paths = {table: files_of(archive, RUN_ID, table)[1] for table in TABLE_SCHEMAS}
     for path in paths.values():
         flip(path, at)
@@ -231,7 +231,7 @@ def test_a_flipped_bit_is_no_answer(archive: ArchiveStore, remembered: Path, at:
         assert opened.archive.count_games(RUN_ID) == 48  # what needs no rows is answered
 
 
-def test_only_files_that_a_question_reads_are_checked(archive: ArchiveStore, remembered: Path) -> None:
+def test_only_files_that_a_question_reads_are_checked(archive: ArchiveStore, memory_folder: Path) -> None:
     flip(files_of(archive, RUN_ID, "plies")[1])
     with OpenArchive(archive.root) as opened:
         for question in ("SELECT avg(plies) AS plies, 'plies' FROM games", "FROM runs"):
@@ -248,7 +248,7 @@ def test_only_files_that_a_question_reads_are_checked(archive: ArchiveStore, rem
 
 
 def test_sound_files_are_read_once_and_not_again(
-    archive: ArchiveStore, remembered: Path, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, memory_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
     real = vars(VerifiableFile)["is_sound"].fget
@@ -264,20 +264,20 @@ def test_sound_files_are_read_once_and_not_again(
                 opened.sql("SELECT count(*) FROM games" + (", plies" if times == 4 else ""))
         assert len(read) == times
     with OpenArchive(archive.root, check=False) as opened:
-        (memory,) = remembered.iterdir()
+        (memory,) = memory_folder.iterdir()
         memory.write_text("[")
         opened.sql("SELECT count(*) FROM games, plies")
     assert len(read) == 4
 
 
-def test_an_archive_that_was_not_asked_for_long_is_forgotten(archive: ArchiveStore, remembered: Path) -> None:
-    remembered.mkdir(parents=True)
+def test_an_archive_that_was_not_asked_for_long_is_forgotten(archive: ArchiveStore, memory_folder: Path) -> None:
+    memory_folder.mkdir(parents=True)
     for name, moment in (("long ago", 1), ("now", time.time())):
-        (remembered / name).touch()
-        os.utime(remembered / name, (moment, moment))
+        (memory_folder / name).touch()
+        os.utime(memory_folder / name, (moment, moment))
     with OpenArchive(archive.root) as opened:
         opened.sql("SELECT count(*) FROM games")
-    assert {path.name for path in remembered.iterdir() if path.suffix != ".json"} == {"now"}
+    assert {path.name for path in memory_folder.iterdir() if path.suffix != ".json"} == {"now"}
 
 
 def test_a_replay_that_fails_names_the_file_each_time_and_spoils_no_other_question(

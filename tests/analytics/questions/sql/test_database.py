@@ -67,13 +67,13 @@ def test_after_a_fork_a_question_is_an_error_and_does_not_hang(
 def test_types_are_the_same_with_and_without_games(opened: OpenArchive, tmp_path: Path) -> None:
     more = {"rules": pl.String(), "opening_number": pl.Int64(), "game_number": pl.Int64()}
     with OpenArchive(ArchiveStore.open(tmp_path / "empty", create=True).root) as empty:
-        for table, each in product(TABLE_SCHEMAS, (opened, empty)):
+        for table, reader in product(TABLE_SCHEMAS, (opened, empty)):
             expected = {"run_id": pl.String(), **TABLE_SCHEMAS[table], **(more if table == "games" else {})}
             in_sql = {name: WIDENED.get(type(kind), kind) for name, kind in expected.items()}
-            assert each.sql(f"FROM {table} LIMIT 0").schema == in_sql
+            assert reader.sql(f"FROM {table} LIMIT 0").schema == in_sql
             lazy = {name: pl.Int32 if kind == pl.Int8 else kind for name, kind in expected.items()}
-            assert each.scan(table).collect_schema() == lazy
-            assert each.sql(f"SELECT count(*) > 0 FROM {table}").item() == (each is opened)
+            assert reader.scan(table).collect_schema() == lazy
+            assert reader.sql(f"SELECT count(*) > 0 FROM {table}").item() == (reader is opened)
 
 
 def test_small_integers_are_widened(opened: OpenArchive) -> None:
@@ -82,7 +82,7 @@ def test_small_integers_are_widened(opened: OpenArchive) -> None:
 
 
 def test_only_the_row_groups_of_a_ply_are_read(tmp_path: Path) -> None:
-    """Over 180,000 rows: three row groups, the first of which holds all first plies."""
+    """Store over 180,000 rows: three row groups, the first of which holds all first plies."""
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
     run = record(spec_of(pairings=PAIRINGS[:1]))
     archive.write_run(run)
@@ -94,7 +94,7 @@ def test_only_the_row_groups_of_a_ply_are_read(tmp_path: Path) -> None:
 
 
 def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archive: ArchiveStore) -> None:
-    """Nothing was asked before others wrote, so that every view is filled after it."""
+    """Ask only after others have written, so that every view is filled after that."""
     counts = f"""SELECT (SELECT count(*) FROM games), (SELECT sum(games) FROM runs WHERE run_id = '{RUN_ID}'),
         (SELECT count(*) FROM runs), (SELECT count(*) FROM sweeps), (SELECT count(*) FROM verdicts)"""
     with OpenArchive(archive.root) as opened:
@@ -131,7 +131,7 @@ def test_a_path_is_only_a_path_and_a_run_id_no_number(tmp_path: Path, folder: st
 
 
 def number_of(game_id: int, pairings: int, swapped: bool = True) -> int:
-    """The place of a game among those of its run, where a pair of each pairing follows a pair of the one before."""
+    """Return the place of a game in its run, in which a pair of each pairing follows a pair of the pairing before."""
     pair, game = divmod(game_id % 2**32, 2)
     unit = pair * pairings + game_id // 2**32
     return 2 * unit + game if swapped else unit
@@ -289,14 +289,14 @@ def test_importing_analytics_is_cheap() -> None:
 
 @pytest.fixture(scope="module")
 def full(full_archive: ArchiveStore) -> Iterator[OpenArchive]:
-    """``full_archive``, opened once."""
+    """Open ``full_archive`` once."""
     with open_archive(full_archive.root) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def full_archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
-    """An archive in which no view is empty, with runs by two rules. No test changes it."""
+    """Write an archive in which no view is empty, with runs by two rules. No test changes it."""
     archive = filled(tmp_path_factory.mktemp("whole") / "archive")
     other = record(spec_of(PRESETS["own_piece"]))
     archive.write_run(other)
@@ -317,21 +317,21 @@ def test_each_view_is_a_lazy_frame_of_the_same_rows(full: OpenArchive) -> None:
     for view in VIEWS:
         in_sql = full.sql(f"FROM {view}")
         lazy = full.scan(view)
-        found = lazy.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).collect()
+        rows = lazy.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).collect()
         assert isinstance(lazy, pl.LazyFrame)
-        assert found.schema == in_sql.schema, view
+        assert rows.schema == in_sql.schema, view
         order = [name for name, kind in in_sql.schema.items() if not kind.is_nested()]
-        assert found.height > 0
-        assert found.sort(order).equals(in_sql.sort(order)), view
+        assert rows.height > 0
+        assert rows.sort(order).equals(in_sql.sort(order)), view
 
 
 @pytest.mark.parametrize("plies", [3, *seldom(1, 8)])
 def test_openings_in_order_are_a_lazy_frame_of_the_same_rows(full: OpenArchive, plies: int) -> None:
     in_sql = full.sql(f"FROM ordered_openings({plies})")
     assert in_sql.height > 0
-    found = full.ordered_openings(plies).collect()
-    assert found.schema == in_sql.schema
-    assert found.sort("run_id", "game_id").equals(in_sql.sort("run_id", "game_id"))
+    rows = full.ordered_openings(plies).collect()
+    assert rows.schema == in_sql.schema
+    assert rows.sort("run_id", "game_id").equals(in_sql.sort("run_id", "game_id"))
     (first, *_) = in_sql["run_id"]
     assert full.ordered_openings(plies, first).collect().height == (in_sql["run_id"] == first).sum()
     with pytest.raises(RequestError, match="plies must be 1 to 8"):
@@ -374,9 +374,9 @@ def test_a_frame_of_ones_own_in_a_question(opened: OpenArchive, lazy: bool) -> N
     mine = pl.DataFrame({"cell": [0, 6], "weight": [0.5, 2.0], "note": ["a", None]})
     joined = "plies JOIN mine USING (cell) WHERE ply = 0"
     text = f"SELECT note, sum(weight) AS total FROM {joined} GROUP BY note ORDER BY note"
-    found = opened.sql(text, mine=mine.lazy() if lazy else mine)
+    rows = opened.sql(text, mine=mine.lazy() if lazy else mine)
     firsts = opened.scan("plies").filter(ply=0).collect()["cell"].to_list()
-    assert found.rows() == [("a", 0.5 * firsts.count(0)), (None, 2.0 * firsts.count(6))]
+    assert rows.rows() == [("a", 0.5 * firsts.count(0)), (None, 2.0 * firsts.count(6))]
     with pytest.raises(RequestError, match="there is no table 'mine'"):
         opened.sql(text)
     with pytest.raises(RequestError, match="a frame named 'Games' would hide the view games"):

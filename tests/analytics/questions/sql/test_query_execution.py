@@ -239,16 +239,16 @@ def test_what_a_killed_process_spilled_is_removed_by_the_next_question(shared: A
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(temporary)}, check=False)
-    (left,) = temporary.iterdir()
-    assert (left / "spill" / "x").exists()
+    (abandoned_folder,) = temporary.iterdir()
+    assert (abandoned_folder / "spill" / "x").exists()
     with open_archive(shared.root) as running:
         assert running.sql("SELECT 1 AS x").item() == 1
-        (own,) = temporary.iterdir()
-        assert own != left
+        (own_folder,) = temporary.iterdir()
+        assert own_folder != abandoned_folder
         with open_archive(shared.root) as second:  # the folder of a process that runs stays
             second.sql("SELECT 1")
             assert len(list(temporary.iterdir())) == 2
-        assert list(temporary.iterdir()) == [own]
+        assert list(temporary.iterdir()) == [own_folder]
     assert list(temporary.iterdir()) == []
 
 
@@ -292,8 +292,8 @@ def test_only_own_folders_of_that_name_are_removed(temporary: Path) -> None:
     os.utime(old, (1, 1))
     used = ScratchFolder()
     remove_abandoned_folders(temporary)
-    left = {path.name for path in temporary.iterdir()}
-    assert left == {
+    remaining_names = {path.name for path in temporary.iterdir()}
+    assert remaining_names == {
         f"{SCRATCH_PREFIX}file",
         "other",
         f"{SCRATCH_PREFIX}link",
@@ -309,8 +309,8 @@ def test_only_own_folders_of_that_name_are_removed(temporary: Path) -> None:
 @pytest.mark.parametrize("name", [b"a[rb]?", b"**\xef"])
 def test_an_archive_is_read_under_any_name(shared: ArchiveStore, tmp_path: Path, name: bytes) -> None:
     root = tmp_path / os.fsdecode(name)
-    for each in (root, tmp_path / "arx"):  # the name of the first matches the second as a pattern
-        shutil.copytree(shared.root, each)
+    for folder in (root, tmp_path / "arx"):  # the name of the first matches the second as a pattern
+        shutil.copytree(shared.root, folder)
     with open_archive(root) as opened:
         assert opened.sql("SELECT count(*) FROM games").item() == 48
         assert opened.scan("games").collect().height == 48

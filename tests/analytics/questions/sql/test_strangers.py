@@ -21,7 +21,7 @@ EXPORT = "/tmp/strangers.csv"  # noqa: S108  (that some of the questions try to 
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[OpenArchive]:
+def restricted_archive() -> Iterator[OpenArchive]:
     with OpenArchive(SAMPLE, vocabulary_only=True) as opened:
         yield opened
 
@@ -44,9 +44,9 @@ VOCABULARY = (
 )
 
 
-def test_the_vocabulary_is_answered(guarded: OpenArchive) -> None:
+def test_the_vocabulary_is_answered(restricted_archive: OpenArchive) -> None:
     for text in VOCABULARY:
-        assert guarded.read_first_rows(text, 5).height > 0
+        assert restricted_archive.read_first_rows(text, 5).height > 0
 
 
 def test_every_question_of_the_cookbook_is_allowed() -> None:
@@ -56,17 +56,19 @@ def test_every_question_of_the_cookbook_is_allowed() -> None:
             check_vocabulary(parser, query, {*VIEWS, "seats", "pairs", "boards", "ordered_openings", "policy"})
 
 
-def test_everything_else_is_refused(guarded: OpenArchive) -> None:
+def test_everything_else_is_refused(restricted_archive: OpenArchive) -> None:
     hostile = (Path(__file__).with_name("hostile_questions.sql")).read_text().splitlines()[1:]
     hostile += [f"EXPLAIN SELECT 1 AS x_{view}" for view in (*VIEWS, "query")]
     # Afterwards the views have rows, so that their files' paths are in the catalogue.
     assert (
-        guarded.read_first_rows("SELECT count(*) AS n FROM games JOIN boards USING (run_id, game_id)", 5).item()
+        restricted_archive.read_first_rows(
+            "SELECT count(*) AS n FROM games JOIN boards USING (run_id, game_id)", 5
+        ).item()
         > 16_000
     )
     for text in hostile:
         with pytest.raises(RequestError, match=r"^SQL") as refused:
-            guarded.read_first_rows(text, 5)
+            restricted_archive.read_first_rows(text, 5)
         assert "root:" not in str(refused.value), text
         assert str(SAMPLE) not in str(refused.value), text
     assert len(hostile) > 200
@@ -74,19 +76,19 @@ def test_everything_else_is_refused(guarded: OpenArchive) -> None:
     with OpenArchive(SAMPLE) as fresh:
         for view in ("games", "plies", "runs", "results", "seats", "first_plies"):
             count = f"SELECT count(*) AS n FROM {view}"
-            assert guarded.read_first_rows(count, 5).item() == fresh.sql(count).item() > 0
+            assert restricted_archive.read_first_rows(count, 5).item() == fresh.sql(count).item() > 0
 
 
-def test_a_question_that_is_nested_too_deeply_is_refused_and_says_so(guarded: OpenArchive) -> None:
+def test_a_question_that_is_nested_too_deeply_is_refused_and_says_so(restricted_archive: OpenArchive) -> None:
     for opening, closing in (("SELECT * FROM (", ")"), ("SELECT (", ")"), ("SELECT ARRAY(", ")")):
         text = opening * 1000 + "SELECT 1" + closing * 1000
         with pytest.raises(RequestError, match=r"^SQL: it is nested too deeply: write fewer levels of brackets"):
-            guarded.read_first_rows(text, 5)
-    assert guarded.read_first_rows("SELECT * FROM (" * 40 + "SELECT 1 AS x" + ")" * 40, 5).height == 1
-    assert guarded.read_first_rows("SELECT " + " + ".join("1" * 150) + " AS x", 5).item() == 150
+            restricted_archive.read_first_rows(text, 5)
+    assert restricted_archive.read_first_rows("SELECT * FROM (" * 40 + "SELECT 1 AS x" + ")" * 40, 5).height == 1
+    assert restricted_archive.read_first_rows("SELECT " + " + ".join("1" * 150) + " AS x", 5).item() == 150
     where = "plies IN (" + "SELECT * FROM (" * 400 + "SELECT 1" + ")" * 401
     with pytest.raises(RequestError, match="nested too deeply") as refused:
-        check_condition(guarded, where)
+        check_condition(restricted_archive, where)
     assert len(str(refused.value)) < 700
 
 
@@ -102,10 +104,10 @@ def test_our_own_questions_may_read_the_catalogue() -> None:
 SUM = "+".join("1" * 600)
 
 
-def test_questions_nested_deeply_are_answered_or_refused_in_one_line(guarded: OpenArchive) -> None:
-    """Python's own limit of recursion is about 1,000, and each addition is a level of DuckDB's tree."""
+def test_questions_nested_deeply_are_answered_or_refused_in_one_line(restricted_archive: OpenArchive) -> None:
+    """Nest more additions than Python's limit of recursion, about 1,000; each is a level of DuckDB's tree."""
     with pytest.raises(RequestError, match=r"^SQL: it is nested too deeply: write fewer levels"):
-        guarded.read_first_rows(f"SELECT {SUM} AS n", 5)
+        restricted_archive.read_first_rows(f"SELECT {SUM} AS n", 5)
     with OpenArchive(SAMPLE) as opened:
         assert opened.sql(f"SELECT {SUM} AS n FROM games LIMIT 1").item() == 600
         with pytest.raises(RequestError, match=r"is not a condition on games: .*it is nested too deeply"):

@@ -69,10 +69,10 @@ def test_a_name_that_a_question_defines_fills_no_view() -> None:
         assert opened.sql("WITH games AS (SELECT 1 AS plies) SELECT plies FROM games").item() == 1
         assert opened.sql("SELECT 'plies' AS games -- FROM plies").item() == "plies"
         assert opened._connection is not None
-        assert opened._connection._made == set()
+        assert opened._connection._filled_views == set()
         with_itself = "WITH games AS (FROM games WHERE plies > 3) SELECT count(*) > 1000 FROM games"
         assert opened.sql(with_itself).item() is True
-        assert opened._connection._made == {"games"}
+        assert opened._connection._filled_views == {"games"}
 
 
 KINDS = {

@@ -54,10 +54,10 @@ def nothing(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
 
 
 def test_cells_and_pieces(nothing: OpenArchive) -> None:
-    found = nothing.sql("""
+    facts = nothing.sql("""
         SELECT i, cell_name(i) AS cell, cell_class(i) AS class, piece_name(i) AS piece, high(i) AS high,
                coloured(i) AS coloured, solid(i) AS solid, square(i) AS square FROM range(-1, 17) numbers(i)""")
-    for i, cell, in_class, piece, *attributes in found.iter_rows():
+    for i, cell, in_class, piece, *attributes in facts.iter_rows():
         if 0 <= i < 16:
             assert (cell, in_class, piece) == (format_cell(i), CLASSES[i], format_piece(i))
             assert attributes == [bool(i & 8), bool(i & 4), bool(i & 2), bool(i & 1)]
@@ -74,9 +74,9 @@ def test_each_view_and_macro_is_made_with_the_views_it_reads_and_nothing_that_is
     with duckdb.connect() as connection:
         for name in load_definitions():
             connection.execute("BEGIN")
-            for each in find_needed_names(f"SELECT * FROM {name.upper()}"):
-                connection.execute(load_definitions()[each])  # DuckDB refuses a view of what does not exist
-            assert name == each
+            for needed_name in find_needed_names(f"SELECT * FROM {name.upper()}"):
+                connection.execute(load_definitions()[needed_name])  # DuckDB refuses a view of what does not exist
+            assert name == needed_name
             connection.execute("ROLLBACK")
         assert [*find_needed_names("FROM pairs")] == ["games", "pairs"]
 
@@ -105,23 +105,23 @@ NAMES_IN_OTHERS = (
 def test_a_view_keeps_its_rows_whatever_named_it_before(before: str, view: str) -> None:
     with open_archive(SAMPLE) as opened, open_archive(SAMPLE) as other:
         opened.sql(before)
-        found = opened.sql(f"SELECT count(*) FROM {view}").item()
-        assert found == other.sql(f"SELECT count(*) FROM {view}").item()
-        assert found or view == "decisions"  # of which the sample has none
+        count = opened.sql(f"SELECT count(*) FROM {view}").item()
+        assert count == other.sql(f"SELECT count(*) FROM {view}").item()
+        assert count or view == "decisions"  # of which the sample has none
         with pytest.raises(RequestError, match="there is no table 'nothing'"):
             opened.sql("FROM nothing")
 
 
 def test_shared_attributes(nothing: OpenArchive) -> None:
-    found = nothing.sql("SELECT p, q, shared(p, q) AS n FROM range(16) a(p), range(16) b(q)")
-    for p, q, n in found.iter_rows():
+    counts = nothing.sql("SELECT p, q, shared(p, q) AS n FROM range(16) a(p), range(16) b(q)")
+    for p, q, n in counts.iter_rows():
         assert n == sum(p >> bit & 1 == q >> bit & 1 for bit in range(4))
 
 
 def test_wilsons_interval(nothing: OpenArchive) -> None:
     for wins, n in [*product((0, 0.5, 1, 7, 10), (10, 10.5)), (0, 0), (3, 10**7), (10**7, 10**7)]:
-        found = nothing.sql("SELECT wilson_low($1, $2) AS low, wilson_high($1, $2) AS high", [wins, n]).row(0)
-        assert found == pytest.approx(wilson_interval(wins, n), rel=1e-12, abs=1e-15)
+        interval = nothing.sql("SELECT wilson_low($1, $2) AS low, wilson_high($1, $2) AS high", [wins, n]).row(0)
+        assert interval == pytest.approx(wilson_interval(wins, n), rel=1e-12, abs=1e-15)
     assert nothing.sql("SELECT wilson_low(NULL, 3) AS low").item() is None
 
 
@@ -129,48 +129,48 @@ def test_the_interval_over_clusters(nothing: OpenArchive) -> None:
     total, n = np.array([3.0, 0.5, 0.0, 7.0]), np.array([4, 1, 2, 9])
     sums = ClusterSums(4, int(n.sum()), total.sum(), int((n * n).sum()), (n * total).sum(), (total * total).sum())
     clusters = pl.DataFrame({"total": total, "n": n})
-    found = nothing.sql("SELECT cluster_reach(total, n) AS reach FROM c", c=clusters).item()
-    assert found == pytest.approx(1.959963984540054 * sums.variance**0.5, rel=1e-12)
+    reach = nothing.sql("SELECT cluster_reach(total, n) AS reach FROM c", c=clusters).item()
+    assert reach == pytest.approx(1.959963984540054 * sums.variance**0.5, rel=1e-12)
     assert nothing.sql("SELECT cluster_reach(total, n) AS reach FROM c", c=clusters[:1]).item() is None
 
 
 def boards(count: int) -> list[tuple[int, int, str, str]]:
-    """The columns occupied and board, and the texts, of positions with every number of pieces."""
-    dice, found = np.random.default_rng(3), []
+    """Return the columns ``occupied`` and ``board``, and the texts, of positions with every number of pieces."""
+    dice, rows = np.random.default_rng(3), []
     for number in range(count):
-        made = number % 16
-        pieces, cells = dice.permutation(16).tolist(), sorted(dice.permutation(16)[:made].tolist())
-        board = pieces[made]
-        for place, piece in enumerate(pieces[:made]):
-            board |= sum((piece >> lane & 1) << (4 + lane * made + place) for lane in range(4))
+        ply = number % 16
+        pieces, cells = dice.permutation(16).tolist(), sorted(dice.permutation(16)[:ply].tolist())
+        board = pieces[ply]
+        for place, piece in enumerate(pieces[:ply]):
+            board |= sum((piece >> lane & 1) << (4 + lane * ply + place) for lane in range(4))
         if board < 1 << 63:  # as those of canonical positions
-            position = position_from_plies(list(zip(pieces[:made], cells, strict=True)), pieces[made])
+            position = position_from_plies(list(zip(pieces[:ply], cells, strict=True)), pieces[ply])
             text = format_position(position)
-            found.append((sum(1 << cell for cell in cells), board, text.split()[0], text))
-    return found
+            rows.append((sum(1 << cell for cell in cells), board, text.split()[0], text))
+    return rows
 
 
 def test_texts_of_positions(nothing: OpenArchive) -> None:
-    known = pl.DataFrame(boards(64), schema=["occupied", "board", "rows", "text"], orient="row")
-    found = nothing.sql(
-        "SELECT *, board_text(occupied, board) AS b, position_text(occupied, board) AS p FROM k", k=known
+    positions = pl.DataFrame(boards(64), schema=["occupied", "board", "rows", "text"], orient="row")
+    texts = nothing.sql(
+        "SELECT *, board_text(occupied, board) AS b, position_text(occupied, board) AS p FROM k", k=positions
     )
-    assert found.height > 40
-    assert found["b"].to_list() == found["rows"].to_list()
-    assert found["p"].to_list() == found["text"].to_list()
+    assert texts.height > 40
+    assert texts["b"].to_list() == texts["rows"].to_list()
+    assert texts["p"].to_list() == texts["text"].to_list()
 
 
 def test_a_condition_may_use_macros(opened: OpenArchive) -> None:
     where = (
         "game_id IN (SELECT game_id FROM plies WHERE ply = 0 AND cell_class(cell) = 'centre' AND shared(piece, 0) > 1)"
     )
-    found = select_games(opened, where)
+    selection = select_games(opened, where)
     rows = opened.scan("plies").filter(ply=0).collect()
     expected = {
         game for game, piece, cell in rows.select("game_id", "piece", "cell").iter_rows()
         if CLASSES[cell] == "centre" and piece.bit_count() < 3
     }  # fmt: skip
-    assert sum(found.counts) == len(expected) > 0
+    assert sum(selection.counts) == len(expected) > 0
     with pytest.raises(RequestError, match=r"reads from policy\(\)"):
         select_games(opened, "game_id IN (SELECT cell FROM policy('mine'))")
 
@@ -179,11 +179,12 @@ def test_seats_have_two_rows_a_game(opened: OpenArchive) -> None:
     games, _ = naive_rows(BLOCKS, PAIRINGS)
     expected = []
     for game_id, pair_id, pairing, agent_0, agent_1, winner, plies, opening, ending in games:
-        known = ("classic", None, 2 * (game_id % 2**32 // 2 * 3 + pairing) + game_id % 2)
+        record_values = ("classic", None, 2 * (game_id % 2**32 // 2 * 3 + pairing) + game_id % 2)
         for seat in (0, 1):
             agents = (agent_0, agent_1) if seat == 0 else (agent_1, agent_0)
             score = 0.5 if winner == -1 else float(winner == seat)
-            expected.append((RUN_ID, game_id, pair_id, pairing, seat, *agents, score, plies, opening, ending, *known))
+            game_values = (*agents, score, plies, opening, ending)
+            expected.append((RUN_ID, game_id, pair_id, pairing, seat, *game_values, *record_values))
     assert opened.sql("FROM seats ORDER BY game_id, seat").rows() == expected
 
 
@@ -206,13 +207,13 @@ def test_pairs_have_the_scores_of_the_first_agent(archive: ArchiveStore) -> None
 def test_columns_of_boards_are_made_only_if_a_question_may_read_them(
     opened: OpenArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[set[str]] = []
+    replayed_columns: list[set[str]] = []
 
-    def making(plies: pl.DataFrame, record: RunRecord, more: Collection[str]) -> pl.DataFrame:
-        made.append(set(more))
+    def record_columns(plies: pl.DataFrame, record: RunRecord, more: Collection[str]) -> pl.DataFrame:
+        replayed_columns.append(set(more))
         return replay_plies(plies, record, more)
 
-    monkeypatch.setattr(lazy_rows, "replay_plies", making)
+    monkeypatch.setattr(lazy_rows, "replay_plies", record_columns)
     questions = {
         "SELECT avg(bit_count(filled)) FROM boards": set(),
         "SELECT ply, count(*) FROM boards GROUP BY ply ORDER BY ALL": set(),
@@ -231,9 +232,9 @@ def test_columns_of_boards_are_made_only_if_a_question_may_read_them(
     }
     for question, columns in questions.items():
         opened.sql(question)
-        assert made, question
-        assert all(each == columns for each in made), question
-        made.clear()
+        assert replayed_columns, question
+        assert all(names == columns for names in replayed_columns), question
+        replayed_columns.clear()
 
 
 def test_decisions_and_boards_join_positions_by_their_key(archive: ArchiveStore) -> None:
@@ -275,26 +276,26 @@ def test_boards_of_one_run_leave_the_files_of_others_alone(
 
 
 def test_replayed_rows_borrow_no_memory_of_numpy(shared: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[pl.DataFrame] = []
+    replayed_frames: list[pl.DataFrame] = []
 
     def making(plies: pl.DataFrame, record: RunRecord, more: Collection[str]) -> pl.DataFrame:
-        made.append(replay_plies(plies, record, more))
-        return made[-1]
+        replayed_frames.append(replay_plies(plies, record, more))
+        return replayed_frames[-1]
 
     monkeypatch.setattr(lazy_rows, "replay_plies", making)
     played = shared.find_run(RUN_ID)
     assert played is not None
     parts = list(lazy_rows.scan_boards(shared, played, [], [*EXTRA_COLUMNS]).collect_batches(maintain_order=True))
-    assert sum(part.height for part in parts) == sum(frame.height for frame in made) > 0
+    assert sum(part.height for part in parts) == sum(frame.height for frame in replayed_frames) > 0
     for part in parts:
         for column in part:
             array = column.rechunk().to_numpy()
-            assert not any(np.shares_memory(array, frame[column.name].to_numpy()) for frame in made)
+            assert not any(np.shares_memory(array, frame[column.name].to_numpy()) for frame in replayed_frames)
 
 
 def test_ordered_openings_are_those_of_all_games_that_are_long_enough(opened: OpenArchive) -> None:
-    found = opened.sql("FROM ordered_openings(3) ORDER BY game_id")
-    assert set(found["opening"].str.count_matches("@")) == {3}
+    openings = opened.sql("FROM ordered_openings(3) ORDER BY game_id")
+    assert set(openings["opening"].str.count_matches("@")) == {3}
     rows = opened.scan("plies").filter(pl.col("ply") < 3).sort("game_id", "ply").collect()
     counts = opened.sql("SELECT count(*) FROM ordered_openings(1)").item()
     for wrong in ("0", "9", "NULL"):
@@ -304,7 +305,7 @@ def test_ordered_openings_are_those_of_all_games_that_are_long_enough(opened: Op
     for game_id, piece, cell in rows.select("game_id", "piece", "cell").iter_rows():
         games.setdefault(game_id, []).append((piece, cell))
     assert counts == len(games)
-    assert found["game_id"].to_list() == sorted(game for game, plies in games.items() if len(plies) == 3)
+    assert openings["game_id"].to_list() == sorted(game for game, plies in games.items() if len(plies) == 3)
 
 
 # Records.
@@ -337,8 +338,8 @@ def test_settings_of_sweeps_are_typed(archive: ArchiveStore) -> None:
         names = ("a.depth", "rate", "safe", "label")
         archive.write_sweep_job(SweepJob("s", job, dict(zip(names, texts, strict=True)), None))
     with open_archive(archive.root) as opened:
-        found = opened.sql("SELECT overrides['a.depth'] AS depth, unnest(overrides) FROM sweeps ORDER BY depth")
-    assert found.drop("a.depth").rows() == [(2, "x", 0.001, True), (10, None, 5.0, False)]
+        settings = opened.sql("SELECT overrides['a.depth'] AS depth, unnest(overrides) FROM sweeps ORDER BY depth")
+    assert settings.drop("a.depth").rows() == [(2, "x", 0.001, True), (10, None, 5.0, False)]
 
 
 def test_policies_and_their_tables(archive: ArchiveStore) -> None:
@@ -352,9 +353,9 @@ def test_policies_and_their_tables(archive: ArchiveStore) -> None:
         assert opened.sql(joined)["value"].to_list() == COUNTS.table["value"].tolist()
         assert opened.sql("SELECT max(cell) * 100 AS widened FROM policy('mine')").item() == 300
         genes = "SELECT gene, a.value FROM policy('genes') a JOIN policy($1) b USING (gene) ORDER BY gene"
-        found = opened.sql(genes.replace("$1", f"'{card.policy_id}'"))
-        assert found.rows() == [("alpha", 0.25), ("beta", 0.75)]
-        assert opened.policy("genes").collect().sort("gene").rows() == found.rows()
+        rows = opened.sql(genes.replace("$1", f"'{card.policy_id}'")).rows()
+        assert rows == [("alpha", 0.25), ("beta", 0.75)]
+        assert opened.policy("genes").collect().sort("gene").rows() == rows
         assert opened.policy("mine").collect().equals(opened.sql("FROM policy('mine')"))
         assert opened.sql("PIVOT policy('mine') ON cell USING count(*)").height == 3
         for ask in (lambda: opened.sql("FROM policy('mien')"), lambda: opened.policy("mien")):
@@ -363,8 +364,8 @@ def test_policies_and_their_tables(archive: ArchiveStore) -> None:
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenArchive]:
-    """The archive of ``conftest`` and runs by other rules, all indexed to the last ply."""
+def indexed_archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenArchive]:
+    """Write the archive of ``conftest`` and runs by other rules, all indexed to the last ply."""
     archive = filled(tmp_path_factory.mktemp("indexed") / "archive")
     for name in ("torus_square", "own_piece"):
         other = record(spec_of(PRESETS[name]))
@@ -375,7 +376,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenArchive]:
         yield opened
 
 
-def test_the_view_counts_every_ply_for_who_placed(indexed: OpenArchive) -> None:
+def test_the_view_counts_every_ply_for_who_placed(indexed_archive: OpenArchive) -> None:
     by_agent = """
         SELECT run_id, ply, agent, sum(games) AS games, sum(wins) AS wins, sum(draws) AS draws, sum(losses) AS losses
         FROM positions GROUP BY ALL ORDER BY ALL"""
@@ -383,15 +384,17 @@ def test_the_view_counts_every_ply_for_who_placed(indexed: OpenArchive) -> None:
         SELECT run_id, ply, if(seat = 0, agent_0, agent_1) AS agent, count(*) AS games, sum((outcome = 1)::INT) AS wins,
                sum((outcome = 0)::INT) AS draws, sum((outcome = -1)::INT) AS losses
         FROM plies JOIN games USING (run_id, game_id) GROUP BY ALL ORDER BY ALL"""
-    assert indexed.sql(by_agent).rows() == indexed.sql(by_ply).rows()
-    opponents = indexed.sql("SELECT count(*) AS wrong FROM positions WHERE agent = opponent OR opponent IS NULL")
+    assert indexed_archive.sql(by_agent).rows() == indexed_archive.sql(by_ply).rows()
+    opponents = indexed_archive.sql(
+        "SELECT count(*) AS wrong FROM positions WHERE agent = opponent OR opponent IS NULL"
+    )
     assert opponents["wrong"].item() == 0
 
 
-def test_the_text_of_a_position_is_that_of_its_row(indexed: OpenArchive) -> None:
-    assert list(indexed.sql("FROM positions LIMIT 0").columns) == list(VIEWS["positions"])
-    rows = indexed.sql("SELECT * FROM positions USING SAMPLE reservoir(60 ROWS) REPEATABLE (1)")
-    texts = indexed.sql("SELECT rules, position, position_text(occupied, board, rules) AS text FROM positions")
+def test_the_text_of_a_position_is_that_of_its_row(indexed_archive: OpenArchive) -> None:
+    assert list(indexed_archive.sql("FROM positions LIMIT 0").columns) == list(VIEWS["positions"])
+    rows = indexed_archive.sql("SELECT * FROM positions USING SAMPLE reservoir(60 ROWS) REPEATABLE (1)")
+    texts = indexed_archive.sql("SELECT rules, position, position_text(occupied, board, rules) AS text FROM positions")
     assert texts["rules"].n_unique() == 3
     assert texts["position"].equals(texts["text"])
     assert rows["ply"].n_unique() > 8

@@ -69,7 +69,7 @@ TALLY = Tally(pairs=((20, 5, 5), (5, 5, 0), (25, 10, 25)))
 
 
 def figure(win: str = "28.2", games: int = 1000, seat: str = "both", draws_for: str = "opponent") -> PublishedRate:
-    """A figure that differs from ``FIGURE`` as given."""
+    """Return ``FIGURE`` with other values."""
     span = PercentRange.parse(win)
     assert span
     return replace(FIGURE, win=span, games=games, seat=seat, draws_for=draws_for)
@@ -85,7 +85,7 @@ def comparison(of: PublishedRate, text: bool = True, code: bool = False) -> Comp
 
 @pytest.fixture
 def reproduction(monkeypatch: pytest.MonkeyPatch) -> Reproduction:
-    """Three figures of two studies, with notes: by both, by the text alone, not played yet."""
+    """Build three figures of two studies, with notes: played by text and code, by the text alone, and not yet."""
     notes = {"A01": [FIRST], "A02": [FIRST, SECOND]}
     monkeypatch.setattr(comparisons, "select_notes", lambda figure: notes.get(figure, []))
     drawn = replace(
@@ -99,7 +99,7 @@ def reproduction(monkeypatch: pytest.MonkeyPatch) -> Reproduction:
 
 def rows_of(reproduction: Reproduction) -> list[tuple[str, ...]]:
     columns = reproduction.build_columns(reproduction.comparisons)
-    return [*zip(*(each.texts for each in columns.values()), strict=True)]
+    return [*zip(*(column.texts for column in columns.values()), strict=True)]
 
 
 def test_a_row_has_both_variants_with_intervals_and_verdicts(reproduction: Reproduction) -> None:
@@ -124,9 +124,9 @@ def test_columns_that_say_nothing_are_left_out(reproduction: Reproduction) -> No
 
 
 def test_agreeing_figures_are_counted(reproduction: Reproduction) -> None:
-    said = "1 of 2 published figures agree with ours by the text, 1 by the text or by the code"
-    assert reproduction.describe_agreement_counts() == f"{said}; 1 have not been played yet"
-    assert Reproduction(reproduction.comparisons[:2]).describe_agreement_counts() == said
+    sentence = "1 of 2 published figures agree with ours by the text, 1 by the text or by the code"
+    assert reproduction.describe_agreement_counts() == f"{sentence}; 1 have not been played yet"
+    assert Reproduction(reproduction.comparisons[:2]).describe_agreement_counts() == sentence
     away = figure("90")
     agreeing_by_code = comparison(replace(figure("40"), figure="A03"), code=True)
     far = replace(agreeing_by_code, text=comparison(away).text)
@@ -185,7 +185,7 @@ def test_a_panel_shows_each_rate_with_its_interval(reproduction: Reproduction) -
         marks = [element.get("class", "") for element in drawing.iter()]
         assert sum("mark-rule role-mark" in mark for mark in marks) == 1
         described = [element.get("aria-label", "") for element in drawing.iter() if element.tag.endswith("path")]
-        assert sum("series: " in each for each in described) == points
+        assert sum("series: " in text for text in described) == points
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", plots["A"])
     assert "A02 ga5 v random, seat 0" in [" ".join(text.split()) for text in texts]
     assert "games won, % (95 % interval)" in texts
@@ -196,15 +196,15 @@ def test_a_panel_has_rates_and_ends_of_intervals_in_percent() -> None:
     assert compared.text is not None
     rates = [estimate_published_rate(compared.figure), compared.text.rate]
     points = build_chart([compared])["data"]["values"]
-    found = [(point["rate"], point["low"], point["high"]) for point in points]
-    assert found == [pytest.approx((100 * rate.mean, 100 * rate.low, 100 * rate.high)) for rate in rates]
+    estimates = [(point["rate"], point["low"], point["high"]) for point in points]
+    assert estimates == [pytest.approx((100 * rate.mean, 100 * rate.low, 100 * rate.high)) for rate in rates]
 
 
 def test_every_published_figure_can_be_told() -> None:
-    """Real names, ranges and notes in all three forms, as before anything is played."""
-    every = Reproduction(tuple(comparison(each, text=False) for each in read_published_rates()))
+    """Render real names, ranges and notes in all three forms, as before anything is played."""
+    every = Reproduction(tuple(comparison(rate, text=False) for rate in read_published_rates()))
     text = render_markdown(every, "")
-    assert all(f"| {each.figure} |" in text for each in read_published_rates())
+    assert all(f"| {rate.figure} |" in text for rate in read_published_rates())
     assert all(name in render_page(every, "", {}) for name in ("A34", "B10", "C01", "D03", "E11"))
 
 
@@ -227,22 +227,22 @@ def test_results_in_the_published_seat(seat: str, expected: tuple[int, int, int]
 
 @pytest.mark.parametrize(("draws_for", "won"), [("player", 120), ("opponent", 90), ("nobody", 90)])
 def test_a_draw_counts_for_whom_the_study_counted_it(draws_for: str, won: int) -> None:
-    found = estimate_win_rate((80, 30, 90), draws_for)
-    assert found.mean == won / 200
-    assert (found.low, found.high) == wilson_interval(won, 200)
+    estimate = estimate_win_rate((80, 30, 90), draws_for)
+    assert estimate.mean == won / 200
+    assert (estimate.low, estimate.high) == wilson_interval(won, 200)
     assert estimate_win_rate((0, 0, 0), draws_for) == Estimate(0.0, 0.0, 1.0)
 
 
 def test_a_published_figure_has_the_interval_of_its_games() -> None:
-    found = estimate_published_rate(figure("28.2", games=1000))
-    assert found.mean == pytest.approx(0.282)
-    assert (found.low, found.high) == pytest.approx((0.2550, 0.3107), abs=5e-4)  # Wilson's, by hand
+    estimate = estimate_published_rate(figure("28.2", games=1000))
+    assert estimate.mean == pytest.approx(0.282)
+    assert (estimate.low, estimate.high) == pytest.approx((0.2550, 0.3107), abs=5e-4)  # Wilson's, by hand
     few = estimate_published_rate(figure("60.0", games=10))
     assert (few.low, few.high) == pytest.approx((0.3127, 0.8318), abs=5e-4)
     # A range reaches from the lower end of one interval to the upper end of the other.
-    found, one, two = (estimate_published_rate(figure(win)) for win in ("80-84", "80", "84"))
-    assert found.mean == pytest.approx(0.82)
-    assert (found.low, found.high) == (one.low, two.high)
+    estimate, one, two = (estimate_published_rate(figure(win)) for win in ("80-84", "80", "84"))
+    assert estimate.mean == pytest.approx(0.82)
+    assert (estimate.low, estimate.high) == (one.low, two.high)
 
 
 @pytest.mark.parametrize(
@@ -294,17 +294,17 @@ def test_figures_are_consistent() -> None:
 
 def test_wins_draws_and_losses_add_up() -> None:
     text = (files("analytics.report.published") / "figures.csv").read_text(encoding="utf-8")
-    whole = [row for row in csv.DictReader(text.splitlines()) if row["loss"]]
-    assert len(whole) > 40
-    for row in whole:
+    complete_rows = [row for row in csv.DictReader(text.splitlines()) if row["loss"]]
+    assert len(complete_rows) > 40
+    for row in complete_rows:
         assert float(row["win"]) + float(row["draw"] or 0) + float(row["loss"]) == pytest.approx(100), row["figure"]
 
 
 def test_some_published_figures_are_those_of_the_studies() -> None:
-    """Copied from the studies' texts by hand, each another way of publishing."""
-    known = {figure.figure: figure for figure in read_published_rates()}
+    """Compare figures with those copied from the studies' texts by hand; each is published in another way."""
+    figures = {figure.figure: figure for figure in read_published_rates()}
     chosen = ("A01", "A27", "B01", "B06", "B09", "C01", "D03", "E11")
-    assert [(known[name].player, known[name].win.text, known[name].games) for name in chosen] == [
+    assert [(figures[name].player, figures[name].win.text, figures[name].games) for name in chosen] == [
         ("ga5", "28.2", 1000),
         ("ga5", "25.3", 1000),
         ("ga2(beta=0.2)", "83.2", 1000),
@@ -317,11 +317,11 @@ def test_some_published_figures_are_those_of_the_studies() -> None:
 
 
 def test_every_note_is_of_rows_that_exist_and_says_something() -> None:
-    known = {figure.figure for figure in read_published_rates()}
+    figure_names = {figure.figure for figure in read_published_rates()}
     assert read_notes()
     for note in read_notes():
         assert note.figures
-        assert known.issuperset(note.figures)
+        assert figure_names.issuperset(note.figures)
         assert note.certainty in ("proven", "likely")
         assert re.fullmatch(r"[A-Z`].{30,}\.", note.note)
         assert all(note in select_notes(figure) for figure in note.figures)
@@ -331,5 +331,9 @@ def test_every_implementation_is_of_a_player_of_some_figure() -> None:
     players = {
         (label, figure.version) for figure in read_published_rates() for label in (figure.player, figure.opponent)
     }
-    met = {(each.player, each.version) for player in players if (each := find_implementation(*player))}
+    met = {
+        (implementation.player, implementation.version)
+        for player in players
+        if (implementation := find_implementation(*player))
+    }
     assert met == read_implementations().keys()
