@@ -88,8 +88,8 @@ def execute_experiment(
         for written_first, written_end in written_ranges
     ):
         raise FailureError(
-            f"games of run {run_id} went otherwise when they were played again, so their evaluations are left "
-            "out: the answers of an agent depend on more than the position and rng"
+            f"games of run {run_id} came out differently when they were played again, so their evaluations are "
+            "not stored: an agent's turns depend on more than the position and rng"
         )
     if not stop.is_set() and len(archive.list_effective_ranges(run_id)) >= MANY_FILES_TO_COMPACT:
         from analytics.tables.upkeep.compaction import compact_small_files  # most runs do not need it

@@ -180,9 +180,9 @@ def _replay_and_describe_sample(
         )
     game = format_game_name(record.run_id, replay.difference.game_id)
     change = (
-        f"({' against '.join(spec.pairing_labels[replay.difference.pairing])}) otherwise: {replay.difference.change}"
+        f"({' against '.join(spec.pairing_labels[replay.difference.pairing])}) differently: {replay.difference.change}"
     )
-    raise RequestError(f"{other_code_message}, and this code plays game {game} {change};  {OTHER_CODE_REMEDY}")
+    raise RequestError(f"{other_code_message}, and this code plays game {game} {change}; {OTHER_CODE_REMEDY}")
 
 
 @dataclass

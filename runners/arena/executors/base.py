@@ -171,7 +171,7 @@ class Executor(ABC):
                 if not pool.pending:
                     return
                 if is_overdue():
-                    logging.getLogger(__name__).warning("a turn or a search did not end in time and is given up")
+                    logging.getLogger(__name__).warning("a turn or a search did not end in time, so it is abandoned")
                     return
                 has_result = False
                 for result in pool.wait_for_results():

@@ -318,7 +318,6 @@ def log_and_unwrap_result(task_result: TaskResult, logged_messages: set[str]) ->
 def build_lost_workers_error(losses: int, reason: str) -> FailureError:
     """Build the error for work whose workers are lost one after the other."""
     return FailureError(
-        f"{losses} workers were lost one after the other, and no part of the work was finished between; of the last "
-        f"one, {reason}: if memory ran out, use fewer workers; what was finished is kept, and the same command goes on "
-        "from there"
+        f"{losses} workers were lost in a row without a finished chunk in between; of the last one, {reason}: if "
+        "memory ran out, use fewer workers; what was finished is kept, and the same command goes on from there"
     )
