@@ -87,7 +87,7 @@ class Pace:
 
 
 class BatchEngine:
-    """Plays the pairings of one run.
+    """The engine that plays the pairings of one run.
 
     A block depends on its ``PairRange`` alone, because the engine is given everything else that affects its games.
 

@@ -25,8 +25,8 @@ from quarto.sources import (
 from runners.arena.identities import TARGET_KEY, to_module_name
 from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 
-FINGERPRINT_DIGITS = 16  # of a fingerprint
-MODULE_DIGITS = 8
+FINGERPRINT_DIGITS = 16  # hex digits of a fingerprint
+MODULE_DIGITS = 8  # hex digits of a module's hash
 # The modules that play games of any agent. All of ``quarto`` counts too.
 PLAYING_MODULES = (
     *("runners.arena.batch_engine", "runners.hosting.lockstep", "runners.hosting.guarded_agent"),

@@ -146,7 +146,7 @@ def _play_missing_units(
 
 
 class _ProgressReporter:
-    """Turns total numbers of games into calls of a display, if there is one."""
+    """A filter that turns total numbers of games into calls of a display, if there is one."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress, self._games = progress, 0
@@ -156,7 +156,7 @@ class _ProgressReporter:
             self._progress.start(games)
 
     def report_total_games(self, games_played: int, turns_taken: int | None = None) -> None:
-        """Report how many games were played in all or, if no game has ended since the last call, how many turns."""
+        """Report how many games were played in all or, without new games, how many turns were taken."""
         if self._progress and games_played > self._games:
             self._progress.advance(games_played - self._games)
             self._games = games_played
@@ -165,7 +165,7 @@ class _ProgressReporter:
 
 
 def _check_written_units(experiment: Experiment, written_ranges: Sequence[Range]) -> None:
-    """Raise ``FailureError`` if units that tasks wrote are not in the archive, because somebody has removed files.
+    """Raise ``FailureError`` if the archive lacks units that tasks wrote, because somebody has removed files.
 
     A bucket may list an object only seconds after it was written, so this function lists a bucket again for a while.
     """
@@ -194,7 +194,7 @@ def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Se
 
 
 class ChunkQueue:
-    """Yields the missing units of a run in chunks, each of which becomes one file; the first units come first.
+    """The missing units of a run as an iterator of chunks, each of which becomes one file; the first units come first.
 
     A task whose chunk takes too long plays only its beginning, and the rest is put back into the queue.
     """
@@ -202,18 +202,14 @@ class ChunkQueue:
     def __init__(
         self, missing_ranges: Iterable[Range], total_units: int, max_units: int, workers: int, max_seconds: float
     ) -> None:
-        """Take the missing ranges of a run of ``total_units`` units.
+        """Take the missing ranges of a run of ``total_units`` units, which ``workers`` workers play.
 
         ``max_units`` is the most units in a chunk, ``max_seconds`` the most seconds that a chunk should take.
         """
         self._missing_ranges = [*missing_ranges]
         heapq.heapify(self._missing_ranges)
-        self._total_units, self._max_units, self._workers, self._max_seconds = (
-            total_units,
-            max_units,
-            workers,
-            max_seconds,
-        )
+        self._total_units, self._max_units = total_units, max_units
+        self._workers, self._max_seconds = workers, max_seconds
         self._share = -(-self._count_units() // workers)
         self._seconds_per_unit: float | None = None  # unknown until a chunk has ended
 
@@ -232,7 +228,7 @@ class ChunkQueue:
         return chunk
 
     def put_back_rest(self, result: ChunkResult) -> None:
-        """Requeue the unplayed rest of a chunk, and update the time that a unit takes."""
+        """Put the unplayed rest of a chunk back into the queue, and update the time that a unit takes."""
         (first, end), reached = result.chunk, result.reached
         if reached > first:
             self._seconds_per_unit = max(result.seconds / (reached - first), 1e-9)

@@ -65,10 +65,8 @@ class Experiment:
         from analytics.tables.derived.definitions import EVALUATIONS_TABLE
         from analytics.tables.derived.range_table import group_partial_files, list_missing_ranges, list_missing_slices
 
-        end, max_units = (
-            self.unit_line.count_units(games_per_pairing),
-            self.request.storage.max_units_per_file(self.unit_line.games_a_pair),
-        )
+        end = self.unit_line.count_units(games_per_pairing)
+        max_units = self.request.storage.max_units_per_file(self.unit_line.games_a_pair)
         missing_ranges = list_missing_ranges(self.archive, self.run_id, EVALUATIONS_TABLE, "".__eq__)
         partial_files = group_partial_files(self.archive, self.run_id, EVALUATIONS_TABLE, missing_ranges)
         slices = (
@@ -115,11 +113,11 @@ class ResolvedCode(NamedTuple):
 
 
 def _resolve_other_code(request: RunRequest, code: dict[str, Any], agents: Sequence[Agent]) -> ResolvedCode:
-    """Decide which run this code plays, and how the run's record is to describe this code.
+    """Choose the run that this code plays, and describe this code for the run's record.
 
-    It plays a run of its own if the user asked for one, or if there is one beside the run of other code. If other code
-    began the run and the user allowed extending it, a note says so. Otherwise a sample of the run's games is played
-    again; if all come out the same, the run goes on, and a note says so.
+    This code plays a run of its own if the user asked for one, or if there is one beside the run of other code. If
+    other code began the run and the user allowed extending it, a note says so. Otherwise a sample of the run's games is
+    played again; if all come out the same, the run goes on, and a note says so.
 
     Raises:
         RequestError: A game of the sample came out differently, or the games cannot be repeated. It is raised even if
@@ -299,10 +297,10 @@ def record_run_end(archive: ArchiveStore, spec: RunSpec, seconds: float) -> None
 
 
 class RangeWriter:
-    """Stores the games of a run, which are added in the order of their units.
+    """A writer of the games of a run, which are added in the order of their units.
 
-    Leaving the context writes all games that are held, unless the user presses Ctrl-C again or something else than an
-    agent failed. Several threads may use one writer; games that are added after ``close`` are ignored.
+    Leaving the context writes all games that are held, except after an exception other than ``StuckError`` or
+    ``AllForfeitedError``. Several threads may use one writer; games that are added after ``close`` are ignored.
 
     Args:
         experiment: The opened request.

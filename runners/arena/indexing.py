@@ -23,7 +23,7 @@ from runners.terminal.console import show_progress_bar
 
 @dataclass(frozen=True)
 class IndexTask(Task[Chunk[IndexExtent], IndexSummary]):
-    """Indexes ranges of games."""
+    """The task that indexes ranges of games."""
 
     root: str
 

@@ -56,14 +56,14 @@ class ChunkResult(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayTask(Task[Range, ChunkResult]):
-    """Plays chunks of a run, ranges (first, end) of units, and writes them to the archive itself."""
+    """The task that plays chunks of a run, ranges (first, end) of units, and writes them to the archive itself."""
 
-    run: Mapping[str, Any]  # as ``RunSpec.to_dict`` describes it
-    games: int  # of each pairing
-    root: str  # of the archive
+    run: Mapping[str, Any]  # result of ``RunSpec.to_dict``
+    games: int  # number of games of each pairing
+    root: str  # location of the archive
     shard_games: int
     shard_seconds: float
-    fingerprint: str  # of the code
+    fingerprint: str  # of the run's code
     keep_going: bool
     evaluations: bool = False
 
@@ -115,7 +115,7 @@ class PlayTask(Task[Range, ChunkResult]):
 
 @dataclass
 class ChunkPlayer:
-    """Plays chunks of an experiment in this process, on any number of threads."""
+    """A player of chunks of an experiment in this process, on any number of threads."""
 
     experiment: Experiment
     remote: bool = False  # this process is a worker, not the one that the user started

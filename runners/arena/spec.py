@@ -40,8 +40,8 @@ OPTIONAL_HINT = re.compile(r"(?:typing\.)?Optional\[(\w+)\]")
 
 OBJECT_TARGET = "runners.Object"  # of an object that a program passed to ``runners.run``; no class has this identity
 HUMAN_TARGET = "runners.play.Human"  # of a person; no class has this identity, because people use `qarena play` only
-AGENT_METHODS = ("play", "choose", "build_player")  # of agents that are no ``KernelAgent``: see ``agents.base.agent``
-AGENT_KEYS = {"label": str, "target": str, "params": Mapping, "policy_id": str, "limits": Mapping}  # of ``to_record``
+AGENT_METHODS = ("play", "choose", "build_player")  # an agent that is no ``KernelAgent`` has one of these
+AGENT_KEYS = {"label": str, "target": str, "params": Mapping, "policy_id": str, "limits": Mapping}  # in ``to_record``
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class AgentSpec:
             The agent, not yet prepared for a rule set.
 
         Raises:
-            RequestError: The class does not exist or has not the interface of an agent, a parameter does not exist or
+            RequestError: The class does not exist or lacks the interface of an agent, a parameter does not exist or
                 has the wrong type, or the agent would run third-party code that the user did not name.
 
         """
@@ -93,9 +93,7 @@ class AgentSpec:
 
     def _build_limited(self) -> Agent:
         if self.limits.isolation == "process":
-            from runners.hosting.limited_agents import (
-                IsolatedAgent,  # it starts processes: most runs need not load that
-            )
+            from runners.hosting.limited_agents import IsolatedAgent  # few runs have limits
 
             player_spec = self.player or self
             return IsolatedAgent(
@@ -135,7 +133,7 @@ class AgentSpec:
     @property
     def choosers(self) -> Sequence[str]:
         """The values of ``Rules.chooser`` under which the agent can play. Raises as ``build`` does."""
-        from agents.base.player import list_choosers  # it needs the compiler: few callers ask
+        from agents.base.player import list_choosers  # loads the compiler, which few callers need
 
         self.check_is_trusted()
         agent_class: Any = self._load_agent_class()  # a class has the same attribute as its agents

@@ -92,11 +92,8 @@ def _play_missing_pairs(
     """Play and write the pairs that ``trial`` lacks until it ends or ``stop`` is set; return the number of games."""
     experiment, max_pairs = sprt_experiment.experiment, sprt_experiment.max_pairs
     outcomes = _PairOutcomes(sprt_verdicts.read_outcomes(experiment.archive, experiment.run_id, max_pairs))
-    gaps, pace, waiting_blocks = (
-        experiment.missing_units(2 * max_pairs),
-        Pace(experiment.request.storage.shard_games // 16),
-        dict[int, Block](),
-    )
+    gaps, pace = experiment.missing_units(2 * max_pairs), Pace(experiment.request.storage.shard_games // 16)
+    waiting_blocks = dict[int, Block]()
     source = takewhile(lambda _: not (stop.is_set() or trial.ended), _list_pair_ranges(gaps, max_pairs, pace))
     reached = gaps[0][0] if gaps else 0  # a unit is a pair: there is one pairing
     with RangeWriter(experiment, reached) as writer:

@@ -48,7 +48,7 @@ class CompileClock:
 
 
 class _CompileRecorder(event.Listener):  # type: ignore[misc]
-    """Records when numba begins to compile what the cache lacks, and when it ends. One thread compiles at a time."""
+    """A listener that records when numba compiles a kernel that the cache lacks. One thread compiles at a time."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._depth, self._ended, self._since = descriptor, 0, 0.0, 0.0
@@ -83,9 +83,9 @@ def get_process_clock() -> CompileClock:
 
 
 def load_view_kernels(rules: Rules, for_batches: bool) -> None:
-    """Load the machine code of what agents ask positions, or batches, before a turn is timed.
+    """Load the compiled queries that agents send to positions, or to batches, before their turns are timed.
 
-    Reading it from the cache and importing the compiler take time that the clock does not see.
+    Reading them from the cache and importing the compiler take time that the clock does not see.
     """
     view = BatchView(Batch.from_positions([EMPTY]), rules) if for_batches else PositionView(EMPTY, rules)
     view.winning_cells(0)

@@ -87,7 +87,7 @@ class Fault:
 
 
 class GuardedAgent:
-    """An agent with its label, for all threads: builds its player, requests turns, and turns failures into forfeits."""
+    """An agent with its label, for all threads: it builds its player, requests turns, and makes failures forfeits."""
 
     def __init__(self, agent: Agent, label: str, rules: Rules) -> None:
         self.label = label

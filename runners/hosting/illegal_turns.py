@@ -72,7 +72,10 @@ def describe_turn_faults(position: Position, turn: tuple[int, int], rules: Rules
 
 
 def _describe_wrong_numbers(turn: tuple[int, int], free_cells: list[int] | None, remaining_pieces: list[int]) -> str:
-    """Describe which numbers of a turn are wrong: no free cell (None: none is needed), or no remaining piece."""
+    """Describe which numbers of a turn name no free cell or no remaining piece.
+
+    ``free_cells`` is None if the turn needs no cell.
+    """
     cell, gift = turn
     faults = []
     if free_cells is not None and cell not in free_cells:

@@ -48,7 +48,7 @@ class _StopRequest:
         self.may_exit = True  # False in the process of a user of the library, such as a notebook's
 
     def reset(self) -> None:
-        """Forget the signals to the command before, and note which of the standard streams are terminals."""
+        """Clear the signals to the command before, and note which of the standard streams are terminals."""
         self.signal, self.is_urgent = None, False
         self.terminals = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
 
@@ -100,7 +100,7 @@ os.register_at_fork(after_in_child=_restore_defaults)
 
 @contextmanager
 def handle_signals(handler: SignalHandler, *signal_numbers: int) -> Iterator[None]:
-    """Handle signals to end with a function inside the context, if this is the main thread.
+    """Let ``handler`` handle signals that ask to end, inside the context and only in the main thread.
 
     SIGTERM or SIGHUP that was ignored when the process began stays ignored, because ``nohup`` relies on it.
     """
@@ -124,11 +124,12 @@ def handle_signals(handler: SignalHandler, *signal_numbers: int) -> Iterator[Non
 
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """Yield an event that the first signal sets, in the main thread only; the next Ctrl-C is ``KeyboardInterrupt``.
+    """Yield an event that the first signal sets; the next Ctrl-C raises ``KeyboardInterrupt``.
 
-    The process ends if the context is not left within ``STOP_SECONDS`` after the first signal, or within
-    ``LAST_SECONDS`` after the second Ctrl-C, because a turn that never returns, or a disk that does not answer, cannot
-    be stopped in another way. That is harmless, because every file is whole or absent at any moment.
+    Signals are handled in the main thread only. The process ends if the context is not left within ``STOP_SECONDS``
+    after the first signal, or within ``LAST_SECONDS`` after the second Ctrl-C, because a turn that never returns, or a
+    disk that does not answer, cannot be stopped in another way. That is harmless, because every file is whole or absent
+    at any moment.
 
     A further SIGTERM or SIGHUP changes nothing: a terminal that is closed and the shell in it send one each, and
     ``timeout`` sends two. Inside ``keep_process`` only Ctrl-C is handled, and nothing ends the process.
@@ -178,7 +179,7 @@ def keep_process() -> Iterator[None]:
 
 @contextmanager
 def exit_on_interrupt() -> Iterator[None]:
-    """Turn a signal to end into ``exit_code`` inside the context, which is a whole program, whenever the signal comes.
+    """End with ``exit_code`` when a signal asks to end while the context, a whole program, runs.
 
     Raises ``SystemExit``. The process ends at once if a thread that nobody waits for still runs.
     """
@@ -239,7 +240,7 @@ class _InterruptRaiser:
         raise KeyboardInterrupt
 
     def _can_postpone(self, signal_number: int) -> bool:
-        """Return whether this is not a person's second Ctrl-C, which must not wait for an import that may never end."""
+        """Return whether a signal may wait until an import ends, as all may except a person's second Ctrl-C."""
         return signal_number in TERMINATION_SIGNALS or self._import is None or not self._import.is_alive()
 
     def _start_timer(self, seconds: float, call: Callable[..., Any], *arguments: Any) -> threading.Timer:

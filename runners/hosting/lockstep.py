@@ -98,7 +98,7 @@ def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Ga
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, types.int64, types.int64))
 def give_first_gifts_and_count(state: Lockstep, games: Games, opening_plies: int, size: int) -> int:
-    """Hand over the gifts just decided, before the first free ply; return how many games go on.
+    """Give the gifts just decided, before the first free ply; return how many games go on.
 
     An illegal gift is attributed to the ply before, on which its giver placed (or would have placed).
     """

@@ -151,7 +151,7 @@ class Subprocess:
     def _close_pipes(self) -> None:
         pipes, self._request_pipe, self._response_pipe = (self._request_pipe, self._response_pipe), -1, -1
         for descriptor in pipes:
-            with suppress(OSError):  # it is closed
+            with suppress(OSError):  # the pipe is closed
                 os.close(descriptor)
         if self._clock is not None:
             self._clock.close()

@@ -17,7 +17,7 @@ _start_seconds = 0.0  # time that this process has spent on starting so far
 
 
 class WorkClock:
-    """Measures the work of this process, and of the workers that it waits for, from the clock's construction on."""
+    """A clock of the work of this process, and of the workers that it waits for, from the clock's construction on."""
 
     def __init__(self) -> None:
         self._start = _read_seconds()
@@ -40,7 +40,7 @@ def _add_start_seconds(seconds: float) -> None:
 
 @contextmanager
 def exclude_from_work_clocks() -> Iterator[None]:
-    """Exclude the context's time from all clocks, because the context starts something that work needs.
+    """Leave the context's time out of all clocks, because the context starts something that work needs.
 
     Contexts may be nested.
     """
@@ -52,14 +52,14 @@ def exclude_from_work_clocks() -> Iterator[None]:
 
 
 class WorkerStart:
-    """Excludes from all clocks the time from its construction until the first worker elsewhere began to work."""
+    """The start of workers elsewhere, which no clock counts: from construction until the first one began to work."""
 
     def __init__(self) -> None:
         self._since, self._excluded = time.perf_counter(), 0.0
         self._is_known = False
 
     def exclude_wait_before_result(self, seconds: float) -> None:
-        """Exclude the time before a worker began the work whose result has just come and took ``seconds``.
+        """Leave out the time before a worker began the work whose result has just come and took ``seconds``.
 
         ``seconds`` must not include compiling or loading the task. A later result may show that another worker began
         earlier.

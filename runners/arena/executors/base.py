@@ -49,7 +49,7 @@ ResultT = TypeVar("ResultT")
 
 
 class StopSignal(Protocol):
-    """Tells a task whether to end soon."""
+    """A signal that tells a task whether to end soon."""
 
     def is_set(self) -> bool:
         """Return whether the task should stop and return its partial result."""
@@ -57,7 +57,7 @@ class StopSignal(Protocol):
 
 
 class StopDeadline:
-    """Tells whether some seconds have passed since a request to stop was first seen."""
+    """A deadline that begins when a request to stop is first seen; the call returns whether it has passed."""
 
     def __init__(self, stop: StopSignal, seconds: float) -> None:
         self._stop, self._seconds = stop, seconds
@@ -111,7 +111,7 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def submit(self, chunk: Any) -> None:
-        """Hand out a chunk."""
+        """Give a chunk to a worker."""
 
     @abstractmethod
     def wait_for_results(self) -> Iterable[Any]:
@@ -126,11 +126,11 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release the workers, and abandon the chunks in progress."""
+        """End the use of the workers, and abandon the chunks in progress."""
 
 
 class Executor(ABC):
-    """Carries out work. Executors are built from ``conf/executor/*.yaml``."""
+    """The choice of who carries out work. Executors are built from ``conf/executor/*.yaml``."""
 
     shares_memory: ClassVar[bool]  # whether tasks run in this process
 
@@ -197,7 +197,7 @@ class Executor(ABC):
 
 @dataclass(frozen=True)
 class Threads(Executor):
-    """Carries out work in this process, on threads that share its memory.
+    """The executor of threads in this process, which share its memory.
 
     They are daemon threads, so that an agent's turn that never returns does not keep the program from ending.
     """

@@ -25,14 +25,14 @@ from runners.arena.executors.base import POLL_SECONDS, Executor, LazyWorker, Sto
 from runners.hosting.subprocesses import STDERR, LimitedProcess, bind, describe_exit
 from runners.hosting.work_clock import WorkClock, WorkerStart
 
-MAX_LOSSES = 3  # of workers in a row, without a finished chunk in between
+MAX_LOSSES = 3  # number of workers lost in a row, without a finished chunk in between, that ends the work
 DEATH_SECONDS = 1.0
 # Not ``-m``, because messages have the types of this module, not of ``__main__``.
 WORKER_PROGRAM = (sys.executable, "-P", "-c", "from runners.arena.executors.processes import run_worker; run_worker()")
 
 
 class Processes(Executor):
-    """Carries out work in processes of this machine; ``threads`` is their number.
+    """The executor of processes on this machine; ``threads`` is their number.
 
     They start with the first chunk, and live as long as this object, but never longer than the run.
     """
@@ -176,7 +176,7 @@ def _stop_all(workers: list[_Worker]) -> None:
 
 
 class _PipeStopSignal:
-    """Tells whether the chunk of a pool should end soon, because the run has sent the pool's number."""
+    """The stop signal of a pool's chunk in another process: the run has sent the pool's number."""
 
     def __init__(self, stop_connection: Connection, pool_number: int) -> None:
         self._stops, self._number = stop_connection, pool_number
@@ -272,7 +272,7 @@ def _load_worker(data: TaskData) -> LazyWorker:
 
 
 class _LogCollector(logging.Handler):
-    """Collects log records as plain data."""
+    """A log handler that collects records as plain data."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -281,7 +281,7 @@ class _LogCollector(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         plain = logging.LogRecord(record.name, record.levelno, "", 0, record.getMessage(), (), None)
         if record.exc_info:
-            plain.exc_text = "".join(traceback.format_exception(record.exc_info[1]))  # for files alone, as ever
+            plain.exc_text = "".join(traceback.format_exception(record.exc_info[1]))  # shown in log files only
         self.records.append(plain)
 
 
@@ -316,7 +316,7 @@ def log_and_unwrap_result(task_result: TaskResult, logged_messages: set[str]) ->
 
 
 def build_lost_workers_error(losses: int, reason: str) -> FailureError:
-    """Build the error for work whose workers are lost one after the other."""
+    """Build the error for work whose workers were lost ``losses`` times in a row."""
     return FailureError(
         f"{losses} workers were lost in a row without a finished chunk in between; of the last one, {reason}: if "
         "memory ran out, use fewer workers; what was finished is kept, and the same command goes on from there"

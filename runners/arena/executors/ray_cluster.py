@@ -37,11 +37,11 @@ from runners.hosting.work_clock import WorkerStart, exclude_from_work_clocks
 
 AUTO = "auto"  # the cluster to which this machine belongs
 LOCAL = "local"  # a cluster on this machine that is started for the run and ended with it
-DEFAULT_PORT = 6379  # on which the head of a cluster listens by default
+DEFAULT_PORT = 6379  # default port of a cluster's head
 CONNECT_SECONDS = 5.0
-SHUTDOWN_SECONDS = 5.0  # in which a cluster on this machine must end; afterwards it is abandoned
+SHUTDOWN_SECONDS = 5.0  # time in which a cluster on this machine must end; afterwards it is abandoned
 ALIVE_CHECK_SECONDS = 2.0  # time without a result after which this machine's membership in the cluster is checked
-RETRIES = 2  # of a chunk whose worker or machine is lost
+RETRIES = 2  # number of retries of a chunk whose worker or machine is lost
 # Set before Ray is imported, so that it reports nothing to anybody and does not try for minutes to connect.
 RAY_VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -57,7 +57,7 @@ START_ADVICE = (
 
 
 class OnRay(Executor):
-    """Carries out work in tasks of a Ray cluster.
+    """The executor of a Ray cluster.
 
     All machines of the cluster need the project, the user's own agents, and the archive, under the same paths.
 
@@ -232,7 +232,7 @@ def _prepare_driver_start(**variables: str) -> Iterator[None]:
 
 
 def _run_driver(connection: Connection, address: str) -> None:
-    """Connect to Ray, and carry out the tasks that the run sends, until the run is gone."""
+    """Carry out the tasks that the run sends on Ray, until the run is gone."""
     _leave_process_group()
     null_descriptor = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # Ray's C++ code writes there what Python cannot stop
@@ -267,7 +267,7 @@ def _leave_process_group() -> None:
 
 
 def _connect_and_count_cores(address: str) -> int:
-    """Connect to a cluster, or start one, and return the number of its cores. Raise ``FailureError`` if Ray refuses."""
+    """Open the connection to a cluster, or start one, and return its cores. Raise ``FailureError`` if that fails."""
     import ray
 
     local = {"num_cpus": available_cores(), "include_dashboard": False} if address == LOCAL else {}
@@ -347,7 +347,7 @@ def run_remote_task(task: TaskData, chunk: Any) -> TaskResult:
         ended.set()
 
     threading.Thread(target=work, daemon=True).start()
-    while not ended.is_set():  # not ``join``, which takes a thread for ended once it is interrupted
+    while not ended.is_set():  # ``join`` would take the thread for ended once it is interrupted
         try:
             ended.wait(POLL_SECONDS)
         except KeyboardInterrupt:  # the form in which Ray cancels

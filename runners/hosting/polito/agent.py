@@ -21,15 +21,15 @@ EXCLUDED_FOLDERS = ("__pycache__", "node_modules", "site-packages")  # their fil
 
 
 class Polito:
-    """A player of that package, unmodified, in subprocesses: ``player`` is a class in a module of ``folder``.
+    """A player written for the ``quarto`` package of the Politecnico di Torino, unmodified, in subprocesses.
 
-    Games go as in the package's ``run()``: the player is built with a game and ``kwargs``, and ``choose_piece`` and
+    Games go as in that package's ``run()``: the player is built with a game and ``kwargs``, and ``choose_piece`` and
     ``place_piece`` are called in the same order. The player uses the package in its folder or, without one,
     ``quarto.objects``. Which lines win is decided by the rules of the run, whatever the player's own game says.
 
     Args:
         folder: Folder from which the player's own program runs.
-        player: The player's class, ``module.Class``.
+        player: The player's class in a module of the folder, ``module.Class``.
         kwargs: Further arguments of the player's constructor.
         game: Class of the player's games, ``module.Class``, if it is not the package's.
         game_kwargs: Arguments of that class.

@@ -54,7 +54,7 @@ MAX_OUTPUT_BYTES = 100_000  # size of a player's output that is kept
 
 
 class OutOfTimeError(BaseException):
-    """Raised within a turn that takes too long. It is not an ``Exception``, because a player might catch that."""
+    """The exception in a turn that takes too long. It is not an ``Exception``, because a player might catch that."""
 
 
 class TurnAnswers(NamedTuple):

@@ -23,7 +23,7 @@ class BoardChangedError(Exception):
 
 
 class AnswerChecker:
-    """Limits and counts the illegal answers of players."""
+    """The limit and the counts of players' illegal answers, and what their games have in common."""
 
     def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current_player_attribute: str) -> None:
         """Take the lines of the rules as cells, and the name of the game's attribute for the current player.

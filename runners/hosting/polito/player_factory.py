@@ -118,7 +118,7 @@ def simulate_main_in_folder(folder: str) -> None:
 
 
 class _FolderFinder:
-    """Finds packages of some names in a folder, even folders without an ``__init__.py``.
+    """A finder of packages with some names in a folder, even in folders without an ``__init__.py``.
 
     Python itself would find such folders last, after a package of that name anywhere on its path.
     """
@@ -132,7 +132,7 @@ class _FolderFinder:
 
 
 class _MainModule(types.ModuleType):
-    """Stands for the folder's ``main.py``: names that a player pickled there are found in the folder's modules."""
+    """The folder's ``main.py`` as a module: names that a player pickled there are found in the folder's modules."""
 
     def __getattr__(self, name: str) -> Any:
         for module in list_player_modules():
@@ -229,7 +229,7 @@ def _check_kwargs(
 ) -> None:
     try:
         signature = inspect.signature(constructor)
-    except ValueError:  # of a class that is not written in Python
+    except ValueError:  # the class is not written in Python
         return
     try:
         signature.bind(*positional, **{**kwargs, **keywords})
@@ -245,7 +245,7 @@ def _find_game_parameter(player: type[Any], kwargs: Mapping[str, Any]) -> str | 
     """
     try:
         parameters = [*inspect.signature(player).parameters.values()]
-    except ValueError:  # of a class that is not written in Python
+    except ValueError:  # the class is not written in Python
         return None
     if not parameters or parameters[0].name not in kwargs:
         return None

@@ -94,7 +94,7 @@ class GameStreams:
 
 
 class StreamPool:
-    """Provides the generators of games, and reuses NumPy's, which take long to build."""
+    """A source of games' generators, which reuses NumPy's because they take long to build."""
 
     def __init__(self, build_numpy_state: Callable[[], Any]) -> None:
         """Take the factory that ``patch_random_returning_state_factory`` returned."""

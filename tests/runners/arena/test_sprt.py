@@ -46,7 +46,7 @@ SHORT = ("agent@a=semi_random", "agent@b=rule_based")
 
 @cache
 def compose_config(*overrides: str) -> DictConfig:
-    """Compose the configuration of ``qarena sprt`` with some overrides."""
+    """Build the configuration of ``qarena sprt`` with some overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         return compose("sprt", overrides=[*overrides], return_hydra_config=True)
 

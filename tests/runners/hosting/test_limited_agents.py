@@ -141,7 +141,7 @@ class SluggishBatches(Sluggish):
 
 @pytest.fixture(autouse=True)
 def release_threads() -> Iterator[None]:
-    """Release waiting turns after each test, so that no thread outlives it."""
+    """Let waiting turns go on after each test, so that no thread outlives it."""
     Sluggish.released.clear()
     yield
     Sluggish.released.set()

@@ -18,7 +18,7 @@ Item = tuple[int, str]  # a number, and what happens to it
 
 @dataclass(frozen=True)
 class Doubling(Task[Item, int]):
-    """Doubles numbers."""
+    """The task that doubles numbers."""
 
     folder: str
 
@@ -27,7 +27,7 @@ class Doubling(Task[Item, int]):
         return self.double
 
     def double(self, item: Item, stop: StopSignal) -> int:
-        """Double the item's number, after its event has happened."""
+        """Return twice the item's number, after its event has happened."""
         number, event = item
         death_file = Path(self.folder) / f"died-{number}"
         if event == "die" or (event == "die once" and not death_file.exists()):

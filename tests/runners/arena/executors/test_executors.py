@@ -196,7 +196,7 @@ TOURNAMENT = (AGENTS, "games=12", "opening_plies=1", "seed=5", "keep_going=true"
 def play_by_processes(
     root: Path, processes: Processes, *overrides: str, stop: threading.Event | None = None
 ) -> RunOutcome:
-    """Execute a request by processes."""
+    """Play the games of a request by processes."""
     run_request = replace(stored_at(root, request(f"threads={WORKERS}", *overrides)), executor=processes)
     return execute_request(run_request, "qarena run", stop or threading.Event())
 

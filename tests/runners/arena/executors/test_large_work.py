@@ -161,7 +161,7 @@ def test_a_tablebase(tmp_path: Path, executors: dict[str, Executor], monkeypatch
 
 @pytest.fixture
 def inline(tmp_path: Path) -> tuple[str, ...]:
-    """Configure an executor of a user's own."""
+    """Write the configuration of an executor of a user's own, and return the options that choose it."""
     (tmp_path / "own/executor").mkdir(parents=True)
     (tmp_path / "own/executor/inline.yaml").write_text(
         "_target_: tests.runners.arena.executors.test_large_work.Inline\n"

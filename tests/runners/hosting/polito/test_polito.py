@@ -350,7 +350,7 @@ def test_the_same_player_in_another_folder_is_the_same_agent(tmp_path: Path, mon
     identities = set()
     for folder in (tmp_path / "one/quinto-2023", "quinto-2023"):
         agents = (
-            agent_from_label(f"build_polito(folder={folder},player=moody.MoodyPlayer)", trusted=True),
+            agent_from_label(f"polito(folder={folder},player=moody.MoodyPlayer)", trusted=True),
             load_agent("random"),
         )
         spec = RunSpec(CLASSIC, agents, ((0, 1),), 1, 0)
@@ -358,7 +358,7 @@ def test_the_same_player_in_another_folder_is_the_same_agent(tmp_path: Path, mon
             (agents[0].label, spec.run_id, build_code_record(spec, [agent.build() for agent in agents])["fingerprint"])
         )
     ((label, *_),) = identities
-    assert label == "build_polito(folder=quinto-2023,player=moody.MoodyPlayer)"
+    assert label == "polito(folder=quinto-2023,player=moody.MoodyPlayer)"
 
 
 BAD = {
