@@ -1,4 +1,4 @@
-"""The batch engine: plays blocks of pairs. No I/O: it returns blocks, the caller writes them."""
+"""The batch engine, which plays blocks of pairs. It does no I/O: it returns blocks, and the caller writes them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ MAX_BLOCK_PAIRS = 16384
 # The most bytes in one thread for what players remember of their games (``Knowledge.game_words``), unless a single pair
 # needs more: if the players of a block remember more, fewer of its games are in lockstep at a time.
 GAME_MEMORY_BYTES = 1 << 28
-GRACE_SECONDS = 2.0  # seconds after a request to stop, in which a block may end
+GRACE_SECONDS = 2.0  # time after a request to stop in which a block may end
 ROUNDING_TOLERANCE = 1e-6  # of a unit: a sum of fractions that should be whole may be a little less
 
 
 class PairRange(NamedTuple):
-    """Consecutive pairs of one pairing, still to be played; ``Block`` has the games of such pairs."""
+    """Consecutive pairs of one pairing that are still to be played; ``Block`` has the games of such pairs."""
 
     pairing: int
     first_pair: int
@@ -51,7 +51,7 @@ class PairRange(NamedTuple):
 
 
 class Pace:
-    """The number of pairs of each pairing that play for ``SECONDS``. It affects the time of writing, not the rows.
+    """The number of pairs of each pairing that take ``TARGET_SECONDS``. It affects the time of writing, not the rows.
 
     It begins with a single pair, because an agent may take a second for a turn. Threads may share it.
     """
@@ -61,37 +61,49 @@ class Pace:
     FIRST_PAIRS = 1
 
     def __init__(self, max_pairs: int = MAX_BLOCK_PAIRS) -> None:
-        self._most = max(1, min(max_pairs, MAX_BLOCK_PAIRS))
+        self._max_pairs = max(1, min(max_pairs, MAX_BLOCK_PAIRS))
         self._pairs: dict[int, int] = {}
-        self._share = 0.0  # sum of 1 / pairs over these: a chunk must not look at each of 44,850 pairings
-        self._lock = threading.Lock()  # of both
+        self._share = 0.0  # sum of 1 / pairs over ``_pairs``: a chunk must not look at each of 44,850 pairings
+        self._lock = threading.Lock()  # guards ``_pairs`` and ``_share``
 
     def next_pair_count(self, pairing: int) -> int:
-        """Return the number of pairs to play next."""
-        return min(self._pairs.get(pairing, self.FIRST_PAIRS), self._most)
+        """Return the number of pairs of a pairing to play next."""
+        return min(self._pairs.get(pairing, self.FIRST_PAIRS), self._max_pairs)
 
     def next_unit_count(self, pairings: int) -> int:
-        """The number of units to play next, if so many pairings take turns."""
+        """Return the number of units to play next, if the run has ``pairings`` pairings."""
         with self._lock:
-            a_unit = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST_PAIRS) / pairings
-        return max(1, min(int(1 / a_unit + ROUNDING_TOLERANCE), self._most * pairings))
+            inverse_pairs = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST_PAIRS) / pairings
+        return max(1, min(int(1 / inverse_pairs + ROUNDING_TOLERANCE), self._max_pairs * pairings))
 
     def add_block_time(self, pairing: int, pairs: int, seconds: float) -> None:
-        """Take into account the time of a block that was played."""
-        fitting = int(pairs * self.TARGET_SECONDS / max(seconds, 1e-9))
+        """Update the pace with the time of a block that was played."""
+        pairs_in_time = int(pairs * self.TARGET_SECONDS / max(seconds, 1e-9))
         with self._lock:
-            before = self._pairs.get(pairing)
-            now = max(1, min(fitting, max(before or self.FIRST_PAIRS, pairs * self.MAX_GROWTH)))
-            self._share += 1 / now - (1 / before if before else 0.0)
-            self._pairs[pairing] = now
+            old_pairs = self._pairs.get(pairing)
+            new_pairs = max(1, min(pairs_in_time, max(old_pairs or self.FIRST_PAIRS, pairs * self.MAX_GROWTH)))
+            self._share += 1 / new_pairs - (1 / old_pairs if old_pairs else 0.0)
+            self._pairs[pairing] = new_pairs
 
 
 class BatchEngine:
-    """Plays the pairings of one run.
+    """The engine that plays the pairings of one run.
 
-    ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Openings are drawn by ``seed``,
-    all else by ``run``, the run's word (``run_id_to_stream_key``). Unless ``swapped``, only the first game of each pair
-    is played. Everything that affects the games is given here, so a block depends on its ``PairRange`` alone.
+    A block depends on its ``PairRange`` alone, because the engine is given everything else that affects its games.
+
+    Args:
+        rules: Rules of all games.
+        agents: Agents of the run.
+        labels: Labels of ``agents``.
+        pairings: Pairs of indices into ``agents``.
+        seed: Seed of the openings.
+        run: Word of the run (``run_id_to_stream_key``), which seeds everything else.
+        opening_plies: Number of imposed plies.
+        swapped: Whether a second game of each pair is played, with the seats exchanged.
+
+    Raises:
+        RequestError: An agent does not play these rules.
+
     """
 
     def __init__(
@@ -110,9 +122,9 @@ class BatchEngine:
         self.seed, self.run = uint64(seed), uint64(run)  # machine words: kernels are called with them
         self.opening_plies = opening_plies
         self.swapped = swapped
-        self.keep_going = True  # although an agent forfeits all its games
-        self.collects_evaluations = False  # whether blocks have them: then the interpreter asks for all turns
-        self.turns = 0  # taken so far where the interpreter asks for them; of other games only whole blocks are known
+        self.keep_going = True  # also after an agent has forfeited all its games
+        self.collects_evaluations = False  # if True, blocks have evaluations, and no game is played in one kernel
+        self.turns = 0  # number of turns taken so far, except in games that were played in one kernel
         self.guarded_agents = [GuardedAgent(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
         self._local = threading.local()
         self._counting = threading.Lock()
@@ -126,15 +138,20 @@ class BatchEngine:
     ) -> Iterator[Block]:
         """Play ``pair_ranges`` on ``threads`` threads and yield the blocks as they are finished, in any order.
 
-        A range is taken from the iterable when a thread is about to be free. So the caller may decide late what to
-        play next. Once ``stop`` is set, no range is begun, and of those in progress only what is finished soon is
-        yielded. ``on_idle`` is called while no block is finished. Raises ``StuckError``.
+        A range is taken from the iterable only when a thread is about to be free, so the caller may decide late what to
+        play next. Once ``stop`` is set, no range is begun, and of the ranges in progress only those that are finished
+        soon are yielded. ``on_idle`` is called in the calling thread while no block is finished.
+
+        Raises:
+            AllForfeitedError: An agent has forfeited all its games, and ``keep_going`` is False.
+            StuckError: Too many turns of an agent do not end.
+
         """
         abandoned = threading.Event()
 
         def play_one(pair_range: PairRange, stopping: StopSignal) -> Block | None:
-            cut = StopDeadline(stopping, GRACE_SECONDS)
-            return self.play_block(pair_range, lambda: abandoned.is_set() or cut())
+            is_overdue = StopDeadline(stopping, GRACE_SECONDS)
+            return self.play_block(pair_range, lambda: abandoned.is_set() or is_overdue())
 
         try:
             for block in THREADS.map(play_one, pair_ranges, threads, stop or threading.Event(), on_idle):
@@ -150,25 +167,25 @@ class BatchEngine:
     def play_block(self, pair_range: PairRange, should_abort: Callable[[], bool]) -> Block | None: ...
 
     def play_block(self, pair_range: PairRange, should_abort: Callable[[], bool] | None = None) -> Block | None:
-        """Play the games of each pair in the calling thread; None if ``should_abort()`` became true meanwhile.
+        """Play all games of some pairs in the calling thread; return None if ``should_abort()`` became true meanwhile.
 
         Raises ``AllForfeitedError`` and ``StuckError``.
         """
         self.check_forfeits(self.pairings[pair_range.pairing])
         started, games, evaluations = time.perf_counter(), list[Games](), list[Evaluations]()
-        for part in self._split_by_memory(pair_range):
-            size = (1 + self.swapped) * part.pairs
-            reported = Evaluations.blank(CELLS + 1, size) if self.collects_evaluations else None
-            if not self._play_pairs(part, found := Games.zeros(size), reported, should_abort):
+        for sub_range in self._split_by_memory(pair_range):
+            size = (1 + self.swapped) * sub_range.pairs
+            block_evaluations = Evaluations.blank(CELLS + 1, size) if self.collects_evaluations else None
+            if not self._play_pairs(sub_range, block_games := Games.zeros(size), block_evaluations, should_abort):
                 return None
-            games.append(found)
-            evaluations += [] if reported is None else [reported]
+            games.append(block_games)
+            evaluations += [] if block_evaluations is None else [block_evaluations]
         columns = concat_game_columns(games), self.swapped, concat_game_columns(evaluations) if evaluations else None
         seconds = time.perf_counter() - started
         return Block(pair_range.pairing, pair_range.first_pair, self.opening_plies, *columns, seconds)
 
     def compute_openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
-        """The imposed plies of consecutive pairs: [2, K, pairs] int8, pieces then cells."""
+        """Return the imposed plies of consecutive pairs: [2, K, pairs] int8, pieces then cells."""
         openings = np.empty((2, self.opening_plies, pairs), np.int8)
         draw_openings(self.seed, first_pair, self.rules.tables, openings)
         return openings
@@ -184,7 +201,10 @@ class BatchEngine:
         write_outcomes(games, game_in_pair, 1 + self.swapped)
 
     def get_player(self, agent: int, copy_index: int = 0) -> BatchPlayer:
-        """This thread's player of an agent. One that plays against itself needs a second, with its own memory."""
+        """Return the calling thread's player of an agent.
+
+        An agent that plays against itself needs a second player with memory of its own: the one with ``copy_index`` 1.
+        """
         players: dict[tuple[int, int], BatchPlayer] | None = getattr(self._local, "players", None)
         if players is None:
             players = self._local.players = {}
@@ -193,39 +213,39 @@ class BatchEngine:
         return players[agent, copy_index]
 
     def replace_player(self, agent: int, player: BatchPlayer) -> None:
-        """Let ``player`` play for an agent from now on. Must not be called while games are being played."""
+        """Let ``player`` play for an agent from now on. This must not be called while games are being played."""
         self.guarded_agents[agent].replace_player(player)
         self._local = threading.local()
 
     def check_forfeits(self, agents: Iterable[int] | None = None) -> None:
-        """Raise ``AllForfeitedError`` if an agent has forfeited all its games so far, unless that is to go on.
+        """Raise ``AllForfeitedError`` if an agent has forfeited all its games so far, unless ``keep_going`` is set.
 
-        ``agents`` are the indices of those that are looked at, by default all: before a block only its own are.
+        ``agents`` are the indices of the agents to check; None checks all.
         """
         if not self.keep_going:
             for agent in self.guarded_agents if agents is None else map(self.guarded_agents.__getitem__, agents):
                 agent.check_forfeits()
 
     def describe_misbehaviour(self) -> list[str]:
-        """A line for each way in which an agent forfeited games so far."""
+        """Describe each way in which an agent forfeited games so far, one line each."""
         return [line for agent in self.guarded_agents for line in agent.describe_misbehaviour()]
 
     def take_new_misbehaviour(self) -> list[Misbehaviour]:
-        """Each agent's faults since the last call, for the engine of another process."""
+        """Return each agent's misbehaviour since the last call, to add it to the engine of another process."""
         return [agent.take_new_misbehaviour() for agent in self.guarded_agents]
 
     def add_misbehaviour(self, misbehaviour_by_agent: Sequence[Misbehaviour]) -> None:
-        """Add what the agents did wrong in another process."""
-        for agent, own in zip(self.guarded_agents, misbehaviour_by_agent, strict=True):
-            agent.add_misbehaviour(own)
+        """Add the misbehaviour of each agent in another process."""
+        for agent, misbehaviour in zip(self.guarded_agents, misbehaviour_by_agent, strict=True):
+            agent.add_misbehaviour(misbehaviour)
 
     def _split_by_memory(self, pair_range: PairRange) -> Iterator[PairRange]:
-        """Split it where its players' memory of all its games at once would exceed ``GAME_MEMORY_BYTES``."""
+        """Split a range if its players' memory of all its games would exceed ``GAME_MEMORY_BYTES``."""
         words = sum(self.guarded_agents[agent].game_words for agent in self.pairings[pair_range.pairing])
-        most = max(1, GAME_MEMORY_BYTES // (8 * words)) if words else pair_range.pairs
+        max_pairs = max(1, GAME_MEMORY_BYTES // (8 * words)) if words else pair_range.pairs
         end = pair_range.first_pair + pair_range.pairs
-        for first in range(pair_range.first_pair, end, most):
-            yield PairRange(pair_range.pairing, first, min(most, end - first))
+        for first in range(pair_range.first_pair, end, max_pairs):
+            yield PairRange(pair_range.pairing, first, min(max_pairs, end - first))
 
     def _play_pairs(
         self,
@@ -234,7 +254,7 @@ class BatchEngine:
         evaluations: Evaluations | None,
         should_abort: Callable[[], bool] | None,
     ) -> bool:
-        """Play all pairs of ``pair_range`` at once; false if that was cut."""
+        """Play all pairs of ``pair_range`` at once; return False if ``should_abort()`` became true meanwhile."""
         openings = self.compute_openings(pair_range.first_pair, pair_range.pairs)
         halves = [self._build_half(pair_range, game, openings, games) for game in range(1 + self.swapped)]
         for half in halves:
@@ -250,13 +270,13 @@ class BatchEngine:
         return True
 
     def _play_turns(self, halves: Sequence[BlockHalf]) -> Iterator[None]:
-        """Play halves to their ends with the interpreter between the turns; yield after each turn.
+        """Play halves to their ends, asking for each turn from Python; yield after each turn.
 
-        Both games of a pair are played at once. If players remember, one is played after the other: a player has
-        memory for the games of one half.
+        Both games of a pair are played at once. If players have memory, one game is played after the other, because a
+        player has memory only for the games of one half.
         """
-        remembering = any(half.has_memory for half in halves)
-        for together in [[half] for half in halves] if remembering else [halves]:
+        has_memory = any(half.has_memory for half in halves)
+        for together in [[half] for half in halves] if has_memory else [halves]:
             for half in together:
                 half.state = self._get_lockstep(half.size, half.numbers.game_in_pair)
                 half.set_up()
@@ -271,7 +291,7 @@ class BatchEngine:
     def _build_half(
         self, pair_range: PairRange, game_in_pair: int, openings: NDArray[np.int8], games: Games
     ) -> BlockHalf:
-        """Return the half that has game 0 or 1 of each pair, to be played."""
+        """Return the half that consists of game 0 or 1 of each pair, ready to be played."""
         zero, one = self.pairings[pair_range.pairing][:: -1 if game_in_pair else 1]
         players = self.get_player(zero), self.get_player(one, copy_index=int(zero == one))
         seats = self.guarded_agents[zero], self.guarded_agents[one]
@@ -281,7 +301,7 @@ class BatchEngine:
         return BlockHalf(self.rules, self.opening_plies, seats, players, numbers, openings, games, state, size)
 
     def _add_forfeit_counts(self, pair_range: PairRange, games: Games) -> None:
-        """Count the games of both agents, and those that each has forfeited."""
+        """Add the numbers of games, and of forfeited games, to the counts of both agents."""
         total, forfeited = len(games.ending), np.flatnonzero(games.ending >= FORFEIT_ILLEGAL)
         by_first = int(((games.winner[forfeited] == 1) ^ (forfeited % (1 + self.swapped) == 1)).sum())
         first, second = self.pairings[pair_range.pairing]
@@ -289,20 +309,26 @@ class BatchEngine:
         self.guarded_agents[second].add_game_counts(total * (first != second), len(forfeited) - by_first)
 
     def _record_illegal_turns(self, pair_range: PairRange, games: Games) -> None:
-        """Count the games that were forfeited by illegal turns, and have each agent's first one described."""
+        """Count the games that were forfeited by illegal turns, and report each agent's first illegal turn."""
         for column in np.flatnonzero(games.ending == FORFEIT_ILLEGAL).tolist():
             pair, game = divmod(column, 1 + self.swapped)
             loser = self.pairings[pair_range.pairing][(1 - int(games.winner[column])) ^ game]
             self.guarded_agents[loser].add_illegal_turn()
             if self.guarded_agents[loser].illegal_turn_unreported:
-                # A kernel has played it: turn by turn it shows which turn it was.
-                one = PairRange(pair_range.pairing, pair_range.first_pair + pair, 1)
-                own = Games.zeros(1 + self.swapped)
-                for _ in self._play_turns([self._build_half(one, game, self.compute_openings(one.first_pair, 1), own)]):
+                # A kernel has played the game: playing it again turn by turn shows which turn was illegal.
+                single_pair = PairRange(pair_range.pairing, pair_range.first_pair + pair, 1)
+                replayed_games = Games.zeros(1 + self.swapped)
+                for _ in self._play_turns(
+                    [
+                        self._build_half(
+                            single_pair, game, self.compute_openings(single_pair.first_pair, 1), replayed_games
+                        )
+                    ]
+                ):
                     pass
 
     def _get_lockstep(self, size: int, game_in_pair: int = 0) -> Lockstep:
-        """This thread's lockstep for game 0 or 1, reused from block to block while the size stays the same."""
+        """Return the calling thread's lockstep for game 0 or 1, reused while the number of games stays the same."""
         states: dict[int, Lockstep] | None = getattr(self._local, "states", None)
         if states is None:
             states = self._local.states = {}
@@ -318,29 +344,29 @@ class BlockHalf:
     rules: Rules
     opening_plies: int  # imposed plies
     seats: Sequence[GuardedAgent]  # by seat
-    players: Sequence[BatchPlayer]  # of this thread, by seat
+    players: Sequence[BatchPlayer]  # players of this thread, by seat
     numbers: GameNumbers
-    openings: NDArray[np.int8]  # [2, K, pairs], pieces then cells
-    games: Games  # the columns of all games of the pairs
+    openings: NDArray[np.int8]  # [2, K, pairs]: pieces, then cells
+    games: Games  # columns of all games of the pairs
     state: Lockstep
-    size: int  # games that go on
-    evaluations: Evaluations | None = None  # [17, G] of all games of the pairs, if they are asked for
+    size: int  # number of games that go on
+    evaluations: Evaluations | None = None  # [17, G] of all games of the pairs, if requested
 
     @property
     def has_memory(self) -> bool:
-        """Whether a player has memory of the games."""
+        """Whether a player remembers its games."""
         return any(player.game_words for player in self.players)
 
     def set_up(self) -> None:
-        """Set the games up; the memory of earlier games is cleared."""
+        """Set up the games, and let the players forget earlier ones."""
         set_up_games(self.numbers, self.openings, self.state, self.games)
         for player in self.players:
             player.start(range(self.numbers.game_in_pair, len(self.games.plies), self.numbers.games_a_pair))
 
     def try_play_in_kernel(self) -> bool:
-        """Play all games in one kernel; false, and no game is played, if a player is not jitted or a turn raised.
+        """Play all games in one kernel, and return whether that was possible.
 
-        Nor if evaluations are asked for.
+        It is not if a player is not jitted, if a turn raised, or if evaluations are requested; no game is played then.
         """
         zero, one = self.players
         if self.evaluations is not None or not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
@@ -349,7 +375,7 @@ class BlockHalf:
         span = (self.opening_plies, self.size)
         try:
             play_to_end(zero.turn, zero.agent, one.turn, one.agent, self.rules.tables, span, self.state, self.games)
-        except BaseException as error:  # the turns are asked for one by one, to find the game that it forfeits
+        except BaseException as error:  # turns are then requested one by one, to find the game that it forfeits
             if is_ctrl_c(error):
                 raise
             return False
@@ -357,7 +383,7 @@ class BlockHalf:
         return True
 
     def play_turn(self, turn_number: int) -> None:
-        """Ask for turn number ``turn_number`` in each game that goes on, and play it."""
+        """Request turn number ``turn_number`` in each game that goes on, and play it."""
         state, size, guarded, player = self.state, self.size, self.seats[turn_number & 1], self.players[turn_number & 1]
         rng, batch, slots = (
             Streams(state.streams[:size] + turn_offset_word(turn_number)),
@@ -369,17 +395,19 @@ class BlockHalf:
         if self.evaluations is not None and evaluations is not None:
             self.evaluations.put((turn_number, slots[:size]), evaluations)
         state.turns.cells[:size], state.turns.gifts[:size] = turns
-        before = (batch.copy(), slots[:size].copy()) if guarded.illegal_turn_unreported else None
+        old_state = (batch.copy(), slots[:size].copy()) if guarded.illegal_turn_unreported else None
         is_first_gift = turn_number == self.opening_plies and not self.rules.mover_chooses
         if is_first_gift:
             self.size = give_first_gifts_and_count(state, self.games, self.opening_plies, size)
         else:
             self.size = play_turns_and_count_running(state, self.games, self.rules.tables, turn_number - 1, size)
-        if before is not None and self.size < size:
-            over = ~np.isin(before[1], slots[: self.size]) & (turns.cells != ERROR_CELL) & (turns.cells != LATE_CELL)
+        if old_state is not None and self.size < size:
+            is_illegal = (
+                ~np.isin(old_state[1], slots[: self.size]) & (turns.cells != ERROR_CELL) & (turns.cells != LATE_CELL)
+            )
             if not is_first_gift:  # other games are over because they were won, or the board is full
-                last = self.games.ending[before[1]]
-                over &= (last & WON == 0) & ((last & LEGAL == 0) | (turn_number < CELLS))
-            for i in np.flatnonzero(over)[:1]:
+                endings = self.games.ending[old_state[1]]
+                is_illegal &= (endings & WON == 0) & ((endings & LEGAL == 0) | (turn_number < CELLS))
+            for i in np.flatnonzero(is_illegal)[:1]:
                 answer = int(turns.cells[i]), int(turns.gifts[i])
-                guarded.log_first_illegal_turn(player, before[0].position(i), int(rng.seeds[i]), answer)
+                guarded.log_first_illegal_turn(player, old_state[0].position(i), int(rng.seeds[i]), answer)

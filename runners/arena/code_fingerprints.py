@@ -1,4 +1,4 @@
-"""The code that plays: fingerprints of the sources and data files on which games depend, as runs remember them."""
+"""Fingerprints of the code that plays: of the sources and data files on which games depend, as runs record them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from quarto.sources import (
 from runners.arena.identities import TARGET_KEY, to_module_name
 from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 
-FINGERPRINT_DIGITS = 16  # of a fingerprint
-MODULE_DIGITS = 8
-# What plays, whoever the agents are: with all of ``quarto``.
+FINGERPRINT_DIGITS = 16  # hex digits of a fingerprint
+MODULE_DIGITS = 8  # hex digits of a module's hash
+# The modules that play games of any agent. All of ``quarto`` counts too.
 PLAYING_MODULES = (
     *("runners.arena.batch_engine", "runners.hosting.lockstep", "runners.hosting.guarded_agent"),
     *("runners.hosting.illegal_turns", "agents.base.agent", "agents.base.player"),
@@ -40,31 +40,50 @@ LEARNING_MODULES = (
 
 
 def build_code_record(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:
-    """The code that will play: version, fingerprint, libraries, and ``agents``, a fingerprint of each by label.
+    """Describe the code that will play a run, for the run's record.
 
-    ``agents`` are those of the spec as they were built; None for a person, of whom there is no code. An agent's
-    fingerprint covers what plays, its module, every module that this one imports, and its data files: it is the same in
-    a training, whose own fingerprint alone covers what learns. ``modules`` has the first digits of each module's
-    SHA-256, so that a comparison can name those that differ. ``files`` has the SHA-256 of each data file, by label and
-    name. Raises ``RequestError`` for a data file that does not exist.
+    An agent's fingerprint covers the modules that play, the agent's module, every module that this one imports, and the
+    agent's data files. It is the same in a training: only the fingerprint of the whole code covers the modules that
+    learn.
+
+    Args:
+        spec: The run.
+        agents: The agents of the run, as they were built; None for a person, who has no code.
+
+    Returns:
+        ``version`` of the project, ``fingerprint`` of all code, versions of the libraries, ``agents`` (a fingerprint by
+        label), ``modules`` (the first digits of each module's SHA-256, so that a comparison can name the modules that
+        differ) and, if there are any, ``files`` (the SHA-256 of each data file, by label and name).
+
+    Raises:
+        RequestError: A data file does not exist or cannot be read.
+
     """
-    plays = _fingerprint_playing_code(learning=False)
+    playing_fingerprint = _fingerprint_playing_code(learning=False)
     players = [(agent, built) for agent, built in zip(spec.agents, agents, strict=True) if built is not None]
     files = {agent.label: list(_list_data_files(agent, built)) for agent, built in players}
-    own = {agent.label: _read_agent_modules(agent) for agent, _ in players}
-    codes = {label: _fingerprint_agent(modules, files[label], plays) for label, modules in own.items()}
-    playing = plays if spec.learner is None else _fingerprint_playing_code(learning=True)
-    digest = hashlib.sha256("\n".join([playing, *sorted(codes.values())]).encode())
-    sums = {label: {file.given_name: file.sha256 for file in own} for label, own in files.items() if own}
+    agent_modules = {agent.label: _read_agent_modules(agent) for agent, _ in players}
+    agent_fingerprints = {
+        label: _fingerprint_agent(modules, files[label], playing_fingerprint)
+        for label, modules in agent_modules.items()
+    }
+    code_fingerprint = playing_fingerprint if spec.learner is None else _fingerprint_playing_code(learning=True)
+    digest = hashlib.sha256("\n".join([code_fingerprint, *sorted(agent_fingerprints.values())]).encode())
+    file_checksums = {label: {file.given_name: file.sha256 for file in data} for label, data in files.items() if data}
     contents = {**read_package_files("quarto"), **read_module_files(PLAYING_MODULES)}
-    for each in own.values():
-        contents |= {name: content for found in each.values() for name, content in found.items()}
+    for imported in agent_modules.values():
+        for module_contents in imported.values():
+            contents |= module_contents
     modules = {name: hashlib.sha256(contents[name]).hexdigest()[:MODULE_DIGITS] for name in sorted(contents)}
-    return _build_record(digest) | {"agents": codes, "modules": modules} | ({"files": sums} if sums else {})
+    return (
+        _build_record(digest)
+        | {"agents": agent_fingerprints, "modules": modules}
+        | ({"files": file_checksums} if file_checksums else {})
+    )
 
 
 def list_targets(settings: Any) -> Iterator[Any]:
-    """All values under ``_target_``, identities of classes, in nested mappings and lists."""
+    """Yield each value under a key ``_target_`` in nested mappings and lists: identities of classes."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
             if key == TARGET_KEY:
@@ -77,13 +96,18 @@ def list_targets(settings: Any) -> Iterator[Any]:
 
 
 def build_class_code_record(targets: Iterable[Any], learning: bool) -> dict[str, str]:
-    """The same, without ``agents``, for classes given by their identities; ``learning``: games depend on earlier ones.
+    """Describe the code that plays games of some classes, as ``build_code_record`` does, but without ``agents``.
 
-    Nothing is imported: an identity may come from a card.
+    No module is imported, because an identity may come from a card that a stranger wrote.
+
+    Args:
+        targets: Identities of the classes; values that are not texts are ignored.
+        learning: Whether an agent learns from the games, so that the code that learns counts too.
+
     """
     modules = sorted({to_module_name(target) for target in targets if isinstance(target, str)})
-    own = (modules_fingerprint(read_imported_modules(module, _affects_games)) for module in modules)
-    return _build_record(hashlib.sha256("\n".join([_fingerprint_playing_code(learning), *own]).encode()))
+    fingerprints = (modules_fingerprint(read_imported_modules(module, _affects_games)) for module in modules)
+    return _build_record(hashlib.sha256("\n".join([_fingerprint_playing_code(learning), *fingerprints]).encode()))
 
 
 def _build_record(digest: hashlib._Hash) -> dict[str, str]:
@@ -97,25 +121,29 @@ def _build_record(digest: hashlib._Hash) -> dict[str, str]:
 
 
 def project_version() -> str:
-    """The installed version of the project."""
+    """Return the installed version of the project."""
     return metadata.version("quarto-arena")
 
 
 def _fingerprint_playing_code(learning: bool) -> str:
-    """The fingerprint of what plays, whoever the agents are, and of what learns."""
+    """Return the fingerprint of the modules that play games of any agent and, if ``learning``, of those that learn."""
     packages = KERNEL_PACKAGES if learning else ("quarto",)
     modules = read_module_files((*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())))
     return source_fingerprint(packages) + modules_fingerprint(modules)
 
 
 def _read_agent_modules(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
-    """The modules of an agent's classes, sorted, each with the contents of all that it imports."""
+    """Read the sources of each module that defines a class of an agent, and of all modules that it imports."""
     modules = sorted({to_module_name(target) for target in _list_agent_targets(agent)})
     return {module: read_imported_modules(module, _affects_games) for module in modules}
 
 
 def _affects_games(importing_module: str, imported_module: str) -> bool:
-    """Whether an import is followed: ``quarto`` is covered as a whole; the rest of ours serves other ends."""
+    """Return whether an imported module counts for an agent's fingerprint.
+
+    ``quarto`` does not, because it is covered as a whole. Modules of this project outside the packages of kernels serve
+    other ends.
+    """
     if is_project_module(imported_module, ("quarto",)):
         return False
     return is_project_module(imported_module, KERNEL_PACKAGES) or not (
@@ -126,15 +154,15 @@ def _affects_games(importing_module: str, imported_module: str) -> bool:
 class DataFile(NamedTuple):
     """A file on which an agent's turns depend."""
 
-    name: str  # that counts: within a folder that the agent names; empty for a file that it names itself
-    given_name: str  # as the agent names it
+    name: str  # part of the fingerprint: path in a folder that the agent names; empty for a file that it names itself
+    given_name: str  # the agent's name for the file
     sha256: str
 
 
 def _fingerprint_agent(
     modules: Mapping[str, Mapping[str, bytes]], files: Iterable[DataFile], playing_fingerprint: str
 ) -> str:
-    """The fingerprint of an agent: of what plays, of its modules (``_read_agent_modules``), and of its data files."""
+    """Return the fingerprint of an agent: of the code that plays, of the agent's modules, and of its data files."""
     digest = hashlib.sha256(playing_fingerprint.encode())
     for contents in modules.values():
         digest.update(modules_fingerprint(contents).encode())
@@ -144,7 +172,7 @@ def _fingerprint_agent(
 
 
 def _list_agent_targets(agent: AgentSpec) -> Iterator[str]:
-    """The classes of an agent, of the one that plays in its place, and of those that its parameters describe."""
+    """Yield the identities of an agent's class, of the player in its place, and of agents in its parameters."""
     yield agent.target
     if agent.player:
         yield from _list_agent_targets(agent.player)
@@ -154,34 +182,34 @@ def _list_agent_targets(agent: AgentSpec) -> Iterator[str]:
 
 
 def _list_strings(value: Any) -> Iterator[str]:
-    """All texts in nested mappings and lists, keys excepted."""
+    """Yield all strings in nested mappings and lists, except keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | Sequence):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _list_strings(each)
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _list_strings(item)
 
 
 def _list_data_files(agent: AgentSpec, agent_object: Agent) -> Iterator[DataFile]:
-    """The files that an agent's turns depend on: those that its parameters, its ``data_files`` and its yaml name."""
+    """Yield the files on which an agent's turns depend: its parameters, its ``data_files`` and its yaml name them."""
     for value in _list_strings(dict(agent.params)):
         if os.path.isfile(value):  # noqa: PTH113  (False for a text that cannot be a path)
             yield DataFile("", value, _compute_checksum(Path(value)))
-    for named in getattr(agent_object, "data_files", ()):
-        if not Path(named).exists():
+    for path_name in getattr(agent_object, "data_files", ()):
+        if not Path(path_name).exists():
             raise RequestError(
-                f"agent '{agent.label}' names {str(named)!r} in data_files, and there is no such file or folder"
+                f"agent '{agent.label}' names {str(path_name)!r} in data_files, and there is no such file or folder"
             )
-        yield from _list_files_below(str(named), Path(named))
+        yield from _list_files_below(str(path_name), Path(path_name))
     for spec in (agent, agent.player):
-        for shown, path in spec.files.items() if spec else ():
-            yield from _list_files_below(shown, path)
+        for given_name, path in spec.files.items() if spec else ():
+            yield from _list_files_below(given_name, path)
 
 
 def _list_files_below(given_name: str, path: Path) -> Iterator[DataFile]:
-    """A file, or all those in a folder."""
+    """Yield a file or, if the path is a folder, all files in it."""
     if path.is_dir():
-        names = sorted(each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file())
+        names = sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
         yield from (DataFile(name, f"{given_name}/{name}", _compute_checksum(path / name)) for name in names)
     else:
         yield DataFile("", given_name, _compute_checksum(path))
@@ -196,25 +224,29 @@ def _compute_checksum(path: Path) -> str:
 
 
 def describe_code_differences(record: RunRecord, code: Mapping[str, Any]) -> str:
-    """Describe how the code of a run differs from ``code``, for a message; empty if it does not.
+    """Describe how ``code`` differs from the code that played a run, for a message; empty if it does not.
 
-    Code that played a sample of the run's games equally (``same_games``) is not different.
+    Code counts as equal if it has played a sample of the run's games with the same results (``same_games``).
     """
     theirs, ours = record.code, code
     same = {theirs.get("fingerprint"), *theirs.get("same_games", ())}
-    more = [each for each in theirs.get("extended_by", ()) if each != ours.get("fingerprint") and each not in same]
+    more = [
+        fingerprint
+        for fingerprint in theirs.get("extended_by", ())
+        if fingerprint != ours.get("fingerprint") and fingerprint not in same
+    ]
     if ours.get("fingerprint") in same and not more:
         return ""
     before, now = theirs.get("agents", {}), ours.get("agents", {})
     changed = [label for label in now if label in before and before[label] != now[label]]
-    named = [f"{label}{_format_changed_files(label, theirs, ours)}" for label in changed]
-    which = f"{', '.join(named)} changed; " if 0 < len(changed) < len(now) else ""
-    texts = [f"{each.get('version')}, {each.get('fingerprint')}" for each in (theirs, ours)]
+    descriptions = [f"{label}{_format_changed_files(label, theirs, ours)}" for label in changed]
+    which = f"{', '.join(descriptions)} changed; " if 0 < len(changed) < len(now) else ""
+    texts = [f"{code.get('version')}, {code.get('fingerprint')}" for code in (theirs, ours)]
     return f"{which}{' and '.join([texts[0], *more])}; this is {texts[1]}"
 
 
 def _format_changed_files(label: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """The data files of an agent that differ between two codes, in brackets; empty if none does."""
+    """Format the names of an agent's data files that differ between two codes, in brackets; empty if none does."""
     before, now = (code.get("files", {}).get(label, {}) for code in (theirs, ours))
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     return f" ({', '.join(names)})" if names else ""

@@ -1,7 +1,7 @@
-"""Carrying out a request: what is missing is mapped over an executor, and what is there then is the result.
+"""Carrying out a request: the missing games are played by an executor, then the results are read from the archive.
 
-A task plays a chunk, which is a range of units, writes its files, and says how far it came. Nothing else goes back and
-forth.
+A task plays a chunk, which is a range of units, writes its files, and reports how far it came. Only chunks and these
+reports travel between processes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from runners.arena.play_task import ChunkPlayer, ChunkResult, PlayTask, power_of
 from runners.arena.progress import Progress
 from runners.arena.request import RunRequest
 
-MANY_FILES_TO_COMPACT = 8  # of a run: then it is looked whether small ones become larger ones
-MIN_CHUNK_SECONDS = 1.0  # of work in a chunk, if there is so much
-LISTING_SECONDS, LISTING_PAUSE = 30.0, 0.5  # that the listings of a store may be old; between two of them
+MANY_FILES_TO_COMPACT = 8  # number of a run's files from which on small files are compacted
+MIN_CHUNK_SECONDS = 1.0  # work in a chunk, if enough is missing
+LISTING_SECONDS, LISTING_PAUSE = 30.0, 0.5  # greatest age of a bucket's listing; pause between two listings
 
 
 @dataclass(frozen=True)
@@ -36,44 +36,60 @@ class RunOutcome:
     run_id: str
     results: Sequence[PairingResult]
     fingerprint: int  # of all games of the run, uint64
-    played: int  # games, by this process and its workers
-    seconds: float  # playing and writing them
+    played: int  # games that this process and its workers played
+    seconds: float  # time of playing and writing them
     interrupted: bool  # games are still missing
-    stopped: bool  # because the user asked to
-    root: PurePath  # of the archive
-    misbehaviour: Sequence[str] = ()  # a line for each way in which an agent forfeited these games
-    mover_chooses: bool = False  # the piece, by the rules
+    stopped: bool  # the user asked for it
+    root: PurePath  # location of the archive
+    misbehaviour: Sequence[str] = ()  # a line for each way in which an agent forfeited some of these games
+    mover_chooses: bool = False  # under the run's rules the mover chooses the piece
 
 
 def execute_request(
     request: RunRequest, command: str, stop: threading.Event, progress: Progress | None = None
 ) -> RunOutcome:
-    """``open_experiment`` and ``execute_experiment``."""
+    """Open an experiment for a request and execute it. Raise as ``open_experiment`` and ``execute_experiment`` do."""
     return execute_experiment(open_experiment(request), command, stop, progress)
 
 
 def execute_experiment(
     experiment: Experiment, command: str, stop: threading.Event, progress: Progress | None = None
 ) -> RunOutcome:
-    """Play what the archive lacks, and write it. Once ``stop`` is set, only what ends soon is finished.
+    """Play the games that the archive lacks, write them, and load the results of the run.
 
-    Raises ``FailureError`` when the disk refuses, workers are lost, files vanish, or an agent forfeits all its games;
-    what was written before is kept.
+    Games whose evaluations are requested but missing are played again too.
+
+    Args:
+        experiment: The opened request.
+        command: The user's command, for the run's record.
+        stop: Event that ends playing early: no chunk is begun, and chunks in progress are cut short.
+        progress: Receiver of the number of games, if anybody looks.
+
+    Raises:
+        FailureError: The disk refused a file, workers were lost, files vanished, games came out differently when they
+            were played again, or an agent forfeited all its games. All files written before are kept.
+
     """
     request, archive, run_id = experiment.request, experiment.archive, experiment.run_id
     with record_contribution(experiment, command) as contribution:
-        left = [*experiment.missing_units(request.games), *experiment.units_missing_evaluations(request.games)]
-        written = _play_missing_units(experiment, left, stop, progress) if left and not stop.is_set() else []
-        contribution.games = experiment.unit_line.count_games(written)
-        _check_written_units(experiment, written)
+        missing = [*experiment.missing_units(request.games), *experiment.units_missing_evaluations(request.games)]
+        written_ranges = (
+            _play_missing_units(experiment, missing, stop, progress) if missing and not stop.is_set() else []
+        )
+        contribution.games = experiment.unit_line.count_games(written_ranges)
+        _check_written_units(experiment, written_ranges)
         write_slices(archive, run_id)
     experiment.engine.check_forfeits()
-    left = experiment.missing_units(request.games)
-    again = experiment.units_missing_evaluations(request.games)
-    if not stop.is_set() and any(first < ended and begun < end for first, end in again for begun, ended in written):
+    missing = experiment.missing_units(request.games)
+    missing_evaluations = experiment.units_missing_evaluations(request.games)
+    if not stop.is_set() and any(
+        first < written_end and written_first < end
+        for first, end in missing_evaluations
+        for written_first, written_end in written_ranges
+    ):
         raise FailureError(
-            f"games of run {run_id} went otherwise when they were played again, so their evaluations are left "
-            "out: the answers of an agent depend on more than the position and rng"
+            f"games of run {run_id} came out differently when they were played again, so their evaluations are "
+            "not stored: an agent's turns depend on more than the position and rng"
         )
     if not stop.is_set() and len(archive.list_effective_ranges(run_id)) >= MANY_FILES_TO_COMPACT:
         from analytics.tables.upkeep.compaction import compact_small_files  # most runs do not need it
@@ -85,7 +101,7 @@ def execute_experiment(
         fingerprint=archive.list_effective_ranges(run_id).fingerprint,
         played=contribution.games,
         seconds=contribution.seconds,
-        interrupted=bool(left or again),
+        interrupted=bool(missing or missing_evaluations),
         stopped=stop.is_set(),
         root=request.storage.root,
         misbehaviour=experiment.engine.describe_misbehaviour(),
@@ -96,21 +112,21 @@ def execute_experiment(
 def _play_missing_units(
     experiment: Experiment, missing_ranges: Sequence[Range], stop: threading.Event, progress: Progress | None
 ) -> list[Range]:
-    """Play units that the archive lacks; returns those that were written, as few ranges as possible.
+    """Play the units that the archive lacks, and return the ranges that were written, as few as possible.
 
-    Raises what tasks raise; what is finished by then is written.
+    Raises what tasks raise; finished games are written before.
     """
     request, line, written = experiment.request, experiment.unit_line, list[Range]()
-    here, shown = ChunkPlayer(experiment), _ProgressReporter(progress)
-    work = here.play if request.executor.shares_memory else PlayTask.from_experiment(experiment)
-    most, seconds = request.storage.max_units_per_file(line.games_a_pair), request.storage.shard_seconds
+    local_player, reporter = ChunkPlayer(experiment), _ProgressReporter(progress)
+    work = local_player.play if request.executor.shares_memory else PlayTask.from_experiment(experiment)
+    max_units, seconds = request.storage.max_units_per_file(line.games_a_pair), request.storage.shard_seconds
     workers = request.executor.count_workers(request.threads)
-    queue = ChunkQueue(missing_ranges, line.count_units(request.games), most, workers, seconds)
-    shown.start(line.count_games(missing_ranges))
+    queue = ChunkQueue(missing_ranges, line.count_units(request.games), max_units, workers, seconds)
+    reporter.start(line.count_games(missing_ranges))
 
     def idle() -> None:
-        here.write_if_due()
-        shown.report_total_games(here.games, experiment.engine.turns)
+        local_player.write_if_due()
+        reporter.report_total_games(local_player.games, experiment.engine.turns)
 
     try:
         for result in request.executor.map(work, queue, request.threads, stop, idle):
@@ -118,17 +134,19 @@ def _play_missing_units(
             if result.misbehaviour:
                 experiment.engine.add_misbehaviour(result.misbehaviour)
             written += result.written
-            shown.report_total_games(line.count_games(written))
-    except KeyboardInterrupt:  # nothing more is to be written
+            reporter.report_total_games(line.count_games(written))
+    except KeyboardInterrupt:  # the user insists on leaving at once
         raise
     except BaseException:
-        here.close_writers_and_list_ranges()
+        local_player.close_writers_and_list_ranges()
         raise
-    return merge_ranges([*written, *here.close_writers_and_list_ranges()])  # also of turns that were given up
+    return merge_ranges(
+        [*written, *local_player.close_writers_and_list_ranges()]
+    )  # also games of chunks that did not end in time
 
 
 class _ProgressReporter:
-    """The progress as somebody sees it, if anybody does."""
+    """A filter that turns total numbers of games into calls of a display, if there is one."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress, self._games = progress, 0
@@ -138,7 +156,7 @@ class _ProgressReporter:
             self._progress.start(games)
 
     def report_total_games(self, games_played: int, turns_taken: int | None = None) -> None:
-        """So many games were played in all. If they are no more than before, ``turns_taken`` say that agents play."""
+        """Report how many games were played in all or, without new games, how many turns were taken."""
         if self._progress and games_played > self._games:
             self._progress.advance(games_played - self._games)
             self._games = games_played
@@ -147,78 +165,90 @@ class _ProgressReporter:
 
 
 def _check_written_units(experiment: Experiment, written_ranges: Sequence[Range]) -> None:
-    """Raise ``FailureError`` if units are not there that tasks wrote: somebody has removed files.
+    """Raise ``FailureError`` if the archive lacks units that tasks wrote, because somebody has removed files.
 
-    A store may list an object only seconds after it was written, so there it is waited for.
+    A bucket may list an object only seconds after it was written, so this function lists a bucket again for a while.
     """
     archive, run_id = experiment.archive, experiment.run_id
-    until = time.monotonic() + (0.0 if isinstance(archive.root, Path) else LISTING_SECONDS)
-    while gone := _list_unlisted_ranges(archive, run_id, written_ranges):
-        if time.monotonic() < until:
+    deadline = time.monotonic() + (0.0 if isinstance(archive.root, Path) else LISTING_SECONDS)
+    while missing_ranges := _list_unlisted_ranges(archive, run_id, written_ranges):
+        if time.monotonic() < deadline:
             time.sleep(LISTING_PAUSE)
             continue
         raise FailureError(
-            f"units {gone[0][0]} to {gone[0][1] - 1} of run {run_id} were written to archive {archive.root} and are "
-            "not there: somebody removes files while the run is played; once that ends, the same command plays them "
-            "again (if the whole archive was removed, remove what is left of its folder first)"
+            f"units {missing_ranges[0][0]} to {missing_ranges[0][1] - 1} of run {run_id} were written to archive "
+            f"{archive.root} and are not there: something removes files while the run is played; stop that, then "
+            "repeat the command, which plays these units again (if the whole archive was removed, first remove the "
+            "rest of its folder)"
         )
 
 
 def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Sequence[Range]) -> list[Range]:
-    """Return the units that were written and that no listed file has."""
-    there = (
+    """Return the written units that no listed file holds."""
+    listed_ranges = (
         archive.list_effective_ranges(run_id).covered_ranges
         if written_ranges and archive.find_run(run_id) is not None
         else []
     )
-    return [each for first, end in written_ranges for each in list_gaps(there, end, first)]
+    return [gap for first, end in written_ranges for gap in list_gaps(listed_ranges, end, first)]
 
 
 class ChunkQueue:
-    """Yields what a run lacks in chunks, each of which becomes one file; the first units come first.
+    """The missing units of a run as an iterator of chunks, each of which becomes one file; the first units come first.
 
-    Its end is not final: a task that finds that its chunk takes too long plays its beginning and gives back the rest.
+    A task whose chunk takes too long plays only its beginning, and the rest is put back into the queue.
     """
 
     def __init__(
         self, missing_ranges: Iterable[Range], total_units: int, max_units: int, workers: int, max_seconds: float
     ) -> None:
-        """``max_units``: units in a chunk; ``max_seconds``: that a chunk takes at most."""
-        self._left = [*missing_ranges]
-        heapq.heapify(self._left)
-        self._total, self._most, self._workers, self._seconds = total_units, max_units, workers, max_seconds
+        """Take the missing ranges of a run of ``total_units`` units, which ``workers`` workers play.
+
+        ``max_units`` is the most units in a chunk, ``max_seconds`` the most seconds that a chunk should take.
+        """
+        self._missing_ranges = [*missing_ranges]
+        heapq.heapify(self._missing_ranges)
+        self._total_units, self._max_units = total_units, max_units
+        self._workers, self._max_seconds = workers, max_seconds
         self._share = -(-self._count_units() // workers)
-        self._a_unit: float | None = None  # seconds, once that is known
+        self._seconds_per_unit: float | None = None  # unknown until a chunk has ended
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Range:
-        if not self._left:
+        if not self._missing_ranges:
             raise StopIteration
-        first, end = self._left[0]
-        chunk = next(split_into_files(first, end, self._total, self._compute_chunk_size()))
+        first, end = self._missing_ranges[0]
+        chunk = next(split_into_files(first, end, self._total_units, self._compute_chunk_size()))
         if chunk[1] < end:
-            heapq.heapreplace(self._left, (chunk[1], end))
+            heapq.heapreplace(self._missing_ranges, (chunk[1], end))
         else:
-            heapq.heappop(self._left)
+            heapq.heappop(self._missing_ranges)
         return chunk
 
     def put_back_rest(self, result: ChunkResult) -> None:
-        """Requeue the unplayed rest of a chunk, and update the pace."""
+        """Put the unplayed rest of a chunk back into the queue, and update the time that a unit takes."""
         (first, end), reached = result.chunk, result.reached
         if reached > first:
-            self._a_unit = max(result.seconds / (reached - first), 1e-9)
+            self._seconds_per_unit = max(result.seconds / (reached - first), 1e-9)
         if reached < end:
-            heapq.heappush(self._left, (reached, end))
+            heapq.heappush(self._missing_ranges, (reached, end))
 
     def _compute_chunk_size(self) -> int:
-        """Return the units of the next chunk: few enough for all workers to have some, and for its time."""
-        if self._a_unit is None:
-            return min(self._most, 1 << (self._share - 1).bit_length())
-        share = self._count_units() // (2 * self._workers)  # so that the last ones end at about one time
-        least = int(MIN_CHUNK_SECONDS / self._a_unit)
-        return max(1, min(self._most, power_of_two_units_within(self._seconds, self._a_unit), max(share, least)))
+        """Return the number of units of the next chunk: few enough for all workers to have some, and for its time."""
+        if self._seconds_per_unit is None:
+            return min(self._max_units, 1 << (self._share - 1).bit_length())
+        share = self._count_units() // (2 * self._workers)  # so that the last chunks end at about the same time
+        min_units = int(MIN_CHUNK_SECONDS / self._seconds_per_unit)
+        return max(
+            1,
+            min(
+                self._max_units,
+                power_of_two_units_within(self._max_seconds, self._seconds_per_unit),
+                max(share, min_units),
+            ),
+        )
 
     def _count_units(self) -> int:
-        return sum(end - first for first, end in self._left)
+        return sum(end - first for first, end in self._missing_ranges)

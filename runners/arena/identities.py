@@ -1,11 +1,11 @@
 """Identities: the fixed strings that stand for classes in records, on cards and in settings.
 
-One table resolves them. It is read from the yamls that ship with the project, so data reaches the classes that these
-name, and nothing else; agents that start programs are not for data either. A class without an entry belongs to the
-user: it is imported by its dotted path, and only if the user named it.
+One table resolves identities. It is read from the yamls that ship with the project, so data can name the classes in
+these yamls and no others; of these, data must not name agents that start programs. A class without an entry belongs to
+the user: it is imported by its dotted path, and only if the user named it.
 
-The identity of a class is the key ``id`` beside ``_target_`` in its yaml or, without that key, the dotted path. So a
-module can move: ``_target_`` changes, ``id`` keeps what archives hold.
+The identity of a class is the key ``id`` beside ``_target_`` in its yaml or, without that key, the dotted path. A
+module can therefore move: ``_target_`` changes, and ``id`` keeps what archives hold.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ def is_shipped(identity: Any) -> bool:
 
 
 def starts_programs(identity: Any) -> bool:
-    """Return whether the class is one of the project's own that start programs, which data must not name."""
+    """Return whether the class belongs to this project and starts programs, so that data must not name it."""
     return is_shipped(identity) and _load_shipped_classes()[identity].starts_programs
 
 
 def is_allowed_in_data(identity: Any) -> bool:
-    """Return whether data may name the class: it is the project's own, and starts no programs."""
+    """Return whether data may name the class, because it belongs to this project and starts no programs."""
     return is_shipped(identity) and not starts_programs(identity)
 
 
 def to_class_path(identity: str) -> str:
-    """Return the dotted path of a class: that of the table or, if the class is the user's own, the identity itself."""
+    """Return the dotted path of a class: the table's or, for a user's class, the identity itself."""
     return _load_shipped_classes()[identity].path if is_shipped(identity) else identity
 
 
 def to_module_name(identity: str) -> str:
-    """Return the name of the module with a class."""
+    """Return the dotted name of the module that defines a class."""
     return to_class_path(identity).rpartition(".")[0]
 
 
 def to_identities(settings: Any) -> Any:
     """Replace the dotted paths of shipped classes in nested settings by their identities, and drop the keys ``id``.
 
-    A path of another class is its own identity: it stays.
+    The dotted path of any other class is its identity, so it stays.
     """
     if isinstance(settings, list):
         return [to_identities(value) for value in settings]
@@ -84,9 +84,17 @@ def _index_identities() -> Mapping[str, str]:
 
 
 def read_identities(folder: Path) -> dict[str, ShippedClass]:
-    """Read the table from the yamls in a folder: each class by its identity.
+    """Read the table of identities from the yamls in a folder.
 
-    Raises ``ValueError`` for an identity of two classes, and for a class with two identities.
+    Args:
+        folder: Folder like ``conf/``, with a folder for each of ``CLASS_GROUPS``.
+
+    Returns:
+        The class of each identity.
+
+    Raises:
+        ValueError: Two classes have one identity, or one class has two.
+
     """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where PyYAML was built with it: ten times as fast
     classes: dict[str, ShippedClass] = {}
@@ -102,7 +110,7 @@ def read_identities(folder: Path) -> dict[str, ShippedClass]:
 
 
 def _list_classes(settings: Any) -> Iterator[tuple[str, ShippedClass]]:
-    """Yield each class in nested settings, after its identity."""
+    """Yield the identity and the class of each ``_target_`` in nested settings."""
     if not isinstance(settings, Mapping):
         return
     if TARGET_KEY in settings:

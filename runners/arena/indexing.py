@@ -1,4 +1,4 @@
-"""Indexing the games of runs by an executor: a position index without gaps, of few files."""
+"""Indexing the games of runs with an executor: the position index gets no gaps and few files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
 
 from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import parse_location
@@ -22,13 +23,20 @@ from runners.terminal.console import show_progress_bar
 
 @dataclass(frozen=True)
 class IndexTask(Task[Chunk[IndexExtent], IndexSummary]):
-    """Indexes ranges of games."""
+    """The task that indexes ranges of games."""
 
     root: str
 
     def build_worker(self) -> Worker[Chunk[IndexExtent], IndexSummary]:
         archive = ArchiveStore.open(parse_location(self.root))
         return lambda chunk, _stop: index_chunk(archive, chunk)  # a range takes a second
+
+
+class IndexOutcome(NamedTuple):
+    """What was indexed, and how many files were made of smaller ones."""
+
+    summary: IndexSummary
+    compacted_files: int
 
 
 def index_and_compact_sums(
@@ -38,23 +46,30 @@ def index_and_compact_sums(
     threads: int | None = None,
     executor: Executor = THREADS,
     stop: threading.Event | None = None,
-) -> tuple[IndexSummary, int]:
-    """Index the games of some runs that are not indexed yet, then add up; with a progress bar on a terminal.
+) -> IndexOutcome:
+    """Index the games of some runs that are not indexed yet, and compact the index; show a progress bar on a terminal.
 
-    Returns what was indexed, and how many files were made of smaller ones.
+    Args:
+        archive: Archive with the games.
+        runs: Ids of the runs.
+        end_ply: Ply before which positions are indexed; None keeps the index's own end.
+        threads: Number of threads or processes; None means one for each core.
+        executor: Executor that carries out the work.
+        stop: Event that ends the work early.
+
+    Raises:
+        FailureError: A file is damaged, the disk refused one, or workers were lost.
+
     """
-    chunks, stop, cores = (
-        list_index_chunks(archive, runs, end_ply),
-        stop or threading.Event(),
-        threads or available_cores(),
-    )
+    chunks = list_index_chunks(archive, runs, end_ply)
+    stop, cores = stop or threading.Event(), threads or available_cores()
     games_a_pair = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
-    total, added_up = IndexSummary(), 0
+    total, compacted_files = IndexSummary(), 0
     with show_progress_bar("indexing", "games", visible=bool(chunks)) as bar:
         bar.start(sum(chunk.games.units * games_a_pair[chunk.run_id] for chunk in chunks))
-        for done in executor.map(IndexTask(str(archive.root)), chunks, cores, stop):
-            total = total.add(done)
-            bar.advance(done.games)
+        for summary in executor.map(IndexTask(str(archive.root)), chunks, cores, stop):
+            total = total.add(summary)
+            bar.advance(summary.games)
 
     def raise_if_stopped() -> None:
         if stop.is_set():
@@ -63,27 +78,32 @@ def index_and_compact_sums(
     with suppress(StoppedError):
         for run_id in runs:
             raise_if_stopped()
-            added_up += compact_positions_and_first_plies(archive, run_id, cores, raise_if_stopped)
+            compacted_files += compact_positions_and_first_plies(archive, run_id, cores, raise_if_stopped)
     for run_id in runs:
         record_derived_units(archive, run_id, INDEX_TABLES)
-    return total, added_up
+    return IndexOutcome(total, compacted_files)
 
 
 def index_new_games_if_writable(root: PurePath) -> None:
-    """Index all games of an archive that are not indexed yet, if its index is writable."""
+    """Index all games of an archive that are not indexed yet, if this user may write the index."""
     archive = ArchiveStore.open(root)
     if is_index_writable(root):
         index_and_compact_sums(archive, archive.list_run_ids())
 
 
 def is_index_writable(root: PurePath) -> bool:
-    """Return whether files can be added to the index of an archive, and records can say so."""
+    """Return whether files can be added to the index of an archive, and its records can be updated."""
     backend = find_backend(root)
-    there = {*backend.list_names(root)}
-    kinds = [root / table.name for table in INDEX_TABLES if table.name in there]
+    names = {*backend.list_names(root)}
+    table_folders = [root / table.name for table in INDEX_TABLES if table.name in names]
     return all(
         map(
             backend.can_write,
-            (root, root / "runs", *kinds, *(kind / run for kind in kinds for run in backend.list_names(kind))),
+            (
+                root,
+                root / "runs",
+                *table_folders,
+                *(kind / run for kind in table_folders for run in backend.list_names(kind)),
+            ),
         )
     )

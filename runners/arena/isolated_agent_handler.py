@@ -1,4 +1,4 @@
-"""An isolated agent in its subprocess, see ``runners.hosting.limited_agents``: each request is a batch of positions."""
+"""The subprocess side of an isolated agent, see ``runners.hosting.limited_agents``."""
 
 from __future__ import annotations
 
@@ -14,34 +14,44 @@ from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.hosting.compile_clock import load_view_kernels, record_compile_time
 from runners.hosting.limited_agents import decode_batch
-from runners.hosting.subprocess_program import Message, RequestHandler
+from runners.hosting.subprocess_program import Handler, Message
 
 
-def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> tuple[Message, RequestHandler]:
-    """Make an agent, and return the fields of ``AgentFacts`` and what answers for it: first rules, then positions."""
+def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> Handler:
+    """Build an agent in this subprocess, and return a function that answers requests to it.
+
+    Args:
+        setup: Fields of the agent's specification, and whether compile times are measured.
+        policy_bytes: Columns of the agent's policy, one after the other; empty without a policy.
+
+    Returns:
+        The fields of ``AgentFacts`` as first message, and a handler. The handler's first request has the rules, every
+        further one has a batch of positions and is answered by turns and evaluations.
+
+    """
     record_compile_time(setup["compiling"])
     policy = setup["policy"] and _decode_policy(setup["policy"], policy_bytes)
-    described = setup["label"], setup["target"], setup["params"]
-    agent: Any = AgentSpec(*described, policy=policy, trusted=setup["trusted"]).build()
+    spec_fields = setup["label"], setup["target"], setup["params"]
+    agent: Any = AgentSpec(*spec_fields, policy=policy, trusted=setup["trusted"]).build()
     player: list[PythonAgent] = []  # once the rules are known
     facts = {
         "batches": isinstance(agent, BatchAgent),
         "choosers": list_choosers(agent),
         "jitted": isinstance(agent, KernelAgent),
-        "data_files": [str(each) for each in getattr(agent, "data_files", ())],
+        "data_files": [str(path) for path in getattr(agent, "data_files", ())],
     }
 
-    def handle_request(rules: dict[str, Any] | None, question: bytes) -> Message:
+    def handle_request(rules: dict[str, Any] | None, request_bytes: bytes) -> Message:
         if rules is not None:
             player[:] = [set_up_python_agent(agent, Rules(**rules), setup["label"])]
             load_view_kernels(Rules(**rules), player[0].takes_batches)
             return None, b""
-        batch, rng = decode_batch(question)
+        batch, rng = decode_batch(request_bytes)
         evaluations = Evaluations.blank(len(batch.lanes))
         answers = player[0].choose_turns(batch, rng, evaluations)
-        return None, b"".join(each.astype(np.int64).tobytes() for each in (*answers, *evaluations))
+        return None, b"".join(array.astype(np.int64).tobytes() for array in (*answers, *evaluations))
 
-    return (facts, b""), handle_request
+    return Handler((facts, b""), handle_request)
 
 
 def _decode_policy(policy_fields: dict[str, Any], policy_bytes: bytes) -> Policy:

@@ -1,4 +1,4 @@
-"""The task of a run: what travels to a worker, and plays and writes a chunk there."""
+"""The task of a run: it travels to a worker, where it plays and writes chunks."""
 
 from __future__ import annotations
 
@@ -23,45 +23,47 @@ from runners.arena.spec import RunSpec
 from runners.arena.storage import ArchiveOptions
 from runners.hosting.guarded_agent import Misbehaviour
 
-WATCH_SECONDS = 0.5  # in a worker: between two looks at what waits to be written
-# Of the time that a chunk may take: before that is over, loading what is needed looks like slow turns.
+WATCH_SECONDS = 0.5  # in a worker: interval between two checks of the games that wait to be written
+# The share of a chunk's time before which no chunk is cut short: until then, loading may look like slow turns.
 PATIENCE_SHARE = 0.25
 
 
 def power_of_two_units_within(seconds: float, seconds_per_unit: float) -> int:
-    """The units that play for so many seconds: a power of two."""
+    """Return the number of units that play for ``seconds``, rounded down to a power of two."""
     return 1 << (max(1, int(min(seconds / max(seconds_per_unit, 1e-9), 1e12))).bit_length() - 1)
 
 
 def list_pair_ranges(line: UnitLine, first: int, end: int) -> Iterator[PairRange]:
     """Yield the pairs of each pairing in a range of units, at most ``MAX_BLOCK_PAIRS`` at a time."""
-    has_all = end - first >= line.pairings
-    for pairing in range(line.pairings) if has_all else sorted({unit % line.pairings for unit in range(first, end)}):
+    has_all_pairings = end - first >= line.pairings
+    for pairing in (
+        range(line.pairings) if has_all_pairings else sorted({unit % line.pairings for unit in range(first, end)})
+    ):
         pair, end_pair = line.pair_range(pairing, first, end)
         for start in range(pair, end_pair, MAX_BLOCK_PAIRS):
             yield PairRange(pairing, start, min(MAX_BLOCK_PAIRS, end_pair - start))
 
 
 class ChunkResult(NamedTuple):
-    """What a task did of its chunk."""
+    """How far a task came with its chunk, and what it wrote."""
 
     chunk: Range
-    reached: int  # the unit before which all units of the chunk were played
+    reached: int  # all units of the chunk before this one were played
     written: tuple[Range, ...]
-    seconds: float  # playing and writing
-    misbehaviour: tuple[Misbehaviour, ...] = ()  # of each agent, in another process
+    seconds: float  # time of playing and writing
+    misbehaviour: tuple[Misbehaviour, ...] = ()  # of each agent, if the worker is another process
 
 
 @dataclass(frozen=True)
 class PlayTask(Task[Range, ChunkResult]):
-    """Plays chunks of a run, ranges (first, end) of units, and writes them to the archive itself."""
+    """The task that plays chunks of a run, ranges (first, end) of units, and writes them to the archive itself."""
 
-    run: Mapping[str, Any]  # as ``RunSpec.to_dict`` describes it
-    games: int  # of each pairing
-    root: str  # of the archive
+    run: Mapping[str, Any]  # result of ``RunSpec.to_dict``
+    games: int  # number of games of each pairing
+    root: str  # location of the archive
     shard_games: int
     shard_seconds: float
-    fingerprint: str  # of the code
+    fingerprint: str  # of the run's code
     keep_going: bool
     evaluations: bool = False
 
@@ -81,14 +83,14 @@ class PlayTask(Task[Range, ChunkResult]):
         )
 
     def build_worker(self) -> Worker[Range, ChunkResult]:
-        """Build what plays in a worker's process. Raises as ``_build_experiment`` does."""
+        """Build the player of chunks in a worker's process. Raise as ``_build_experiment`` does."""
         return ChunkPlayer(self._build_experiment(), remote=True).play
 
     def _build_experiment(self) -> Experiment:
-        """The experiment in a worker's process.
+        """Build the experiment in a worker's process.
 
-        Raises ``RequestError`` for an agent that cannot be made here; ``FailureError`` if this is not the place: it has
-        another archive than the user's process, or other code.
+        Raises ``RequestError`` for an agent that cannot be built here, and ``FailureError`` if this machine sees
+        another archive than the user's process, or has other code.
         """
         storage = ArchiveOptions(
             parse_location(self.root), self.shard_games, self.shard_seconds, evaluations=self.evaluations
@@ -113,29 +115,31 @@ class PlayTask(Task[Range, ChunkResult]):
 
 @dataclass
 class ChunkPlayer:
-    """Plays chunks of an experiment in this process, on any number of threads."""
+    """A player of chunks of an experiment in this process, on any number of threads."""
 
     experiment: Experiment
-    remote: bool = False  # not where the run was asked for
+    remote: bool = False  # this process is a worker, not the one that the user started
     games: int = 0  # played so far
     pace: Pace = field(default_factory=Pace)
-    writers: dict[RangeWriter, StopDeadline] = field(default_factory=dict)  # of chunks in progress; is one overdue?
+    writers: dict[RangeWriter, StopDeadline] = field(
+        default_factory=dict
+    )  # of chunks in progress, with their deadlines
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        if self.remote:  # the calling thread of the executor is in another process
+        if self.remote:  # otherwise the executor's calling thread writes while it is idle
             threading.Thread(target=self._write_periodically, daemon=True).start()
 
     def _write_periodically(self) -> None:
-        """Write what is finished, although a turn takes long or never ends."""
+        """Write finished games now and then, even if a turn takes long or never ends."""
         while True:
             time.sleep(WATCH_SECONDS)
-            with suppress(ArenaError):  # which the chunk itself raises once it ends
+            with suppress(ArenaError):  # the chunk raises the same error once it ends
                 self.write_if_due()
                 self.close_writers_and_list_ranges(only_overdue=True)
 
     def play(self, chunk: Range, stop: StopSignal) -> ChunkResult:
-        """Play a chunk and write it; less of it once it is to stop, or if all would take too long."""
+        """Play a chunk and write it; play only its beginning if ``stop`` is set or the whole would take too long."""
         total = self.experiment.unit_line.count_units(self.experiment.request.games)
         started, writer = time.perf_counter(), RangeWriter(self.experiment, chunk[0], total)
         with self.lock:
@@ -151,21 +155,24 @@ class ChunkPlayer:
         return ChunkResult(chunk, reached, tuple(writer.written), time.perf_counter() - started, misbehaviour)
 
     def _play_in_steps(self, chunk: Range, stop: StopSignal, writer: RangeWriter) -> int:
-        """Play a chunk, as many units at a time as the pace allows; return the unit before which it ended."""
+        """Play a chunk, as many units at a time as the pace allows; return the first unit that was not played."""
         line, seconds = self.experiment.unit_line, self.experiment.request.storage.shard_seconds
-        (first, end), cut, begun = chunk, StopDeadline(stop, GRACE_SECONDS), time.perf_counter()
+        (first, end), should_abort, chunk_started = chunk, StopDeadline(stop, GRACE_SECONDS), time.perf_counter()
         reached = first
         while reached < end and not stop.is_set():
             step = reached, min(end, reached + self.pace.next_unit_count(line.pairings))
             started = time.perf_counter()
-            if not self._play_units_unless_aborted(step, cut, writer):
+            if not self._play_units_unless_aborted(step, should_abort, writer):
                 break
             reached = step[1]
             now = time.perf_counter()
-            a_unit = (now - started) / (step[1] - step[0])
-            if now - begun > PATIENCE_SHARE * seconds and now - begun + (end - reached) * a_unit > 2 * seconds:
-                units = power_of_two_units_within(seconds, a_unit)
-                while units < reached - first:  # the least that makes one file
+            seconds_per_unit = (now - started) / (step[1] - step[0])
+            if (
+                now - chunk_started > PATIENCE_SHARE * seconds
+                and now - chunk_started + (end - reached) * seconds_per_unit > 2 * seconds
+            ):
+                units = power_of_two_units_within(seconds, seconds_per_unit)
+                while units < reached - first:  # the smallest aligned range that holds the played units
                     units *= 2
                 end = min(end, first + units)
         return reached
@@ -173,7 +180,7 @@ class ChunkPlayer:
     def _play_units_unless_aborted(
         self, unit_range: Range, should_abort: Callable[[], bool], writer: RangeWriter
     ) -> bool:
-        """Play a few units, all their games or none; false if that was cut."""
+        """Play all games of a few units, or none: return False, and keep no game, if ``should_abort()`` became true."""
         blocks, games = [], 0
         for pair_range in list_pair_ranges(self.experiment.unit_line, *unit_range):
             block = self.experiment.engine.play_block(pair_range, should_abort)
@@ -188,19 +195,19 @@ class ChunkPlayer:
         return True
 
     def write_if_due(self) -> None:
-        """Write what has waited long enough; a thread whose turn takes long cannot."""
+        """Write the games that have waited long enough, on behalf of threads whose turns take long."""
         with self.lock:
             writers = [*self.writers]
         for writer in writers:
             writer.write_if_due()
 
     def close_writers_and_list_ranges(self, only_overdue: bool = False) -> list[Range]:
-        """Write all that is finished of chunks that nobody waits for; return what was written of these.
+        """Write the finished games of chunks in progress, ignore later ones, and return the ranges written of them.
 
-        ``only_overdue``: of those that should have ended, as they were asked to.
+        With ``only_overdue`` this concerns only chunks that were asked to stop and have not ended in time.
         """
         with self.lock:
-            writers = [writer for writer, late in self.writers.items() if late() or not only_overdue]
+            writers = [writer for writer, is_overdue in self.writers.items() if is_overdue() or not only_overdue]
         for writer in writers:
             writer.close()
-        return [each for writer in writers for each in writer.written]
+        return [unit_range for writer in writers for unit_range in writer.written]

@@ -1,4 +1,4 @@
-"""What a run tells of its progress while it is played."""
+"""The interface by which a run reports its progress."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Receives the number of games that have been played, to show it."""
+    """A display of the number of games that have been played."""
 
     def start(self, games: int) -> None:
-        """``games`` games are going to be played."""
+        """Begin to show the progress of ``games`` games."""
         ...
 
     def advance(self, games: int) -> None:
-        """``games`` more have been played."""
+        """Add ``games`` games to those that have been played."""
         ...
 
     def report_turns(self, turns: int) -> None:
-        """No game has ended for a while; agents in Python have taken ``turns`` turns so far."""
+        """Show how many turns Python agents have taken so far, because no game has ended for a while."""
         ...

@@ -1,4 +1,4 @@
-"""Plays stored games again and compares them ply by ply: all games of a run, or a sample of them.
+"""Playing stored games again and comparing them ply by ply: all games of a run, or a sample of them.
 
 A whole run is compared file by file: the fingerprint of the games that were played is compared with the fingerprint in
 the file's name, so stored games are read only where something differs. A sample is read game by game.
@@ -26,28 +26,28 @@ from runners.arena.batch_engine import BatchEngine, Pace, PairRange
 from runners.arena.progress import Progress
 from runners.hosting.guarded_agent import silence_forfeit_log
 
-SAMPLE_UNITS = 256  # of a sample, unless the run has more pairings: then one of each is played, and one more
-SAMPLE_FILES = 4  # from which most of a sample is drawn: each is read as a whole
-SAMPLE_SECONDS = 1.0  # of playing, after which a sample ends that has a unit of each pairing
-MAX_SAMPLE_SECONDS = 20.0  # after which it ends also if it has only a unit of each agent
+SAMPLE_UNITS = 256  # units of a sample, unless the run has more pairings: then two rounds of all pairings
+SAMPLE_FILES = 4  # files from which most of a sample is drawn, because each is read as a whole
+SAMPLE_SECONDS = 1.0  # time of playing after which a sample ends if it has a unit of each pairing
+MAX_SAMPLE_SECONDS = 20.0  # time of playing after which a sample ends even if it only has a unit of each agent
 
 
 class GameDifference(NamedTuple):
-    """A game that is not the same when it is played again."""
+    """A game that came out differently when it was played again."""
 
     game_id: int
-    ply: int  # the first that differs, from 0; the number of plies if only the ending does
-    stored: str  # the plies, and how it ended
+    ply: int  # the first differing ply, from 0; the number of plies if only the ending differs
+    stored: str  # the plies and the ending, as text
     played: str
 
     @property
     def pairing(self) -> int:
-        """The index of its pairing in its run."""
+        """The index of the game's pairing in its run."""
         return self.game_id >> GAME_BITS
 
     @property
     def change(self) -> str:
-        """The first ply, or the ending, that differs, in words."""
+        """The first ply, or the ending, that differs, as a clause for messages."""
         was, is_now = (text.split()[self.ply] for text in (self.stored, self.played))
         return f"ply {self.ply} was {was} and is now {is_now}"
 
@@ -55,9 +55,9 @@ class GameDifference(NamedTuple):
 class Replay(NamedTuple):
     """The comparison of stored games with the same games played again."""
 
-    games: int = 0  # that were compared
-    pairings: int = 0  # that have such games
-    difference: GameDifference | None = None  # of the first game that differs
+    games: int = 0  # compared games
+    pairings: int = 0  # pairings with compared games
+    difference: GameDifference | None = None  # the first game that came out differently
     interrupted: bool = False
 
 
@@ -78,27 +78,27 @@ def replay_run(
     Args:
         archive: Archive that holds the run. It is only read.
         run_id: Id of the run.
-        engine: Engine of the run, made for this purpose: it counts forfeits.
-        line: Form of the run's line of units.
+        engine: Engine of the run, built for this purpose alone because it counts forfeits.
+        line: Shape of the run's line of units.
         threads: Number of threads that play.
         stop: Event that ends the replay early. What was played by then is compared.
         progress: Receiver of the number of games, if anybody looks.
 
     Raises:
-        FailureError: A file of the run is damaged, if it has to be read.
+        FailureError: A file that has to be read is damaged.
 
     """
     ranges, pace, compared = archive.list_effective_ranges(run_id), Pace(), 0
     if progress:
-        progress.start(line.count_games(each[:2] for each in ranges))
+        progress.start(line.count_games(stored[:2] for stored in ranges))
     with silence_forfeit_log():
         for stored in ranges:
-            sums = _compute_replay_fingerprints(engine, line, stored, pace, threads, stop, progress)
-            games = line.games_a_pair * sum(pair_range.pairs for pair_range in sums)
-            is_whole = games == line.count_games([stored[:2]])
-            if not is_whole or sum(sums.values()) % MODULUS != stored.fingerprint:
-                difference = _find_first_difference(archive, run_id, engine, stored, sums)
-                if difference or not is_whole:
+            fingerprints = _compute_replay_fingerprints(engine, line, stored, pace, threads, stop, progress)
+            games = line.games_a_pair * sum(pair_range.pairs for pair_range in fingerprints)
+            is_complete = games == line.count_games([stored[:2]])
+            if not is_complete or sum(fingerprints.values()) % MODULUS != stored.fingerprint:
+                difference = _find_first_difference(archive, run_id, engine, stored, fingerprints)
+                if difference or not is_complete:
                     return Replay(compared + games, line.pairings, difference, interrupted=not difference)
             compared += games
     return Replay(compared, line.pairings)
@@ -113,8 +113,8 @@ def _compute_replay_fingerprints(
     stop: threading.Event,
     progress: Progress | None,
 ) -> dict[PairRange, int]:
-    """Return the fingerprint of each block of a range that was played."""
-    sums = dict[PairRange, int]()
+    """Play a range of games and return the fingerprint of each block, given by its pairs."""
+    fingerprints = dict[PairRange, int]()
 
     def show_turns() -> None:
         if progress:
@@ -122,16 +122,16 @@ def _compute_replay_fingerprints(
 
     for block in engine.play(_list_pair_ranges(line, stored_range, pace), threads, stop, show_turns):
         pace.add_block_time(block.pairing, block.pairs, block.seconds)
-        sums[PairRange(block.pairing, block.first_pair, block.pairs)] = sum(
-            part.fingerprint for part in concat_blocks([block])
+        fingerprints[PairRange(block.pairing, block.first_pair, block.pairs)] = sum(
+            games.fingerprint for games in concat_blocks([block])
         )
         if progress:
             progress.advance(len(block.games.plies))
-    return sums
+    return fingerprints
 
 
 def _list_pair_ranges(line: UnitLine, stored_range: StoredRange, pace: Pace) -> Iterator[PairRange]:
-    """Yield the pairs of a range, as many at a time as the pace allows when they are asked for."""
+    """Yield the pairs of a range, as many at a time as the pace allows at that moment."""
     for pairing in range(line.pairings):
         pair, end = line.pair_range(pairing, stored_range.first, stored_range.end)
         while pair < end:
@@ -147,7 +147,10 @@ def _find_first_difference(
     stored_range: StoredRange,
     played_fingerprints: dict[PairRange, int],
 ) -> GameDifference | None:
-    """Return the first game of a range that differs, among blocks that were played, given their fingerprints."""
+    """Return the first game of a range that came out differently; None if none did.
+
+    ``played_fingerprints`` are those of the blocks that were played.
+    """
     games = read_games(archive, run_id, stored_range)
     differing = [
         pair_range
@@ -184,23 +187,25 @@ def _find_differing_plies(stored_games: RangeGames, played_games: RangeGames) ->
     """Return for each game [G] the first ply that differs, the number of plies if only the ending does, or -1.
 
     Raises:
-        ValueError: These are not games of the same numbers.
+        ValueError: The games do not have the same numbers.
 
     """
     if not np.array_equal(stored_games.game_id, played_games.game_id):
-        raise ValueError("stored and played games have other ids")
-    one, other = stored_games.games, played_games.games
-    shortest = np.minimum(one.plies, other.plies)
-    differs = (one.pieces != other.pieces) | (one.cells != other.cells)  # [16, G]
+        raise ValueError("stored and played games have different ids")
+    stored, played = stored_games.games, played_games.games
+    shortest = np.minimum(stored.plies, played.plies)
+    differs = (stored.pieces != played.pieces) | (stored.cells != played.cells)  # [16, G]
     differs &= np.arange(len(differs))[:, None] < shortest
     first = np.where(differs.any(axis=0), differs.argmax(axis=0), shortest)
-    ends_otherwise = (one.plies != other.plies) | (one.winner != other.winner) | (one.ending != other.ending)
-    found: NDArray[np.intp] = np.where(differs.any(axis=0) | ends_otherwise, first, -1)
-    return found
+    ends_otherwise = (
+        (stored.plies != played.plies) | (stored.winner != played.winner) | (stored.ending != played.ending)
+    )
+    plies: NDArray[np.intp] = np.where(differs.any(axis=0) | ends_otherwise, first, -1)
+    return plies
 
 
 def _format_game(games: RangeGames, index: int) -> str:
-    """Format a game: its plies, and how it ended."""
+    """Format the plies of a game, and how it ended."""
     plies = zip(games.games.pieces[:, index].tolist(), games.games.cells[:, index].tolist(), strict=True)
     text = format_game(islice(plies, int(games.games.plies[index])))
     return f"{text} ({ENDINGS[games.games.ending[index]]})"
@@ -245,11 +250,11 @@ def replay_sample(
 def select_sample_units(ranges: Ranges, pairings: Sequence[tuple[int, int]], run_id: str) -> list[int]:
     """Return units of a run in the order in which a sample plays them: the same whenever the same files are there.
 
-    A round has one unit of each pairing that has any. The first round begins at the first stored unit, the second is
-    the last one of the run, further rounds begin at units that are drawn by the run's id.
+    A round has one unit of each pairing that has stored games. The first round begins at the first stored unit, the
+    second consists of the last units of the run, and further rounds begin at units that are drawn by the run's id.
 
     Args:
-        ranges: Files of games that count.
+        ranges: Effective files of games.
         pairings: Indices of the two agents of each pairing.
         run_id: Id of the run.
 
@@ -257,22 +262,22 @@ def select_sample_units(ranges: Ranges, pairings: Sequence[tuple[int, int]], run
     if not ranges:
         return []
     count, first, end = len(pairings), ranges[0].first, ranges[-1].end
-    drawn = random.Random(run_id)
-    files = [ranges[0], ranges[-1], *drawn.choices(ranges, [each.units for each in ranges], k=SAMPLE_FILES - 2)]
+    generator = random.Random(run_id)
+    files = [ranges[0], ranges[-1], *generator.choices(ranges, [file.units for file in ranges], k=SAMPLE_FILES - 2)]
     rounds = [first, max(first, end - count)]
     for _ in range(SAMPLE_UNITS // count - len(rounds)):
-        file = drawn.choice(files)
-        rounds.append(file.first + drawn.randrange(file.units))
+        file = generator.choice(files)
+        rounds.append(file.first + generator.randrange(file.units))
     units = [_put_new_agents_first(_select_one_per_pairing(ranges, count, start), pairings) for start in rounds]
-    return list(dict.fromkeys(unit for chosen in units for unit in chosen))
+    return list(dict.fromkeys(unit for round_units in units for unit in round_units))
 
 
 def _select_one_per_pairing(ranges: Ranges, pairing_count: int, start_unit: int) -> list[int]:
-    """Return one stored unit of each pairing: the next one from ``start_unit`` on, else the first one."""
+    """Return one stored unit of each pairing: the next one from ``start_unit`` on, or else the first one."""
     units, number = dict[int, int](), int(np.searchsorted(ranges.ends, start_unit, "right"))
     for index in chain(range(number, len(ranges)), range(number + 1)):
-        low = max(start_unit, ranges[index].first) if index >= number else ranges[index].first
-        for unit in range(low, min(ranges[index].end, low + pairing_count)):
+        first_unit = max(start_unit, ranges[index].first) if index >= number else ranges[index].first
+        for unit in range(first_unit, min(ranges[index].end, first_unit + pairing_count)):
             units.setdefault(unit % pairing_count, unit)
         if len(units) == pairing_count:
             break
@@ -280,7 +285,7 @@ def _select_one_per_pairing(ranges: Ranges, pairing_count: int, start_unit: int)
 
 
 def _put_new_agents_first(units: Iterable[int], pairings: Sequence[tuple[int, int]]) -> list[int]:
-    """Sort units so that those come first which bring an agent that those before lack."""
+    """Sort units: first those with an agent that no earlier unit has, then the rest."""
     agents, first, rest = set[int](), list[int](), list[int]()
     for unit in units:
         pairing = pairings[unit % len(pairings)]
@@ -290,7 +295,7 @@ def _put_new_agents_first(units: Iterable[int], pairings: Sequence[tuple[int, in
 
 
 def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, int]]) -> int:
-    """Return how many units at the beginning have all agents that occur."""
+    """Return the number of leading units that together have all agents of ``units``."""
     agents, needed = set[int](), 0
     for number, unit in enumerate(units):
         pairing = pairings[unit % len(pairings)]
@@ -303,15 +308,15 @@ def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, 
 def _read_games_by_unit(
     archive: ArchiveStore, run_id: str, line: UnitLine, units: Sequence[int]
 ) -> dict[int, RangeGames]:
-    """Read the games of some units; returns for each unit the games of all of these that are in its file."""
+    """Read the games of some units; return for each unit the games of all given units that are in its file."""
     ranges, by_file = archive.list_effective_ranges(run_id), dict[StoredRange, list[int]]()
     for unit in units:
         stored = ranges.find_range(unit)
         if stored is not None:
             by_file.setdefault(stored, []).append(unit)
     games = dict[int, RangeGames]()
-    for stored, own in by_file.items():
-        games |= dict.fromkeys(own, read_games(archive, run_id, stored, _list_game_ids(line, own)))
+    for stored, file_units in by_file.items():
+        games |= dict.fromkeys(file_units, read_games(archive, run_id, stored, _list_game_ids(line, file_units)))
     return games
 
 

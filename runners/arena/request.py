@@ -1,4 +1,4 @@
-"""The request of a run: what is to be played, by whom, and where it is stored."""
+"""The request of a run: which games are played, by which agents, and where they are stored."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ class RunRequest:
     threads: int
     storage: ArchiveOptions
     progress: bool
-    keep_going: bool = False  # although an agent forfeits all its games
+    keep_going: bool = False  # also after an agent has forfeited all its games
     executor: Executor = THREADS
     notes: tuple[str, ...] = ()  # remarks for the user on how the configuration was understood

@@ -1,8 +1,8 @@
-"""The seconds that a process has spent on compiling kernels: they are no part of an agent's turn.
+"""The time that a process has spent on compiling kernels, which is no part of an agent's turn.
 
-With a cold cache, a turn may be the first to need a kernel, which takes a second or more to compile. What nearly every
-agent needs is compiled before its first turn. Whoever waits for a turn, in the same process or in another one, waits
-longer by the time of compiling the rest.
+With a cold cache, a turn may be the first to need a kernel, which takes a second or more to compile. The kernels that
+nearly every agent needs are compiled before its first turn. Whoever waits for a turn, in the same process or in another
+one, waits longer by the time of compiling the others.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from quarto.position import EMPTY
 from quarto.rules import Rules
 from quarto.views import BatchView, PositionView
 
-# Seconds of compilations that have ended, and the moment when the one in progress began (0: there is none).
+# Seconds of finished compilations, and the moment when the one in progress began (0 if there is none).
 CLOCK_RECORD = struct.Struct("=dd")
 
 
 class CompileClock:
-    """The seconds of compiling of one process, in a file without a name that it shares with the one that waits."""
+    """The time of compiling of one process, in a nameless file that it shares with the process that waits."""
 
     def __init__(self) -> None:
-        """Raises ``OSError`` if there can be no temporary file."""
+        """Create the file. Raise ``OSError`` if there can be no temporary file."""
         self.descriptor, path = tempfile.mkstemp()
         Path(path).unlink()
         os.pwrite(self.descriptor, CLOCK_RECORD.pack(0.0, 0.0), 0)
 
     def read_seconds(self) -> float:
-        """Return the seconds so far, those of a compilation in progress included."""
-        ended, since = CLOCK_RECORD.unpack(os.pread(self.descriptor, CLOCK_RECORD.size, 0))
-        return float(ended + (time.monotonic() - since if since else 0.0))
+        """Return the seconds so far, including those of a compilation in progress."""
+        finished_seconds, start = CLOCK_RECORD.unpack(os.pread(self.descriptor, CLOCK_RECORD.size, 0))
+        return float(finished_seconds + (time.monotonic() - start if start else 0.0))
 
     def close(self) -> None:
-        """Close the file. May be called again."""
+        """Close the file. Repeated calls are harmless."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
 class _CompileRecorder(event.Listener):  # type: ignore[misc]
-    """Writes when numba begins to compile what the cache lacks, and when it ends: one thread compiles at a time."""
+    """A listener that records when numba compiles a kernel that the cache lacks. One thread compiles at a time."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._depth, self._ended, self._since = descriptor, 0, 0.0, 0.0
@@ -70,22 +70,22 @@ class _CompileRecorder(event.Listener):  # type: ignore[misc]
 
 
 def record_compile_time(descriptor: int) -> None:
-    """Keep the seconds of this process in a file from now on, for a ``CompileClock``."""
+    """Record this process's time of compiling in a file from now on, for a ``CompileClock``."""
     event.register("numba:compile", _CompileRecorder(descriptor))
 
 
 @functools.cache
 def get_process_clock() -> CompileClock:
-    """The clock of this process."""
+    """Return the clock of this process."""
     clock = CompileClock()
     record_compile_time(clock.descriptor)
     return clock
 
 
 def load_view_kernels(rules: Rules, for_batches: bool) -> None:
-    """Have the machine code of what agents ask positions, or batches, before a turn is timed.
+    """Load the compiled queries that agents send to positions, or to batches, before their turns are timed.
 
-    Reading it from the cache takes time, too, and so does importing what numba compiles with: the clock sees neither.
+    Reading them from the cache and importing the compiler take time that the clock does not see.
     """
     view = BatchView(Batch.from_positions([EMPTY]), rules) if for_batches else PositionView(EMPTY, rules)
     view.winning_cells(0)
@@ -93,9 +93,9 @@ def load_view_kernels(rules: Rules, for_batches: bool) -> None:
 
 
 def build_deadline(seconds: float, clock: CompileClock | None) -> Callable[[], float]:
-    """Return the moment, by ``time.monotonic``, until which an answer may take ``seconds``, as a function.
+    """Return a function that returns the moment, by ``time.monotonic``, until which a response may come.
 
-    It moves on while the process of ``clock`` compiles.
+    The response may take ``seconds``; the moment moves on while the process of ``clock`` compiles.
     """
-    end, before = time.monotonic() + seconds, clock.read_seconds() if clock else 0.0
-    return lambda: end + (clock.read_seconds() - before if clock else 0.0)
+    end, start_seconds = time.monotonic() + seconds, clock.read_seconds() if clock else 0.0
+    return lambda: end + (clock.read_seconds() - start_seconds if clock else 0.0)

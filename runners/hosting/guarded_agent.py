@@ -1,4 +1,4 @@
-"""An agent in the arena: it is asked for turns. Any fault forfeits its game and is logged once."""
+"""An agent in the arena, from which turns are requested. Any fault forfeits the agent's game, and is logged once."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from quarto.notation import format_position
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import NONE, Rules
-from runners.hosting.illegal_turns import format_answer_and_illegality_report
+from runners.hosting.illegal_turns import describe_illegal_turn
 
 logger = logging.getLogger(__name__)
 
-MAX_LOGGED_FAULTS = 10  # lines of an agent's code whose exceptions are logged
-MAX_ERROR_CHARACTERS = 300  # of an exception's text
+MAX_LOGGED_FAULTS = 10  # different faults of an agent that are logged
+MAX_ERROR_CHARACTERS = 300  # length to which an exception's text is cut
 NUMBERS_HINT = ": a cell is a number from 0 to 15, 4 * row + column, and a gift is one too"
 RAISED, NO_TURN = "raised", "gave no turn:"
 WAS_LATE, ILLEGAL = "took too long for a turn", "answered with an illegal turn"
 FAULT_VERBS = (RAISED, NO_TURN, WAS_LATE, ILLEGAL)
-MIN_FORFEITED_GAMES = 20  # an agent that forfeits all of so many will not play
-ErrorCallback = Callable[[BaseException], None]  # takes what an agent raised
-Misbehaviour = dict[str, Any]  # faults, and remarks
+MIN_FORFEITED_GAMES = 20  # number of games after which an agent that forfeited all of them is given up
+ErrorCallback = Callable[[BaseException], None]  # receives what an agent raised
+Misbehaviour = dict[str, Any]  # JSON values: faults, remarks, counts of games and forfeits
 
 
 @contextmanager
 def silence_forfeit_log() -> Iterator[None]:
-    """Within the context forfeits are counted and not logged: the caller reports them."""
+    """Count forfeits inside the context without logging them, because the caller reports them."""
     logger.addFilter(_reject_record)
     try:
         yield
@@ -59,25 +59,25 @@ def _reject_record(_record: logging.LogRecord) -> bool:
 
 
 class StuckError(FailureError):
-    """Too many turns of an agent do not end: the run cannot go on. Games that were finished are kept."""
+    """Too many turns of an agent do not end, so the run cannot go on. Finished games are kept."""
 
 
 class AllForfeitedError(FailureError):
-    """An agent has forfeited all its games so far: the run is not worth its time. What was played is kept."""
+    """An agent has forfeited all its games so far, so the run is not worth its time. Played games are kept."""
 
 
 @dataclass
 class Fault:
     """One way in which an agent forfeits games."""
 
-    verb: str  # of ALL
-    what: str  # the exception and its text, or the illegal turn
-    line: str  # of the author's code, or nothing
-    position: str  # of the first time
-    count: int = 1  # of turns
+    verb: str  # one of ``FAULT_VERBS``
+    cause: str  # the exception and its text, or the illegal turn
+    line: str  # place in the author's code; may be empty
+    position: str  # the first position in which the fault occurred
+    count: int = 1  # number of turns with the fault
 
     def __str__(self) -> str:
-        return " ".join(filter(None, (self.verb, self.what, self.line and f"({self.line})")))
+        return " ".join(filter(None, (self.verb, self.cause, self.line and f"({self.line})")))
 
     @property
     def description(self) -> str:
@@ -87,7 +87,7 @@ class Fault:
 
 
 class GuardedAgent:
-    """An agent with its label, for all threads: lifts it, asks for turns, and turns its failures into forfeits."""
+    """An agent with its label, for all threads: it builds its player, requests turns, and makes failures forfeits."""
 
     def __init__(self, agent: Agent, label: str, rules: Rules) -> None:
         self.label = label
@@ -102,15 +102,15 @@ class GuardedAgent:
                 raise
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise RequestError(f"agent '{label}' cannot be set up for rules '{rules.name}': {reason}") from error
-        self._lock = threading.Lock()  # of what follows
-        self._faults: dict[str, Fault] = {}  # by verb, exceptions by class and line of code
-        self.first_illegal_report = ""  # lines on its first illegal turn
+        self._lock = threading.Lock()  # guards the attributes below
+        self._faults: dict[str, Fault] = {}  # by kind: the verb or, for exceptions, class and line of code
+        self.first_illegal_report = ""  # report on the agent's first illegal turn
         self._games = self._forfeits = 0
-        self._told: dict[str, int] = {}  # counts that another process has
-        self._remarks: list[str] = []  # of its players in other processes, or reported to another process
+        self._reported_counts: dict[str, int] = {}  # counts that were sent to another process
+        self._remarks: list[str] = []  # from players in other processes, or sent to another process
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the lock, for a copy. Raises ``RequestError`` for a player that cannot be copied."""
+        """Return everything but the lock, for a copy. Raise ``RequestError`` for a player that cannot be copied."""
         if self._player.copy_obstacle:
             raise RequestError(
                 f"agent '{self.label}' cannot be copied: {self._player.copy_obstacle}; "
@@ -122,7 +122,7 @@ class GuardedAgent:
         self.__dict__.update(state, _lock=threading.Lock())
 
     def fork_player(self) -> BatchPlayer:
-        """The player for one thread."""
+        """Return a player for one more thread."""
         return self._player.fork()
 
     def replace_player(self, player: BatchPlayer) -> None:
@@ -143,11 +143,22 @@ class GuardedAgent:
         on_error: ErrorCallback | None = None,
         evaluations: Evaluations | None = None,
     ) -> Turns:
-        """The turns of ``player``, which plays for this agent; its evaluations into ``evaluations`` [B].
+        """Return the turns of ``player``, which plays for this agent.
 
-        If it raises, the cell is ``ERROR_CELL`` and the exception goes to ``on_error``, by default to the log. If it
-        takes too long, the cell is ``LATE_CELL``. An exception does not show which game of the batch caused it, so each
-        game is then asked for alone. Raises ``StuckError``.
+        Where the player raises, the cell is ``ERROR_CELL``. Where it takes too long, the cell is ``LATE_CELL``. An
+        exception does not show which game of the batch caused it, so each game's turn is then requested alone.
+
+        Args:
+            player: Player of the calling thread.
+            batch: Positions [B].
+            rng: Streams of the turns [B].
+            slots: Numbers of the games [B], for players with memory.
+            on_error: Receives exceptions of the player; None logs them as faults.
+            evaluations: Filled in with the player's evaluations [B]; None if they are not requested.
+
+        Raises:
+            StuckError: Too many turns of the agent do not end.
+
         """
         size = len(rng.seeds)
         if size > 1 and not player.one_position_at_a_time:
@@ -155,8 +166,8 @@ class GuardedAgent:
                 return _take_turns_and_time(player, batch, rng, slots, evaluations)
             except StuckError:
                 raise
-            except SomeTurnsFailedError as some:
-                return self._fill_in_failures(some, batch, on_error)
+            except SomeTurnsFailedError as turns_error:
+                return self._fill_in_failures(turns_error, batch, on_error)
             except BaseException as error:  # an agent may call sys.exit, or cancel a task of asyncio
                 if is_ctrl_c(error):
                     raise
@@ -164,10 +175,10 @@ class GuardedAgent:
         if evaluations is not None:
             evaluations.put(slice(None), Evaluations.blank(size))
         for i in range(size):
-            one = slice(i, i + 1)
-            evaluation = None if evaluations is None else evaluations.select(one)
-            part = batch.select_range(i, i + 1), Streams(rng.seeds[one]), slots[one], evaluation
-            turns.cells[i], turns.gifts[i] = self._take_single_turn(player, *part, on_error)
+            index_range = slice(i, i + 1)
+            evaluation = None if evaluations is None else evaluations.select(index_range)
+            single_game = batch.select_range(i, i + 1), Streams(rng.seeds[index_range]), slots[index_range], evaluation
+            turns.cells[i], turns.gifts[i] = self._take_single_turn(player, *single_game, on_error)
         return turns
 
     def _take_single_turn(
@@ -179,13 +190,13 @@ class GuardedAgent:
         evaluations: Evaluations | None,
         on_error: ErrorCallback | None,
     ) -> tuple[int, int]:
-        """The turn in a single position: cell and gift."""
+        """Return the turn in a single position: cell and gift."""
         try:
             turns = _take_turns_and_time(player, batch, rng, slots, evaluations)
         except StuckError:
             raise
-        except SomeTurnsFailedError as some:
-            turns = self._fill_in_failures(some, batch, on_error)
+        except SomeTurnsFailedError as turns_error:
+            turns = self._fill_in_failures(turns_error, batch, on_error)
         except BaseException as error:
             if is_ctrl_c(error):
                 raise
@@ -195,7 +206,7 @@ class GuardedAgent:
     def _fill_in_failures(
         self, turns_error: SomeTurnsFailedError, batch: Batch, on_error: ErrorCallback | None
     ) -> Turns:
-        """The turns of a batch, those that were not taken as ``ERROR_CELL`` or ``LATE_CELL``."""
+        """Return the turns of a batch with ``ERROR_CELL`` or ``LATE_CELL`` for turns that were not taken."""
         for i, error in turns_error.failures.items():
             turns_error.turns.cells[i], turns_error.turns.gifts[i] = (
                 self._record_and_encode_failure(error, batch.position(i), on_error),
@@ -206,7 +217,7 @@ class GuardedAgent:
     def _record_and_encode_failure(
         self, error: BaseException, position: Position, on_error: ErrorCallback | None
     ) -> int:
-        """The code in place of the cell of a turn that was not taken; reports an exception, counts a late turn."""
+        """Record an exception or a late turn, and return the code that stands for the turn's cell."""
         if isinstance(error, TurnTimeoutError):
             self._record_fault(WAS_LATE, Fault(WAS_LATE, "", "", self._format_position(position)))
             return LATE_CELL
@@ -220,14 +231,14 @@ class GuardedAgent:
         return ERROR_CELL
 
     def _format_position(self, position: Position) -> str:
-        name = self.rules.name  # perhaps with the keys that differ: then it would not parse
+        name = self.rules.name  # may contain changed keys, with which the text does not parse
         return format_position(position) if name == "classic" else f"{format_position(position)} {name}"
 
     def _record_fault(self, kind: str, fault: Fault, error: BaseException | None = None) -> None:
-        """Count a fault; the first of its kind is logged, an exception with its traceback."""
+        """Count a fault. The first of its kind is logged, an exception with its traceback."""
         with self._lock:
-            known = self._add_fault(kind, fault)
-        if known is fault and len(self._faults) <= MAX_LOGGED_FAULTS:
+            kept_fault = self._add_fault(kind, fault)
+        if kept_fault is fault and len(self._faults) <= MAX_LOGGED_FAULTS:
             logger.warning(
                 "agent '%s' %s in position %s and forfeits its game; any more are only counted",
                 *(self.label, fault, fault.position),
@@ -235,52 +246,50 @@ class GuardedAgent:
             )
 
     def _add_fault(self, kind: str, fault: Fault) -> Fault:
-        """Count a fault; returns the one that is kept of its kind. The lock is held."""
-        known = self._faults.setdefault(kind, fault)
-        if known is not fault:
-            known.count += fault.count
-            if not known.position:
-                known.what, known.position = fault.what, fault.position
-        return known
+        """Count a fault, and return the fault that is kept of its kind. The caller holds the lock."""
+        kept_fault = self._faults.setdefault(kind, fault)
+        if kept_fault is not fault:
+            kept_fault.count += fault.count
+            if not kept_fault.position:
+                kept_fault.cause, kept_fault.position = fault.cause, fault.position
+        return kept_fault
 
     # Illegal turns.
 
     @property
     def illegal_turn_unreported(self) -> bool:
-        """Whether no illegal turn of it has been described yet."""
+        """Whether no illegal turn of the agent has been described yet."""
         return not self.first_illegal_report
 
     def log_first_illegal_turn(self, player: BatchPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
-        """Log its first illegal turn; ``seed`` is that of the turn. ``add_illegal_turn`` counts it."""
+        """Log the agent's first illegal turn; ``seed`` is the turn's. ``add_illegal_turn`` counts illegal turns."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
-        answered, text = format_answer_and_illegality_report(
-            position, unusual.get(seed, turn), self.rules, self._writes_turns
-        )
+        answer, report = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
         with self._lock:
             if self.first_illegal_report:
                 return
-            self.first_illegal_report = text
-            self._add_fault(ILLEGAL, Fault(ILLEGAL, answered, "", self._format_position(position), 0))
+            self.first_illegal_report = report
+            self._add_fault(ILLEGAL, Fault(ILLEGAL, answer, "", self._format_position(position), 0))
         logger.warning(
             "agent '%s' answered with an illegal turn and forfeits its game; any more are only counted\n%s",
-            *(self.label, text),
+            *(self.label, report),
         )
 
     def add_illegal_turn(self) -> None:
-        """One more game was forfeited by the illegal turn that was described, or another one."""
+        """Count one more game that an illegal turn has forfeited."""
         with self._lock:
             self._add_fault(ILLEGAL, Fault(ILLEGAL, "", "", ""))
 
-    # What it did wrong.
+    # Misbehaviour.
 
     def list_faults(self, *verbs: str) -> list[Fault]:
-        """Its faults of some kinds, the most frequent first."""
+        """Return the agent's faults of some kinds, the most frequent first."""
         with self._lock:
-            found = [each for each in self._faults.values() if each.verb in verbs and each.count]
-        return sorted(found, key=lambda each: -each.count)
+            faults = [fault for fault in self._faults.values() if fault.verb in verbs and fault.count]
+        return sorted(faults, key=lambda fault: -fault.count)
 
     def describe_misbehaviour(self) -> Iterator[str]:
-        """A line for each way in which it forfeited games, and what its player has to say."""
+        """Yield a line for each way in which the agent forfeited games, and the remarks of its players."""
         for fault in self.list_faults(*FAULT_VERBS):
             yield f"agent '{self.label}' {fault.description}"
         for line in [*self._list_player_remarks(), *self._remarks]:
@@ -291,13 +300,13 @@ class GuardedAgent:
         return remarks()
 
     def add_game_counts(self, games: int, forfeits: int) -> None:
-        """It has ended so many games more, and forfeited so many of them."""
+        """Add to the counts of finished and forfeited games."""
         with self._lock:
             self._games += games
             self._forfeits += forfeits
 
     def check_forfeits(self) -> None:
-        """Raise ``AllForfeitedError`` if it has forfeited all its games, and these are not few."""
+        """Raise ``AllForfeitedError`` if the agent has forfeited all its games, and these are not few."""
         if self._games >= MIN_FORFEITED_GAMES and self._forfeits == self._games:
             faults = "; ".join(fault.description for fault in self.list_faults(*FAULT_VERBS))
             raise AllForfeitedError(
@@ -306,20 +315,29 @@ class GuardedAgent:
             )
 
     def take_new_misbehaviour(self) -> Misbehaviour:
-        """Its games and faults since the last call, as JSON values for another process."""
+        """Return the agent's games and faults since the last call, as JSON values for another process."""
         with self._lock:
             remarks = [line for line in self._list_player_remarks() if line not in self._remarks]
             counts = {kind: fault.count for kind, fault in self._faults.items()}
             counts |= {"games": self._games, "forfeits": self._forfeits}
-            new = {kind: count - self._told.get(kind, 0) for kind, count in counts.items()}
-            self._told = counts
+            new_counts = {kind: count - self._reported_counts.get(kind, 0) for kind, count in counts.items()}
+            self._reported_counts = counts
             self._remarks.extend(remarks)
-        faults = {kind: asdict(fault) | {"count": new[kind]} for kind, fault in self._faults.items() if new[kind]}
-        taken = {"faults": faults, "remarks": remarks, "games": new["games"], "forfeits": new["forfeits"]}
-        return {name: value for name, value in taken.items() if value}
+        faults = {
+            kind: asdict(fault) | {"count": new_counts[kind]}
+            for kind, fault in self._faults.items()
+            if new_counts[kind]
+        }
+        misbehaviour = {
+            "faults": faults,
+            "remarks": remarks,
+            "games": new_counts["games"],
+            "forfeits": new_counts["forfeits"],
+        }
+        return {name: value for name, value in misbehaviour.items() if value}
 
     def add_misbehaviour(self, misbehaviour: Misbehaviour) -> None:
-        """Add what it did wrong in another process."""
+        """Add the agent's misbehaviour in another process."""
         self.add_game_counts(misbehaviour.get("games", 0), misbehaviour.get("forfeits", 0))
         with self._lock:
             for kind, fault in misbehaviour.get("faults", {}).items():
@@ -330,7 +348,7 @@ class GuardedAgent:
 def _take_turns_and_time(
     player: BatchPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], evaluations: Evaluations | None
 ) -> Turns:
-    """The turns of a player; if evaluations are asked for, with the time of each that it has not measured itself."""
+    """Return the turns of a player; if evaluations are requested, add the times that the player did not measure."""
     if evaluations is None:
         return player.play(batch, rng, slots)
     started = time.perf_counter()
@@ -341,14 +359,14 @@ def _take_turns_and_time(
 
 
 def format_agent_error(error: BaseException) -> str:
-    """An exception with its own text, in one line."""
+    """Format an exception with its own text, in one line."""
     text = str(error) if isinstance(error, RemoteError) else f"{type(error).__name__}: {error}"
     text = " ".join(text.removeprefix(f"{AnswerError.__name__}: ").split()).removesuffix(":")
     return f"{text:.{MAX_ERROR_CHARACTERS}}{NUMBERS_HINT if text.endswith('not (cell, gift)') else ''}"
 
 
 def build_jitted_error(label: str) -> RequestError:
-    """The error for an agent that has limits and is jitted."""
+    """Build the error for an agent that has limits and is jitted."""
     return RequestError(
         f"agent '{label}' is jitted: turn_seconds and isolation are for agents in Python, whose turns can be ended; "
         "leave them out"

@@ -1,6 +1,7 @@
-"""Ends that somebody asks for: Ctrl-C, SIGTERM (``kill``, a scheduler), SIGHUP (a closed terminal).
+"""How a command ends on request: Ctrl-C, SIGTERM (``kill``, a scheduler), SIGHUP (a closed terminal).
 
-The first asks to stop and ends everything within ten seconds, whatever computes. A further Ctrl-C ends it within two.
+The first signal asks the command to stop, and ends everything within ten seconds, whatever computes. A second Ctrl-C
+ends it within two.
 """
 
 from __future__ import annotations
@@ -19,46 +20,46 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP  # that ask to end
+SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP  # signals that ask a command to end
 TERMINATION_SIGNALS = SIGNALS[1:]
 SHELL_BASE = 128  # the exit code after a signal is this plus its number, by the shell's convention
-STOP_SECONDS = 9.0  # after the first signal, for games that end soon and what must be left in order
-AGAIN_SECONDS = 3.0  # after SIGTERM or SIGHUP, for what does not end at the first ``KeyboardInterrupt``
-IMPORT_SECONDS = 0.05  # after which it is seen whether a module is still being imported
-LAST_SECONDS = 1.5  # after the second Ctrl-C, for what must be left in order
-WORK_THREAD_PREFIX = "work"  # prefix of the names of threads that nobody waits for: a turn of an agent may never return
+STOP_SECONDS = 9.0  # time after the first signal for games that end soon, and for leaving files in order
+AGAIN_SECONDS = 3.0  # time after SIGTERM or SIGHUP until ``KeyboardInterrupt`` is raised again
+IMPORT_SECONDS = 0.05  # interval between two checks whether a module is still being imported
+LAST_SECONDS = 1.5  # time after the second Ctrl-C for leaving files in order
+WORK_THREAD_PREFIX = "work"  # begins the names of threads that nobody waits for: an agent's turn may never return
 GIVEN_UP_MESSAGE = (
     "interrupted: what was still computing has been given up; the archive has everything that was written, and the "
     "same command goes on from there"
 )
 IMPORT_MACHINERY_FILE = "<frozen importlib._bootstrap>"  # the file of Python's own functions that import
-SHOW_CURSOR = "\x1b[?25h"  # a progress bar has hidden it
+SHOW_CURSOR = "\x1b[?25h"  # undoes a progress bar, which hides the cursor
 
 SignalHandler = Callable[[int, FrameType | None], None]
 
 
 class _StopRequest:
-    """What this process knows about its end: which signal asked first, and which descriptors a terminal had."""
+    """What this process knows about its end: which signal came first, and which descriptors were terminals."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self.is_urgent = False  # an exception was raised that nothing may swallow: nothing more is to begin
+        self.is_urgent = False  # after SIGTERM or SIGHUP has raised ``KeyboardInterrupt``, no work may begin
         self.terminals: list[int] = []
         self.may_exit = True  # False in the process of a user of the library, such as a notebook's
 
     def reset(self) -> None:
-        """Forget what was asked of the command before; note which of the standard streams are terminals."""
+        """Clear the signals to the command before, and note which of the standard streams are terminals."""
         self.signal, self.is_urgent = None, False
         self.terminals = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
 
     def record_signal(self, signal_number: int) -> None:
-        """Note a signal. After SIGHUP the terminal may be gone: what is printed then is dropped, and raises nothing."""
+        """Note a signal. After SIGHUP the terminal may be gone; its descriptors then lead nowhere, without errors."""
         self.signal = self.signal or signal_number
         if signal_number == signal.SIGHUP:
-            for descriptor in [lost for lost in self.terminals if not os.isatty(lost)]:
-                nowhere = os.open(os.devnull, os.O_RDWR)
-                os.dup2(nowhere, descriptor)
-                os.close(nowhere)
+            for descriptor in [descriptor for descriptor in self.terminals if not os.isatty(descriptor)]:
+                null_descriptor = os.open(os.devnull, os.O_RDWR)
+                os.dup2(null_descriptor, descriptor)
+                os.close(null_descriptor)
 
 
 _request = _StopRequest()
@@ -75,9 +76,9 @@ def exit_code() -> int:
 
 
 class _ProcessHandler:
-    """A handler of signals that only this process has: a process that an agent forks has the default instead.
+    """A signal handler of this process alone: a process that an agent forks has the default handler instead.
 
-    Else the agent could not end that process by ``terminate()``.
+    Otherwise the agent could not end that process by ``terminate()``.
     """
 
     def __init__(self, handler: SignalHandler) -> None:
@@ -99,71 +100,76 @@ os.register_at_fork(after_in_child=_restore_defaults)
 
 @contextmanager
 def handle_signals(handler: SignalHandler, *signal_numbers: int) -> Iterator[None]:
-    """Inside the context a function handles signals that ask to end; of a thread other than the main one, none.
+    """Let ``handler`` handle signals that ask to end, inside the context and only in the main thread.
 
-    SIGTERM or SIGHUP that was ignored when the process began stays ignored, as ``nohup`` wants it.
+    SIGTERM or SIGHUP that was ignored when the process began stays ignored, because ``nohup`` relies on it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    own, before = _ProcessHandler(handler), {number: signal.getsignal(number) for number in signal_numbers}
+    process_handler, old_handlers = (
+        _ProcessHandler(handler),
+        {number: signal.getsignal(number) for number in signal_numbers},
+    )
     for number in signal_numbers:
-        if before[number] is not None and (before[number] != signal.SIG_IGN or number == signal.SIGINT):
-            signal.signal(number, own)
+        if old_handlers[number] is not None and (old_handlers[number] != signal.SIG_IGN or number == signal.SIGINT):
+            signal.signal(number, process_handler)
     try:
         yield
     finally:
         for number in signal_numbers:
-            if signal.getsignal(number) is own:  # else the end has begun, which nothing stops any more
-                signal.signal(number, before[number])
+            if signal.getsignal(number) is process_handler:  # otherwise the process is ending, which nothing may stop
+                signal.signal(number, old_handlers[number])
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """An event that the first signal sets (in the main thread only); Ctrl-C after that raises ``KeyboardInterrupt``.
+    """Yield an event that the first signal sets; the next Ctrl-C raises ``KeyboardInterrupt``.
 
-    The process ends if the context is not left within ``STOP_SECONDS`` after the first, or ``LAST_SECONDS`` after that
-    Ctrl-C. A turn that never returns, or a disk that does not answer, cannot be stopped in another way.
-    Every file is whole or absent at any moment. A further SIGTERM or SIGHUP changes nothing: a terminal that is closed
-    and the shell in it send one each, and ``timeout`` sends two. Inside ``keep_process`` only Ctrl-C is handled, and
-    nothing ends the process.
+    Signals are handled in the main thread only. The process ends if the context is not left within ``STOP_SECONDS``
+    after the first signal, or within ``LAST_SECONDS`` after the second Ctrl-C, because a turn that never returns, or a
+    disk that does not answer, cannot be stopped in another way. That is harmless, because every file is whole or absent
+    at any moment.
+
+    A further SIGTERM or SIGHUP changes nothing: a terminal that is closed and the shell in it send one each, and
+    ``timeout`` sends two. Inside ``keep_process`` only Ctrl-C is handled, and nothing ends the process.
     """
     if _request.is_urgent:
         raise KeyboardInterrupt
     stop, insisted = threading.Event(), threading.Event()
     may_exit = _request.may_exit
-    ends = [
+    timers = [
         threading.Timer(seconds, exit_with_message, (GIVEN_UP_MESSAGE,)) for seconds in (STOP_SECONDS, LAST_SECONDS)
     ]
-    for end in ends:
-        end.daemon = True
+    for timer in timers:
+        timer.daemon = True
 
     def request_stop(number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
             if number == signal.SIGINT and not insisted.is_set():
                 insisted.set()
                 if may_exit:
-                    ends[1].start()
+                    timers[1].start()
                 raise KeyboardInterrupt
             return
         stop.set()
         if may_exit:
-            ends[0].start()
-        asked = "" if number == signal.SIGINT else f"{signal.Signals(number).name}: "
-        with suppress(OSError):  # nobody reads it any more; the games count all the same
-            sys.stderr.write(f"{asked}finishing the games that end soon; Ctrl-C again drops those in progress\n")
+            timers[0].start()
+        prefix = "" if number == signal.SIGINT else f"{signal.Signals(number).name}: "
+        with suppress(OSError):  # standard error may be closed; the games count all the same
+            sys.stderr.write(f"{prefix}finishing the games that end soon; Ctrl-C again drops those in progress\n")
 
     with handle_signals(request_stop, *(SIGNALS if may_exit else SIGNALS[:1])):
         try:
             yield stop
         finally:
-            for end in ends:
-                end.cancel()
+            for timer in timers:
+                timer.cancel()
 
 
 @contextmanager
 def keep_process() -> Iterator[None]:
-    """Inside the context no signal that is handled here ends the process, because it is a user's: a notebook's, say."""
+    """Keep handled signals from ending the process inside the context, because it is a user's: a notebook's, say."""
     _request.signal, _request.may_exit = None, False
     try:
         yield
@@ -173,45 +179,49 @@ def keep_process() -> Iterator[None]:
 
 @contextmanager
 def exit_on_interrupt() -> Iterator[None]:
-    """Inside the context, which is a whole program, a signal to end becomes ``exit_code``, whenever it comes.
+    """End with ``exit_code`` when a signal asks to end while the context, a whole program, runs.
 
     Raises ``SystemExit``. The process ends at once if a thread that nobody waits for still runs.
     """
     _request.reset()
-    raising, defaults = _InterruptRaiser(), {signal.default_int_handler, signal.SIG_DFL}
-    with handle_signals(raising, *(number for number in SIGNALS if signal.getsignal(number) in defaults)):
+    raiser, defaults = _InterruptRaiser(), {signal.default_int_handler, signal.SIG_DFL}
+    with handle_signals(raiser, *(number for number in SIGNALS if signal.getsignal(number) in defaults)):
         try:
             with silence_unraisable_interrupts():
                 yield
-        except SystemExit as left:
+        except SystemExit as exit_error:
             if has_working_threads():
-                flush_and_exit(left.code if isinstance(left.code, int) else int(left.code is not None))
-            if left.code == exit_code():
+                flush_and_exit(
+                    exit_error.code if isinstance(exit_error.code, int) else int(exit_error.code is not None)
+                )
+            if exit_error.code == exit_code():
                 _ignore_interrupts()
             raise
-        except KeyboardInterrupt:  # a further one, while the first is answered
+        except KeyboardInterrupt:  # a second one, while the first is handled
             _ignore_interrupts()
             raise SystemExit(exit_code()) from None
         finally:
-            raising.cancel_timers()
+            raiser.cancel_timers()
             _request.is_urgent = False
 
 
 class _InterruptRaiser:
-    """A handler that raises ``KeyboardInterrupt`` once a second at most.
+    """A signal handler that raises ``KeyboardInterrupt`` at most once a second.
 
-    Keys that are held down must not interrupt the handling of the first: Python would end by the signal. While a module
-    is imported the exception waits, because libraries in C that are imported by half complain when the process ends.
+    Keys that are held down must not interrupt the handling of the first interrupt, because Python would then end by the
+    signal. While a module is imported the exception is postponed, because half-imported libraries in C complain when
+    the process ends.
+
     A person whose Ctrl-C is lost, in a finalizer or in a library that swallows it, presses again. Nobody repeats a
-    SIGTERM or SIGHUP, so it is repeated here, and at last the process ends all the same.
+    SIGTERM or SIGHUP, so this class repeats it, and finally ends the process in any case.
     """
 
     SECONDS = 1.0
 
     def __init__(self) -> None:
-        self._last: float | None = None  # when it raised
-        self._first: float | None = None  # when it was called
-        self._import: threading.Timer | None = None  # after which it is seen whether a module is still imported
+        self._last: float | None = None  # time of the last exception
+        self._first: float | None = None  # time of the first call
+        self._import: threading.Timer | None = None  # repeats a postponed signal
         self._timers: list[threading.Timer] = []
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
@@ -230,7 +240,7 @@ class _InterruptRaiser:
         raise KeyboardInterrupt
 
     def _can_postpone(self, signal_number: int) -> bool:
-        """Whether this is not a person's second Ctrl-C: what a module does when it is imported may never end."""
+        """Return whether a signal may wait until an import ends, as all may except a person's second Ctrl-C."""
         return signal_number in TERMINATION_SIGNALS or self._import is None or not self._import.is_alive()
 
     def _start_timer(self, seconds: float, call: Callable[..., Any], *arguments: Any) -> threading.Timer:
@@ -241,7 +251,7 @@ class _InterruptRaiser:
         return timer
 
     def cancel_timers(self) -> None:
-        """The program has ended."""
+        """Cancel all timers, because the program has ended."""
         for timer in self._timers:
             timer.cancel()
 
@@ -257,25 +267,25 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def silence_unraisable_interrupts() -> Iterator[None]:
-    """Inside the context Python does not print a ``KeyboardInterrupt`` of code whose exceptions it can only print.
+    """Keep Python from printing a ``KeyboardInterrupt`` inside the context where it cannot raise it.
 
-    A Ctrl-C that comes while such code runs, a finalizer or a callback of the collector, is lost; another one is heard.
+    A Ctrl-C that comes in a finalizer or a callback of the collector is lost; the next one has its effect.
     """
-    complain = sys.unraisablehook
+    old_hook = sys.unraisablehook
 
-    def hook(found: UnraisableHookArgs) -> None:
-        if found.exc_type is not KeyboardInterrupt:
-            complain(found)
+    def hook(unraisable: UnraisableHookArgs) -> None:
+        if unraisable.exc_type is not KeyboardInterrupt:
+            old_hook(unraisable)
 
     sys.unraisablehook = hook
     try:
         yield
     finally:
-        sys.unraisablehook = complain
+        sys.unraisablehook = old_hook
 
 
 def _ignore_interrupts() -> None:
-    """From here on another signal to end does not change the exit code."""
+    """Keep further signals to end from changing the exit code."""
     # Not SIG_IGN at once: processes started later would inherit it. Not the function alone: Python restores the
     # signals' defaults while it ends, and its last tenth of a second would then be killed.
     for number in SIGNALS:
@@ -284,11 +294,11 @@ def _ignore_interrupts() -> None:
 
 
 def exit_with_message(message: str, code: int | None = None) -> None:
-    """End the process, without waiting for any of its threads. The last line says why.
+    """End the process without waiting for any of its threads; the last line says why.
 
-    ``code``: None is that of an interrupted command.
+    ``code`` None stands for the exit code of an interrupted command.
     """
-    with suppress(OSError, ValueError):  # nobody reads it any more
+    with suppress(OSError, ValueError):  # standard error may be closed
         if sys.stderr.isatty():
             sys.stderr.write(SHOW_CURSOR)
         sys.stderr.write(f"{message}\n")
@@ -298,11 +308,11 @@ def exit_with_message(message: str, code: int | None = None) -> None:
 def flush_and_exit(code: int) -> None:
     """End the process without waiting for its threads, once its output is written."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # it is closed, or nobody reads it any more
+        with suppress(OSError, ValueError):  # the stream may be closed
             stream.flush()
     os._exit(code)
 
 
 def has_working_threads() -> bool:
-    """Whether a thread that nobody waits for still runs: the process must then end without waiting for its threads."""
+    """Return whether a thread that nobody waits for still runs, so that the process must end without its threads."""
     return any(thread.daemon and thread.name.startswith(WORK_THREAD_PREFIX) for thread in threading.enumerate())

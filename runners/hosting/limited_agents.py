@@ -1,6 +1,6 @@
-"""Limits of a player in Python: it plays in child processes, or its turns are timed in threads of this process.
+"""Python agents with limits: they play in subprocesses, or their turns are timed in threads of this process.
 
-A child process may die, hang or take too much memory.
+A subprocess may die, hang or take too much memory without harm to the run.
 """
 
 from __future__ import annotations
@@ -32,29 +32,23 @@ from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, Sub
 from runners.hosting.subprocesses import Limits
 
 HANDLER_FACTORY = "runners.arena.isolated_agent_handler:build_handler"
-REQUEST_DTYPES = (
-    np.uint64,
-    np.uint16,
-    np.uint16,
-    np.int8,
-    np.int8,
-    np.uint64,
-)  # of a batch's fields, then of the seeds
-RESPONSE_COLUMNS = ("cells", "gifts", *Evaluations._fields)  # an int64 of each for a position
-ROW_BYTES = sum(np.dtype(each).itemsize for each in REQUEST_DTYPES)
+# The types of a batch's fields, then of the seeds.
+REQUEST_DTYPES = (np.uint64, np.uint16, np.uint16, np.int8, np.int8, np.uint64)
+RESPONSE_COLUMNS = ("cells", "gifts", *Evaluations._fields)  # each has an int64 for each position
+ROW_BYTES = sum(np.dtype(dtype).itemsize for dtype in REQUEST_DTYPES)
 
 
 class AgentFacts(msgspec.Struct):
-    """What the child says of the agent that it has made."""
+    """What a subprocess reports about the agent that it has built."""
 
-    batches: bool  # it takes whole batches
+    batches: bool  # whether the agent takes whole batches
     choosers: list[str]
     jitted: bool
     data_files: list[str]
 
 
 class IsolatedAgent:
-    """An agent that is made in child processes: the class ``target`` with ``params`` and perhaps a policy."""
+    """An agent that is built in subprocesses: the class ``target`` with ``params`` and perhaps a policy."""
 
     def __init__(
         self,
@@ -65,8 +59,8 @@ class IsolatedAgent:
         limits: AgentLimits,
         trusted: bool,
     ) -> None:
-        """``trusted``: the user named the class, so that the child may import it."""
-        table = {} if policy is None else {name: np.ascontiguousarray(each) for name, each in policy.table.items()}
+        """Describe the agent; ``trusted`` says that the user named the class, so that a subprocess may import it."""
+        table = {} if policy is None else {name: np.ascontiguousarray(column) for name, column in policy.table.items()}
         self.label, self.limits = label, limits
         self._content = b"".join(column.tobytes() for column in table.values())
         self._setup = {
@@ -81,90 +75,98 @@ class IsolatedAgent:
                 "columns": [(name, column.dtype.str, len(column)) for name, column in table.items()],
             },
         }
-        self._unused: list[Subprocess] = []  # at most one, which has told the facts
+        self._unused: list[Subprocess] = []  # at most one, which has reported the facts
         weakref.finalize(self, stop_all, self._unused)
 
     @cached_property
     def facts(self) -> AgentFacts:
-        """The facts of the agent, which is made for them. Raises ``RequestError`` if it cannot be made."""
+        """The facts about the agent. Raises ``RequestError`` if a subprocess cannot build the agent."""
         child, facts = self._start_with_facts()
         self._unused.append(child)
         return facts
 
     @property
     def data_files(self) -> list[str]:
-        """The files that it names as its data. Raises ``RequestError`` if it cannot be made."""
+        """The files that the agent names as its data. Raises ``RequestError`` if the agent cannot be built."""
         return self.facts.data_files
 
     def build_player(self, rules: Rules, label: str) -> IsolatedPlayer:
-        """Its player. Raises ``RequestError`` if it cannot be made, is jitted or does not play the rules."""
+        """Build the agent's player. Raise ``RequestError`` if that fails, or for a jitted agent or other rules."""
         return IsolatedPlayer(self, rules, label)
 
     def start_subprocess(self, rules: Rules) -> Subprocess:
-        """A child with the agent, ready to play. Raises ``RequestError`` if the agent cannot be made there."""
-        child = self._unused.pop() if self._unused else self._start_with_facts()[0]
-        with self._explain_errors(child):
-            child.request(asdict(rules), b"", type(None))
-        return child
+        """Start a subprocess that is ready to play. Raise ``RequestError`` if it cannot build the agent."""
+        subprocess = self._unused.pop() if self._unused else self._start_with_facts()[0]
+        with self._explain_errors(subprocess):
+            subprocess.request(asdict(rules), b"", type(None))
+        return subprocess
 
     def _start_with_facts(self) -> tuple[Subprocess, AgentFacts]:
-        with self._explain_errors() as asked:
+        with self._explain_errors() as subprocesses:
             clock = CompileClock()
             setup = {**self._setup, "compiling": clock.descriptor}
-            asked.append(Subprocess(HANDLER_FACTORY, setup, self._content, Limits(self.limits.megabytes), clock=clock))
-            return asked[0], asked[0].receive(AgentFacts)[0]
+            subprocesses.append(
+                Subprocess(HANDLER_FACTORY, setup, self._content, Limits(self.limits.megabytes), clock=clock)
+            )
+            return subprocesses[0], subprocesses[0].receive(AgentFacts)[0]
 
     @contextmanager
-    def _explain_errors(self, *children: Subprocess) -> Iterator[list[Subprocess]]:
-        """Raises ``RequestError`` for what a child raises, and for one that dies; both are ended."""
-        asked, what = [*children], f"agent '{self.label}'"
+    def _explain_errors(self, *subprocesses: Subprocess) -> Iterator[list[Subprocess]]:
+        """Raise ``RequestError`` for errors that subprocesses report, and for subprocesses that die; end both.
+
+        The yielded list holds the subprocesses; the context's body may append to it.
+        """
+        started, subject = [*subprocesses], f"agent '{self.label}'"
         try:
-            yield asked
+            yield started
         except SubprocessDiedError as error:
-            raise RequestError(f"{what} cannot be made in a process of its own: {error}") from error
+            raise RequestError(f"{subject} cannot be made in a process of its own: {error}") from error
         except RemoteError as error:
-            stop_all(asked)
-            raise error.to_arena_error(what) from error
+            stop_all(started)
+            raise error.to_arena_error(subject) from error
 
 
 class IsolatedPlayer(PythonPlayer):
-    """An agent in child processes: one for each thread that asks at the same time.
+    """An agent in subprocesses, one for each thread that requests turns at the same time.
 
-    A child that dies costs the game that it was asked about. One that is late, or writes nonsense, is ended. In either
-    case another one takes its place, which makes the agent anew.
+    A subprocess that dies costs the game whose turn it was to choose. One that is late or writes nonsense is ended. In
+    either case another one takes its place and builds the agent anew.
     """
 
     def __init__(self, agent: IsolatedAgent, rules: Rules, label: str) -> None:
-        """Raises ``RequestError`` as ``IsolatedAgent.build_player`` does."""
+        """Start a subprocess. Raise ``RequestError`` as ``IsolatedAgent.build_player`` does."""
         super().__init__(None)
         self._isolated, self._rules, self._seconds = agent, rules, agent.limits.turn_seconds
         if agent.facts.jitted:
             raise build_jitted_error(label)
         check_choosers(agent.facts.choosers, rules, label)
-        self._idle = [agent.start_subprocess(rules)]  # the last one is asked next
+        self._idle = [agent.start_subprocess(rules)]  # the last one is used next
         weakref.finalize(self, stop_all, self._idle)
         self.one_position_at_a_time = self._seconds is not None and not agent.facts.batches
 
     def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
-        """Cells, gifts and evaluations. Raises ``RemoteError``, ``SubprocessDiedError`` and ``TurnTimeoutError``."""
+        """Return cells and gifts, and fill in the evaluations.
+
+        Raises ``RemoteError``, ``SubprocessDiedError`` and ``TurnTimeoutError``.
+        """
         try:
-            child = self._idle.pop()
+            subprocess = self._idle.pop()
         except IndexError:
-            child = self._isolated.start_subprocess(self._rules)
+            subprocess = self._isolated.start_subprocess(self._rules)
         size = len(rng.seeds)
         try:
-            content = child.request(None, encode_batch(batch, rng), type(None), self._seconds and self._seconds * size)[
-                1
-            ]
+            content = subprocess.request(
+                None, encode_batch(batch, rng), type(None), self._seconds and self._seconds * size
+            )[1]
         except TurnTimeoutError:
             raise TurnTimeoutError(f"its turn took longer than turn_seconds={self._seconds:g}") from None
         except RemoteError:
-            self._idle.append(child)
+            self._idle.append(subprocess)
             raise
         if len(content) != len(RESPONSE_COLUMNS) * 8 * size:
-            child.stop()
+            subprocess.stop()
             raise SubprocessDiedError(NO_ANSWER_MESSAGE)
-        self._idle.append(child)
+        self._idle.append(subprocess)
         cells, gifts, value, visits, microseconds = np.frombuffer(content, np.int64).reshape(
             len(RESPONSE_COLUMNS), size
         )
@@ -174,12 +176,12 @@ class IsolatedPlayer(PythonPlayer):
 
 
 def encode_batch(batch: Batch, rng: Streams) -> bytes:
-    """Positions and the seeds of their turns as bytes."""
-    return b"".join(np.ascontiguousarray(each).tobytes() for each in (*batch, rng.seeds))
+    """Encode positions and the seeds of their turns as bytes."""
+    return b"".join(np.ascontiguousarray(array).tobytes() for array in (*batch, rng.seeds))
 
 
 def decode_batch(content: bytes) -> tuple[Batch, Streams]:
-    """The positions and seeds in ``encode_batch``."""
+    """Decode the positions and seeds that ``encode_batch`` encoded."""
     size, start = len(content) // ROW_BYTES, 0
     fields: list[Any] = []
     for dtype in REQUEST_DTYPES:
@@ -188,26 +190,26 @@ def decode_batch(content: bytes) -> tuple[Batch, Streams]:
     return Batch(*fields[:-1]), Streams(fields[-1])
 
 
-MAX_STUCK_TURNS = 4  # turns that run on after their time; each takes a share of the interpreter
+MAX_STUCK_TURNS = 4  # the most turns that go on after their time, because each takes a share of the interpreter
 
 
 class TimedAgent:
-    """An agent that ``make`` makes, whose turns may take ``seconds`` each."""
+    """An agent, built by ``build_agent``, whose turns may take ``seconds`` each."""
 
     def __init__(self, build_agent: Callable[[], Agent], seconds: float) -> None:
-        self._make, self._seconds = build_agent, seconds
+        self._build_agent, self._seconds = build_agent, seconds
 
     @cached_property
     def data_files(self) -> Sequence[Any]:
-        """The files that the agent names as its data. Raises ``RequestError`` if it cannot be made."""
-        found: Sequence[Any] = getattr(self._make(), "data_files", ())
-        return found
+        """The files that the agent names as its data. Raises ``RequestError`` if the agent cannot be built."""
+        files: Sequence[Any] = getattr(self._build_agent(), "data_files", ())
+        return files
 
     def build_player(self, rules: Rules, label: str) -> TimedPlayer:
-        """Its player. Raises ``RequestError`` for an agent that is jitted or does not play the rules."""
+        """Build the agent's player. Raise ``RequestError`` if the agent is jitted or does not play these rules."""
 
         def build_agent() -> PythonAgent:
-            agent = self._make()
+            agent = self._build_agent()
             if isinstance(agent, KernelAgent):
                 raise build_jitted_error(label)
             check_choosers(list_choosers(agent), rules, label)
@@ -219,10 +221,10 @@ class TimedAgent:
 
 
 class TimedPlayer(PythonPlayer):
-    """An agent whose turns may take ``seconds`` each, by the clock.
+    """A player whose turns may take ``seconds`` each, by the clock.
 
-    A turn that takes longer cannot be stopped: its thread is left alone with its agent, and another agent, from
-    ``make``, takes the next turn. A whole batch may take ``seconds`` for each of its positions.
+    A turn that takes longer cannot be stopped: its thread is abandoned with its agent, and another agent, from
+    ``build_agent``, takes the next turn. A whole batch may take ``seconds`` for each of its positions.
     """
 
     def __init__(self, build_agent: Callable[[], PythonAgent], seconds: float, label: str) -> None:
@@ -230,79 +232,84 @@ class TimedPlayer(PythonPlayer):
         super().__init__(first)
         self.one_position_at_a_time = not first.takes_batches
         self.copy_obstacle = "its turns are limited by the clock, so they cannot be repeated"
-        self._make = build_agent
+        self._build_agent = build_agent
         self._seconds = seconds
         self._label = label
         self._agent_thread: _AgentThread | None = _AgentThread(first)
-        self._stuck: list[_AgentThread] = []
+        self._stuck_threads: list[_AgentThread] = []
 
     def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
-        """Cells, gifts and evaluations. Raises what the agent raises, ``TurnTimeoutError`` and ``StuckError``."""
+        """Return cells and gifts. Raise what the agent raises, ``TurnTimeoutError`` and ``StuckError``."""
         size = len(rng.seeds)
         with self._lock:
-            voice = self._agent_thread = self._agent_thread or _AgentThread(self._make())
-            reported = Evaluations.blank(size)
-            answer = voice.request_turns(batch, rng, reported, self._seconds * size)
-            if answer is None:
-                self._abandon_thread(voice)
+            agent_thread = self._agent_thread = self._agent_thread or _AgentThread(self._build_agent())
+            own_evaluations = Evaluations.blank(size)
+            response = agent_thread.request_turns(batch, rng, own_evaluations, self._seconds * size)
+            if response is None:
+                self._abandon_thread(agent_thread)
                 raise TurnTimeoutError(f"its turn took longer than turn_seconds={self._seconds:g}")
-        if isinstance(answer, BaseException):
-            raise answer
+        if isinstance(response, BaseException):
+            raise response
         if evaluations is not None:
-            evaluations.put(slice(None), reported)
-        return answer
+            evaluations.put(slice(None), own_evaluations)
+        return response
 
     def _abandon_thread(self, agent_thread: _AgentThread) -> None:
         self._agent_thread = None
-        self._stuck = [each for each in (*self._stuck, agent_thread) if each.is_busy]
-        if len(self._stuck) >= MAX_STUCK_TURNS:
+        self._stuck_threads = [thread for thread in (*self._stuck_threads, agent_thread) if thread.is_busy]
+        if len(self._stuck_threads) >= MAX_STUCK_TURNS:
             raise StuckError(
-                f"agent '{self._label}' has {len(self._stuck)} turns that took longer than "
+                f"agent '{self._label}' has {len(self._stuck_threads)} turns that took longer than "
                 f"turn_seconds={self._seconds:g} and still compute: only a process can be ended, so set its key "
                 "isolation=process; finished games are in the archive"
             )
 
 
 class _AgentThread:
-    """A thread in which an agent answers. The thread ends when this object is no longer used."""
+    """A thread in which an agent chooses turns. The thread ends when this object is no longer used."""
 
     def __init__(self, agent: PythonAgent) -> None:
-        self._questions: TurnRequests = SimpleQueue()
-        self._answers: TurnResponses = SimpleQueue()
+        self._requests: TurnRequests = SimpleQueue()
+        self._responses: TurnResponses = SimpleQueue()
         self._thread = threading.Thread(
-            target=_serve_requests, args=(agent, self._questions, self._answers), name="turns", daemon=True
+            target=_serve_requests, args=(agent, self._requests, self._responses), name="turns", daemon=True
         )
         self._thread.start()
-        weakref.finalize(self, self._questions.put, None)
+        weakref.finalize(self, self._requests.put, None)
 
     @property
     def is_busy(self) -> bool:
-        """Whether it still computes an answer, although it will not be asked again."""
+        """Whether the thread still computes turns that nobody waits for."""
         return self._thread.is_alive()
 
     def request_turns(
         self, batch: Batch, rng: Streams, evaluations: Evaluations, seconds: float
     ) -> TurnResponse | None:
-        """The answer, with its ``evaluations``; None: it is late, and this thread must not be asked again."""
-        self._questions.put((batch.copy(), Streams(rng.seeds.copy()), evaluations))  # its own: it may answer much later
+        """Return the agent's turns; None if they are late, in which case this thread must not be used again.
+
+        ``evaluations`` is filled in with the turns.
+        """
+        self._requests.put(
+            (batch.copy(), Streams(rng.seeds.copy()), evaluations)
+        )  # copies, because the response may be late
         deadline = build_deadline(seconds, get_process_clock())
-        while (left := deadline() - time.monotonic()) > 0:
+        while (remaining_seconds := deadline() - time.monotonic()) > 0:
             with suppress(Empty):
-                return self._answers.get(timeout=left)
-        self._questions.put(None)
-        self._thread.name = f"{WORK_THREAD_PREFIX} on"  # nobody waits for it
+                return self._responses.get(timeout=remaining_seconds)
+        self._requests.put(None)
+        self._thread.name = f"{WORK_THREAD_PREFIX} on"  # nobody waits for this thread
         return None
 
 
 TurnResponse = tuple[Any, Any] | BaseException  # cells and gifts, or what the agent raised
 TurnResponses = SimpleQueue[TurnResponse]
-TurnRequests = SimpleQueue[tuple[Batch, Streams, Evaluations] | None]  # None: there are no more
+TurnRequests = SimpleQueue[tuple[Batch, Streams, Evaluations] | None]  # None ends the thread
 
 
 def _serve_requests(agent: PythonAgent, requests: TurnRequests, responses: TurnResponses) -> None:
-    while (question := requests.get()) is not None:
+    while (request := requests.get()) is not None:
         try:
-            answer: TurnResponse = agent.choose_turns(*question)
+            response: TurnResponse = agent.choose_turns(*request)
         except BaseException as error:  # noqa: BLE001  (raised again where the question came from)
-            answer = error
-        responses.put(answer)
+            response = error
+        responses.put(response)

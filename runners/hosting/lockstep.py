@@ -1,7 +1,8 @@
 """Games in lockstep: every game of a batch takes its turn at the same ply, and finished games are compacted away.
 
-Two jitted agents play a whole batch inside one kernel (``play_to_end``). If one is written in Python, Python takes the
-same steps (``begin``, ``opening_gift``, ``advance``) one by one, with its turns in between.
+Two jitted agents play a whole batch inside one kernel (``play_to_end``). If one of them is written in Python, Python
+takes the same steps (``set_up_games``, ``give_first_gifts_and_count``, ``play_turns_and_count_running``) one by one,
+with the agents' turns in between.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class GameNumbers(NamedTuple):
     """The games that a batch plays: one of each of consecutive pairs."""
 
     run: int  # uint64: the run's word, see quarto.rng
-    pairing: int  # this and the others: int64
+    pairing: int  # int64, as the fields below
     first_pair: int
     game_in_pair: int  # 0 or 1 within each pair
     games_a_pair: int  # 2, or 1 if the seats are not swapped: columns of Games between one pair and the next
@@ -39,7 +40,7 @@ SPAN_TYPE = types.UniTuple(types.int64, 2)
 
 @inline_function
 def try_draw_opening(opening: Any, pair: int, source: int, attempt: int, rules: Any) -> bool:
-    """Draw one opening into ``opening[:, :, pair]``; false as soon as it finishes a line."""
+    """Draw one opening into ``opening[:, :, pair]``; return False as soon as it finishes a line."""
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(opening.shape[1]):
         word = draw(source, attempt * PIECES + ply)
@@ -57,10 +58,10 @@ def try_draw_opening(opening: Any, pair: int, source: int, attempt: int, rules: 
 
 @kernel(types.void(types.uint64, types.int64, RULES_TYPE, OPENINGS_TYPE))
 def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None:
-    """Draw the imposed plies of consecutive pairs: ``openings`` [2, K, pairs] int8, pieces then cells.
+    """Draw the imposed plies of consecutive pairs into ``openings``: [2, K, pairs] int8, pieces then cells.
 
-    Uniform over the ways to play K plies without finishing a line: an attempt that finishes one is drawn again. The
-    stream is that of the pair's number alone, so every pairing of a run sees the same openings.
+    Openings are uniform over the ways to play K plies without finishing a line, because an attempt that finishes one is
+    drawn again. The stream depends on the pair's number alone, so every pairing of a run gets the same openings.
     """
     for pair in range(openings.shape[2]):
         source = stream(seed, first_pair + pair, OPENING_STREAM)
@@ -69,14 +70,14 @@ def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None
             attempt += 1
 
 
-# The outcome of a game's last ply, kept in ``Games.ending`` as 4 x ply + WON + LEGAL until ``settle`` reads the ending,
-# the winner and the number of plies from it: one byte without a branch every ply, the real answers once a game.
+# The outcome of a game's last ply, kept in ``Games.ending`` as 4 x ply + WON + LEGAL until ``write_outcomes`` computes
+# the ending, the winner and the number of plies from it. So each ply writes one byte without a branch.
 WON, LEGAL = 1, 2
 
 
 @kernel(types.int64(NUMBERS_TYPE, OPENINGS_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
 def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) -> int:
-    """Set up one game of each pair after its opening; returns their number."""
+    """Set up one game of each pair after its opening; return the number of games."""
     batch, plies, pairs = state.batch, openings.shape[1], openings.shape[2]
     for i in range(pairs):
         slot = numbers.games_a_pair * i + numbers.game_in_pair
@@ -97,9 +98,9 @@ def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Ga
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, types.int64, types.int64))
 def give_first_gifts_and_count(state: Lockstep, games: Games, opening_plies: int, size: int) -> int:
-    """Hand over the gifts just decided, before the first free ply; returns how many games go on.
+    """Give the gifts just decided, before the first free ply; return how many games go on.
 
-    An illegal gift is attributed to the ply before, which its giver placed (or would have placed).
+    An illegal gift is attributed to the ply before, on which its giver placed (or would have placed).
     """
     batch, kept = state.batch, uint64(0)
     for i in range(size):
@@ -119,7 +120,7 @@ def give_first_gifts_and_count(state: Lockstep, games: Games, opening_plies: int
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, RULES_TYPE, types.int64, types.int64))
 def play_turns_and_count_running(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
-    """Play the turns just decided: place, record, end games or hand over their gifts; returns how many games go on.
+    """Play the turns just decided: place, record, end games or hand over their gifts; return how many games go on.
 
     Whether a game ends is unpredictable, so no branch depends on it. Every game is written to the next free index,
     which increases only if the game goes on.
@@ -152,7 +153,7 @@ def play_turns_and_count_running(state: Lockstep, games: Games, rules: Any, ply:
 
 @kernel(types.void(GAMES_TYPE, types.int64, types.int64))
 def write_outcomes(games: Games, game_in_pair: int, games_a_pair: int) -> None:
-    """After all games are over, write the length, ending and winner of each ``game_in_pair`` (0 or 1) of the pairs."""
+    """Write the length, ending and winner of each game ``game_in_pair`` (0 or 1), once all games are over."""
     for slot in range(game_in_pair, games.plies.shape[0], games_a_pair):
         ply, last = games.ending[slot] >> 2, games.ending[slot] & 3
         won, legal = (last & WON) != 0, (last & LEGAL) != 0
@@ -182,7 +183,7 @@ def play_to_end(
     state: Lockstep,
     games: Games,
 ) -> None:
-    """Play games that ``begin`` set up to their ends.
+    """Play games that ``set_up_games`` set up to their ends.
 
     ``opening_plies_and_size`` is (imposed plies, number of games).
     """

@@ -1,4 +1,4 @@
-"""A subprocess that serves requests, one at a time, in messages: see ``subprocess_program``."""
+"""The run's side of a subprocess that serves requests, one at a time: see ``subprocess_program``."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from runners.hosting.subprocess_program import ANSWER, FAILURE, HEADER, REQUEST,
 from runners.hosting.subprocesses import DEVNULL, NO_LIMITS, STDERR, LimitedProcess, Limits, describe_exit
 
 PROGRAM = (sys.executable, "-P", "-m", "runners.hosting.subprocess_program")
-DEATH_SECONDS = 1.0  # in which a process that has closed its pipes is seen to end
+DEATH_SECONDS = 1.0  # time in which a process that has closed its pipes should end
 NO_ANSWER_MESSAGE = "its process wrote what is no answer"
 T = TypeVar("T")
 
 
 class SubprocessDiedError(Exception):
-    """A child ended, or wrote what is no answer, instead of answering."""
+    """A subprocess ended, or wrote something else than a response, instead of responding."""
 
     raised_at = "its process"
 
 
 class Subprocess:
-    """A process that serves requests by a function, as ``subprocess_program`` says.
+    """A process whose function handles requests, as ``subprocess_program`` describes.
 
-    A child that dies, is late or writes nonsense is ended: it must not be asked again.
+    A process that dies, is late or writes nonsense is ended, and must not be sent further requests.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a fact about the process)
@@ -49,23 +49,37 @@ class Subprocess:
         is_quiet: bool = False,
         clock: CompileClock | None = None,
     ) -> None:
-        """Start a process and send its first request: ``setup`` and ``content``.
+        """Start a process and send its first request.
 
-        ``factory_path``: ``module:function``; ``limits``: of memory beyond what its imports take, and of the bytes of
-        an answer; ``program``: the command of ``subprocess_program``; ``variables``: environment;
-        ``shared_descriptors``: open files that it has too, under the same numbers; ``is_quiet``: what it prints is
-        dropped instead of going to standard error; ``clock``: in which it records the time of compiling, under the same
-        number, and which is closed with it. Raises ``SubprocessDiedError``.
+        Args:
+            factory_path: ``module:function`` of the handler factory.
+            setup: JSON value of the first request.
+            content: Bytes of the first request.
+            limits: Limits of memory beyond what the imports take, and of the bytes of a response.
+            program: Command of ``subprocess_program``; empty for this Python.
+            variables: Additional environment variables.
+            shared_descriptors: Open files that the subprocess inherits under the same numbers.
+            is_quiet: Whether the process's output is dropped; otherwise it goes to standard error.
+            clock: Clock in which the process records its time of compiling. It is closed with the process.
+
+        Raises:
+            SubprocessDiedError: The process ended at once.
+
         """
-        requests, self._to = os.pipe()
-        self._from, answers = os.pipe()
+        request_end, self._request_pipe = os.pipe()
+        self._response_pipe, response_end = os.pipe()
         self._clock, self._max_bytes = clock, limits.output_bytes
         try:
             self._process = LimitedProcess(
                 program or PROGRAM,
-                [factory_path, str(requests), str(answers)],
+                [factory_path, str(request_end), str(response_end)],
                 limits,
-                shared_descriptors=[requests, answers, *shared_descriptors, *([clock.descriptor] if clock else [])],
+                shared_descriptors=[
+                    request_end,
+                    response_end,
+                    *shared_descriptors,
+                    *([clock.descriptor] if clock else []),
+                ],
                 variables=variables,
                 stdout=DEVNULL if is_quiet else STDERR,
                 stderr=DEVNULL if is_quiet else None,
@@ -74,67 +88,70 @@ class Subprocess:
             self._close_pipes()
             raise
         finally:
-            os.close(requests)
-            os.close(answers)
+            os.close(request_end)
+            os.close(response_end)
         self.send(setup, content)
 
     def request(
         self, value: Any, content: bytes, response_type: type[T], seconds: float | None = None
     ) -> tuple[T, bytes]:
-        """The answer to a request, as ``receive`` gives it."""
+        """Send a request and return its response, as ``receive`` does."""
         self.send(value, content)
         return self.receive(response_type, seconds)
 
     def send(self, value: Any, content: bytes = b"") -> None:
-        """Send a request. Raises ``SubprocessDiedError``."""
+        """Send a request. Raise ``SubprocessDiedError`` if the process has ended."""
         with self._stop_on_error():
             try:
-                write_message(self._to, REQUEST, value, content)
+                write_message(self._request_pipe, REQUEST, value, content)
             except OSError:
                 self._raise_died()
 
     def receive(self, response_type: type[T], seconds: float | None = None) -> tuple[T, bytes]:
-        """Its next answer: a value of ``response_type``, and bytes.
+        """Return the next response: a value of ``response_type``, and bytes.
 
-        Raises ``RemoteError`` for what its function raised, ``SubprocessDiedError``, and ``TurnTimeoutError`` after
-        ``seconds`` in which it did not compile.
+        Raises:
+            RemoteError: The handler raised an error.
+            SubprocessDiedError: The process ended, or wrote something else than a response.
+            TurnTimeoutError: No response came within ``seconds``, not counting the time of compiling.
+
         """
         with self._stop_on_error():
             deadline = None if seconds is None else build_deadline(seconds, self._clock)
-            message, text, further = HEADER.unpack(self._read_bytes(HEADER.size, deadline))
-            if message not in (ANSWER, FAILURE) or text + further > self._max_bytes:
+            kind, value_size, content_size = HEADER.unpack(self._read_bytes(HEADER.size, deadline))
+            if kind not in (ANSWER, FAILURE) or value_size + content_size > self._max_bytes:
                 raise SubprocessDiedError(NO_ANSWER_MESSAGE)
-            value, content = self._read_bytes(text, deadline), self._read_bytes(further, deadline)
+            value, content = self._read_bytes(value_size, deadline), self._read_bytes(content_size, deadline)
             try:
-                if message == ANSWER:
+                if kind == ANSWER:
                     return msgspec.json.decode(value, type=preload_msgspec_type(response_type)), content
-                failed = msgspec.json.decode(value, type=preload_msgspec_type(ErrorDetails))
+                details = msgspec.json.decode(value, type=preload_msgspec_type(ErrorDetails))
             except msgspec.MsgspecError:
                 raise SubprocessDiedError(NO_ANSWER_MESSAGE) from None
-        raise RemoteError(failed)
+        raise RemoteError(details)
 
     def has_response(self, seconds: float | None) -> bool:
-        """Whether it begins an answer, or ends, within ``seconds``; None: wait until it does."""
-        return bool(select.select([self._from], [], [], seconds)[0])
+        """Return whether a response, or the end of the process, begins within ``seconds``; None waits until it does."""
+        return bool(select.select([self._response_pipe], [], [], seconds)[0])
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send a signal to the process."""
         self._process.send_signal(number)
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def stop(self) -> None:
-        """End it and the processes that it started, without grace: it has nothing to lose. May be called again."""
+        """End the process and its children at once, because they have nothing to lose. Repeated calls are harmless."""
         self._process.stop()
         self._close_pipes()
 
     def _close_pipes(self) -> None:
-        pipes, self._to, self._from = (self._to, self._from), -1, -1
+        pipes, self._request_pipe, self._response_pipe = (self._request_pipe, self._response_pipe), -1, -1
         for descriptor in pipes:
-            with suppress(OSError):  # it is closed
+            with suppress(OSError):  # the pipe is closed
                 os.close(descriptor)
         if self._clock is not None:
             self._clock.close()
@@ -148,25 +165,25 @@ class Subprocess:
             raise
 
     def _read_bytes(self, length: int, deadline: Callable[[], float] | None) -> bytes:
-        parts = []
+        chunks = []
         while length:
             while not self.has_response(None if deadline is None else max(0.0, deadline() - time.monotonic())):
                 if deadline is not None and deadline() <= time.monotonic():
                     raise TurnTimeoutError
-            part = os.read(self._from, length)
-            if not part:
+            chunk = os.read(self._response_pipe, length)
+            if not chunk:
                 self._raise_died()
-            parts.append(part)
-            length -= len(part)
-        return b"".join(parts)
+            chunks.append(chunk)
+            length -= len(chunk)
+        return b"".join(chunks)
 
     def _raise_died(self) -> NoReturn:
-        """Raise ``SubprocessDiedError`` with the way in which the process ended."""
+        """Raise ``SubprocessDiedError`` with a description of how the process ended."""
         code = self._process.wait(DEATH_SECONDS)
         raise SubprocessDiedError("its process closed its pipes" if code is None else describe_exit(code))
 
 
 def stop_all(subprocesses: Iterable[Subprocess]) -> None:
-    """End several."""
-    for child in subprocesses:
-        child.stop()
+    """End several subprocesses."""
+    for subprocess in subprocesses:
+        subprocess.stop()

@@ -1,9 +1,9 @@
 """The program of a subprocess that serves requests, see ``subprocess_client``.
 
-Its arguments are BINDING MODULE:FUNCTION REQUESTS ANSWERS, see ``subprocesses.bind``; the last two are pipes.
-``FUNCTION`` of ``MODULE`` gets the first request. It returns the answer, and the function that gets all other requests:
-that one returns an answer, or None if there is none. Requests and answers are a JSON value and bytes. Nothing is
-unpickled. This needs the standard library of Python 3.7 only: a player's own interpreter may run it.
+Its arguments are BINDING MODULE:FUNCTION REQUESTS RESPONSES: see ``subprocesses.bind`` for the first; the last two are
+descriptors of pipes. ``FUNCTION`` of ``MODULE`` gets the first request and returns a ``Handler``: the first response,
+and the function that handles all further requests. A request or response is a JSON value and bytes; nothing is
+unpickled. The module needs only the standard library of Python 3.7, because a player's own interpreter may run it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,29 @@ import struct
 import sys
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, NamedTuple, Optional, Tuple
 
 from quarto.errors import to_error_details
 from runners.hosting.subprocesses import Limits, apply_limits, bind
 
-HEADER = struct.Struct("<BIQ")  # kind of the message, bytes of its JSON value, further bytes
+HEADER = struct.Struct("<BIQ")  # kind of the message, size of its JSON value, size of its further content
 REQUEST, ANSWER, FAILURE = range(3)
 Message = Tuple[Any, bytes]
-RequestHandler = Callable[[Any, bytes], Optional[Message]]
-HandlerFactory = Callable[[Any, bytes], Tuple[Message, RequestHandler]]
+RequestHandler = Callable[[Any, bytes], Optional[Message]]  # returns a response; None to send none
+
+
+class Handler(NamedTuple):
+    """The response to the first request, and the function that handles all further requests."""
+
+    first_response: Message
+    handle_request: RequestHandler
+
+
+HandlerFactory = Callable[[Any, bytes], Handler]
 
 
 def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> None:
-    """Write a message to a pipe. Raises ``OSError``."""
+    """Write a message to a pipe. Raise ``OSError`` if the pipe is closed."""
     text = json.dumps(value).encode()
     message = memoryview(HEADER.pack(kind, len(text), len(content)) + text + content)
     while message:
@@ -36,45 +45,45 @@ def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> Non
 
 
 def _read_bytes(descriptor: int, length: int) -> bytes:
-    """Read from a pipe. Raises ``EOFError`` if it ends."""
-    parts = []
+    """Read ``length`` bytes from a pipe. Raise ``EOFError`` if it ends before."""
+    chunks = []
     while length:
-        part = os.read(descriptor, min(length, 1 << 20))
-        if not part:
+        chunk = os.read(descriptor, min(length, 1 << 20))
+        if not chunk:
             raise EOFError
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
+        chunks.append(chunk)
+        length -= len(chunk)
+    return b"".join(chunks)
 
 
 def main() -> None:
-    """Serve requests until they end."""
-    binding, served, *pipes = sys.argv[1:]
-    requests, answers = map(int, pipes)
+    """Serve requests until the pipe of requests closes."""
+    binding, factory_path, *pipes = sys.argv[1:]
+    request_pipe, response_pipe = map(int, pipes)
     limits = bind(binding)
-    serve: RequestHandler | None = None
-    answer: Message | None
+    handle_request: RequestHandler | None = None
+    response: Message | None
     with suppress(EOFError):
         while True:
-            _, text, further = HEADER.unpack(_read_bytes(requests, HEADER.size))
-            value, content = json.loads(_read_bytes(requests, text)), _read_bytes(requests, further)
+            _, value_size, content_size = HEADER.unpack(_read_bytes(request_pipe, HEADER.size))
+            value, content = json.loads(_read_bytes(request_pipe, value_size)), _read_bytes(request_pipe, content_size)
             try:
-                if serve is None:
-                    answer, serve = _import_factory_and_apply_limits(served, limits)(value, content)
+                if handle_request is None:
+                    response, handle_request = _import_factory_and_apply_limits(factory_path, limits)(value, content)
                 else:
-                    answer = serve(value, content)
+                    response = handle_request(value, content)
             except BaseException as error:  # noqa: BLE001  (strangers' code may raise anything; the parent reports it)
-                write_message(answers, FAILURE, asdict(to_error_details(error)), b"")
+                write_message(response_pipe, FAILURE, asdict(to_error_details(error)), b"")
             else:
-                if answer is not None:
-                    write_message(answers, ANSWER, *answer)
+                if response is not None:
+                    write_message(response_pipe, ANSWER, *response)
 
 
 def _import_factory_and_apply_limits(factory_path: str, limits: Limits) -> HandlerFactory:
     module, _, function = factory_path.partition(":")
-    begin: HandlerFactory = getattr(importlib.import_module(module), function)
+    factory: HandlerFactory = getattr(importlib.import_module(module), function)
     apply_limits(limits, present_counts=False)
-    return begin
+    return factory
 
 
 if __name__ == "__main__":

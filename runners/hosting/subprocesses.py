@@ -1,16 +1,17 @@
 """How subprocesses start, what they may take, and how they end: one way for all that a run starts.
 
-Isolated agents, workers, engines, players of the Politecnico and questions in SQL differ in what is spoken with them,
-which stays with each of them. What they share is here:
+Isolated agents, workers, engines, players of the Politecnico and queries in SQL differ in what they are sent, which is
+defined beside each of them. This module has what they share:
 
-- **Start.** A subprocess leads a process group of its own, so that Ctrl-C is for the run alone. Signals to end wait
-  until it is bound to the run.
-- **Limits.** Memory and processor time are limits of the system (``setrlimit``); the run reads at most so many bytes.
-- **End.** The whole group is killed, also when its leader has ended by itself. A program that leaves its group escapes.
-- **Lifeline.** A pipe whose other end the run alone holds. However the run dies, the kernel then ends the group.
+- **Start.** A subprocess leads a process group of its own, so that Ctrl-C reaches the run alone. Signals to end wait
+  until the subprocess is bound to the run.
+- **Limits.** Memory and processor time are limits of the system (``setrlimit``); the run reads a bounded number of
+  bytes.
+- **End.** The whole group is killed, even if its leader has ended by itself. A program that leaves its group escapes.
+- **Lifeline.** A pipe whose other end only the run holds. However the run dies, the kernel then ends the group.
 
-The second half runs in the subprocess. The file needs the standard library of Python 3.7 only, because a player's own
-interpreter may run that half.
+The second half of the module runs in the subprocess. The module needs only the standard library of Python 3.7, because
+a player's own interpreter may run that half.
 """
 
 from __future__ import annotations
@@ -30,22 +31,23 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-BUFFER_BYTES = 1 << 16  # that are read at once
-FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.0005, 0.05  # between two looks at whether a process has ended
-OUT_OF_MEMORY_SCORE = "1000"  # the highest: the system ends subprocesses before it ends the run
+BUFFER_BYTES = 1 << 16  # the most bytes that are read at once
+FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.0005, 0.05  # pauses between two checks whether a process has ended
+OUT_OF_MEMORY_SCORE = "1000"  # the highest, so that the system ends subprocesses before it ends the run
 DEVNULL, PIPE = subprocess.DEVNULL, subprocess.PIPE
 STDERR = 2  # the run's standard error, as a subprocess's standard output
 
 
 class Limits(NamedTuple):
-    """What a subprocess may take; None: no limit.
+    """What a subprocess may take; None means no limit.
 
-    The number of processes is not among them: RLIMIT_NPROC counts all processes of a user, and does not bind root.
+    The number of processes has no limit here, because RLIMIT_NPROC counts all processes of a user and does not bind
+    root.
     """
 
-    megabytes: int | None = None  # of address space, on Linux
-    processor_seconds: int | None = None  # of each of its processes
-    output_bytes: int = 1 << 26  # that the run accepts at a time: of a message, or of all output
+    megabytes: int | None = None  # address space in MiB, on Linux
+    processor_seconds: int | None = None  # for each process of the group
+    output_bytes: int = 1 << 26  # the most bytes of a message, or of all output, that the run accepts
 
 
 NO_LIMITS = Limits()
@@ -67,18 +69,18 @@ class LimitedProcess:
         stdout: int | IO[bytes] = DEVNULL,
         stderr: int | IO[bytes] | None = DEVNULL,
     ) -> None:
-        """Start ``program``, which calls ``bind`` with its first argument; ``arguments`` follow.
+        """Start ``program``, which must call ``bind`` with its first argument; ``arguments`` follow.
 
         Args:
-            program: A program of ours. ``start_command`` starts any other.
-            arguments: Its further arguments.
-            limits: It applies them itself, once it has imported what it needs.
-            prefix: The start of the command, such as a sandbox that carries out the rest of it.
-            shared_descriptors: Open files that it has too, under the same numbers.
-            variables: Of its environment, beside those of the run. It finds the modules that the run finds.
-            stdin: As of ``subprocess.Popen``.
-            stdout: As of ``subprocess.Popen``.
-            stderr: As of ``subprocess.Popen``.
+            program: A program of this project. ``start_command`` starts any other program.
+            arguments: Further arguments of the program.
+            limits: Limits that the program applies itself, once it has imported what it needs.
+            prefix: Beginning of the command, such as a sandbox that carries out the rest of it.
+            shared_descriptors: Open files that the subprocess inherits under the same numbers.
+            variables: Environment variables besides those of the run. The module path is the run's.
+            stdin: Standard input, as for ``subprocess.Popen``.
+            stdout: Standard output, as for ``subprocess.Popen``.
+            stderr: Standard error, as for ``subprocess.Popen``.
 
         Raises:
             OSError: The program cannot be started.
@@ -108,34 +110,36 @@ class LimitedProcess:
         self.stdin, self.stdout = self._process.stdin, self._process.stdout
 
     def send_signal(self, number: int) -> None:
-        """Send the process itself a signal; nothing happens if it has ended."""
+        """Send a signal to the process itself; do nothing if it has ended."""
         with self._lock:
             if self._process.returncode is None:
                 os.kill(self.pid, number)
 
     def wait(self, seconds: float) -> int | None:
-        """Wait for it to end; what it left in its group is killed then.
+        """Wait for the process to end, then kill what it left in its group.
 
-        Returns its exit code, negative if a signal ended it; None: it goes on after ``seconds``.
+        Returns:
+            The exit code, negative if a signal ended the process; None if the process still runs after ``seconds``.
+
         """
         deadline, delay = time.monotonic() + seconds, FIRST_POLL_SECONDS
         while not self._has_ended():
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining_seconds = deadline - time.monotonic()
+            if remaining_seconds <= 0:
                 return None
-            time.sleep(min(delay, left))
+            time.sleep(min(delay, remaining_seconds))
             delay = min(2 * delay, LAST_POLL_SECONDS)
         return self._kill_group()
 
     def stop(self, grace_seconds: float = 0.0, grace_signal: int | None = signal.SIGTERM) -> bool:
-        """End it and all processes of its group. May be called again.
+        """End the process and all processes of its group. Repeated calls are harmless.
 
         Args:
-            grace_seconds: In which it may end by itself before it is killed.
-            grace_signal: Asks it to; None: the caller has asked in its own words.
+            grace_seconds: Time in which the process may end by itself before it is killed.
+            grace_signal: Signal that asks the process to end; None if the caller has asked it by a message.
 
         Returns:
-            Whether it had ended by itself.
+            Whether the process ended by itself.
 
         """
         if os.getpid() != self._owner:  # a fork of the run has a copy of this object, and no right to end anything
@@ -152,7 +156,7 @@ class LimitedProcess:
         return has_ended
 
     def _has_ended(self) -> bool:
-        """Whether the leader of the group has ended. It is not reaped: the group's number stays its own until then."""
+        """Return whether the group's leader has ended. It is not reaped, so that the group's number is not reused."""
         with self._lock:
             if self._process.returncode is not None:
                 return True
@@ -173,7 +177,7 @@ class LimitedProcess:
             return self._process.wait()
 
     def _signal_group(self, number: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # macOS denies it if only dead ones are left
+        with suppress(ProcessLookupError, PermissionError):  # macOS denies it if only dead processes are left
             os.killpg(self.pid, number)
 
     def _close_lifeline(self) -> None:
@@ -183,10 +187,11 @@ class LimitedProcess:
 
 
 def start_command(command: Sequence[str], limits: Limits = NO_LIMITS, **options: Any) -> LimitedProcess:
-    """Start any program within limits; ``options`` are those of ``LimitedProcess``.
+    """Start any program within limits; ``options`` are the keyword arguments of ``LimitedProcess``.
 
-    A Python of ours binds itself, limits itself, and becomes the program. All memory counts, because the program has
-    all of it to itself; and it gets the user's own PYTHONPATH, because it may be another Python.
+    A Python of this project starts, binds and limits itself, and then becomes the program. Its whole address space
+    counts for the limit, because the program has it to itself. The program gets the user's own PYTHONPATH, because it
+    may be another Python.
     """
     launcher = (sys.executable, "-P", "-m", "runners.hosting.subprocesses")
     return LimitedProcess(launcher, [os.environ.get("PYTHONPATH", ""), *command], limits, **options)
@@ -195,28 +200,28 @@ def start_command(command: Sequence[str], limits: Limits = NO_LIMITS, **options:
 def read_command_output(command: Sequence[str], seconds: float, limits: Limits) -> bytes:
     """Return what a program writes on its standard output, at most ``limits.output_bytes``.
 
-    It is ended after ``seconds``, or when it has written so much.
+    The program is ended after ``seconds``, or once it has written that many bytes.
     """
     process = start_command(command, limits, stdout=PIPE)
-    parts, left, deadline = [], limits.output_bytes, time.monotonic() + seconds
+    chunks, remaining_bytes, deadline = [], limits.output_bytes, time.monotonic() + seconds
     try:
         assert process.stdout is not None  # noqa: S101  (for the type checker)
-        while left and select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            part = os.read(process.stdout.fileno(), min(left, BUFFER_BYTES))
-            if not part:
+        while remaining_bytes and select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            chunk = os.read(process.stdout.fileno(), min(remaining_bytes, BUFFER_BYTES))
+            if not chunk:
                 break
-            parts.append(part)
-            left -= len(part)
+            chunks.append(chunk)
+            remaining_bytes -= len(chunk)
     finally:
         process.stop()
-    return b"".join(parts)
+    return b"".join(chunks)
 
 
 class OutputTail:
-    """The end of what a subprocess writes on a pipe. A thread reads it, so that the writer never waits."""
+    """The end of what a subprocess writes on a pipe. A thread reads the pipe, so that the writer never waits."""
 
     def __init__(self, max_bytes: int) -> None:
-        """``max_bytes`` are kept, whatever is written."""
+        """Open a pipe, of whose content the last ``max_bytes`` bytes are kept."""
         self._reading_end, self.writing_end = os.pipe()
         self.size = 0  # bytes so far
         self._max_bytes = max_bytes
@@ -224,31 +229,32 @@ class OutputTail:
         self._thread = threading.Thread(target=self._read, name="output of a subprocess", daemon=True)
 
     def start(self) -> None:
-        """Read from now on; the subprocess has the writing end."""
+        """Begin to read, once the subprocess has inherited the writing end."""
         os.close(self.writing_end)
         self._thread.start()
 
     def _read(self) -> None:
         with os.fdopen(self._reading_end, "rb", buffering=0) as output:
             while True:
-                part = output.read(BUFFER_BYTES)
-                if not part:
+                chunk = output.read(BUFFER_BYTES)
+                if not chunk:
                     break
-                self._kept = (self._kept + part)[-self._max_bytes :]
-                self.size += len(part)
+                self._kept = (self._kept + chunk)[-self._max_bytes :]
+                self.size += len(chunk)
 
     def read_since(self, offset: int, seconds: float) -> str:
-        """Return what was written after the first ``offset`` bytes, as far as it is kept.
+        """Return what was written after the first ``offset`` bytes, as far as it was kept.
 
-        The subprocess has ended. A process that it started may hold the pipe: nobody waits longer than ``seconds``.
+        This must be called after the subprocess has ended. A process that it started may still hold the pipe, so the
+        call waits at most ``seconds`` for the end of the output.
         """
         self._thread.join(seconds)
-        new = min(self.size - offset, len(self._kept))
-        return self._kept[len(self._kept) - new :].decode(errors="replace")
+        new_bytes = min(self.size - offset, len(self._kept))
+        return self._kept[len(self._kept) - new_bytes :].decode(errors="replace")
 
 
 def describe_exit(code: int) -> str:
-    """Describe the end of a process, given its exit code."""
+    """Describe the end of a process as a clause, given its exit code (negative: minus the number of a signal)."""
     if code >= 0:
         return f"its process ended with exit code {code}"
     name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
@@ -256,31 +262,31 @@ def describe_exit(code: int) -> str:
 
 
 def _format_module_path() -> str:
-    """Return the run's module path for a Python that it starts, which is to find the same modules first."""
+    """Return the run's module path, with which another Python finds the same modules."""
     return os.pathsep.join(os.path.abspath(path) for path in sys.path)  # noqa: PTH100  (of folders and archives, no file)
 
 
 @contextmanager
 def _block_signals() -> Iterator[None]:
-    """Block signals to end in this thread: what it starts inherits that, and ``bind`` ends it.
+    """Block signals to end while the context's body starts a subprocess, which inherits that until ``bind``.
 
-    Otherwise a signal to all processes of a service would end one that is not ready to leave signals to the run.
+    Otherwise a signal to all processes of a service could end a subprocess before it can leave signals to the run.
     """
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *TERMINATION_SIGNALS))
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *TERMINATION_SIGNALS))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
 
 
 # In the subprocess.
 
 
 def bind(binding: str) -> Limits:
-    """Bind this process to the run that started it, and return its limits. ``binding`` is its first argument.
+    """Bind this process to the run that started it, and return the limits. ``binding`` is the process's first argument.
 
-    From then on it lives no longer than the run, leaves signals to end to it, and goes first where memory runs out.
-    A signal to end may come to all processes of a group, or of a service: the run then ends this one when it is ready.
+    From then on the process lives no longer than the run, and is the first to be ended if memory runs out. It ignores
+    signals to end, which may come to all processes of a group or of a service: the run ends it when it is ready.
     """
     lifeline, *limits = json.loads(binding)
     _follow_lifeline(lifeline)
@@ -297,33 +303,33 @@ def bind(binding: str) -> Limits:
 def _follow_lifeline(lifeline: int) -> None:
     """Let this process, and its group if it leads one, end when the other end of a pipe closes.
 
-    Nothing is ever written there. When it closes, the kernel of Linux ends the group, whatever Python is doing then.
-    Other kernels ignore this signal by default, so there Python ends this process when it comes to it.
+    Nothing is ever written to the pipe. When it closes, the kernel of Linux ends the group, whatever Python is doing.
+    Other kernels ignore this signal by default, so Python's own handler ends the process there.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL if sys.platform == "linux" else lambda *_: os._exit(1))
-    leads = os.getpgrp() == os.getpid()
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid() if leads else os.getpid())
+    is_group_leader = os.getpgrp() == os.getpid()
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid() if is_group_leader else os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([lifeline], [], [], 0)[0]:  # it closed before that: no signal will come
+    if select.select([lifeline], [], [], 0)[0]:  # the pipe closed earlier, so no signal will come
         os._exit(1)
 
 
 def _ignore_termination(*_: Any) -> None:
-    """Do nothing. Not SIG_IGN, which programs that an agent starts would inherit: it could not terminate them."""
+    """Do nothing. SIG_IGN would be inherited by programs that an agent starts and could then not terminate."""
 
 
 def _restore_terminations() -> None:
-    """Let a copy of this process, which an agent has made, be terminated."""
+    """Let a fork of this process, which an agent has made, be terminated."""
     for number in TERMINATION_SIGNALS:
         if signal.getsignal(number) is _ignore_termination:
             signal.signal(number, signal.SIG_DFL)
 
 
 def apply_limits(limits: Limits, present_counts: bool) -> None:
-    """Limit this process and those that it starts.
+    """Limit this process and all processes that it will start.
 
-    ``present_counts``: the address space that it has now is part of ``limits.megabytes``. It is not where libraries of
-    ours take it: they are no fault of an agent's.
+    ``present_counts`` says whether the present address space is part of ``limits.megabytes``. It is not where libraries
+    of this project take it, because they are no fault of an agent's.
     """
     import resource
 
@@ -334,17 +340,17 @@ def apply_limits(limits: Limits, present_counts: bool) -> None:
         _lower_limit(resource.RLIMIT_AS, pages * resource.getpagesize() + (limits.megabytes << 20))
 
 
-def _lower_limit(kind: int, most: int) -> None:
-    """Set a limit of the system; one that is lower already stays."""
+def _lower_limit(kind: int, maximum: int) -> None:
+    """Set a limit of the system to ``maximum``, or to its hard limit if that is lower."""
     import resource
 
     hard = resource.getrlimit(kind)[1]
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(kind, (most, most))
+    maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+    resource.setrlimit(kind, (maximum, maximum))
 
 
 def _launch(binding: str, module_path: str, *command: str) -> None:
-    """Become a program that is bound and limited, see ``start_command``."""
+    """Bind and limit this process, then replace it by a program: see ``start_command``."""
     apply_limits(bind(binding), present_counts=True)
     os.environ["PYTHONPATH"] = module_path
     os.execvp(command[0], command)  # noqa: S606  (the program that the user named)

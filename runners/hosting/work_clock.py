@@ -1,6 +1,6 @@
-"""The seconds of work by which every command computes a speed: without compiling kernels and without starting workers.
+"""The time of work by which every command computes a speed. Compiling kernels and starting workers do not count.
 
-Both happen once, however much work there is, so a speed that counts them says nothing about the next command.
+Both happen once, however much work there is, so a speed that included them would not hold for the next command.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from quarto.sources import compilation_progress
 
 _start_lock = threading.Lock()
-_start_seconds = 0.0  # that this process has spent on starting, so far
+_start_seconds = 0.0  # time that this process has spent on starting so far
 
 
 class WorkClock:
-    """Measures the work of this process, and of the workers that it waits for, from the clock's construction on."""
+    """A clock of the work of this process, and of the workers that it waits for, from the clock's construction on."""
 
     def __init__(self) -> None:
         self._start = _read_seconds()
@@ -40,7 +40,10 @@ def _add_start_seconds(seconds: float) -> None:
 
 @contextmanager
 def exclude_from_work_clocks() -> Iterator[None]:
-    """Exclude the context's time from all clocks: something starts that work needs. Contexts may be nested."""
+    """Leave the context's time out of all clocks, because the context starts something that work needs.
+
+    Contexts may be nested.
+    """
     clock = WorkClock()
     try:
         yield
@@ -49,19 +52,19 @@ def exclude_from_work_clocks() -> Iterator[None]:
 
 
 class WorkerStart:
-    """Excludes from all clocks the time from its construction until the first worker elsewhere has begun to work."""
+    """The start of workers elsewhere, which no clock counts: from construction until the first one began to work."""
 
     def __init__(self) -> None:
         self._since, self._excluded = time.perf_counter(), 0.0
         self._is_known = False
 
-    def exclude_wait_before_answer(self, seconds: float) -> None:
-        """Take note of an answer that has just come: a worker has worked ``seconds`` on it.
+    def exclude_wait_before_result(self, seconds: float) -> None:
+        """Leave out the time before a worker began the work whose result has just come and took ``seconds``.
 
-        What it spent on compiling or on loading the task is not among them. An answer that comes later may show that
-        another worker began earlier.
+        ``seconds`` must not include compiling or loading the task. A later result may show that another worker began
+        earlier.
         """
-        waited = max(0.0, time.perf_counter() - seconds - self._since)
-        if not self._is_known or waited < self._excluded:
-            _add_start_seconds(waited - self._excluded)
-            self._is_known, self._excluded = True, waited
+        waiting_seconds = max(0.0, time.perf_counter() - seconds - self._since)
+        if not self._is_known or waiting_seconds < self._excluded:
+            _add_start_seconds(waiting_seconds - self._excluded)
+            self._is_known, self._excluded = True, waiting_seconds

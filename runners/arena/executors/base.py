@@ -1,8 +1,8 @@
-"""Carrying out work: a task is mapped over chunks, by threads of this process, by processes, or on a cluster.
+"""Carrying out work: an executor maps a task over chunks, with threads, processes, or a cluster.
 
 A task is a function ``task(chunk, stop) -> result``. Chunks and results are small plain data; a task reads and writes
-what is large itself, in the archive. Writing the same again is harmless, so a chunk whose worker was lost is simply
-carried out once more. For threads any callable will do. A task that may travel to other processes inherits ``Task``:
+large data itself, in the archive. Writing the same data again is harmless, so a chunk whose worker was lost is simply
+carried out once more. Threads accept any callable. A task that may travel to other processes inherits ``Task``:
 
     @dataclass(frozen=True)
     class IndexTask(Task[tuple[str, int, int], int]):
@@ -15,7 +15,7 @@ carried out once more. For threads any callable will do. A task that may travel 
     for plies in executor.map(IndexTask(str(root)), chunks, threads, stop):
         total += plies
 
-``Threads`` need nothing else; the other executors are in modules of their own.
+``Threads`` is defined here; the other executors have modules of their own.
 """
 
 from __future__ import annotations
@@ -41,61 +41,61 @@ SOLVER_MEMORY_FACTOR = 1.25  # a solver keeps a quarter of its table's size for 
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
-POLL_SECONDS = 0.2  # without an answer, after which ``idle`` is called, and it is seen whether the user wants to stop
-GIVE_UP_SECONDS = 6.0  # after a request to stop, in which a task ends: a turn of an agent may never return
+POLL_SECONDS = 0.2  # time without a result after which ``on_idle`` is called and ``stop`` is checked
+GIVE_UP_SECONDS = 6.0  # time after a request to stop in which a task must end: a turn may never return
 
 ChunkT = TypeVar("ChunkT")
 ResultT = TypeVar("ResultT")
 
 
 class StopSignal(Protocol):
-    """Says whether a task is to end soon."""
+    """A signal that tells a task whether to end soon."""
 
     def is_set(self) -> bool:
-        """True once it is to end soon; it then returns an answer about what it has done."""
+        """Return whether the task should stop and return its partial result."""
         ...
 
 
 class StopDeadline:
-    """Whether so many seconds have passed since it was seen that work is to stop."""
+    """A deadline that begins when a request to stop is first seen; the call returns whether it has passed."""
 
     def __init__(self, stop: StopSignal, seconds: float) -> None:
         self._stop, self._seconds = stop, seconds
-        self._at: float | None = None
+        self._deadline: float | None = None
 
     def __call__(self) -> bool:
-        if self._at is None and self._stop.is_set():
-            self._at = time.monotonic() + self._seconds
-        return self._at is not None and time.monotonic() > self._at
+        if self._deadline is None and self._stop.is_set():
+            self._deadline = time.monotonic() + self._seconds
+        return self._deadline is not None and time.monotonic() > self._deadline
 
 
-Worker = Callable[[ChunkT, StopSignal], ResultT]  # carries out a chunk; less of it once it is to stop
+Worker = Callable[[ChunkT, StopSignal], ResultT]  # carries out a chunk, or only its beginning once it is to stop
 
 
 class Task(ABC, Generic[ChunkT, ResultT]):
     """A task that may travel: a frozen dataclass of plain fields, in a module that other processes can import.
 
-    What takes long to make does not travel: ``build_worker`` makes it where chunks are carried out.
+    Whatever takes long to build does not travel: ``build_worker`` builds it in the process that carries out chunks.
     """
 
     @abstractmethod
     def build_worker(self) -> Worker[ChunkT, ResultT]:
-        """Build what carries out chunks in this process, on several threads at once, and returns small answers."""
+        """Build the function that carries out chunks in this process. Several threads call it at once."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, from which another process makes the task again."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
+        """Return the fields, from which another process builds the task again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # a dataclass
 
 
 class LazyWorker:
-    """A worker that is built with its first chunk, once for all threads: building is no work yet."""
+    """A worker that is built with its first chunk, once for all threads. Building does not count as time of work."""
 
     def __init__(self, build: Callable[[], Worker[Any, Any]]) -> None:
         self._build, self._lock = build, threading.Lock()
         self._worker: Worker[Any, Any] | None = None
 
     def __call__(self, chunk: Any, stop: StopSignal) -> Any:
-        """Carry out a chunk. Raises what building raises too; the next chunk then tries again."""
+        """Carry out a chunk. Raise also what building raises; the next chunk then builds again."""
         with self._lock:
             if self._worker is None:
                 with exclude_from_work_clocks():
@@ -106,30 +106,33 @@ class LazyWorker:
 class WorkerPool(ABC):
     """The workers of one ``map``, and the chunks that they carry out."""
 
-    most_pending: int  # chunks that are begun at a time
-    pending: int  # chunks that were begun, and of which nothing was heard
+    most_pending: int  # the most chunks that are handed out at a time
+    pending: int  # chunks that were handed out and have no result yet
 
     @abstractmethod
     def submit(self, chunk: Any) -> None:
-        """Hand out a chunk."""
+        """Give a chunk to a worker."""
 
     @abstractmethod
     def wait_for_results(self) -> Iterable[Any]:
-        """The answers of the last moment, perhaps none. Raises what a task raised, and ``FailureError``."""
+        """Wait for a moment and return the results that came, perhaps none.
+
+        Raises what a task raised, and ``FailureError`` if workers were lost.
+        """
 
     @abstractmethod
     def request_stop(self) -> None:
-        """Ask the tasks in progress to end soon, if they do not see that themselves. It may be called repeatedly."""
+        """Ask the tasks in progress to end soon, if they do not see that themselves. Repeated calls are harmless."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the chunks in progress alone: nobody waits for them any more."""
+        """End the use of the workers, and abandon the chunks in progress."""
 
 
 class Executor(ABC):
-    """Carries out work. Objects are made from ``conf/executor/*.yaml``."""
+    """The choice of who carries out work. Executors are built from ``conf/executor/*.yaml``."""
 
-    shares_memory: ClassVar[bool]  # tasks run in this process
+    shares_memory: ClassVar[bool]  # whether tasks run in this process
 
     def map(
         self,
@@ -139,15 +142,25 @@ class Executor(ABC):
         stop: threading.Event,
         on_idle: Callable[[], None] = lambda: None,
     ) -> Iterator[ResultT]:
-        """The answers about all chunks, as they come. Only a ``Task`` can be carried out in another process.
+        """Carry out all chunks and yield their results as they come.
 
-        ``threads`` is the number of threads of this process, or of processes on this machine. A chunk is taken from the
-        iterable only when a worker is about to be free. Once ``stop`` is set no chunk is begun, and a task that does
-        not end within ``GIVE_UP_SECONDS`` is left alone. ``on_idle`` is called now and then while there is no answer;
-        like the iteration over ``chunks`` it runs in the calling thread. Raises what a task raises, and
-        ``FailureError`` if workers are lost again and again; the tasks in progress are then asked to stop.
+        A chunk is taken from the iterable only when a worker is about to be free. Once ``stop`` is set, no chunk is
+        begun, and a task that does not end within ``GIVE_UP_SECONDS`` is abandoned.
+
+        Args:
+            task: What carries out a chunk. Only a ``Task`` can be carried out in another process.
+            chunks: The chunks. They are iterated in the calling thread.
+            threads: Number of threads of this process, or of processes on this machine.
+            stop: Event that ends the work early.
+            on_idle: Called in the calling thread now and then while there is no result.
+
+        Raises:
+            FailureError: Workers were lost again and again.
+            Exception: Whatever a task raised. The tasks in progress are asked to stop.
+
         """
-        pool, source, late = self.open_pool(task, threads, stop), iter(chunks), StopDeadline(stop, GIVE_UP_SECONDS)
+        pool, source = self.open_pool(task, threads, stop), iter(chunks)
+        is_overdue = StopDeadline(stop, GIVE_UP_SECONDS)
         try:
             while True:
                 if stop.is_set():
@@ -157,36 +170,36 @@ class Executor(ABC):
                         pool.submit(chunk)
                 if not pool.pending:
                     return
-                if late():
-                    logging.getLogger(__name__).warning("a turn or a search did not end in time and is given up")
+                if is_overdue():
+                    logging.getLogger(__name__).warning("a turn or a search did not end in time, so it is abandoned")
                     return
-                answered = False
-                for answer in pool.wait_for_results():
-                    answered = True
-                    yield answer
-                if not answered:
+                has_result = False
+                for result in pool.wait_for_results():
+                    has_result = True
+                    yield result
+                if not has_result:
                     on_idle()
         finally:
             pool.close()
 
     @abstractmethod
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
-        """The workers for one ``map``. Raises ``FailureError`` if there are none."""
+        """Return the workers for one ``map``. Raise ``FailureError`` if there are none."""
 
     @abstractmethod
     def count_workers(self, threads: int) -> int:
-        """The number of chunks that are carried out at a time. Raises ``FailureError`` if nothing can be."""
+        """Return how many chunks are carried out at a time. Raise ``FailureError`` if there are no workers."""
 
     @abstractmethod
     def count_processes_using_local_memory(self, threads: int) -> int:
-        """The number of processes on this machine that take memory of their own for the work."""
+        """Return the number of processes on this machine that take memory of their own for the work."""
 
 
 @dataclass(frozen=True)
 class Threads(Executor):
-    """Carries out work in this process, on threads that share its memory.
+    """The executor of threads in this process, which share its memory.
 
-    They are daemons: a turn of an agent that never returns keeps nobody waiting.
+    They are daemon threads, so that an agent's turn that never returns does not keep the program from ending.
     """
 
     shares_memory = True
@@ -205,17 +218,17 @@ THREADS = Threads()
 
 
 class _ThreadPool(WorkerPool):
-    """Threads, begun as chunks come. It tells tasks whether to stop."""
+    """Threads that are started as chunks come. The pool is also the stop signal of its tasks."""
 
     def __init__(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> None:
-        self.most_pending = threads + 1  # so that no thread waits for the calling one
+        self.most_pending = threads + 1  # one chunk waits, so that no thread waits for the calling one
         self.pending = 0
         self._worker = LazyWorker(task.build_worker) if isinstance(task, Task) else task
         self._stop = stop
         self._ended = False
         self._threads: list[threading.Thread] = []
-        self._todo: SimpleQueue[tuple[Any] | None] = SimpleQueue()  # None: no more work
-        self._done: SimpleQueue[tuple[list[Any], BaseException | None]] = SimpleQueue()  # at most one answer
+        self._todo: SimpleQueue[tuple[Any] | None] = SimpleQueue()  # None ends a thread
+        self._done: SimpleQueue[tuple[list[Any], BaseException | None]] = SimpleQueue()  # each with at most one result
 
     def is_set(self) -> bool:
         return self._ended or self._stop.is_set()
@@ -230,16 +243,16 @@ class _ThreadPool(WorkerPool):
 
     def wait_for_results(self) -> Iterable[Any]:
         try:
-            found, error = self._done.get(timeout=POLL_SECONDS)
+            results, error = self._done.get(timeout=POLL_SECONDS)
         except Empty:
             return []
         self.pending -= 1
         if error:
             raise error
-        return found
+        return results
 
     def request_stop(self) -> None:
-        """Tasks see it themselves."""
+        """Do nothing, because tasks see the request themselves."""
 
     def close(self) -> None:
         self._ended = True
@@ -260,12 +273,12 @@ class _ThreadPool(WorkerPool):
 
 
 def available_cores() -> int:
-    """The number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def available_megabytes() -> float:
-    """The memory in MiB that this process can take without swapping; all that is installed if that is not known."""
+    """Return the memory in MiB that this process can take without swapping, or all memory if that is unknown."""
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
     return min(
         megabytes
@@ -275,7 +288,7 @@ def available_megabytes() -> float:
 
 
 def check_solver_memory(megabytes: float, solver_count: int = 1) -> None:
-    """Raise ``RequestError`` unless memory has room for the tables of ``solver_count`` solvers, ``megabytes`` each.
+    """Raise ``RequestError`` unless the tables of ``solver_count`` solvers fit into memory, ``megabytes`` (MiB) each.
 
     The message names the largest size that fits.
     """
@@ -284,15 +297,15 @@ def check_solver_memory(megabytes: float, solver_count: int = 1) -> None:
     available = available_megabytes()
     needed = megabytes * SOLVER_MEMORY_FACTOR * solver_count
     if needed > available:
-        most = int(available / SOLVER_MEMORY_FACTOR / solver_count)
-        fits = f"at most --memory {1 << (most.bit_length() - 1)}MiB fits" if most else "free some"
+        max_megabytes = int(available / SOLVER_MEMORY_FACTOR / solver_count)
+        remedy = f"at most --memory {1 << (max_megabytes.bit_length() - 1)}MiB fits" if max_megabytes else "free some"
         raise RequestError(
-            f"--memory {megabytes:g}MiB takes {needed:,.0f} MB of memory and {available:,.0f} MB are free: {fits}"
+            f"--memory {megabytes:g}MiB takes {needed:,.0f} MB of memory and {available:,.0f} MB are free: {remedy}"
         )
 
 
 def _read_machine_megabytes() -> float | None:
-    """The memory that Linux reports as available."""
+    """Return the memory in MiB that Linux reports as available; None elsewhere."""
     try:
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -302,7 +315,7 @@ def _read_machine_megabytes() -> float | None:
 
 
 def _read_cgroup_megabytes() -> float | None:
-    """The memory that the container's limit leaves (control groups, version 2)."""
+    """Return the memory in MiB that the container's limit leaves (control groups, version 2); None without a limit."""
     try:
         limit, used = (
             (_CGROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current")

@@ -1,6 +1,6 @@
-"""The executor of processes on this machine, which share nothing but the archive; both ends of a worker elsewhere.
+"""The executor of processes on this machine, which share only the archive; and both ends of a remote worker.
 
-A worker is sent a task, and sends back what is made of it here. Ray's workers are of the same kind.
+A worker receives a task, builds what carries out chunks, and sends results back. Ray's workers use the same functions.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from runners.arena.executors.base import POLL_SECONDS, Executor, LazyWorker, Sto
 from runners.hosting.subprocesses import STDERR, LimitedProcess, bind, describe_exit
 from runners.hosting.work_clock import WorkClock, WorkerStart
 
-MAX_LOSSES = 3  # of workers, one after the other, between which no chunk is finished
+MAX_LOSSES = 3  # number of workers lost in a row, without a finished chunk in between, that ends the work
 DEATH_SECONDS = 1.0
-# Not ``-m``: what is sent has the types of this module, not of ``__main__``.
+# Not ``-m``, because messages have the types of this module, not of ``__main__``.
 WORKER_PROGRAM = (sys.executable, "-P", "-c", "from runners.arena.executors.processes import run_worker; run_worker()")
 
 
 class Processes(Executor):
-    """Carries out work in processes of this machine; ``threads`` is their number.
+    """The executor of processes on this machine; ``threads`` is their number.
 
-    They are started when they are needed first, live as long as this object, and never longer than the run.
+    They start with the first chunk, and live as long as this object, but never longer than the run.
     """
 
     shares_memory = False
 
     def __init__(self) -> None:
-        self._folder = Path.cwd()  # to which paths are relative; Hydra may change the current folder later
+        self._folder = Path.cwd()  # base of relative paths; Hydra may change the current folder later
         self._pools = count()
         self._workers: list[_Worker] = []
         self.close = weakref.finalize(self, _stop_all, self._workers)  # ends the processes
@@ -52,7 +52,7 @@ class Processes(Executor):
         return threads
 
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
-        """The chunk of a process that was lost is carried out by another one."""
+        """Open a pool that hands the chunk of a lost process to another one."""
         return _ProcessPool(self, self._workers, next(self._pools), build_task_data(task, self._folder), threads, stop)
 
 
@@ -67,42 +67,42 @@ class _ProcessPool(WorkerPool):
         stop: threading.Event,
     ) -> None:
         self.most_pending, self.pending = threads, 0
-        self._executor = executor  # which ends the workers once it is not referenced any more
+        self._executor = executor  # kept alive, because it ends the workers once nothing refers to it
         self._workers, self._number, self._task, self._stop = workers, pool_number, task, stop
         self._is_stopping = False
-        self._busy: dict[Connection, tuple[_Worker, Any]] = {}  # with its chunk
-        self._known: set[str] = set()
+        self._busy: dict[Connection, tuple[_Worker, Any]] = {}  # the worker at a connection, and its chunk
+        self._logged_messages: set[str] = set()
         self._losses = 0
         self._start = WorkerStart()
 
     def submit(self, chunk: Any) -> None:
-        worker = next((each for each in self._workers if each.connection not in self._busy), None)
+        worker = next((worker for worker in self._workers if worker.connection not in self._busy), None)
         if worker is None:
             worker = _Worker()
             self._workers.append(worker)
         try:
             worker.connection.send((self._task, chunk, self._number))
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the worker has ended meanwhile
             self._retry_chunk(worker, chunk)
             return
         self._busy[worker.connection] = worker, chunk
         self.pending = len(self._busy)
 
     def wait_for_results(self) -> Iterator[Any]:
-        lost = []
+        lost_chunks = []
         ready = wait([*self._busy], POLL_SECONDS)
-        for connection in [each for each in self._busy if each in ready]:
+        for connection in [connection for connection in self._busy if connection in ready]:
             worker, chunk = self._busy.pop(connection)
             self.pending = len(self._busy)
             try:
-                returned = connection.recv()
+                task_result = connection.recv()
             except (EOFError, OSError):
-                lost.append((worker, chunk))
+                lost_chunks.append((worker, chunk))
             else:
                 self._losses = 0
-                self._start.exclude_wait_before_answer(returned.seconds)
-                yield log_and_unwrap_result(returned, self._known)
-        for worker, chunk in lost:
+                self._start.exclude_wait_before_result(task_result.seconds)
+                yield log_and_unwrap_result(task_result, self._logged_messages)
+        for worker, chunk in lost_chunks:
             self._retry_chunk(worker, chunk)
 
     def request_stop(self) -> None:
@@ -112,19 +112,19 @@ class _ProcessPool(WorkerPool):
                 worker.request_stop(self._number)
 
     def close(self) -> None:
-        for worker, _ in self._busy.values():  # an error, a second Ctrl-C, or a turn that does not end
+        for worker, _ in self._busy.values():  # busy after an error, a second Ctrl-C, or a turn that does not end
             self._workers.remove(worker)
             worker.stop()
 
     def _retry_chunk(self, worker: _Worker, chunk: Any) -> None:
-        """Let another process carry out a chunk; raises ``FailureError`` after many losses."""
+        """Let another process carry out a chunk; raise ``FailureError`` after many losses."""
         self._losses += 1
         reason = worker.describe_death()
         self._workers.remove(worker)
         worker.stop()
         if self._losses >= MAX_LOSSES:
             raise build_lost_workers_error(self._losses, reason)
-        logging.getLogger(__name__).warning("a worker was lost (%s): another one does its part again", reason)
+        logging.getLogger(__name__).warning("a worker was lost (%s): another one carries out its chunk again", reason)
         if not self._stop.is_set():
             self.submit(chunk)
 
@@ -132,7 +132,7 @@ class _ProcessPool(WorkerPool):
 class _Worker:
     """A process that carries out chunks, one at a time.
 
-    It is asked to stop through a pipe of its own, which it looks at while it works.
+    Requests to stop come through a pipe of their own, which the process checks while it works.
     """
 
     def __init__(self) -> None:
@@ -144,24 +144,24 @@ class _Worker:
             [*map(str, descriptors)],
             shared_descriptors=descriptors,
             variables={"POLARS_MAX_THREADS": "1"},  # a worker is for one core
-            stdout=STDERR,  # what agents print does not mix with results
+            stdout=STDERR,  # what agents print must not mix with results
             stderr=None,
         )
         theirs.close()
         stops.close()
 
     def request_stop(self, pool_number: int) -> None:
-        """Ask it to end the chunk soon that it does for a pool of this number."""
-        with suppress(OSError):  # it has ended: that is seen when its answer is awaited
+        """Ask the process to end its chunk soon, if that belongs to the pool with this number."""
+        with suppress(OSError):  # the process has ended, which the wait for its result reports
             self._stops.send(pool_number)
 
     def describe_death(self) -> str:
-        """The way in which it was lost."""
+        """Describe how the process was lost."""
         code = self._process.wait(DEATH_SECONDS)
         return "its process closed its pipe" if code is None else describe_exit(code)
 
     def stop(self) -> None:
-        """End it and what it started, without grace, whatever it does: what it wrote is whole, or absent."""
+        """End the process and all that it started at once: a file that it was writing is whole, or absent."""
         self._process.stop()
         self.connection.close()
         self._stops.close()
@@ -172,11 +172,11 @@ def _stop_all(workers: list[_Worker]) -> None:
         workers.pop().stop()
 
 
-# In a process.
+# In the worker's process.
 
 
 class _PipeStopSignal:
-    """Whether the chunk of a pool is to end soon: the run has sent the pool's number."""
+    """The stop signal of a pool's chunk in another process: the run has sent the pool's number."""
 
     def __init__(self, stop_connection: Connection, pool_number: int) -> None:
         self._stops, self._number = stop_connection, pool_number
@@ -191,7 +191,7 @@ class _PipeStopSignal:
 
 
 def run_worker() -> None:
-    """Carry out what comes: the program of a worker, see ``WORKER_PROGRAM``."""
+    """Carry out the chunks that come through a pipe, until the run is gone: the program of ``WORKER_PROGRAM``."""
     binding, *descriptors = sys.argv[1:]
     bind(binding)
     connection, stops = (Connection(int(descriptor)) for descriptor in descriptors)
@@ -207,43 +207,47 @@ class TaskResult(NamedTuple):
     result: Any
     failure: ErrorDetails | None
     log_records: list[logging.LogRecord]  # warnings and errors
-    seconds: float = 0.0  # of work
+    seconds: float = 0.0  # time of work
 
 
 class TaskData(NamedTuple):
-    """What a worker makes a task from: plain data."""
+    """What a worker builds a task from: plain data."""
 
-    folder: str  # to which paths are relative
-    path: list[str]  # on which modules are found
+    folder: str  # base of relative paths
+    path: list[str]  # folders in which modules are searched
     module: str
-    name: str  # of the task's class
+    name: str  # qualified name of the task's class
     fields: dict[str, Any]
 
     @property
     def key(self) -> str:
-        """The same for equal tasks."""
+        """A text that is the same for equal tasks."""
         return json.dumps(self, sort_keys=True, default=repr)
 
 
 def build_task_data(task: Task[Any, Any] | Worker[Any, Any], folder: Path) -> TaskData:
-    """What a worker needs to carry out chunks; paths are relative to ``folder``, and it finds the same modules.
+    """Return what a worker needs to carry out chunks of a task, and to find the same modules.
 
-    Raises ``TypeError`` for a function that is no ``Task``: it cannot travel.
+    Args:
+        task: The task.
+        folder: Base of relative paths.
+
+    Raises:
+        TypeError: ``task`` is a function that is no ``Task``, so it cannot travel.
+
     """
     if not isinstance(task, Task):
         raise TypeError(f"{task} is no Task, so it cannot be carried out in another process")
     path = [os.path.abspath(folder) for folder in sys.path if folder]  # noqa: PTH100  (of folders and archives, no file)
-    kind = type(task)
-    return TaskData(str(folder), path, kind.__module__, kind.__qualname__, task.to_dict())
+    task_class = type(task)
+    return TaskData(str(folder), path, task_class.__module__, task_class.__qualname__, task.to_dict())
 
 
-# In the worker.
-
-_worker_cache: dict[str, LazyWorker] = {}  # that of the last task by its key: building it again takes long
+_worker_cache: dict[str, LazyWorker] = {}  # the last task's worker by ``TaskData.key``, because building takes long
 
 
 def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
-    """Carry out a chunk; an exception is returned too."""
+    """Carry out a chunk and return its result, or the exception that it raised."""
     collector, root = _LogCollector(logging.WARNING), logging.getLogger()
     root.addHandler(collector)
     try:
@@ -259,16 +263,16 @@ def _load_worker(data: TaskData) -> LazyWorker:
     key = data.key
     if key not in _worker_cache:
         _worker_cache.clear()
-        if Path(data.folder).is_dir():  # another machine may lack it: absolute paths are then those that lead anywhere
+        if Path(data.folder).is_dir():  # another machine may lack the folder; only absolute paths work there
             os.chdir(data.folder)
-        sys.path.extend(each for each in data.path if each not in sys.path)
+        sys.path.extend(folder for folder in data.path if folder not in sys.path)
         task: Task[Any, Any] = getattr(importlib.import_module(data.module), data.name)(**data.fields)
         _worker_cache[key] = LazyWorker(task.build_worker)
     return _worker_cache[key]
 
 
 class _LogCollector(logging.Handler):
-    """Keeps what is logged, as plain data."""
+    """A log handler that collects records as plain data."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -277,7 +281,7 @@ class _LogCollector(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         plain = logging.LogRecord(record.name, record.levelno, "", 0, record.getMessage(), (), None)
         if record.exc_info:
-            plain.exc_text = "".join(traceback.format_exception(record.exc_info[1]))  # for files alone, as ever
+            plain.exc_text = "".join(traceback.format_exception(record.exc_info[1]))  # shown in log files only
         self.records.append(plain)
 
 
@@ -285,35 +289,35 @@ class _LogCollector(logging.Handler):
 
 
 class WorkerTracebackError(Exception):
-    """The traceback of an error in a worker, as its text."""
+    """The traceback of an error in a worker, as text."""
 
 
 def log_and_unwrap_result(task_result: TaskResult, logged_messages: set[str]) -> Any:
-    """The answer; what was logged is logged here, unless another worker said the same. Raises what a task raised.
+    """Log the records of a task's result here, and return the result or raise its exception.
 
-    ``logged_messages`` are the texts that were logged before.
+    Messages in ``logged_messages`` are skipped, and new ones are added, so that several workers do not repeat a
+    message.
     """
     for record in task_result.log_records:
         if record.getMessage() not in logged_messages:
             logged_messages.add(record.getMessage())
             logging.getLogger(record.name).handle(record)
-    failed = task_result.failure
-    if failed is None:
+    failure = task_result.failure
+    if failure is None:
         return task_result.result
     error: ArenaError = FailureError(
-        f"a worker raised {failed.kind}: {failed.text} (unexpected; --debug shows where)"
-        if failed.exit_code is None
-        else failed.text
+        f"a worker raised {failure.kind}: {failure.text} (unexpected; --debug shows where)"
+        if failure.exit_code is None
+        else failure.text
     )
-    if failed.exit_code == RequestError.exit_code:
-        error = RequestError(failed.text)
-    raise error from WorkerTracebackError(failed.traceback)
+    if failure.exit_code == RequestError.exit_code:
+        error = RequestError(failure.text)
+    raise error from WorkerTracebackError(failure.traceback)
 
 
 def build_lost_workers_error(losses: int, reason: str) -> FailureError:
-    """The error for work whose workers are lost one after the other."""
+    """Build the error for work whose workers were lost ``losses`` times in a row."""
     return FailureError(
-        f"{losses} workers were lost one after the other, and no part of the work was finished between; of the last "
-        f"one, {reason}: if memory ran out, use fewer workers; what was finished is kept, and the same command goes on "
-        "from there"
+        f"{losses} workers were lost in a row without a finished chunk in between; of the last one, {reason}: if "
+        "memory ran out, use fewer workers; what was finished is kept, and the same command goes on from there"
     )

@@ -1,7 +1,7 @@
 """The executor of a Ray cluster: Ray Core tasks, each on one core, which read and write the archive themselves.
 
-Ray is talked to by a process of its own: what ends or floods that (Ray ends a program whose node has died) does not
-end the run without a word.
+A process of its own talks to Ray, because Ray may end its program (when its node has died) or flood its output. The run
+itself then ends with a message.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from runners.hosting.interruption import SIGNALS
 from runners.hosting.work_clock import WorkerStart, exclude_from_work_clocks
 
 AUTO = "auto"  # the cluster to which this machine belongs
-LOCAL = "local"  # a cluster on this machine that is started, and ended with the run
-DEFAULT_PORT = 6379  # on which the head of a cluster listens, if nobody says otherwise
+LOCAL = "local"  # a cluster on this machine that is started for the run and ended with it
+DEFAULT_PORT = 6379  # default port of a cluster's head
 CONNECT_SECONDS = 5.0
-SHUTDOWN_SECONDS = 5.0  # in which a cluster on this machine ends, or is left
-ALIVE_CHECK_SECONDS = 2.0  # without an answer, after which it is seen whether this machine still belongs to the cluster
-RETRIES = 2  # of a chunk whose worker or machine is lost
-# Before Ray is imported: it reports nothing to anybody, and does not try for minutes to connect.
+SHUTDOWN_SECONDS = 5.0  # time in which a cluster on this machine must end; afterwards it is abandoned
+ALIVE_CHECK_SECONDS = 2.0  # time without a result after which this machine's membership in the cluster is checked
+RETRIES = 2  # number of retries of a chunk whose worker or machine is lost
+# Set before Ray is imported, so that it reports nothing to anybody and does not try for minutes to connect.
 RAY_VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -57,10 +57,18 @@ START_ADVICE = (
 
 
 class OnRay(Executor):
-    """Carries out work in tasks of the cluster at ``address``, at most ``tasks`` at a time; None: one for each core.
+    """The executor of a Ray cluster.
 
-    All its machines need the project, the user's own agents, and the archive, under the same paths. Raises
-    ``MissingExtraError`` if Ray is not installed, ``RequestError`` for a number of tasks below 1.
+    All machines of the cluster need the project, the user's own agents, and the archive, under the same paths.
+
+    Args:
+        address: Address of the cluster: ``auto``, ``local``, HOST or HOST:PORT.
+        tasks: The most tasks at a time; None means one for each core.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        RequestError: ``tasks`` is below 1.
+
     """
 
     shares_memory = False
@@ -68,11 +76,9 @@ class OnRay(Executor):
     def __init__(self, address: str = AUTO, tasks: int | None = None) -> None:
         if tasks is not None and tasks < 1:
             raise RequestError(f"ray.tasks={tasks} is out of range: it must be at least 1, or null")
-        if (
-            find_spec("ray") is None
-        ):  # it is not imported: that takes most of a second, and this process does not need it
+        if find_spec("ray") is None:  # an import would take most of a second, and this process does not need Ray
             raise MissingExtraError(f"executor=ray needs ray: {describe_extra_installation('ray')}")
-        self._folder = Path.cwd()  # to which paths are relative; Hydra may change the current folder later
+        self._folder = Path.cwd()  # base of relative paths; Hydra may change the current folder later
         self._address, self._tasks = str(address), tasks
         self._drivers: list[_RayDriver] = []  # at most one
         self.close = weakref.finalize(self, _stop_all, self._drivers)
@@ -88,7 +94,7 @@ class OnRay(Executor):
         return min(cores, self._tasks or cores)
 
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:  # noqa: ARG002
-        """Ray carries out chunks again whose worker or machine is lost."""
+        """Open a pool in which Ray itself carries out chunks again whose worker or machine is lost."""
         return _RayPool(build_task_data(task, self._folder), self.count_workers(threads), self._drivers)
 
 
@@ -96,7 +102,7 @@ class _RayPool(WorkerPool):
     def __init__(self, task: TaskData, max_pending: int, drivers: list[_RayDriver]) -> None:
         self.most_pending, self.pending = max_pending, 0
         self._task, self._drivers, self._driver = task, drivers, drivers[0]
-        self._known: set[str] = set()
+        self._logged_messages: set[str] = set()
         self._is_stopping = False
         self._start = WorkerStart()
 
@@ -106,14 +112,14 @@ class _RayPool(WorkerPool):
 
     def wait_for_results(self) -> Iterator[Any]:
         if self._driver.has_message():
-            returned = self._driver.receive()
+            task_result = self._driver.receive()
             self.pending -= 1
-            if returned is not None:
-                self._start.exclude_wait_before_answer(returned.seconds)
-                yield log_and_unwrap_result(returned, self._known)
+            if task_result is not None:
+                self._start.exclude_wait_before_result(task_result.seconds)
+                yield log_and_unwrap_result(task_result, self._logged_messages)
 
     def request_stop(self) -> None:
-        """Tasks that have not begun are dropped."""
+        """Drop the tasks that have not begun, and ask the others to end soon."""
         if not self._is_stopping:
             self._is_stopping = True
             self._driver.send(None)
@@ -124,18 +130,18 @@ class _RayPool(WorkerPool):
 
 
 class _RayDriver:
-    """The process that talks to Ray. It gets tasks with chunks, and None to cancel them; it sends what they return."""
+    """The process that talks to Ray. It receives tasks with chunks, or None to cancel them, and sends their results."""
 
     def __init__(self, address: str) -> None:
-        """Connect to the cluster, or start one. Raises ``FailureError`` if none answers."""
+        """Connect to the cluster at ``address``, or start one. Raise ``FailureError`` if no cluster answers."""
         self._address = address
-        found = _resolve_address(os.environ.get("RAY_ADDRESS", AUTO) if address == AUTO else address)
+        resolved_address = _resolve_address(os.environ.get("RAY_ADDRESS", AUTO) if address == AUTO else address)
         context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_run_driver, args=(theirs, found), daemon=True)
+        self._connection, driver_connection = context.Pipe()
+        self._process = context.Process(target=_run_driver, args=(driver_connection, resolved_address), daemon=True)
         with _prepare_driver_start(**{name: value for name, value in RAY_VARIABLES.items() if name not in os.environ}):
             self._process.start()
-        theirs.close()
+        driver_connection.close()
         try:
             self.cores: int = self.receive()
         except ArenaError as error:
@@ -145,21 +151,21 @@ class _RayDriver:
             raise FailureError(f"the Ray cluster at ray.address={address} has no cores: start workers that have some")
 
     def send(self, message: tuple[TaskData, Any] | None) -> None:
-        """Send it. Raises ``FailureError`` if the process has ended."""
+        """Send a message to the process. Raise ``FailureError`` if the process has ended."""
         with self._explain_lost_cluster():
             self._connection.send(message)
 
     def has_message(self) -> bool:
-        """Whether there is an answer, after a moment."""
+        """Wait for a moment and return whether the process has sent a message."""
         return self._connection.poll(POLL_SECONDS)
 
     def receive(self) -> Any:
-        """What came of a chunk; None: it was not begun. Raises ``FailureError`` if the process, or a task, failed."""
+        """Receive a chunk's result, or None if it was cancelled. Raise ``FailureError`` if process or task failed."""
         with self._explain_lost_cluster():
-            found = self._connection.recv()
-        if isinstance(found, ArenaError):
-            raise found
-        return found
+            message = self._connection.recv()
+        if isinstance(message, ArenaError):
+            raise message
+        return message
 
     @contextmanager
     def _explain_lost_cluster(self) -> Iterator[None]:
@@ -172,7 +178,7 @@ class _RayDriver:
             ) from error
 
     def stop(self) -> None:
-        """End the process; what was started with it ends too."""
+        """End the process, and everything that was started with it."""
         self._connection.close()
         self._process.join(2 * SHUTDOWN_SECONDS)
         self._process.kill()
@@ -184,7 +190,10 @@ def _stop_all(drivers: list[_RayDriver]) -> None:
 
 
 def _resolve_address(address: str) -> str:
-    """The address for Ray: HOST:PORT must answer. Raises ``FailureError``, or ``RequestError`` for another text."""
+    """Return the address to give to Ray, after checking that HOST:PORT answers.
+
+    Raises ``FailureError`` if it does not answer, and ``RequestError`` for a text that is no address.
+    """
     if address in (AUTO, LOCAL):
         return address
     host, _, port = address.partition(":")
@@ -200,31 +209,34 @@ def _resolve_address(address: str) -> str:
 
 @contextmanager
 def _prepare_driver_start(**variables: str) -> Iterator[None]:
-    """Inside the context the driver is started: it has these variables, and signals to end are for the run alone."""
-    before = {name: os.environ.get(name) for name in variables}
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    resource_tracker.ensure_running()  # which multiprocessing starts with the first process, and which unblocks signals
+    """Set environment variables and block signals while the context's body starts the driver.
+
+    The driver inherits both, so that signals to end reach only the run itself.
+    """
+    old_values = {name: os.environ.get(name) for name in variables}
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    resource_tracker.ensure_running()  # multiprocessing starts it with the first process, and it unblocks signals
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in old_values.items():
             os.environ.pop(name)
             if value is not None:
                 os.environ[name] = value
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
 
 
 # In the process that talks to Ray.
 
 
 def _run_driver(connection: Connection, address: str) -> None:
-    """Connect, and carry out what the run sends, until that is gone."""
+    """Carry out the tasks that the run sends on Ray, until the run is gone."""
     _leave_process_group()
-    nothing = os.open(os.devnull, os.O_WRONLY)
+    null_descriptor = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # Ray's C++ code writes there what Python cannot stop
-        os.dup2(nothing, descriptor)
+        os.dup2(null_descriptor, descriptor)
     import ray
 
     try:
@@ -238,24 +250,24 @@ def _run_driver(connection: Connection, address: str) -> None:
         connection.close()
         ending = threading.Thread(target=ray.shutdown, daemon=True)
         ending.start()
-        ending.join(SHUTDOWN_SECONDS)  # it never ends if the node has died
+        ending.join(SHUTDOWN_SECONDS)  # the shutdown never ends if the node has died
         os._exit(0)  # what was started on this machine dies with this process
 
 
 def _leave_process_group() -> None:
-    """Leave the run's group of processes, with all that Ray starts: signals to the group are for the run alone.
+    """Leave the run's process group, with all that Ray starts, because signals to the group are for the run alone.
 
-    What has come since this process was started is dropped.
+    Signals that arrived since this process was started are dropped.
     """
     os.setsid()
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    for number, handler in before.items():
+    for number, handler in handlers.items():
         signal.signal(number, handler)
 
 
 def _connect_and_count_cores(address: str) -> int:
-    """Connect, or start a cluster; returns the number of its cores. Raises ``FailureError`` if Ray refuses."""
+    """Open the connection to a cluster, or start one, and return its cores. Raise ``FailureError`` if that fails."""
     import ray
 
     local = {"num_cpus": available_cores(), "include_dashboard": False} if address == LOCAL else {}
@@ -264,44 +276,44 @@ def _connect_and_count_cores(address: str) -> int:
     except Exception as error:
         if isinstance(error, ConnectionError) and address == AUTO:
             raise FailureError("there is none") from error
-        other = "something else answers, an unlike version of Ray, or one with another token, see RAY_AUTH_MODE"
-        raise FailureError(f"{other}: {_describe_error(error).partition('. ')[0]}") from error
+        causes = "something else answers, an unlike version of Ray, or one with another token, see RAY_AUTH_MODE"
+        raise FailureError(f"{causes}: {_describe_error(error).partition('. ')[0]}") from error
     return int(ray.cluster_resources().get("CPU", 0))
 
 
 def _run_tasks(connection: Connection) -> None:
-    """Do what the run sends. Raises ``EOFError`` when it is gone, or this machine's part of the cluster."""
+    """Carry out tasks that the run sends. Raise ``EOFError`` when the run, or this machine's part of Ray, is gone."""
     import ray
 
-    begin = ray.remote(num_cpus=1, max_retries=RETRIES)(run_remote_task)
-    here, heard, running = ray.get_runtime_context().get_node_id(), time.monotonic(), list[Any]()
+    remote_function = ray.remote(num_cpus=1, max_retries=RETRIES)(run_remote_task)
+    node_id, last_contact, running = ray.get_runtime_context().get_node_id(), time.monotonic(), list[Any]()
     while True:
         while connection.poll(0 if running else None):
             message = connection.recv()
             if message is not None:
-                running.append(begin.remote(*message))
+                running.append(remote_function.remote(*message))
             else:
-                for each in running:
-                    ray.cancel(each)
+                for running_task in running:
+                    ray.cancel(running_task)
         ended, running = ray.wait(running, timeout=POLL_SECONDS)
-        for each in ended:
-            connection.send(_fetch_result(each))
-        if ended or time.monotonic() - heard > ALIVE_CHECK_SECONDS:
-            heard = time.monotonic()
-            if not ended and not any(node["Alive"] and node["NodeID"] == here for node in ray.nodes()):
+        for ended_task in ended:
+            connection.send(_fetch_result(ended_task))
+        if ended or time.monotonic() - last_contact > ALIVE_CHECK_SECONDS:
+            last_contact = time.monotonic()
+            if not ended and not any(node["Alive"] and node["NodeID"] == node_id for node in ray.nodes()):
                 raise EOFError  # Ray would wait for ever
 
 
 def _fetch_result(finished_task: Any) -> TaskResult | None:
-    """What came of a task; None if it was not begun.
+    """Return the result of a task; None if it was cancelled before it began.
 
-    Raises ``FailureError`` if it cannot run, ``EOFError`` if this machine's part of the cluster has died.
+    Raises ``FailureError`` if the task cannot run, and ``EOFError`` if this machine's part of the cluster has died.
     """
     import ray
     from ray import exceptions
 
     try:
-        found: TaskResult = ray.get(finished_task)
+        task_result: TaskResult = ray.get(finished_task)
     except exceptions.TaskCancelledError:
         return None
     except (exceptions.RayTaskError, exceptions.RuntimeEnvSetupError) as error:
@@ -313,11 +325,11 @@ def _fetch_result(finished_task: Any) -> TaskResult | None:
         raise EOFError from error
     except exceptions.RayError as error:
         raise build_lost_workers_error(RETRIES + 1, _describe_error(error)) from error
-    return found
+    return task_result
 
 
 def _describe_error(error: Exception) -> str:
-    """One line on an error of Ray, whose text may be a traceback and advice, in colours."""
+    """Describe an error of Ray in one line, since its text may be a traceback with advice, in colours."""
     cause = getattr(error, "cause", None) or error
     text = " ".join(re.sub("\x1b\\[[0-9;]*m", "", str(cause)).strip().split("\n")[0].split())
     return f"{type(cause).__name__}: {text}" if text else type(cause).__name__
@@ -327,17 +339,17 @@ def _describe_error(error: Exception) -> str:
 
 
 def run_remote_task(task: TaskData, chunk: Any) -> TaskResult:
-    """Carry out a chunk, which is asked to end soon when Ray cancels the task."""
-    stop, ended, returned = threading.Event(), threading.Event(), list[TaskResult]()
+    """Carry out a chunk on a machine of the cluster, and ask it to end soon when Ray cancels the task."""
+    stop, ended, results = threading.Event(), threading.Event(), list[TaskResult]()
 
     def work() -> None:
-        returned.append(run_task(task, chunk, stop))
+        results.append(run_task(task, chunk, stop))
         ended.set()
 
     threading.Thread(target=work, daemon=True).start()
-    while not ended.is_set():  # not ``join``, which takes a thread for ended once it is interrupted
+    while not ended.is_set():  # ``join`` would take the thread for ended once it is interrupted
         try:
             ended.wait(POLL_SECONDS)
         except KeyboardInterrupt:  # the form in which Ray cancels
             stop.set()
-    return returned[0]
+    return results[0]

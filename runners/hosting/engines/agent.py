@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,25 +20,28 @@ from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Evaluations
 from quarto.errors import AnswerError, RequestError
 from quarto.rng import Streams
 from quarto.rules import NONE, Rules
-from runners.hosting.engines.compliance import try_protocol_rules
+from runners.hosting.engines.compliance import RuleCheck, try_protocol_rules
 from runners.hosting.engines.process import FLUSH_HINT, EngineError, EngineProcess, quote_line
 from runners.hosting.engines.protocol import describe_expected_turn, format_position_lines
 
 SAMPLE_COMMAND = [sys.executable, str(Path(__file__).parent / "examples" / "careful.py")]
-MAX_FAILURES_IN_A_ROW = 3  # turns in a row that fail, each in a new process; the others of the batch then fail too
+MAX_FAILURES_IN_A_ROW = 3  # turns in a row that fail, each in a new process, before the rest of the batch fails too
 
 
 class Engine:
     """An engine: ``command`` is the program with its arguments, as a shell splits them; no shell runs it.
 
     Without a command an example in Python stands in as a sample.
+
+    Raises:
+        RequestError: The program does not exist.
+
     """
 
     choosers = ("opponent", "mover")
-    writes_turns = True  # as text: messages name cells and pieces as it does
+    writes_turns = True  # as text, so messages name cells and pieces as the engine does
 
     def __init__(self, command: str | None = None, limits: AgentLimits | None = None) -> None:
-        """Raises ``RequestError`` for a program that is not there."""
         try:
             words = SAMPLE_COMMAND if command is None else shlex.split(command)
         except ValueError as error:
@@ -59,55 +62,62 @@ class Engine:
         return [path.resolve() for path in paths if path.is_file()]
 
     def build_player(self, rules: Rules, label: str) -> EnginePlayer:  # noqa: ARG002  (as every agent)
-        """Its player. Raises ``RequestError`` if it does not start or does not play the rules."""
+        """Build the engine's player. Raise ``RequestError`` if the engine does not start or does not play the rules."""
         return EnginePlayer(self, rules)
 
     def start_process(self, rules: Rules | None) -> EngineProcess:
-        """A process that is ready to play. Raises ``RequestError``."""
+        """Start a process that is ready to play by ``rules``. Raise ``RequestError`` if the engine fails."""
         return EngineProcess(self._command, rules, self._limits.megabytes)
 
-    def own_checks(self, rules: Rules) -> Iterator[tuple[str, str | None]]:
-        """The rules of the protocol for ``qarena agents check``: a name, and what is wrong if anything is."""
+    def own_checks(self, rules: Rules) -> Iterator[RuleCheck]:
+        """Yield the checks of the protocol for ``qarena agents check``."""
         return try_protocol_rules(lambda: self.start_process(rules), rules)
 
     @property
     def turn_seconds(self) -> float | None:
-        """The seconds for a turn."""
+        """The time for a turn in seconds; None if it is not limited."""
         return self._limits.turn_seconds
 
 
+class PartialTurns(NamedTuple):
+    """The turns (cell, gift) before the first that failed, and its error; None if none failed."""
+
+    turns: list[tuple[int, int]]
+    error: Exception | None
+
+
 class EnginePlayer(PythonPlayer):
-    """An engine over batches: a process for each thread that asks at the same time.
+    """A player that has an engine process for each thread that requests turns at the same time.
 
     A process that ends, is late or answers nonsense costs the game whose turn it owed. Another process goes on.
     """
 
     def __init__(self, engine: Engine, rules: Rules) -> None:
-        """Raises ``RequestError`` as ``Engine.build_player`` does."""
+        """Start a process. Raise ``RequestError`` as ``Engine.build_player`` does."""
         super().__init__(None)
         self._engine, self._rules = engine, rules
-        self._idle = [engine.start_process(rules)]  # the last one is asked next
+        self._idle = [engine.start_process(rules)]  # the last one is used next
         weakref.finalize(self, _quit_all, self._idle)
 
     def _choose_turns(
         self, batch: Batch, rng: Streams, evaluations: Evaluations | None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Cells and gifts, and the engine's evaluations. Raises ``SomeTurnsFailedError`` if a turn was not taken."""
+        """Return cells and gifts, and fill in evaluations. Raise ``SomeTurnsFailedError`` if a turn was not taken."""
         size, answered = len(rng.seeds), 0
         turns, failures = np.full((2, size), NONE), dict[int, BaseException]()
-        in_a_row = 0
+        failures_in_a_row = 0
         while answered < size:
-            reported = None if evaluations is None else evaluations.select(slice(answered, size))
-            found, error = self._request_until_failure(
-                batch.select_range(answered, size), rng.seeds[answered:], reported
+            remaining_evaluations = None if evaluations is None else evaluations.select(slice(answered, size))
+            new_turns, error = self._request_until_failure(
+                batch.select_range(answered, size), rng.seeds[answered:], remaining_evaluations
             )
-            turns[:, answered : answered + len(found)] = np.array(found, np.int64).reshape(-1, 2).T
-            answered += len(found)
-            in_a_row = 0 if found else in_a_row
+            turns[:, answered : answered + len(new_turns)] = np.array(new_turns, np.int64).reshape(-1, 2).T
+            answered += len(new_turns)
+            failures_in_a_row = 0 if new_turns else failures_in_a_row
             if error is not None:
                 failures[answered] = error
-                answered, in_a_row = answered + 1, in_a_row + 1
-                if in_a_row == MAX_FAILURES_IN_A_ROW:
+                answered, failures_in_a_row = answered + 1, failures_in_a_row + 1
+                if failures_in_a_row == MAX_FAILURES_IN_A_ROW:
                     failures |= dict.fromkeys(range(answered, size), error)
                     answered = size
         if failures:
@@ -116,42 +126,42 @@ class EnginePlayer(PythonPlayer):
 
     def _request_until_failure(
         self, batch: Batch, seeds: NDArray[np.uint64], evaluations: Evaluations | None
-    ) -> tuple[list[tuple[int, int]], Exception | None]:
-        """The turns in these positions up to the first that fails, and its error."""
+    ) -> PartialTurns:
+        """Request turns in some positions, up to the first that fails."""
         try:
             process = self._idle.pop() if self._idle else self._engine.start_process(self._rules)
         except RequestError as error:
-            return [], EngineError(str(error))
+            return PartialTurns([], EngineError(str(error)))
         seconds = self._engine.turn_seconds
         go = b"go\n" if seconds is None else f"go {seconds:g}\n".encode()
-        found, since = list[tuple[int, int]](), time.perf_counter()
+        turns, turn_started = list[tuple[int, int]](), time.perf_counter()
         try:
             for answer in process.request_turns(format_position_lines(batch, seeds) + go, seconds):
                 if isinstance(answer, bytes):
                     process.stop()
-                    return found, self._build_no_turn_error(answer, batch, len(found))
+                    return PartialTurns(turns, self._build_no_turn_error(answer, batch, len(turns)))
                 now = time.perf_counter()
                 if evaluations is not None:
                     value, visits = process.evaluation
-                    evaluations.value[len(found)] = NO_VALUE if value is None else round(value * VALUE_UNITS)
-                    evaluations.visits[len(found)] = NO_VISITS if visits is None else visits
-                    evaluations.microseconds[len(found)] = round(1e6 * (now - since))
-                since = now
-                found.append(answer)
-                if len(found) == len(seeds):
+                    evaluations.value[len(turns)] = NO_VALUE if value is None else round(value * VALUE_UNITS)
+                    evaluations.visits[len(turns)] = NO_VISITS if visits is None else visits
+                    evaluations.microseconds[len(turns)] = round(1e6 * (now - turn_started))
+                turn_started = now
+                turns.append(answer)
+                if len(turns) == len(seeds):
                     break
         except TurnTimeoutError:
             process.stop()
-            return found, TurnTimeoutError(f"its turn took longer than turn_seconds={seconds:g}")
+            return PartialTurns(turns, TurnTimeoutError(f"its turn took longer than turn_seconds={seconds:g}"))
         except EngineError as error:
             process.stop()
-            return found, error
-        except BaseException as error:  # such as that of a check whose time is over
+            return PartialTurns(turns, error)
+        except BaseException as error:  # such as that of a check whose time is up
             process.stop()
-            error.add_note(f"{len(found)} of {len(seeds)} turns have come: {FLUSH_HINT}")
+            error.add_note(f"{len(turns)} of {len(seeds)} turns have come: {FLUSH_HINT}")
             raise
         self._idle.append(process)
-        return found, None
+        return PartialTurns(turns, None)
 
     def _build_no_turn_error(self, line: bytes, batch: Batch, index: int) -> Exception:
         if line.startswith(b"error"):

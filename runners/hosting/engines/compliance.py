@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,27 +27,34 @@ from runners.hosting.engines.process import (
 from runners.hosting.engines.protocol import format_position_lines
 from runners.hosting.illegal_turns import describe_turn_faults, format_turn
 
-ANSWER_SECONDS = 10.0  # for an answer
-QUIET_SECONDS = 0.2  # in which nothing may come
+ANSWER_SECONDS = 10.0  # time for an answer
+QUIET_SECONDS = 0.2  # time in which the engine must stay silent
 LEGAL_PLIES = [(15, 1), (3, 5), (7, 10), (9, 12), (4, 2)]
-MANY_POSITIONS = 64  # positions before one go
+MANY_POSITIONS = 64  # positions before one ``go``
 
 
 StartProcess = Callable[[], EngineProcess]
-ProtocolRule = Callable[[StartProcess, Rules], str | None]  # what is wrong
+ProtocolRule = Callable[[StartProcess, Rules], str | None]  # returns the engine's fault; None if it has none
 
 
-def try_protocol_rules(start: StartProcess, rules: Rules) -> Iterator[tuple[str, str | None]]:
-    """Each rule of the protocol by its name, with what is wrong; None: the engine keeps it.
+class RuleCheck(NamedTuple):
+    """A rule's name, and the engine's fault against that rule; None if it keeps the rule."""
 
-    ``start`` makes a process that is ready to play by ``rules``.
+    name: str
+    fault: str | None
+
+
+def try_protocol_rules(start: StartProcess, rules: Rules) -> Iterator[RuleCheck]:
+    """Try each rule of the protocol on an engine.
+
+    ``start`` starts a process that is ready to play by ``rules``.
     """
     for name, rule in PROTOCOL_RULES.items():
-        yield name, _find_rule_fault(rule, start, rules)
+        yield RuleCheck(name, _find_rule_fault(rule, start, rules))
 
 
 def _find_rule_fault(rule: ProtocolRule, start: StartProcess, rules: Rules) -> str | None:
-    """The faults by a rule; the processes that it starts are ended."""
+    """Return the fault against one rule, or None; end the processes that the rule started."""
     with ExitStack() as ends:
 
         def start_process() -> EngineProcess:
@@ -61,50 +69,50 @@ def _find_rule_fault(rule: ProtocolRule, start: StartProcess, rules: Rules) -> s
 
 
 def _build_positions_and_seeds(rules: Rules, count: int) -> tuple[Batch, NDArray[np.uint64]]:
-    """Positions of a game, in turn, with seeds."""
-    found = []
+    """Build ``count`` positions, which repeat those of one game, and their seeds."""
+    positions = []
     for number in range(count):
         plies = LEGAL_PLIES[: number % (len(LEGAL_PLIES) + 1)]
         hand = NONE if rules.mover_chooses or not plies else 0
-        found.append(position_from_plies(plies, hand)._replace(last_cell=NONE))
-    return Batch.from_positions(found), np.arange(1, count + 1, dtype=np.uint64)
+        positions.append(position_from_plies(plies, hand)._replace(last_cell=NONE))
+    return Batch.from_positions(positions), np.arange(1, count + 1, dtype=np.uint64)
 
 
 def _request_turns(process: EngineProcess, content: bytes, count: int) -> list[tuple[int, int]]:
-    """The turns for ``count`` positions. Raises ``EngineError`` for an answer that is none, or does not come."""
-    found: list[tuple[int, int]] = []
+    """Return the turns for ``count`` positions. Raise ``EngineError`` for another answer, or if one does not come."""
+    turns: list[tuple[int, int]] = []
     try:
         for answer in process.request_turns(content, ANSWER_SECONDS):
             if isinstance(answer, bytes):
                 raise EngineError(f"it answered {quote_line(answer)}, not 'turn CELL PIECE'")
-            found.append(answer)
-            if len(found) == count:
+            turns.append(answer)
+            if len(turns) == count:
                 break
     except TurnTimeoutError:
-        text = f"{len(found)} of {count} turns have come, and no more within {ANSWER_SECONDS:g} seconds: {FLUSH_HINT}"
+        text = f"{len(turns)} of {count} turns have come, and no more within {ANSWER_SECONDS:g} seconds: {FLUSH_HINT}"
         raise EngineError(text) from None
-    return found
+    return turns
 
 
 def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
-    """A turn is not held back. One that takes its time is none that is held back."""
+    """Check that the engine flushes a turn at once. A turn that merely takes its time is no fault."""
     batch, seeds = _build_positions_and_seeds(rules, len(LEGAL_PLIES) + 1)
-    question = format_position_lines(batch.select_range(len(LEGAL_PLIES), len(seeds)), seeds[-1:]) + b"go\n"
-    held = ""
+    request = format_position_lines(batch.select_range(len(LEGAL_PLIES), len(seeds)), seeds[-1:]) + b"go\n"
+    reason = ""
     for seconds in (FIRST_SECONDS, AGAIN_SECONDS):
         process = start()
         try:
-            for _ in process.request_lines(question, seconds):
+            for _ in process.request_lines(request, seconds):
                 return None
         except TurnTimeoutError:
-            held = process.stop_and_describe_silence()
-            if not held:
+            reason = process.stop_and_describe_silence()
+            if not reason:
                 return None
-    return f"no turn came within {AGAIN_SECONDS:g} seconds: {held}"
+    return f"no turn came within {AGAIN_SECONDS:g} seconds: {reason}"
 
 
 def _find_order_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Many positions before one ``go`` get the turns that each alone gets, in their order."""
+    """Check that many positions before one ``go`` get the turns that each gets alone, in their order."""
     batch, seeds = _build_positions_and_seeds(rules, MANY_POSITIONS)
     process = start()
     together = _request_turns(process, format_position_lines(batch, seeds) + b"go\n", MANY_POSITIONS)
@@ -112,28 +120,28 @@ def _find_order_fault(start: StartProcess, rules: Rules) -> str | None:
         _request_turns(process, format_position_lines(batch.select_range(i, i + 1), seeds[i : i + 1]) + b"go\n", 1)[0]
         for i in range(MANY_POSITIONS)
     ]
-    for i, (one, other) in enumerate(zip(together, alone, strict=True)):
-        if one != other:
+    for i, (batch_turn, single_turn) in enumerate(zip(together, alone, strict=True)):
+        if batch_turn != single_turn:
             text = format_position(batch.position(i))
             return (
-                f"position {text}, seed {int(seeds[i]):x}: turn {format_turn(one)} among {MANY_POSITIONS} positions, "
-                f"turn {format_turn(other)} alone"
+                f"position {text}, seed {int(seeds[i]):x}: turn {format_turn(batch_turn)} among {MANY_POSITIONS} "
+                f"positions, turn {format_turn(single_turn)} alone"
             )
     return None
 
 
 def _find_legality_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Turns take an empty cell and a piece that is left, and what is said of them is in range."""
+    """Check that turns name an empty cell and a remaining piece, and that evaluations are in range."""
     batch, seeds = _build_positions_and_seeds(rules, len(LEGAL_PLIES) + 1)
     turns = _request_turns(start(), format_position_lines(batch, seeds) + b"go\n", len(seeds))
     for i, turn in enumerate(turns):
-        if wrong := describe_turn_faults(batch.position(i), turn, rules):
-            return f"position {format_position(batch.position(i))}: turn {format_turn(turn)}: {wrong}"
+        if faults := describe_turn_faults(batch.position(i), turn, rules):
+            return f"position {format_position(batch.position(i))}: turn {format_turn(turn)}: {faults}"
     return None
 
 
 def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Nothing is written without ``go``, and nothing for a ``go`` without positions."""
+    """Check that the engine writes nothing without ``go``, and nothing for a ``go`` without positions."""
     process = start()
     batch, seeds = _build_positions_and_seeds(rules, 1)
     for content, when in (
@@ -149,16 +157,16 @@ def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_limit_fault(start: StartProcess, rules: Rules) -> str | None:
-    """``go SECONDS`` is answered as ``go`` is."""
+    """Check that the engine answers ``go SECONDS`` as it answers ``go``."""
     batch, seeds = _build_positions_and_seeds(rules, 2)
     _request_turns(start(), format_position_lines(batch, seeds) + b"go 5\n", 2)
     return None
 
 
 def _find_quit_fault(start: StartProcess, rules: Rules) -> str | None:  # noqa: ARG001  (as every rule)
-    """``quit`` ends the engine within a second."""
-    process, began = start(), time.monotonic()
-    return None if process.quit() else f"it did not end within {time.monotonic() - began:.0f} s after 'quit'"
+    """Check that ``quit`` ends the engine within a second."""
+    process, started = start(), time.monotonic()
+    return None if process.quit() else f"it did not end within {time.monotonic() - started:.0f} s after 'quit'"
 
 
 PROTOCOL_RULES: dict[str, ProtocolRule] = {

@@ -1,4 +1,4 @@
-"""An engine as a process: it gets lines on its standard input and answers with lines on its standard output."""
+"""An engine as a process: it reads lines on its standard input and answers with lines on its standard output."""
 
 from __future__ import annotations
 
@@ -17,87 +17,85 @@ from runners.hosting.engines.protocol import GREETING, QUIT, READY, TURNS_BY_LIN
 from runners.hosting.subprocesses import PIPE, Limits, OutputTail, describe_exit, start_command
 
 GREETING_SECONDS = 60.0  # an engine may load a network
-FIRST_SECONDS, AGAIN_SECONDS = (
-    2.0,
-    6.0,
-)  # for an answer before, and after, its input was ended to see one that is held back
+# Time for the first answer and, if it does not come, for that of a second process: see ``EngineProcess``.
+FIRST_SECONDS, AGAIN_SECONDS = 2.0, 6.0
 QUIT_SECONDS = 1.0
-BUFFER_BYTES = 1 << 16  # bytes that are read or written at once
-MAX_LINE_BYTES = 4096  # bytes of an answer
-MAX_NODES = (1 << 63) - 1  # that are stored
-MAX_INFO_LINES = 10_000  # lines before a turn
-SHOWN_CHARACTERS = 200  # characters of an answer or of standard error that a message repeats
-MAX_ERROR_BYTES = 1 << 16  # bytes of standard error that are kept
-LOGGED_LINES = 10  # lines of these that the log gets
+BUFFER_BYTES = 1 << 16  # the most bytes that are read or written at once
+MAX_LINE_BYTES = 4096  # size of an answer
+MAX_NODES = (1 << 63) - 1  # the largest number of nodes that can be stored
+MAX_INFO_LINES = 10_000  # lines ``info`` before a turn
+SHOWN_CHARACTERS = 200  # length to which messages cut a quoted answer or line of standard error
+MAX_ERROR_BYTES = 1 << 16  # size of standard error's end that is kept
+LOGGED_LINES = 10  # lines of standard error's end that are logged
 ERROR_PATTERN = re.compile("error|panic|exception|fatal|abort|failed|assert", re.IGNORECASE)
 FLUSH_HINT = "it may leave an answer out, or not flush its output"
 
 
 class EngineError(Exception):
-    """An engine ended, or wrote what is no answer."""
+    """An engine ended, or wrote something else than an answer."""
 
     raised_at = "its process"
 
 
 class EngineProcess:
-    """A running engine that has said it is ready to play by some rules."""
+    """A running engine that is ready to play by some rules."""
 
     def __init__(self, command: Sequence[str], rules: Rules | None, megabytes: int | None = None) -> None:
-        """Start it and greet it; without rules it is not told any. Raises ``RequestError`` if that fails.
+        """Start the engine and greet it; without rules it is sent none. Raise ``RequestError`` if that fails.
 
-        If it is silent, its input is ended: an answer that comes then was not flushed, or is a chance. So it is started
-        again, and waited for as long as the first one took and more.
+        If the engine is silent, its input is closed, because an engine that does not flush its output answers then. It
+        is then started again and given more time, because it may just be slow.
         """
         self._megabytes = megabytes
         try:
             try:
                 self._start(command, rules, FIRST_SECONDS)
             except TurnTimeoutError:
-                held = self.stop_and_describe_silence()
-                seconds = AGAIN_SECONDS if held else GREETING_SECONDS
+                silence_reason = self.stop_and_describe_silence()
+                seconds = AGAIN_SECONDS if silence_reason else GREETING_SECONDS
                 try:
                     self._start(command, rules, seconds)
                 except TurnTimeoutError as late:
-                    raise EngineError(f"{late} within {seconds:g} seconds: {held or FLUSH_HINT}") from None
+                    raise EngineError(f"{late} within {seconds:g} seconds: {silence_reason or FLUSH_HINT}") from None
         except EngineError as error:
             self.stop()
             raise RequestError(f"engine {' '.join(command)!r}: {error}") from error
 
     def _start(self, command: Sequence[str], rules: Rules | None, seconds: float) -> None:
-        """Start and greet it. Raises ``EngineError``, ``TurnTimeoutError``."""
-        self._said_before = 0  # bytes of its standard error when it was asked last
-        self._said = OutputTail(MAX_ERROR_BYTES)
+        """Start and greet the engine. Raise ``EngineError`` or ``TurnTimeoutError``."""
+        self._earlier_error_bytes = 0  # size of standard error before the last request
+        self._error_output = OutputTail(MAX_ERROR_BYTES)
         self._process = start_command(
-            command, Limits(self._megabytes), stdin=PIPE, stdout=PIPE, stderr=self._said.writing_end
+            command, Limits(self._megabytes), stdin=PIPE, stdout=PIPE, stderr=self._error_output.writing_end
         )
-        self._said.start()
-        self._to, self._from = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
-        os.set_blocking(self._to.fileno(), False)
-        self.evaluation = Evaluation()  # of the last turn, or the next one
-        self._rest = b""  # of a line that has not ended
-        self._lines: list[bytes] = []  # that have come and were not asked for yet, the last one first
+        self._error_output.start()
+        self._input, self._output = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
+        os.set_blocking(self._input.fileno(), False)
+        self.evaluation = Evaluation()  # of the last turn, or of the turn that comes next
+        self._partial_line = b""  # beginning of a line that has not ended
+        self._lines: list[bytes] = []  # lines that were not taken yet, the last one first
         for line in (GREETING, *([] if rules is None else [format_rules_line(rules)])):
             self._greet(line, seconds)
 
     def _greet(self, line: str, seconds: float) -> None:
-        """Send a line and read up to ``ready``. Raises ``EngineError``, ``TurnTimeoutError``."""
-        asked = " ".join(line.split()[:2])
+        """Send a line and read answers up to ``ready``. Raise ``EngineError`` or ``TurnTimeoutError``."""
+        line_start = " ".join(line.split()[:2])
         try:
             for answer in self.request_lines(f"{line}\n".encode(), seconds):
                 if answer == READY:
                     return
                 if not answer.startswith(b"name "):
                     instead = "" if answer.startswith(b"error") else " instead of 'ready'"
-                    raise EngineError(f"it answered {asked!r} with {quote_line(answer)}{instead}")
+                    raise EngineError(f"it answered {line_start!r} with {quote_line(answer)}{instead}")
         except TurnTimeoutError:
-            raise TurnTimeoutError(f"it did not answer {asked!r}") from None
+            raise TurnTimeoutError(f"it did not answer {line_start!r}") from None
 
     def stop_and_describe_silence(self) -> str:
-        """Why an answer has not come; empty if that is not seen. Its input is ended, and then the process."""
-        if self._rest:
+        """Close the engine's input, end its process, and explain why no answer came; empty if the reason is unknown."""
+        if self._partial_line:
             self.stop()
-            return f"it wrote {quote_line(self._rest)}, and no end of the line"
-        self._to.close()
+            return f"it wrote {quote_line(self._partial_line)}, and no end of the line"
+        self._input.close()
         try:
             with suppress(EngineError, TurnTimeoutError):
                 for line in self.request_lines(b"", QUIT_SECONDS):
@@ -107,43 +105,43 @@ class EngineProcess:
             self.stop()
 
     def request_turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
-        """The answers to positions and ``go``: (cell, gift) each, or a line that is no turn.
+        """Send positions and ``go``, and yield an answer for each: a turn (cell, gift), or a line that is no turn.
 
-        ``evaluation`` is what it reported of the last one.
+        ``evaluation`` is the engine's report on the last yielded turn.
 
-        Raises ``EngineError`` when it ends, ``TurnTimeoutError`` for a turn that takes longer than ``seconds``.
+        Raises ``EngineError`` if the engine ends, and ``TurnTimeoutError`` if a turn takes longer than ``seconds``.
         """
-        if not self._lines and select.select([self._from], [], [], 0)[0]:
-            self._read_lines()  # it has ended, or written what nobody asked for
-        if self._lines or self._rest:
+        if not self._lines and select.select([self._output], [], [], 0)[0]:
+            self._read_lines()  # the engine has ended, or written lines without a request
+        if self._lines or self._partial_line:
             raise EngineError(
-                f"it wrote {quote_line(self._lines[-1] if self._lines else self._rest)} without being asked"
+                f"it wrote {quote_line(self._lines[-1] if self._lines else self._partial_line)} without being asked"
             )
-        self._said_before = self._said.size
-        informed, self.evaluation = 0, Evaluation()
+        self._earlier_error_bytes = self._error_output.size
+        info_lines, self.evaluation = 0, Evaluation()
         for line in self.request_lines(content, seconds):
             turn = TURNS_BY_LINE.get(line)
             if turn is not None:
-                informed = 0
+                info_lines = 0
                 yield turn
                 self.evaluation = Evaluation()
             elif line.startswith(b"info "):
-                informed += 1
-                if informed > MAX_INFO_LINES:
+                info_lines += 1
+                if info_lines > MAX_INFO_LINES:
                     raise EngineError(f"it wrote more than {MAX_INFO_LINES:,} lines 'info' before a turn")
                 self.evaluation = _parse_info(line, self.evaluation)
             else:
-                informed = 0
+                info_lines = 0
                 yield TURNS_BY_LINE.get(normalise_line(line), line)
                 self.evaluation = Evaluation()
 
     def request_lines(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
-        """Send bytes, and the lines that come then, without their ends, as long as they are asked for.
+        """Send bytes, and yield the lines that come then, without their ends, until the caller stops iterating.
 
-        Each line but an ``info`` has ``seconds`` of its own. Reading goes on while it is written to, so neither side
-        waits for the other. Raises ``EngineError`` and ``TurnTimeoutError``.
+        Each line except ``info`` lines may take ``seconds``. Writing and reading alternate, so neither side waits for
+        the other. Raises ``EngineError`` and ``TurnTimeoutError``.
         """
-        rest = memoryview(content)
+        unsent = memoryview(content)
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             while self._lines:
@@ -153,71 +151,78 @@ class EngineProcess:
                 if seconds is not None and not line.startswith(b"info"):
                     deadline = time.monotonic() + seconds
                 yield line
-            wait = None if deadline is None else max(0.0, deadline - time.monotonic())
-            readable, writable, _ = select.select([self._from], [self._to] if rest else [], [], wait)
+            remaining_seconds = None if deadline is None else max(0.0, deadline - time.monotonic())
+            readable, writable, _ = select.select(
+                [self._output], [self._input] if unsent else [], [], remaining_seconds
+            )
             if not readable and not writable:
                 raise TurnTimeoutError
             if readable:
                 self._read_lines()
             if writable:
-                rest = rest[self._write(rest[:BUFFER_BYTES]) :]
+                unsent = unsent[self._write(unsent[:BUFFER_BYTES]) :]
 
     def _write(self, content: memoryview) -> int:
         try:
-            return os.write(self._to.fileno(), content)
+            return os.write(self._input.fileno(), content)
         except BlockingIOError:
             return 0
-        except OSError:  # it has closed its input: reading tells how it ended
+        except OSError:  # the engine has closed its input; reading shows how it ended
             return len(content)
 
     def _read_lines(self) -> None:
-        part = os.read(self._from.fileno(), BUFFER_BYTES)
-        if not part:
+        chunk = os.read(self._output.fileno(), BUFFER_BYTES)
+        if not chunk:
             raise self._build_end_error()
-        *lines, self._rest = (self._rest + part).split(b"\n")
-        if len(self._rest) > MAX_LINE_BYTES:  # it need not end: what came before it still counts
-            lines.append(self._rest)
+        *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
+        if (
+            len(self._partial_line) > MAX_LINE_BYTES
+        ):  # a line without an end is an answer too, after the lines before it
+            lines.append(self._partial_line)
         self._lines = [line.removesuffix(b"\r") for line in lines if line.strip()][::-1]
 
     def _build_end_error(self) -> EngineError:
-        """The way in which it ended, and what its standard error has begun with since it was asked last.
+        """Build an error that says how the engine ended, and quotes its standard error since the last request.
 
-        A note, for the log, has the last lines there.
+        A note for the log has the last lines of standard error.
         """
         code = self._process.wait(QUIT_SECONDS)
         if code is None:
             return EngineError("it closed its standard output")
-        said = [line for line in self._said.read_since(self._said_before, QUIT_SECONDS).splitlines() if line.strip()]
+        error_lines = [
+            line
+            for line in self._error_output.read_since(self._earlier_error_bytes, QUIT_SECONDS).splitlines()
+            if line.strip()
+        ]
         limit = f", and megabytes={self._megabytes} limits its memory" if code and self._megabytes else ""
-        error = EngineError(
-            f"{describe_exit(code)}{limit}{f': {_find_main_error(said):.{SHOWN_CHARACTERS}}' if said else ''}"
-        )
-        if said:
-            error.add_note("\n".join(["The end of its standard error:", *said[-LOGGED_LINES:]]))
+        cause = f": {_find_main_error(error_lines):.{SHOWN_CHARACTERS}}" if error_lines else ""
+        error = EngineError(f"{describe_exit(code)}{limit}{cause}")
+        if error_lines:
+            error.add_note("\n".join(["The end of its standard error:", *error_lines[-LOGGED_LINES:]]))
         return error
 
     def quit(self) -> bool:
-        """Ask it to end; returns whether it did so in time. It has ended in any case then."""
+        """Ask the engine to end, and end it if it does not; return whether it ended in time by itself."""
         with suppress(OSError):
-            os.write(self._to.fileno(), QUIT)
-            self._to.close()
+            os.write(self._input.fileno(), QUIT)
+            self._input.close()
         return self._process.stop(QUIT_SECONDS, grace_signal=None)
 
     def stop(self) -> None:
-        """End it and the processes that it started. May be called again."""
+        """End the process and its children. Repeated calls are harmless."""
         self._process.stop()
 
 
 def _find_main_error(error_lines: Sequence[str]) -> str:
-    """The line that says most of why a program ended: the first that tells of an error, or the first."""
-    if any(line.startswith("Traceback") for line in error_lines):  # of Python, which says it last
+    """Return the line that best explains why a program ended: the first that names an error, or the first."""
+    if any(line.startswith("Traceback") for line in error_lines):  # Python names the error last
         return error_lines[-1]
     first = next((number for number, line in enumerate(error_lines) if ERROR_PATTERN.search(line)), 0)
     return " ".join(error_lines[first : first + 2]) if error_lines[first].endswith(":") else error_lines[first]
 
 
 def _parse_info(line: bytes, earlier_evaluation: Evaluation) -> Evaluation:
-    """The evaluation in an ``info``, after those of earlier lines.
+    """Parse an ``info`` line, which updates the evaluation of earlier lines.
 
     Raises ``EngineError`` for a ``value`` that is not from -1 to 1.
     """
@@ -236,11 +241,11 @@ def _parse_info(line: bytes, earlier_evaluation: Evaluation) -> Evaluation:
 
 
 def normalise_line(line: bytes) -> bytes:
-    """Return a line as ``TURNS_BY_LINE`` has it: words in their usual case, one space between them."""
+    """Return a line as ``TURNS_BY_LINE`` has it: words in their usual case, with one space between them."""
     words = line.split()
     return b" ".join([*(word.lower() for word in words[:-1]), *(word.upper() for word in words[-1:])])
 
 
 def quote_line(line: bytes) -> str:
-    """A line for a message."""
+    """Quote a line for a message, cut to ``SHOWN_CHARACTERS``."""
     return repr(line.decode(errors="replace")[:SHOWN_CHARACTERS])

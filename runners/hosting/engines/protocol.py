@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,11 @@ QUIT = b"quit\n"
 SEED_DIGITS = 16
 
 _POSITION = b"position ..../..../..../.... - " + b"0" * SEED_DIGITS + b"\n"
-_CELLS_AT = np.array([9 + cell + cell // SIDE for cell in range(CELLS)])  # in that line
+_CELLS_AT = np.array([9 + cell + cell // SIDE for cell in range(CELLS)])  # indices of the cells in ``_POSITION``
 _HAND_AT, _SEED_AT = 29, 31
 _DIGITS = np.frombuffer(b"-" + PIECE_DIGITS.encode(), np.uint8)  # by piece + 1
 
-# Every answer: (cell, gift) by its line.
+# The turn (cell, gift) of every possible answer.
 TURNS_BY_LINE: dict[bytes, tuple[int, int]] = {
     f"turn {cell} {piece}".encode(): (number, gift)
     for number, cell in enumerate(["-", *map(format_cell, range(CELLS))], NONE)
@@ -34,13 +35,13 @@ TURN_TEXTS = {turn: line.decode() for line, turn in TURNS_BY_LINE.items()}
 
 
 def format_rules_line(rules: Rules) -> str:
-    """``rules NAME CHOOSER LINE…``: each winning line as its four cells."""
+    """Format rules as ``rules NAME CHOOSER LINE…``, with each winning line as its four cells."""
     lines = ("".join(map(format_cell, line)) for line in rules.lines)
     return " ".join(["rules", rules.name, rules.chooser, *lines])
 
 
 def format_position_lines(batch: Batch, seeds: NDArray[np.uint64]) -> bytes:
-    """A line ``position ROWS HAND SEED`` for each of ``B`` positions; ``seeds`` is [B]."""
+    """Format a line ``position ROWS HAND SEED`` for each of ``B`` positions; ``seeds`` is [B] uint64."""
     text = np.tile(np.frombuffer(_POSITION, np.uint8), (len(seeds), 1))
     cells = np.arange(CELLS)
     pieces = np.zeros((len(seeds), CELLS), np.int8)
@@ -55,8 +56,15 @@ def format_position_lines(batch: Batch, seeds: NDArray[np.uint64]) -> bytes:
     return text.tobytes()
 
 
-def parse_position_and_seed(text: str) -> tuple[Position, int]:
-    """Position and seed from ``ROWS HAND [SEED]``. Raises ``RequestError``."""
+class SeededPosition(NamedTuple):
+    """A position, and the seed of the turn in it."""
+
+    position: Position
+    seed: int  # uint64
+
+
+def parse_position_and_seed(text: str) -> SeededPosition:
+    """Parse ``ROWS HAND [SEED]``; without a seed it is 0. Raise ``RequestError`` for any other text."""
     words = text.split()
     seed = words.pop() if len(words) == 3 else "0"
     try:
@@ -65,18 +73,26 @@ def parse_position_and_seed(text: str) -> tuple[Position, int]:
         number = -1
     if not 0 <= number < 1 << 4 * SEED_DIGITS:
         raise RequestError(f"seed {seed!r} is not a number of at most {SEED_DIGITS} hex digits")
-    return parse_position(" ".join(words))[0], number
+    return SeededPosition(parse_position(" ".join(words))[0], number)
 
 
-def parse_rules(text: str) -> tuple[str, str, set[frozenset[int]]]:
-    """Name, chooser and winning lines from ``NAME [CHOOSER [LINE…]]``; empty if left out. Raises ``RequestError``."""
+class RulesFields(NamedTuple):
+    """The parts of a rules line; parts that are left out are empty."""
+
+    name: str
+    chooser: str
+    lines: set[frozenset[int]]  # the cells of each winning line
+
+
+def parse_rules(text: str) -> RulesFields:
+    """Parse ``NAME [CHOOSER [LINE…]]``. Raise ``RequestError`` for a line that does not consist of cells."""
     name, *rest = text.split() or [""]
     chooser, *lines = rest or [""]
-    return name, chooser, {frozenset(_parse_cells(line)) for line in lines}
+    return RulesFields(name, chooser, {frozenset(_parse_cells(line)) for line in lines})
 
 
 def check_seconds(text: str) -> None:
-    """Raise ``RequestError`` for a text after ``go`` that is no number of seconds above 0; it may be empty."""
+    """Raise ``RequestError`` if a text after ``go`` is neither empty nor a number of seconds above 0."""
     try:
         if not text or 0 < float(text) < math.inf:
             return
@@ -91,7 +107,7 @@ def _parse_cells(line: str) -> Iterator[int]:
 
 
 def describe_expected_turn(position: Position, rules: Rules) -> str:
-    """The form of an answer to a position, for messages."""
+    """Describe the form of an answer to a position, for messages."""
     if position.hand == NONE and not rules.mover_chooses:
         return "'turn - PIECE', such as 'turn - 7'"
     if position.available.bit_count() <= int(rules.mover_chooses) and not rules.mover_chooses:

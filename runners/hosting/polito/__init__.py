@@ -1,5 +1,6 @@
-"""Players written for the ``quarto`` package of the Politecnico di Torino, in child processes.
+"""Players written for the ``quarto`` package of the Politecnico di Torino, in subprocesses.
 
-``agent`` and ``player`` are the run's side. ``game_server`` and what it imports are the child's side. They need the
-standard library of Python 3.7 only, so that a player may have an old interpreter, and a child starts quickly.
+``agent`` and ``player`` run in the run's process; ``game_server`` and the modules that it imports run in the
+subprocess. The latter need only the standard library of Python 3.7, so that a player may have an old interpreter and a
+subprocess starts quickly.
 """

@@ -17,15 +17,30 @@ from runners.hosting.polito.player import PolitoPlayer, PolitoSubprocessPool
 
 PACKAGE_FOLDER = Path(__file__).parent
 SAMPLE, SAMPLE_PLAYER = PACKAGE_FOLDER / "sample", "players.RandomPlayer"
-EXCLUDED_FOLDERS = ("__pycache__", "node_modules", "site-packages")  # folders below a player's that are not its own
+EXCLUDED_FOLDERS = ("__pycache__", "node_modules", "site-packages")  # their files are not the player's own
 
 
 class Polito:
-    """A player of that package, unmodified, in child processes: ``player``, a class in a module of ``folder``.
+    """A player written for the ``quarto`` package of the Politecnico di Torino, unmodified, in subprocesses.
 
-    Its games are as by that package's ``run()``. It is made with a game and ``kwargs``; ``choose_piece`` and
-    ``place_piece`` are called in the same order. It uses the package that its folder has, else
-    ``quarto.objects``. Which lines win is decided by the rules of the run, whatever its own game says.
+    Games go as in that package's ``run()``: the player is built with a game and ``kwargs``, and ``choose_piece`` and
+    ``place_piece`` are called in the same order. The player uses the package in its folder or, without one,
+    ``quarto.objects``. Which lines win is decided by the rules of the run, whatever the player's own game says.
+
+    Args:
+        folder: Folder from which the player's own program runs.
+        player: The player's class in a module of the folder, ``module.Class``.
+        kwargs: Further arguments of the player's constructor.
+        game: Class of the player's games, ``module.Class``, if it is not the package's.
+        game_kwargs: Arguments of that class.
+        python: Interpreter of the player; None means the run's.
+        reuse: Whether one player plays all its games, one after the other.
+        most_asks: Number of illegal answers in a row after which a game is given up.
+        limits: Limits of the subprocesses.
+
+    Raises:
+        RequestError: A folder, a player or a number is not possible.
+
     """
 
     choosers = ("opponent",)
@@ -42,14 +57,13 @@ class Polito:
         most_asks: int = 1000,
         limits: AgentLimits | None = None,
     ) -> None:
-        """Raises ``RequestError`` for a folder, a player or a number that is not possible."""
         if folder is None and player is None:
             folder, player = str(SAMPLE), SAMPLE_PLAYER
         path = _resolve_folder(folder, player)
         if player is None or not _is_class_path(player):
-            said = "player is missing" if player is None else f"player={player} is not module.Class"
+            fault = "player is missing" if player is None else f"player={player} is not module.Class"
             raise RequestError(
-                f"{said}: it is the class that plays{describe_valid_names(str(player), _list_player_classes(path))}"
+                f"{fault}: it is the class that plays{describe_valid_names(str(player), _list_player_classes(path))}"
             )
         if game is not None and not _is_class_path(game):
             raise RequestError(f"game={game} is not module.Class: it is the class of the games that the player plays")
@@ -73,31 +87,32 @@ class Polito:
             "turn_seconds": limits.turn_seconds,
             "megabytes": limits.megabytes,
         }
-        self._pool: PolitoSubprocessPool | None = None  # for the rules whose lines it has
+        self._pool: PolitoSubprocessPool | None = None  # of the rules that were used last
 
     @property
     def data_files(self) -> list[Path]:
-        """The sources that decide how it plays, and the files below its folder that these name.
+        """The sources that decide how the player plays, and the files below its folder that these sources name.
 
-        Of other folders, those modules that were imported to make it. Raises ``RequestError`` if it cannot be made.
+        Of other folders, only the modules count that were imported to build the player. Raises ``RequestError`` if it
+        cannot be built.
         """
         folder = Path(self._setup["folder"])
-        below = [
+        folder_files = [
             path for path in sorted(folder.rglob("*")) if path.is_file() and _is_own_file(path.relative_to(folder))
         ]
-        sources = [path for path in below if path.suffix == ".py"]
+        sources = [path for path in folder_files if path.suffix == ".py"]
         texts = b"\n".join(path.read_bytes() for path in sources)
-        named = [path for path in below if path.suffix != ".py" and path.name.encode() in texts]
+        named_files = [path for path in folder_files if path.suffix != ".py" and path.name.encode() in texts]
         imported = [Path(file) for file in self._load_pool(CLASSIC).facts.files]
-        own = sorted({*sources, *named})  # in this order wherever the folder lies
-        return [*own, *sorted({*imported} - {*own}), *sorted(PACKAGE_FOLDER.glob("*.py"))]
+        own_files = sorted({*sources, *named_files})  # sorted alike wherever the folder lies
+        return [*own_files, *sorted({*imported} - {*own_files}), *sorted(PACKAGE_FOLDER.glob("*.py"))]
 
     def build_player(self, rules: Rules, label: str) -> PolitoPlayer:
-        """Its player. Raises ``RequestError`` if it cannot be made or does not play the rules."""
+        """Build the batch player. Raise ``RequestError`` if the player cannot be built or does not play these rules."""
         check_choosers(self.choosers, rules, label)
-        reserve = self._load_pool(rules)
-        reserve.label = label
-        return PolitoPlayer(reserve)
+        pool = self._load_pool(rules)
+        pool.label = label
+        return PolitoPlayer(pool)
 
     def _load_pool(self, rules: Rules) -> PolitoSubprocessPool:
         setup = {**self._setup, "lines": rules.lines}
@@ -120,7 +135,7 @@ def _is_class_path(text: str) -> bool:
 
 
 def _resolve_interpreter(python: str) -> str:
-    """The path of an interpreter; it stays a link, by which a virtual environment knows itself."""
+    """Return the path of an interpreter. Links stay, because a virtual environment knows itself by its link."""
     path = Path(python).expanduser().absolute()
     if not os.access(path, os.X_OK) or path.is_dir():
         raise RequestError(f"python={python} is no program: name the interpreter that the player needs, ENV/bin/python")
@@ -132,10 +147,10 @@ def _is_own_file(path: Path) -> bool:
 
 
 def _list_player_classes(folder: Path) -> Iterator[str]:
-    """The classes of a folder's modules that have a ``choose_piece``, two levels deep, as ``module.Class``."""
+    """Yield the classes with a ``choose_piece`` in a folder's modules, two levels deep, as ``module.Class``."""
     for path in sorted([*folder.glob("*.py"), *folder.glob("*/*.py")]):
         with suppress(SyntaxError, ValueError, OSError):
             for node in ast.parse(path.read_bytes()).body:
-                calls = {getattr(each, "name", "") for each in getattr(node, "body", ())}
-                if isinstance(node, ast.ClassDef) and "choose_piece" in calls:
+                method_names = {getattr(member, "name", "") for member in getattr(node, "body", ())}
+                if isinstance(node, ast.ClassDef) and "choose_piece" in method_names:
                     yield ".".join((*path.relative_to(folder).with_suffix("").parts, node.name))

@@ -1,7 +1,7 @@
-"""A live game of a player: the ``Quarto`` that it sees, kept up to date, and its answers to the calls of ``run()``.
+"""A live game of a player: the ``Quarto`` that the player sees, kept up to date, and the player's answers.
 
-A turn is what lies between two calls to the opponent: ``place_piece`` and then ``choose_piece``, or the first
-``choose_piece`` alone.
+A turn is what lies between two calls to the opponent in ``run()``: ``place_piece`` and then ``choose_piece``, or the
+first ``choose_piece`` alone.
 """
 
 from __future__ import annotations
@@ -13,32 +13,34 @@ from quarto.errors import AnswerError
 from runners.hosting.polito.randomness import GameStreams
 
 NONE = -1
-FEATURES = [piece | (~piece & 15) << 4 for piece in range(16)]  # four pieces match if the AND of theirs is not 0
+FEATURES = [
+    piece | (~piece & 15) << 4 for piece in range(16)
+]  # four pieces match if the AND of their features is not 0
 
 
 class BoardChangedError(Exception):
-    """The board of a live game is not what was played."""
+    """The board of a live game differs from what was played."""
 
 
 class AnswerChecker:
-    """Asks players, and keeps their illegal answers."""
+    """The limit and the counts of players' illegal answers, and what their games have in common."""
 
     def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current_player_attribute: str) -> None:
-        """``lines``: those of the rules, as cells.
+        """Take the lines of the rules as cells, and the name of the game's attribute for the current player.
 
-        ``current_player_attribute``: the game's attribute with the current player.
+        ``most_asks`` is the number of illegal answers in a row after which a game is given up.
         """
-        # By cell: the three other cells of each line through it.
+        # By cell, the three other cells of each line through the cell.
         self.other_line_cells = [
-            [[c for c in line if c != cell] for line in lines if cell in line] for cell in range(16)
+            [[other for other in line if other != cell] for line in lines if cell in line] for cell in range(16)
         ]
         self.most_asks = most_asks
         self.current_player_attribute = current_player_attribute
         self.asked_again = 0
-        self.given_up = ""  # the last answer for which a game was given up
+        self.given_up = ""  # the last answer because of which a game was given up
 
     def count_and_allow_retry(self, asks: int, call: str, answer: object) -> bool:
-        """Count an illegal answer, the ``asks``-th in a row; whether the player is asked again."""
+        """Count an illegal answer, the ``asks``-th in a row; return whether the player may answer again."""
         if asks < self.most_asks:
             self.asked_again += 1
             return True
@@ -46,51 +48,52 @@ class AnswerChecker:
         return False
 
     def take_counts(self) -> dict[str, Any]:
-        """The counts since this was called last."""
-        taken = {"asked_again": self.asked_again, "given_up": self.given_up}
+        """Return the counts since the last call, and begin anew."""
+        counts = {"asked_again": self.asked_again, "given_up": self.given_up}
         self.asked_again, self.given_up = 0, ""
-        return taken
+        return counts
 
 
 class LiveGame:
-    """One game of a player. ``game`` is new, has its players set, and is of whatever class they know."""
+    """One game of a player. ``game`` is new, has its players set, and may be of any class that the player uses."""
 
     def __init__(self, game: Any, player: Any, seat: int, streams: GameStreams, answer_checker: AnswerChecker) -> None:
         self.game = game
         self.player = player
         self.streams = streams
-        self.is_over = False  # after a turn of this player
+        self.is_over = False  # set by a turn of this player that ends the game
         self._seat = seat
-        self._answers = answer_checker
+        self._answer_checker = answer_checker
         self._occupied = 0
-        self._left = 0xFFFF  # pieces neither on the board nor in hand
-        self._features = [0] * 16  # by cell; 0: empty
+        self._remaining = 0xFFFF  # pieces neither on the board nor in hand
+        self._features = [0] * 16  # by cell; 0 for an empty cell
 
     def take_turn(self, lanes: int, occupied: int, hand: int) -> tuple[int, int]:
-        """Cell and gift in a position, see ``game_server.QUESTION``; -1 for one that is not asked for, or not given.
+        """Return cell and gift in a position, see ``game_server.QUESTION_FORMATS``; -1 for a missing one.
 
-        Raises what the player raises, ``AnswerError`` for an answer of another form, and ``BoardChangedError``.
+        On the first turn of a game no cell is needed, and after the last placement no gift. Raises what the player
+        raises, ``AnswerError`` for an answer of another form, and ``BoardChangedError``.
         """
         self.streams.activate()
-        seen = occupied & ~self._occupied
-        if seen:
-            self._apply_opponent_placements(lanes, seen)
-        setattr(self.game, self._answers.current_player_attribute, self._seat)
+        new_cells = occupied & ~self._occupied
+        if new_cells:
+            self._apply_opponent_placements(lanes, new_cells)
+        setattr(self.game, self._answer_checker.current_player_attribute, self._seat)
         if hand == NONE:
             return NONE, self._request_gift()
         self._select(hand)
-        cell, placed = self._request_cell_and_legality(hand)
-        return cell, self._request_gift() if placed and not self.is_over else NONE
+        cell, is_legal = self._request_cell_and_legality(hand)
+        return cell, self._request_gift() if is_legal and not self.is_over else NONE
 
     def _apply_opponent_placements(self, lanes: int, new_cells: int) -> None:
-        """Put pieces that were placed since the last turn on these cells."""
-        setattr(self.game, self._answers.current_player_attribute, 1 - self._seat)
+        """Place the pieces that were placed on ``new_cells`` since the player's last turn."""
+        setattr(self.game, self._answer_checker.current_player_attribute, 1 - self._seat)
         while new_cells:
             cell = (new_cells & -new_cells).bit_length() - 1
             new_cells &= new_cells - 1
-            here = lanes >> cell
-            piece = here & 1 | here >> 15 & 2 | here >> 30 & 4 | here >> 45 & 8
-            if self._left >> piece & 1:  # not one that this player gave
+            cell_lanes = lanes >> cell
+            piece = cell_lanes & 1 | cell_lanes >> 15 & 2 | cell_lanes >> 30 & 4 | cell_lanes >> 45 & 8
+            if self._remaining >> piece & 1:  # pieces that this player gave are selected already
                 self._select(piece)
             if not self.game.place(cell & 3, cell >> 2):
                 raise BoardChangedError(
@@ -101,14 +104,14 @@ class LiveGame:
     def _select(self, piece: int) -> None:
         if not self.game.select(piece):
             raise BoardChangedError(f"piece {piece} cannot be selected: {BOARD_CHANGED_MESSAGE}")
-        self._left &= ~(1 << piece)
+        self._remaining &= ~(1 << piece)
 
     def _record_placement(self, piece: int, cell: int) -> None:
         self._occupied |= 1 << cell
         self._features[cell] = FEATURES[piece]
 
     def _request_cell_and_legality(self, piece: int) -> tuple[int, bool]:
-        """The cell for the piece in hand, and whether it is legal."""
+        """Return the player's cell for the piece in hand, and whether that cell is legal."""
         asks = 1
         while True:
             answer = self.player.place_piece()
@@ -118,7 +121,7 @@ class LiveGame:
                 raise AnswerError.from_answer(self.player.place_piece, answer, "(x, y)") from None
             if self.game.place(x, y):
                 break
-            if not self._answers.count_and_allow_retry(asks, "place_piece", answer):
+            if not self._answer_checker.count_and_allow_retry(asks, "place_piece", answer):
                 return (4 * index(y) + index(x) if 0 <= x < 4 and 0 <= y < 4 else NONE), False
             asks += 1
         cell = 4 * index(y) + index(x)
@@ -129,15 +132,15 @@ class LiveGame:
         return cell, True
 
     def _is_win(self, cell: int) -> bool:
-        on = self._features
-        shared = on[cell]
-        for one, two, three in self._answers.other_line_cells[cell]:  # noqa: SIM110  (a generator takes twice as long)
-            if shared & on[one] & on[two] & on[three]:
+        features = self._features
+        shared = features[cell]
+        for one, two, three in self._answer_checker.other_line_cells[cell]:  # any() would take twice as long
+            if shared & features[one] & features[two] & features[three]:
                 return True
         return False
 
     def _request_gift(self) -> int:
-        """The piece for the opponent; one that is not legal if the player gave no other."""
+        """Return the player's piece for the opponent; it is illegal if the player gave no legal one."""
         asks = 1
         while True:
             answer = self.player.choose_piece()
@@ -145,11 +148,11 @@ class LiveGame:
                 piece = index(answer)
             except TypeError:
                 raise AnswerError.from_answer(self.player.choose_piece, answer, "the number of a piece") from None
-            legal = 0 <= piece < 16 and self._left >> piece & 1
+            legal = 0 <= piece < 16 and self._remaining >> piece & 1
             if legal and self.game.select(answer):
-                self._left &= ~(1 << piece)
+                self._remaining &= ~(1 << piece)
                 return piece
-            if not self._answers.count_and_allow_retry(asks, "choose_piece", answer):
+            if not self._answer_checker.count_and_allow_retry(asks, "choose_piece", answer):
                 return NONE if legal or not 0 <= piece < 16 else piece
             asks += 1
 

@@ -1,4 +1,4 @@
-"""Players of the ``quarto`` package over batches: each thread of a run has a child process with its live games."""
+"""Players of the ``quarto`` package over batches: each thread of a run has a subprocess with its live games."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from runners.hosting.subprocesses import Limits, read_command_output
 logger = logging.getLogger(__name__)
 
 HANDLER_FACTORY = "runners.hosting.polito.game_server:build_handler"
-# What an interpreter runs: our modules come before all others while they are imported, and are gone from its path then.
+# The code of a subprocess: this project's modules come first on the path while they are imported, and then leave it.
 BOOT_CODE = """
 import sys
 root = sys.argv.pop(1)
@@ -51,45 +51,45 @@ main()
 """
 ROOT = str(Path(__file__).parents[3])
 OLDEST_PYTHON = (3, 7)
-VERSION_CODE = "import sys; sys.stdout.write('Python %d.%d.%d' % sys.version_info[:3])"  # in words of any Python
-VERSION_SECONDS, MAX_VERSION_BYTES = 10.0, 100  # of what may be no Python at all
+VERSION_CODE = "import sys; sys.stdout.write('Python %d.%d.%d' % sys.version_info[:3])"  # runs in any Python
+VERSION_SECONDS, MAX_VERSION_BYTES = 10.0, 100  # limits for a program that may be no Python at all
 QUESTION_TYPE = np.dtype([*QUESTION_FORMATS.items()])
-MIN_GAME_BYTES = 1 << 20  # so that at most 256 games are live in a process, whose turns take some milliseconds
-ONE_GAME_WORDS = 1 << 40  # words: so many that no other game is played at the same time
-GRACE_SECONDS = 1.0  # seconds in which a turn may end by itself after it was interrupted; then its process is ended
-INTERRUPT_SECONDS = 0.1  # seconds between interruptions: a player may have caught one
+MIN_GAME_BYTES = 1 << 20  # allows at most 256 live games in a process, whose turns take some milliseconds
+ONE_GAME_WORDS = 1 << 40  # so many words that no other game is played at the same time
+GRACE_SECONDS = 1.0  # time after an interruption in which a turn may end by itself before its process is ended
+INTERRUPT_SECONDS = 0.1  # time between interruptions, of which the player may catch some
 
 
 class PlayerFacts(msgspec.Struct):
-    """What the child says of the player that it has made."""
+    """What the subprocess reports about the player that it has built."""
 
-    game_bytes: int  # of memory that a live game takes
-    files: list[str]  # of the modules that are its own
+    game_bytes: int  # memory that a live game takes
+    files: list[str]  # files of the player's own modules
     printed: str
 
 
 @dataclass
 class GameFailure(ErrorDetails):
-    """An event in a game in place of a turn."""
+    """What stands for a turn that failed."""
 
-    index: int  # of the question
+    index: int  # index of the question
     late: bool
 
 
 class Remarks(msgspec.Struct):
-    """The messages that came with answers."""
+    """The remarks that come with answers."""
 
     failed: list[GameFailure]
     asked_again: int  # illegal answers after which the player was asked again
-    given_up: str  # one after which it was not, if there was any
+    given_up: str  # an illegal answer because of which a game was given up; may be empty
     printed: str
 
 
 class PolitoSubprocess(Subprocess):
-    """A child with live games of the player that ``setup`` describes, see ``agent.Polito``."""
+    """A subprocess with live games of the player that ``setup`` describes, see ``agent.Polito``."""
 
     def __init__(self, setup: Mapping[str, Any], trial: bool = False) -> None:
-        """Make it, and play a trial game if asked to. Raises ``RequestError`` if the player cannot be made."""
+        """Build the player, and play a trial game if asked to. Raise ``RequestError`` if the player cannot be built."""
         python = setup["python"]
         try:
             with tempfile.TemporaryFile() as file:
@@ -99,9 +99,9 @@ class PolitoSubprocess(Subprocess):
                     HANDLER_FACTORY,
                     {**setup, "shared_file": file.fileno(), "trial": trial},
                     limits=Limits(setup["megabytes"]),
-                    # Its folder alone comes before what is installed, and stays as it is.
+                    # -B: the player's folder stays as it is.
                     program=[python or sys.executable, "-B", "-c", BOOT_CODE, ROOT],
-                    # The order of sets is part of how a player plays. Another interpreter has other libraries.
+                    # The order of sets affects how a player plays. Another interpreter has other libraries.
                     variables={"PYTHONHASHSEED": "0"} | ({} if python is None else {"PYTHONPATH": ""}),
                     shared_descriptors=[file.fileno()],
                     is_quiet=True,
@@ -119,11 +119,14 @@ class PolitoSubprocess(Subprocess):
 
     @property
     def question_index(self) -> int:
-        """The index of the question that it was asked last."""
+        """The index of the last question that the subprocess began to answer."""
         return self._shared[QUESTION_INDEX]
 
     def request_turns(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
-        """Return cells, then gifts. Raises ``SubprocessDiedError``, and ``TurnTimeoutError`` if it had to be ended."""
+        """Return cells, then gifts, and remarks.
+
+        Raises ``SubprocessDiedError``, and ``TurnTimeoutError`` if the subprocess has to be ended.
+        """
         self._shared[QUESTION_INDEX] = self._shared[TURN_START] = 0
         self.send(None, questions.tobytes())
         if self._seconds is not None:
@@ -134,27 +137,27 @@ class PolitoSubprocess(Subprocess):
         return np.frombuffer(answers, ANSWER_FORMAT), remarks
 
     def _wait_for_response(self, seconds: float) -> None:
-        """Wait for an answer, and interrupt each turn that takes longer than ``seconds``."""
-        wait = seconds
-        while not self.has_response(wait):
-            begun = self._shared[TURN_START]
-            late = (time.monotonic_ns() - begun) / 1e9 - seconds
-            if not begun:
-                wait = seconds
-            elif late < 0:
-                wait = -late
-            elif late < GRACE_SECONDS:
+        """Wait for a response, and interrupt each turn that takes longer than ``seconds``."""
+        next_wait = seconds
+        while not self.has_response(next_wait):
+            turn_start = self._shared[TURN_START]
+            excess_seconds = (time.monotonic_ns() - turn_start) / 1e9 - seconds
+            if not turn_start:
+                next_wait = seconds
+            elif excess_seconds < 0:
+                next_wait = -excess_seconds
+            elif excess_seconds < GRACE_SECONDS:
                 self.send_signal(signal.SIGUSR1)
-                wait = INTERRUPT_SECONDS
+                next_wait = INTERRUPT_SECONDS
             else:
                 raise TurnTimeoutError
 
 
 class PolitoSubprocessPool:
-    """The common part of the players of one agent: how to start a child, one that is ready, and counts."""
+    """What the players of one agent share: how to start a subprocess, one that is ready, and counts."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
-        """Raises ``RequestError`` if the player cannot be made."""
+        """Start the first subprocess. Raise ``RequestError`` if the player cannot be built."""
         self.setup = setup
         self.asked_again = 0
         self.given_up = ""
@@ -165,10 +168,10 @@ class PolitoSubprocessPool:
         self._lock = threading.Lock()
         weakref.finalize(self, stop_all, self._ready)
         self.printed = first.facts.printed
-        self._logged = 0  # characters of that
+        self._logged = 0  # number of characters of ``printed`` that were logged
 
     def take_subprocess(self) -> PolitoSubprocess:
-        """A child in which no game is live. Raises ``RequestError``."""
+        """Return a subprocess without live games. Raise ``RequestError`` if none can be started."""
         with self._lock:
             if self._ready:
                 return self._ready.pop()
@@ -186,18 +189,18 @@ class PolitoSubprocessPool:
 
 
 class PolitoPlayer(BatchPlayer):
-    """A player in a process of its own, with a live game in each slot.
+    """A player in a subprocess of its own, with a live game in each slot.
 
-    A game that fails does not end the others. If the process dies or has to be ended, another one replaces it.
-    The other games go on there from their positions, with new players.
+    A game that fails does not end the others. If the subprocess dies or has to be ended, another one replaces it, where
+    the other games go on from their positions, with new players.
     """
 
     copy_obstacle = "it plays in a process of its own"
 
     def __init__(self, pool: PolitoSubprocessPool) -> None:
         self._pool = pool
-        self._child: PolitoSubprocess | None = None
-        # As many games at once as the engine has memory for, one if the player goes from game to game.
+        self._subprocess: PolitoSubprocess | None = None
+        # Limits the games at once by memory, and to one game if one player plays all games.
         game_bytes = max(MIN_GAME_BYTES, pool.facts.game_bytes)
         self.game_words = ONE_GAME_WORDS if pool.setup["reuse"] else game_bytes // 8
 
@@ -205,19 +208,21 @@ class PolitoPlayer(BatchPlayer):
         return PolitoPlayer(self._pool)
 
     def remarks(self) -> list[str]:
-        """Lines on illegal answers, of all threads."""
+        """Return lines on the illegal answers in all threads."""
         count, given_up = self._pool.asked_again, self._pool.given_up
-        asked = [f"gave {count:,} illegal answers and was asked again, as its package does"] if count else []
-        most = self._pool.setup["most_asks"]
-        return asked + ([f"was not asked again after {most:,} such answers, such as {given_up}"] if given_up else [])
+        retry_remarks = [f"gave {count:,} illegal answers and was asked again, as its package does"] if count else []
+        max_answers = self._pool.setup["most_asks"]
+        return retry_remarks + (
+            [f"was not asked again after {max_answers:,} such answers, such as {given_up}"] if given_up else []
+        )
 
     @property
     def printed(self) -> str:
-        """What it has printed, in all threads."""
+        """Everything that the player has printed, in all threads."""
         return self._pool.printed
 
-    def start(self, slots: range) -> None:  # noqa: ARG002  (any: each is new)
-        """Begin games: none of those before is live any more."""
+    def start(self, slots: range) -> None:  # noqa: ARG002  (slots begin their games by themselves)
+        """Begin new games, and end all games before."""
         self._begin_games(b"")
 
     def restart(self, slots: NDArray[np.integer]) -> None:
@@ -225,21 +230,21 @@ class PolitoPlayer(BatchPlayer):
             self._begin_games(slots.astype(SLOT_FORMAT).tobytes())
 
     def _begin_games(self, slot_bytes: bytes) -> None:
-        self._child = self._child or self._take_subprocess()
+        self._subprocess = self._subprocess or self._take_subprocess()
         try:
-            self._child.send("begin", slot_bytes)
-        except SubprocessDiedError:  # of what a player left behind, such as a thread: another one begins the games
+            self._subprocess.send("begin", slot_bytes)
+        except SubprocessDiedError:  # a player may leave a thread behind that ends it: another one begins the games
             self._replace_subprocess()
 
     def _take_subprocess(self) -> PolitoSubprocess:
-        child = self._pool.take_subprocess()
-        self._finalizer = weakref.finalize(self, child.stop)
-        return child
+        subprocess = self._pool.take_subprocess()
+        self._finalizer = weakref.finalize(self, subprocess.stop)
+        return subprocess
 
     def _replace_subprocess(self) -> None:
         self._finalizer()
-        self._child = None
-        self._child = self._take_subprocess()
+        self._subprocess = None
+        self._subprocess = self._take_subprocess()
 
     def play(
         self,
@@ -248,9 +253,18 @@ class PolitoPlayer(BatchPlayer):
         slots: NDArray[np.uint32] | None = None,
         evaluations: Evaluations | None = None,  # noqa: ARG002  (it has none)
     ) -> Turns:
-        """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
+        """Take the turns in a batch of positions.
 
-        Without ``slots`` each position is a game of its own that has just begun. Raises ``SomeTurnsFailedError``.
+        Args:
+            batch: Positions [B].
+            rng: Streams of the turns [B].
+            slots: Numbers of the started games [B] to which the positions belong. Without them, each position is a game
+                of its own that has just begun.
+            evaluations: Ignored, because such players report none.
+
+        Raises:
+            SomeTurnsFailedError: Some turns were not taken.
+
         """
         if slots is None:
             slots = np.arange(len(batch.lanes), dtype=np.uint32)
@@ -260,9 +274,9 @@ class PolitoPlayer(BatchPlayer):
         for name in ("lanes", "occupied", "hand"):
             questions[name] = getattr(batch, name)
         turns, failures = Turns.empty(len(slots)), dict[int, BaseException]()
-        left = np.arange(len(slots))  # whose answers are missing
-        while len(left):
-            left = self._fill_in_turns(questions, left, turns, failures)
+        pending_indices = np.arange(len(slots))  # of questions without an answer
+        while len(pending_indices):
+            pending_indices = self._fill_in_turns(questions, pending_indices, turns, failures)
         if failures:
             raise SomeTurnsFailedError(turns, failures)
         return turns
@@ -274,24 +288,24 @@ class PolitoPlayer(BatchPlayer):
         turns: Turns,
         failures: dict[int, BaseException],
     ) -> NDArray[np.intp]:
-        """Fill in answers or failures; the questions that are to be asked again, since the process is another."""
-        child = self._child = self._child or self._take_subprocess()
+        """Fill in answers or failures; return the questions to repeat, because the subprocess was replaced."""
+        subprocess = self._subprocess = self._subprocess or self._take_subprocess()
         try:
-            answers, remarks = child.request_turns(questions[pending_indices])
+            answers, remarks = subprocess.request_turns(questions[pending_indices])
         except (SubprocessDiedError, TurnTimeoutError) as error:
-            lost = child.question_index if 0 <= child.question_index < len(pending_indices) else 0
-            failures[int(pending_indices[lost])] = (
+            failed_question = subprocess.question_index if 0 <= subprocess.question_index < len(pending_indices) else 0
+            failures[int(pending_indices[failed_question])] = (
                 self._build_late_error() if isinstance(error, TurnTimeoutError) else error
             )
             self._replace_subprocess()
-            return np.delete(pending_indices, lost)
+            return np.delete(pending_indices, failed_question)
         turns.cells[pending_indices], turns.gifts[pending_indices] = (
             answers[: len(pending_indices)],
             answers[len(pending_indices) :],
         )
-        for failed in remarks.failed:
-            failures[int(pending_indices[failed.index])] = (
-                self._build_late_error() if failed.late else RemoteError(failed)
+        for failure in remarks.failed:
+            failures[int(pending_indices[failure.index])] = (
+                self._build_late_error() if failure.late else RemoteError(failure)
             )
         self._pool.record_remarks(remarks)
         return pending_indices[:0]
@@ -301,9 +315,11 @@ class PolitoPlayer(BatchPlayer):
 
 
 def _describe_interpreter_fault(python: str) -> str:
-    """The end of a message if an interpreter is too old or none, else nothing."""
-    said = read_command_output([python, "-c", VERSION_CODE], VERSION_SECONDS, Limits(output_bytes=MAX_VERSION_BYTES))
-    version = re.fullmatch(rb"Python (\d+)\.(\d+)\.\d+", said)
+    """Return the end of a message if an interpreter is too old or no Python; otherwise an empty text."""
+    output = read_command_output([python, "-c", VERSION_CODE], VERSION_SECONDS, Limits(output_bytes=MAX_VERSION_BYTES))
+    version = re.fullmatch(rb"Python (\d+)\.(\d+)\.\d+", output)
     if version and (int(version[1]), int(version[2])) >= OLDEST_PYTHON:
         return ""
-    return f"; python={python} is {said.decode() if version else 'no Python'}: name Python 3.7 or later, ENV/bin/python"
+    return (
+        f"; python={python} is {output.decode() if version else 'no Python'}: name Python 3.7 or later, ENV/bin/python"
+    )

@@ -18,27 +18,27 @@ from typing import Any
 from quarto.errors import RequestError, describe_valid_names, format_error
 
 ROOT = str(Path(__file__).parents[3])
-OUR_PACKAGES = ("quarto", "runners")  # packages of which this program has imported modules
-PACKAGE_NAMES = ("quarto", "agents", "analytics", "runners", "conf")  # that our packages have
-GAME_METHODS = ("select", "place", "set_players")  # of a game, that a run makes
-CURRENT_PLAYER_ATTRIBUTES = (
-    "_current_player",
-    "_Quarto__current_player",
-    "current_player",
-)  # in versions of the package
+OUR_PACKAGES = ("quarto", "runners")  # this project's packages, of which this process has imported modules
+PACKAGE_NAMES = ("quarto", "agents", "analytics", "runners", "conf")  # names of this project's packages
+GAME_METHODS = ("select", "place", "set_players")  # methods of a game that a run calls
+# The attribute of a game with the current player, in versions of the package.
+CURRENT_PLAYER_ATTRIBUTES = ("_current_player", "_Quarto__current_player", "current_player")
 
 
 class PlayerFactory:
-    """A player's class, ready to be made with a game."""
+    """A player's class, ready to be built with a game."""
 
     def __init__(
         self, player_class: type[Any], objects_module: Any, game: type[Any] | None, setup: Mapping[str, Any]
     ) -> None:
-        """``objects_module``: the module with ``Quarto`` and ``Player``.
+        """Take the player's class and the class of its games.
 
-        ``game``: the class of games, if it is another.
+        Args:
+            player_class: Class of the player.
+            objects_module: Module with ``Quarto`` and ``Player``.
+            game: Class of the player's games; None means ``Quarto``.
+            setup: The agent's parameters, see ``agent.Polito``.
 
-        ``setup``: see ``agent.Polito``.
         """
         self._player = player_class
         self._objects = objects_module
@@ -50,7 +50,7 @@ class PlayerFactory:
         )
 
     def build_game_and_player(self, seat: int) -> tuple[Any, Any]:
-        """A new game and its player, who has this seat. Raises what the player's constructor raises."""
+        """Build a new game and its player, who has this seat. Raise what the player's constructor raises."""
         game, kwargs = self._build_game(), copy.deepcopy(self._setup["kwargs"])
         name = _find_game_parameter(self._player, kwargs)
         player = self._player(game, **kwargs) if name is None else self._player(**{**kwargs, name: game})
@@ -61,7 +61,7 @@ class PlayerFactory:
         return self._game(**copy.deepcopy(self._setup["game_kwargs"]))
 
     def describe_remedy(self, error: BaseException) -> str:
-        """Advice on a missing library or attribute of the game, or nothing: the end of a message."""
+        """Return advice on a missing library or attribute of the game as the end of a message; may be empty."""
         return (
             _describe_missing_library(error, self._setup)
             if isinstance(error, ModuleNotFoundError)
@@ -69,44 +69,44 @@ class PlayerFactory:
         )
 
     def describe_missing_attribute(self, error: BaseException) -> str:
-        """Advice on an attribute that the game lacks, or nothing: the end of a message."""
-        lacks = re.match(r"'(\w+)' object has no attribute '(\w+)'", str(error))
-        if not (isinstance(error, AttributeError) and lacks and lacks.group(1) == self._game.__name__):
+        """Return advice on an attribute that the game lacks as the end of a message; may be empty."""
+        match = re.match(r"'(\w+)' object has no attribute '(\w+)'", str(error))
+        if not (isinstance(error, AttributeError) and match and match.group(1) == self._game.__name__):
             return ""
-        others = [
-            (not hasattr(each, lacks.group(2)), f"{module.__name__}.{name}")
+        other_classes = [
+            (not hasattr(value, match.group(2)), f"{module.__name__}.{name}")
             for module in list_player_modules()
-            for name, each in vars(module).items()
-            if each is not self._game and _defines_class(module, each, GAME_METHODS)
+            for name, value in vars(module).items()
+            if value is not self._game and _defines_class(module, value, GAME_METHODS)
         ]
-        such = f", such as game={min(others)[1]}" if others else ""
+        example = f", such as game={min(other_classes)[1]}" if other_classes else ""
         return (
             f"; its games are of the class {self._game.__module__}.{self._game.__name__}: if the player's own program "
-            f"makes games of another class, name it, game=module.Class{such}"
+            f"makes games of another class, name it, game=module.Class{example}"
         )
 
     def seat_player(self, game: Any, player: Any, seat: int) -> None:
-        """Set the players of a game: ``player``, and one that is never asked.
+        """Set the players of a game: ``player``, and an opponent that is never called.
 
-        The latter is of the package's class. A copy of ``player`` stands in where that class needs more than a game, or
-        where the game tells its players something, by a method that only their class has.
+        The opponent is of the package's class. A copy of ``player`` stands in for it where that class needs more than a
+        game, or where the game calls a method of its players that only the player's class has.
         """
         try:
-            other = self._objects.Player(game)
+            opponent = self._objects.Player(game)
         except Exception:  # noqa: BLE001  (a folder's own package may raise anything)
-            other = copy.copy(player)
+            opponent = copy.copy(player)
         try:
-            self._set_players(game, player, other, seat)
+            self._set_players(game, player, opponent, seat)
         except AttributeError:
             self._set_players(game, player, copy.copy(player), seat)
 
     @staticmethod
-    def _set_players(game: Any, player: Any, other: Any, seat: int) -> None:
-        game.set_players((other, player) if seat else (player, other))
+    def _set_players(game: Any, player: Any, opponent: Any, seat: int) -> None:
+        game.set_players((opponent, player) if seat else (player, opponent))
 
 
 def simulate_main_in_folder(folder: str) -> None:
-    """Make a folder what it is when its own ``main.py`` runs: the current one, and the first that is imported from."""
+    """Set this process up as if the ``main.py`` of a folder ran: current folder, module path, ``__main__``."""
     for name in [name for name in sys.modules if name.partition(".")[0] in OUR_PACKAGES]:
         del sys.modules[name]
     os.chdir(folder)
@@ -118,9 +118,9 @@ def simulate_main_in_folder(folder: str) -> None:
 
 
 class _FolderFinder:
-    """Finds packages of some names in a folder, also folders without an ``__init__.py``.
+    """A finder of packages with some names in a folder, even in folders without an ``__init__.py``.
 
-    Python takes those last, after a package of that name anywhere on its path.
+    Python itself would find such folders last, after a package of that name anywhere on its path.
     """
 
     def __init__(self, folder: str, names: Sequence[str]) -> None:
@@ -132,7 +132,7 @@ class _FolderFinder:
 
 
 class _MainModule(types.ModuleType):
-    """Stands for the folder's ``main.py``: what a player pickled there is found in the modules of the folder."""
+    """The folder's ``main.py`` as a module: names that a player pickled there are found in the folder's modules."""
 
     def __getattr__(self, name: str) -> Any:
         for module in list_player_modules():
@@ -142,52 +142,55 @@ class _MainModule(types.ModuleType):
 
 
 def _defines_class(module: types.ModuleType, value: Any, method_names: Sequence[str]) -> bool:
-    """Whether this is a class with these methods that a module defines."""
+    """Return whether a value is a class with some methods that a module defines itself."""
     is_own = isinstance(value, type) and value.__module__ == module.__name__
-    return is_own and all(callable(getattr(value, call, None)) for call in method_names)
+    return is_own and all(callable(getattr(value, method_name, None)) for method_name in method_names)
 
 
 def load_player_factory(setup: Mapping[str, Any]) -> PlayerFactory:
-    """The class of a player, and that of its games if it is not the package's, of a folder that was entered.
+    """Load a player's class, and the class of its games, from the folder that ``simulate_main_in_folder`` set up.
 
-    ``setup``: see ``agent.Polito``. Raises ``RequestError``.
+    ``setup`` has the agent's parameters, see ``agent.Polito``. Raises ``RequestError`` for a class that does not exist,
+    and for arguments that it does not take.
     """
-    found = _load_class(setup, "player", ("choose_piece", "place_piece"))
-    name = _find_game_parameter(found, setup["kwargs"])
+    player_class = _load_class(setup, "player", ("choose_piece", "place_piece"))
+    name = _find_game_parameter(player_class, setup["kwargs"])
     if name is None:
-        _check_kwargs(found, "kwargs", setup["player"], setup["kwargs"], "quarto")
+        _check_kwargs(player_class, "kwargs", setup["player"], setup["kwargs"], "quarto")
     else:
-        _check_kwargs(found, "kwargs", setup["player"], setup["kwargs"], **{name: "quarto"})
-    games = None
+        _check_kwargs(player_class, "kwargs", setup["player"], setup["kwargs"], **{name: "quarto"})
+    game_class = None
     if setup["game"] is not None:
-        games = _load_class(setup, "game", GAME_METHODS)
-        _check_kwargs(games, "game_kwargs", setup["game"], setup["game_kwargs"])
-    return PlayerFactory(found, _find_game_module(found), games, setup)
+        game_class = _load_class(setup, "game", GAME_METHODS)
+        _check_kwargs(game_class, "game_kwargs", setup["game"], setup["game_kwargs"])
+    return PlayerFactory(player_class, _find_game_module(player_class), game_class, setup)
 
 
 def _load_class(setup: Mapping[str, Any], key: str, method_names: Sequence[str]) -> type[Any]:
-    """The class ``module.Class`` under a key, which has methods ``method_names``."""
+    """Load the class ``module.Class`` that ``setup`` has under a key; raise ``RequestError`` if it lacks methods."""
     path: str = setup[key]
     module_name, _, class_name = path.rpartition(".")
     module = _import_module(setup, f"{key}={path}", module_name)
-    found = getattr(module, class_name, None)
-    if not isinstance(found, type):
-        below = [f"{module_name}.{name}" for name, each in vars(module).items() if hasattr(each, method_names[0])]
-        below += [
+    loaded_class = getattr(module, class_name, None)
+    if not isinstance(loaded_class, type):
+        class_paths = [
+            f"{module_name}.{name}" for name, value in vars(module).items() if hasattr(value, method_names[0])
+        ]
+        class_paths += [
             f"{m.__name__}.{class_name}"
             for m in list_player_modules()
             if _defines_class(m, vars(m).get(class_name), method_names)
         ]
         raise RequestError(
-            f"{key}={path}: module '{module_name}' has no class {class_name!r}{describe_valid_names(path, below)}"
+            f"{key}={path}: module '{module_name}' has no class {class_name!r}{describe_valid_names(path, class_paths)}"
         )
-    for call in method_names:
-        if not callable(getattr(found, call, None)):
-            raise RequestError(f"{key}={path}: the class has no method {call}()")
-    return found
+    for method_name in method_names:
+        if not callable(getattr(loaded_class, method_name, None)):
+            raise RequestError(f"{key}={path}: the class has no method {method_name}()")
+    return loaded_class
 
 
-def _import_module(setup: Mapping[str, Any], what: str, name: str) -> types.ModuleType:
+def _import_module(setup: Mapping[str, Any], subject: str, name: str) -> types.ModuleType:
     folder = setup["folder"]
     try:
         return importlib.import_module(name)
@@ -195,9 +198,9 @@ def _import_module(setup: Mapping[str, Any], what: str, name: str) -> types.Modu
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (name == missing or name.startswith(f"{missing}.")):
             hint = describe_valid_names(name, _list_modules(folder))
-            raise RequestError(f"{what}: {folder} has no module {name!r}{hint}") from error
+            raise RequestError(f"{subject}: {folder} has no module {name!r}{hint}") from error
         remedy = _describe_missing_library(error, setup) if isinstance(error, ModuleNotFoundError) else ""
-        raise RequestError(f"{what}: module {name!r} cannot be imported: {format_error(error)}{remedy}") from error
+        raise RequestError(f"{subject}: module {name!r} cannot be imported: {format_error(error)}{remedy}") from error
 
 
 def _describe_missing_library(error: ModuleNotFoundError, setup: Mapping[str, Any]) -> str:
@@ -206,13 +209,13 @@ def _describe_missing_library(error: ModuleNotFoundError, setup: Mapping[str, An
 
 
 def _list_modules(folder: str) -> list[str]:
-    """The modules of a folder, two levels deep."""
+    """Return the names of a folder's modules, two levels deep."""
     files = [path.relative_to(folder) for pattern in ("*.py", "*/*.py") for path in Path(folder).glob(pattern)]
     return [".".join(path.with_suffix("").parts) for path in files if path.name != "__init__.py"]
 
 
 def _find_game_module(player: type[Any]) -> Any:
-    """The module with ``Quarto`` and ``Player``: where the player's base is from, otherwise the package."""
+    """Return the module with ``Quarto`` and ``Player``: that of the player's base class, or else the package."""
     for base in player.__mro__[1:]:
         module = sys.modules.get(base.__module__)
         if base.__name__ == "Player" and hasattr(module, "Quarto"):
@@ -226,7 +229,7 @@ def _check_kwargs(
 ) -> None:
     try:
         signature = inspect.signature(constructor)
-    except ValueError:  # of a class that is not written in Python
+    except ValueError:  # the class is not written in Python
         return
     try:
         signature.bind(*positional, **{**kwargs, **keywords})
@@ -238,23 +241,25 @@ def _check_kwargs(
 def _find_game_parameter(player: type[Any], kwargs: Mapping[str, Any]) -> str | None:
     """Return the name of the parameter that takes the game: the first that ``kwargs`` do not name.
 
-    None if that is the very first one, whose name may be unknown, or may not be used.
+    None stands for the very first parameter, whose name may be unknown or unusable as a keyword.
     """
     try:
         parameters = [*inspect.signature(player).parameters.values()]
-    except ValueError:  # of a class that is not written in Python
+    except ValueError:  # the class is not written in Python
         return None
     if not parameters or parameters[0].name not in kwargs:
         return None
-    named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    return next((each.name for each in parameters if each.kind in named and each.name not in kwargs), None)
+    named_kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    return next((p.name for p in parameters if p.kind in named_kinds and p.name not in kwargs), None)
 
 
 def list_player_modules() -> Iterator[types.ModuleType]:
-    """The imported modules that are neither the standard library's nor installed nor this program's."""
+    """Yield the imported modules that belong neither to the standard library nor to this project nor are installed."""
     paths = sysconfig.get_paths()
-    theirs = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    library_folders = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     for module in list(sys.modules.values()):
         file = vars(module).get("__file__")
-        if isinstance(file, str) and not file.startswith((*theirs, *(f"{ROOT}/{name}/" for name in OUR_PACKAGES))):
+        if isinstance(file, str) and not file.startswith(
+            (*library_folders, *(f"{ROOT}/{name}/" for name in OUR_PACKAGES))
+        ):
             yield module

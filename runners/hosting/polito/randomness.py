@@ -1,7 +1,7 @@
-"""``random`` of the process, and ``numpy.random`` where NumPy is installed, with a state for each live game.
+"""A state of ``random``, and of ``numpy.random`` where NumPy is installed, for each live game.
 
-Games alternate within a process, so each needs generators of its own. Saving and restoring the state of shared ones
-takes longer than a quick player's turn: 18 us, against 0.4 us to exchange the generators.
+Games alternate within a process, so each game needs generators of its own. Saving and restoring the state of shared
+generators would take longer than a quick player's turn: 18 us, against 0.4 us to exchange the generators.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 
 class GameRandom(random.Random):
-    """The generator behind the functions of ``random``: it draws from that of the game that is being played."""
+    """The generator behind the functions of ``random``: it draws from the generator of the current game."""
 
     current = random.Random(0)
 
@@ -23,7 +23,7 @@ class GameRandom(random.Random):
         return self.current.getrandbits(k)
 
     def seed(self, a: Any = None, version: int = 2) -> None:
-        if a is not None:  # without a seed it would be the operating system's, which cannot be repeated
+        if a is not None:  # without a seed the operating system's would be used, which cannot be repeated
             self.current.seed(a, version)
 
     def getstate(self) -> tuple[Any, ...]:
@@ -44,18 +44,21 @@ class GameRandom(random.Random):
 
 
 class SwappableNumpyState:
-    """A state of ``numpy.random`` as a generator of its own, which NumPy exchanges since 1.24."""
+    """A state of ``numpy.random`` as a generator of its own, which NumPy has been able to exchange since 1.24."""
 
     def __init__(self, module: Any) -> None:
         self._bits, self._exchange, self.seed = module.MT19937(0), module.set_bit_generator, module.seed
 
     def activate(self) -> None:
-        """From now on ``numpy.random`` draws from it."""
+        """Let ``numpy.random`` draw from this state from now on."""
         self._exchange(self._bits)
 
 
 class CopiedNumpyState:
-    """The same for an older NumPy: the states are copied. A number that ``normal`` has left over is lost, as there."""
+    """A state of ``numpy.random`` for NumPy before 1.24, which is copied in and out.
+
+    The second number that ``normal`` has computed in advance is lost.
+    """
 
     active: CopiedNumpyState | None = None
 
@@ -64,7 +67,7 @@ class CopiedNumpyState:
         self._state = module.get_state()[:3]
 
     def activate(self) -> None:
-        """From now on ``numpy.random`` draws from it."""
+        """Let ``numpy.random`` draw from this state from now on, after saving the state of the game before."""
         if CopiedNumpyState.active:
             CopiedNumpyState.active._state = self._module.get_state()[:3]
         CopiedNumpyState.active = self
@@ -77,68 +80,69 @@ class GameStreams:
     __slots__ = ("numpy", "python")
 
     def __init__(self, seed: int, numpy: Any) -> None:
-        """``numpy``: a state of ``numpy.random``, None where NumPy is missing."""
+        """Seed the generators and activate them. ``numpy`` is a state of ``numpy.random``, or None without NumPy."""
         self.python, self.numpy = random.Random(seed), numpy
         self.activate()
         if numpy:
             numpy.seed([seed & 0xFFFFFFFF, seed >> 32])
 
     def activate(self) -> None:
-        """From now on ``random`` and ``numpy.random`` are those of this game."""
+        """Let ``random`` and ``numpy.random`` draw from this game's generators from now on."""
         GameRandom.current = self.python
         if self.numpy:
             self.numpy.activate()
 
 
 class StreamPool:
-    """Makes the generators of games; those of NumPy, which take long to make, are used again."""
+    """A source of games' generators, which reuses NumPy's because they take long to build."""
 
     def __init__(self, build_numpy_state: Callable[[], Any]) -> None:
-        """``build_numpy_state``: of ``patch_random_returning_state_factory``."""
-        self._new_state = build_numpy_state
-        self._free: list[Any] = []
+        """Take the factory that ``patch_random_returning_state_factory`` returned."""
+        self._build_numpy_state = build_numpy_state
+        self._free_states: list[Any] = []
 
     def acquire(self, seed: int) -> GameStreams:
-        """The generators of a new game, in use."""
-        return GameStreams(seed, self._free.pop() if self._free else self._new_state())
+        """Return the generators of a new game, already active."""
+        return GameStreams(seed, self._free_states.pop() if self._free_states else self._build_numpy_state())
 
     def release(self, streams: GameStreams) -> None:
-        """The game is over."""
-        self._free.append(streams.numpy)
+        """Take back the generators of a game that is over."""
+        self._free_states.append(streams.numpy)
 
 
 def patch_random_returning_state_factory() -> Callable[[], Any]:
-    """Let the functions of both modules draw from the games' generators. Before a player is imported, not after.
+    """Let the functions of ``random`` and ``numpy.random`` draw from the games' generators.
 
-    Returned is what makes a state of ``numpy.random``; it makes None where NumPy is missing.
+    This must be called before a player is imported. Returns a factory of states of ``numpy.random``, which returns None
+    where NumPy is missing.
     """
-    shared, ours = random._inst, GameRandom()
+    shared_generator, game_generator = random._inst, GameRandom()
     for name in random.__all__:
-        if getattr(getattr(random, name), "__self__", None) is shared:
-            setattr(random, name, getattr(ours, name))
-    random._inst = ours
+        if getattr(getattr(random, name), "__self__", None) is shared_generator:
+            setattr(random, name, getattr(game_generator, name))
+    random._inst = game_generator
     try:
         import numpy.random as module
-    except ImportError:  # a player that needs it says so itself
+    except ImportError:  # a player that needs NumPy reports that itself
         return lambda: None
     _patch_unseeded_functions(module)
     return partial(SwappableNumpyState if hasattr(module, "set_bit_generator") else CopiedNumpyState, module)
 
 
 def _patch_unseeded_functions(module: Any) -> None:
-    """Let functions of ``numpy.random`` without a seed not take it from the operating system."""
-    seed_shared: Callable[..., None] = module.seed
-    new_generator: Any = getattr(module, "default_rng", None)  # since NumPy 1.17
+    """Keep functions of ``numpy.random`` without a seed from taking one from the operating system."""
+    original_seed: Callable[..., None] = module.seed
+    original_default_rng: Any = getattr(module, "default_rng", None)  # since NumPy 1.17
 
     def seed(seed: Any = None) -> None:
-        """``numpy.random.seed``; without a seed it changes nothing."""
+        """Call ``numpy.random.seed``; do nothing without a seed."""
         if seed is not None:
-            seed_shared(seed)
+            original_seed(seed)
 
     def default_rng(seed: Any = None) -> Any:
-        """``numpy.random.default_rng``; without a seed, one from the game's stream."""
-        return new_generator(GameRandom.current.getrandbits(64) if seed is None else seed)
+        """Call ``numpy.random.default_rng``; without a seed, use one from the game's stream."""
+        return original_default_rng(GameRandom.current.getrandbits(64) if seed is None else seed)
 
     module.seed = seed
-    if new_generator:
+    if original_default_rng:
         module.default_rng = default_rng

@@ -1,4 +1,4 @@
-"""The batch engine is the naive game, whatever the agents, the rules, the batches, the threads and the order."""
+"""The batch engine plays the games of the naive one, whatever the agents, rules, batches, threads and order."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ BUILT_IN: list[tuple[str, Agent, naive.Player]] = [
 ]
 
 
-def engine(
+def build_engine(
     rules: Rules, agents: Sequence[Agent], opening_plies: int = 0, seed: int = SEED, run: int = RUN
 ) -> BatchEngine:
-    """An engine in which every agent meets every agent, itself included."""
+    """Build an engine in which every agent meets every agent, itself included."""
     seats = [(first, second) for first in range(len(agents)) for second in range(len(agents))]
     labels = [f"agent {i}" for i in range(len(agents))]
     return BatchEngine(rules, agents, labels, seats, seed, run, opening_plies)
 
 
-def every_pairing(engine: BatchEngine, pairs: int, first_pair: int = 0) -> list[PairRange]:
+def list_pairings(engine: BatchEngine, pairs: int, first_pair: int = 0) -> list[PairRange]:
     return [PairRange(pairing, first_pair, pairs) for pairing in range(len(engine.pairings))]
 
 
 def check_against_twins(engine: BatchEngine, twins: Sequence[naive.Player], pairs: int) -> list[Outcome]:
     """Play some pairs of every pairing and compare each game with the naive one."""
-    games = outcomes(engine, every_pairing(engine, pairs, first_pair=1000))
+    games = outcomes(engine, list_pairings(engine, pairs, first_pair=1000))
     assert len(games) == 2 * pairs * len(engine.pairings)
     for (pairing, pair, game), outcome in games.items():
         first, second = engine.pairings[pairing]
@@ -82,7 +82,7 @@ def check_against_twins(engine: BatchEngine, twins: Sequence[naive.Player], pair
 def test_every_pairing_of_built_in_agents_plays_the_naive_games(rules: Rules, opening_plies: int) -> None:
     playing = [(agent, twin) for _, agent, twin in BUILT_IN if rules.chooser in getattr(agent, "choosers", ())]
     assert len(playing) >= 3
-    arena = engine(rules, [agent for agent, _ in playing], opening_plies)
+    arena = build_engine(rules, [agent for agent, _ in playing], opening_plies)
     check_against_twins(arena, [twin for _, twin in playing], pairs=2)
 
 
@@ -101,7 +101,7 @@ class Batched:
 
 
 class Careless(Batched):
-    """It answers, and then works on what it was given as if that were its own."""
+    """An agent that overwrites the arrays that it was given, once it has chosen its turns."""
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         turns = super().play(batch, rng)
@@ -123,35 +123,37 @@ class OneByOne:
 def test_the_three_interfaces_play_the_same_games() -> None:
     agents: list[Agent] = [SemiRandom(), Batched(SemiRandom()), Careless(Random()), Dumb(), OneByOne(naive.Dumb())]
     twins: list[naive.Player] = [*(naive.SemiRandom(),) * 2, naive.Random(), naive.Dumb(), naive.Dumb()]
-    check_against_twins(engine(CLASSIC, agents, opening_plies=2), twins, pairs=4)
-    for outcome in check_against_twins(engine(CLASSIC, [Random()], 15), [naive.Random()], pairs=20):
+    check_against_twins(build_engine(CLASSIC, agents, opening_plies=2), twins, pairs=4)
+    for outcome in check_against_twins(build_engine(CLASSIC, [Random()], 15), [naive.Random()], pairs=20):
         assert outcome.plies == 16  # long openings never hold a line
 
 
 def test_games_of_jitted_agents_are_played_in_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    turns: list[int] = []
     monkeypatch.setattr(
-        BlockHalf, "play_turn", lambda _self, turn: asked.append(turn)
-    )  # what follows if the kernel fails
-    engine(CLASSIC, [Random(), SemiRandom()]).play_block(PairRange(1, 0, 2))
-    assert asked == []
+        BlockHalf, "play_turn", lambda _self, turn: turns.append(turn)
+    )  # which is called if the kernel fails
+    build_engine(CLASSIC, [Random(), SemiRandom()]).play_block(PairRange(1, 0, 2))
+    assert turns == []
 
 
 @pytest.mark.parametrize("agents", [[Random(), SemiRandom()], [Random(), Batched(Random())]], ids=["jitted", "mixed"])
 def test_games_depend_on_neither_threads_nor_blocks_nor_order(agents: list[Agent]) -> None:
-    arena = engine(CLASSIC, agents, opening_plies=2)
-    whole = outcomes(arena, every_pairing(arena, 20))
-    parts = ((14, 6), (0, 1), (1, 13))
-    pieces = [PairRange(order.pairing, *part) for order in every_pairing(arena, 20) for part in parts]
-    singles = [PairRange(order.pairing, pair, 1) for order in every_pairing(arena, 20) for pair in range(20)]
-    assert outcomes(arena, pieces, threads=2) == whole
-    assert outcomes(arena, pieces[::-1], threads=1) == whole
-    assert outcomes(engine(CLASSIC, agents, opening_plies=2), singles, threads=2) == whole
-    assert outcomes(engine(CLASSIC, agents, opening_plies=2, seed=SEED + 1), pieces) != whole
+    arena = build_engine(CLASSIC, agents, opening_plies=2)
+    expected = outcomes(arena, list_pairings(arena, 20))
+    slices = ((14, 6), (0, 1), (1, 13))
+    sliced_ranges = [PairRange(pair_range.pairing, *part) for pair_range in list_pairings(arena, 20) for part in slices]
+    single_pairs = [
+        PairRange(pair_range.pairing, pair, 1) for pair_range in list_pairings(arena, 20) for pair in range(20)
+    ]
+    assert outcomes(arena, sliced_ranges, threads=2) == expected
+    assert outcomes(arena, sliced_ranges[::-1], threads=1) == expected
+    assert outcomes(build_engine(CLASSIC, agents, opening_plies=2), single_pairs, threads=2) == expected
+    assert outcomes(build_engine(CLASSIC, agents, opening_plies=2, seed=SEED + 1), sliced_ranges) != expected
 
 
 class Answer(NamedTuple):
-    """The behaviour of a saboteur: raise, or answer something, possibly out of all bounds."""
+    """The behaviour of a saboteur: it raises, or answers something, possibly out of all bounds."""
 
     cell: int = 0
     gift: int = 0
@@ -159,7 +161,7 @@ class Answer(NamedTuple):
 
 
 class Saboteur:
-    """Plays like ``dumb`` until ``plies`` are on the board; then misbehaves where the last cell tempts it."""
+    """Plays like ``dumb`` until ``plies`` are on the board, then misbehaves unless the last cell is 1 modulo 3."""
 
     before: naive.Player = naive.Dumb()
 
@@ -179,7 +181,7 @@ class Saboteur:
 
 
 class BatchSaboteur(Saboteur):
-    """The same over batches, and like ``random`` before: games that share a batch must keep their own randomness."""
+    """A saboteur over batches that first plays like ``random``: games of a batch must keep their own randomness."""
 
     before = naive.Random()
 
@@ -206,16 +208,16 @@ ANSWERS = {
 def test_misbehaviour_forfeits_its_own_game_only_and_keeps_its_legal_plies(
     kind: type[Saboteur], rules: Rules, opening_plies: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for what, answer in ANSWERS.items():
+    for answer_name, answer in ANSWERS.items():
         endings: Counter[str] = Counter()
         for plies in (0, 7):
             saboteur = kind(plies, answer)
-            arena = engine(rules, [Random(), saboteur], opening_plies)
+            arena = build_engine(rules, [Random(), saboteur], opening_plies)
             endings.update(game.ending for game in check_against_twins(arena, [naive.Random(), saboteur], pairs=2))
         expected = "forfeit_error" if answer.raises else "forfeit_illegal"
-        assert endings[expected] > 0, what
-        assert endings["line"] > 0, what
-        assert ("sabotage" in caplog.text) is answer.raises, what
+        assert endings[expected] > 0, answer_name
+        assert endings["line"] > 0, answer_name
+        assert ("sabotage" in caplog.text) is answer.raises, answer_name
 
 
 class Walkout:
@@ -230,20 +232,20 @@ class Walkout:
 
 def test_an_agent_forfeits_by_any_exception_and_ctrl_c_in_its_turn_is_the_users() -> None:
     for leaves in (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit, BaseException):
-        arena = engine(CLASSIC, [Walkout(leaves), Dumb()])
+        arena = build_engine(CLASSIC, [Walkout(leaves), Dumb()])
         assert {outcome.ending for outcome in outcomes(arena, [PairRange(1, 0, 2)]).values()} == {"forfeit_error"}
         assert arena.describe_misbehaviour()[0].startswith(f"agent 'agent 0' raised {leaves.__name__} (tests/")
     with pytest.raises(KeyboardInterrupt):
-        engine(CLASSIC, [Walkout(KeyboardInterrupt), Dumb()]).play_block(PairRange(1, 0, 2))
+        build_engine(CLASSIC, [Walkout(KeyboardInterrupt), Dumb()]).play_block(PairRange(1, 0, 2))
 
 
 def test_an_illegal_turn_is_described_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     saboteur = Saboteur(5, Answer(cell=256 + 7, gift=-9))
-    arena = engine(CLASSIC, [Dumb(), saboteur], 2)
+    arena = build_engine(CLASSIC, [Dumb(), saboteur], 2)
     games = [
-        each
-        for each in outcomes(arena, [PairRange(1, 0, 8), PairRange(2, 0, 8)]).values()
-        if each.ending == "forfeit_illegal"
+        outcome
+        for outcome in outcomes(arena, [PairRange(1, 0, 8), PairRange(2, 0, 8)]).values()
+        if outcome.ending == "forfeit_illegal"
     ]
     (record,) = caplog.records
     assert record.getMessage().splitlines()[0].startswith("agent 'agent 1' answered with an illegal turn")
@@ -256,26 +258,26 @@ def test_an_illegal_turn_is_described_once_and_counted(caplog: pytest.LogCapture
     )
     assert line.endswith(f": {len(games)} times")
     caplog.clear()
-    outcomes(engine(CLASSIC, [Greedy(), Dumb()], 2), [PairRange(1, 0, 4)])  # a jitted agent
+    outcomes(build_engine(CLASSIC, [Greedy(), Dumb()], 2), [PairRange(1, 0, 4)])  # a jitted agent
     assert "answered: (cell, gift) = (0, 0): " in caplog.text
     assert len(caplog.records) == 1
 
 
-def histogram(rules: Rules, games: int) -> tuple[NDArray[np.int64], int]:
-    """The numbers of random games that were won at placement 0..16, and the number that were drawn."""
-    orders = [PairRange(0, first, min(8192, games // 2 - first)) for first in range(0, games // 2, 8192)]
-    won, drawn = np.zeros(17, np.int64), 0
-    for block in engine(rules, [Random()], seed=5).play(orders, threads=2):
+def count_endings(rules: Rules, games: int) -> tuple[NDArray[np.int64], int]:
+    """Return the numbers of random games that were won at placement 0 to 16 [17], and the number of draws."""
+    pair_ranges = [PairRange(0, first, min(8192, games // 2 - first)) for first in range(0, games // 2, 8192)]
+    wins, draws = np.zeros(17, np.int64), 0
+    for block in build_engine(rules, [Random()], seed=5).play(pair_ranges, threads=2):
         decided = block.games.winner != NONE
-        won += np.bincount(block.games.plies[decided], minlength=17)
-        drawn += int((~decided).sum())
-    return won, drawn
+        wins += np.bincount(block.games.plies[decided], minlength=17)
+        draws += int((~decided).sum())
+    return wins, draws
 
 
 @pytest.mark.parametrize("name", ["square", *seldom("torus")])
 def test_random_games_under_other_rules_agree_with_independent_ones(name: str) -> None:
     games, facts = 2_000_000, FACTS["random_play_other_rules_monte_carlo_1e7"][name]
-    won, drawn = histogram(PRESETS[name], games)
+    won, drawn = count_endings(PRESETS[name], games)
     assert_likely(int(won[1::2].sum()), games, facts["seat_1_wins"], rounding=5e-5)
     assert_likely(drawn, games, facts["draw"], rounding=5e-6)
     plies = np.arange(17)
@@ -284,6 +286,9 @@ def test_random_games_under_other_rules_agree_with_independent_ones(name: str) -
 
 
 def assert_likely(count: int, games: int, probability: float, rounding: float) -> None:
-    """Within four standard errors, and what the probability itself was rounded by and sampled from (10^7 games)."""
+    """Check that a share of games is within four standard errors of a probability, and of its own inaccuracy.
+
+    The probability was sampled from 10^7 games and rounded by ``rounding``.
+    """
     error = (probability * (1 - probability) * (1 / games + 1e-7)) ** 0.5
     assert abs(count / games - probability) <= 4 * error + rounding, (count / games, probability, error)

@@ -26,66 +26,66 @@ from runners.hosting.guarded_agent import StuckError
 from tests.runners.experiments import request, stored_at
 
 
-def ranges_of(numbers: set[int]) -> list[Range]:
-    """Sorted, disjoint ranges that do not touch."""
-    runs = groupby(enumerate(sorted(numbers)), key=lambda each: each[1] - each[0])
+def group_into_ranges(numbers: set[int]) -> list[Range]:
+    """Return the sorted ranges that hold some numbers and do not touch."""
+    runs = groupby(enumerate(sorted(numbers)), key=lambda item: item[1] - item[0])
     starts = [[number for _, number in run] for _, run in runs]
     return [(run[0], run[-1] + 1) for run in starts]
 
 
-def numbers_in(ranges: Sequence[Range]) -> list[int]:
+def list_numbers(ranges: Sequence[Range]) -> list[int]:
     return [number for first, end in ranges for number in range(first, end)]
 
 
-RANGES = st.sets(st.integers(0, 60)).map(ranges_of)
+RANGES = st.sets(st.integers(0, 60)).map(group_into_ranges)
 
 
 @given(st.integers(1, 7), st.integers(0, 50), st.integers(1, 50))
-def test_the_orders_of_a_range_are_its_units(pairings: int, first: int, size: int) -> None:
+def test_the_pairs_of_a_range_are_its_units(pairings: int, first: int, size: int) -> None:
     line = UnitLine(pairings, 2)
-    found = [
-        pair * pairings + order.pairing
-        for order in list_pair_ranges(line, first, first + size)
-        for pair in range(order.first_pair, order.first_pair + order.pairs)
+    units = [
+        pair * pairings + pair_range.pairing
+        for pair_range in list_pair_ranges(line, first, first + size)
+        for pair in range(pair_range.first_pair, pair_range.first_pair + pair_range.pairs)
     ]
-    assert sorted(found) == list(range(first, first + size))
-    sizes = [order.pairs for order in list_pair_ranges(UnitLine(1, 2), 5, 5 + 2 * MAX_BLOCK_PAIRS + size)]
+    assert sorted(units) == list(range(first, first + size))
+    sizes = [pair_range.pairs for pair_range in list_pair_ranges(UnitLine(1, 2), 5, 5 + 2 * MAX_BLOCK_PAIRS + size)]
     assert sizes == [MAX_BLOCK_PAIRS, MAX_BLOCK_PAIRS, size]
 
 
 @given(RANGES, st.integers(1, 64), st.integers(1, 5), st.data())
-def test_parts_are_all_that_is_missing_whatever_comes_back(
-    missing: list[Range], most: int, workers: int, data: st.DataObject
+def test_chunks_are_all_that_is_missing_whatever_comes_back(
+    missing_ranges: list[Range], max_units: int, workers: int, data: st.DataObject
 ) -> None:
-    total = max((end for _, end in missing), default=0)
-    parts, played = ChunkQueue(missing, total, most, workers, 30.0), list[int]()
-    while (part := next(parts, None)) is not None:
-        first, end = part
+    total = max((end for _, end in missing_ranges), default=0)
+    queue, played = ChunkQueue(missing_ranges, total, max_units, workers, 30.0), list[int]()
+    while (chunk := next(queue, None)) is not None:
+        first, end = chunk
         size = 1 << (end - first - 1).bit_length()
         assert first % size == 0  # a file's range: aligned, or the beginning of such a one at the end of the run
         assert end - first == size or end == total
-        assert end - first <= most
+        assert end - first <= max_units
         reached = data.draw(st.sampled_from([end, end, (first + end + 1) // 2]))
         played += range(first, reached)
-        parts.put_back_rest(ChunkResult(part, reached, (), data.draw(st.sampled_from([0.0, 0.1, 1.0, 100.0]))))
-    assert sorted(played) == numbers_in(missing)
+        queue.put_back_rest(ChunkResult(chunk, reached, (), data.draw(st.sampled_from([0.0, 0.1, 1.0, 100.0]))))
+    assert sorted(played) == list_numbers(missing_ranges)
 
 
-def test_a_small_run_is_a_part_for_each_thread() -> None:
+def test_a_small_run_is_a_chunk_for_each_thread() -> None:
     assert [*ChunkQueue([(0, 500)], 500, 131072, 2, 30.0)] == [(0, 256), (256, 500)]
     assert [*ChunkQueue([(0, 500)], 500, 131072, 1, 30.0)] == [(0, 500)]
     assert len([*ChunkQueue([(0, 10_000_000)], 10_000_000, 131072, 2, 30.0)]) == 77
 
 
-def test_once_the_pace_is_known_a_part_takes_no_longer_than_a_shard() -> None:
-    parts = ChunkQueue([(0, 100_000)], 100_000, 131072, 2, 30.0)
-    part = next(parts)
-    parts.put_back_rest(ChunkResult(part, 4, (), 12.0))  # three seconds a unit: ten are as many as fit, eight a file
-    assert [next(parts) for _ in range(3)] == [(4, 8), (8, 16), (16, 24)]
+def test_once_the_pace_is_known_a_chunk_takes_no_longer_than_a_shard() -> None:
+    queue = ChunkQueue([(0, 100_000)], 100_000, 131072, 2, 30.0)
+    chunk = next(queue)
+    queue.put_back_rest(ChunkResult(chunk, 4, (), 12.0))  # three seconds a unit: ten are as many as fit, eight a file
+    assert [next(queue) for _ in range(3)] == [(4, 8), (8, 16), (16, 24)]
     assert next(ChunkQueue([(0, 20)], 20, 131072, 2, 30.0)) == (0, 16)
-    few = ChunkQueue([(0, 40)], 40, 131072, 2, 30.0)
-    few.put_back_rest(ChunkResult(next(few), 8, (), 24.0))
-    assert next(few) == (8, 16)
+    small_queue = ChunkQueue([(0, 40)], 40, 131072, 2, 30.0)
+    small_queue.put_back_rest(ChunkResult(next(small_queue), 8, (), 24.0))
+    assert next(small_queue) == (8, 16)
 
 
 @pytest.mark.parametrize(
@@ -117,63 +117,65 @@ def test_the_units_of_a_chunk_follow_from_the_pace_of_every_pairing() -> None:
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
-    """A tournament of three pairings."""
-    asked = request("agents=[random,semi_random,dumb]", "archive.shard_games=32", "archive.shard_seconds=1000")
-    return open_experiment(stored_at(tmp_path, asked))
+    """Open a tournament of three pairings."""
+    run_request = request("agents=[random,semi_random,dumb]", "archive.shard_games=32", "archive.shard_seconds=1000")
+    return open_experiment(stored_at(tmp_path, run_request))
 
 
-def blocks(experiment: Experiment, first: int, end: int) -> list[Block]:
-    return [experiment.engine.play_block(order) for order in list_pair_ranges(experiment.unit_line, first, end)]
+def play_units(experiment: Experiment, first: int, end: int) -> list[Block]:
+    return [
+        experiment.engine.play_block(pair_range) for pair_range in list_pair_ranges(experiment.unit_line, first, end)
+    ]
 
 
-def files(experiment: Experiment) -> list[Range]:
-    return [(each.first, each.end) for each in experiment.archive.list_effective_ranges(experiment.run_id)]
+def list_files(experiment: Experiment) -> list[Range]:
+    return [(file.first, file.end) for file in experiment.archive.list_effective_ranges(experiment.run_id)]
 
 
 def test_full_files_are_written_as_soon_as_there_are_enough_games(experiment: Experiment) -> None:
     with RangeWriter(experiment, 5, total_units=60) as writer:
-        writer.add(20, blocks(experiment, 5, 20))
-        assert files(experiment) == []
-        writer.add(39, blocks(experiment, 20, 39))
-        assert files(experiment) == [(5, 6), (6, 8), (8, 16), (16, 32)]  # the rest waits for more
-        writer.add(60, blocks(experiment, 39, 60))
-    assert files(experiment) == [(5, 6), (6, 8), (8, 16), (16, 32), (32, 48), (48, 60)]
+        writer.add(20, play_units(experiment, 5, 20))
+        assert list_files(experiment) == []
+        writer.add(39, play_units(experiment, 20, 39))
+        assert list_files(experiment) == [(5, 6), (6, 8), (8, 16), (16, 32)]  # the rest waits for more
+        writer.add(60, play_units(experiment, 39, 60))
+    assert list_files(experiment) == [(5, 6), (6, 8), (8, 16), (16, 32), (32, 48), (48, 60)]
     assert writer.games_written == 2 * 55
-    writer.add(64, blocks(experiment, 60, 64))  # what comes after the end is ignored
-    whole = ArchiveStore.open(experiment.archive.root)
+    writer.add(64, play_units(experiment, 60, 64))  # what comes after the end is ignored
+    archive = ArchiveStore.open(experiment.archive.root)
     games = [
-        read_games(whole, experiment.run_id, each).game_id.tolist()
-        for each in whole.list_effective_ranges(experiment.run_id)
+        read_games(archive, experiment.run_id, file).game_id.tolist()
+        for file in archive.list_effective_ranges(experiment.run_id)
     ]
-    assert len({game for each in games for game in each}) == 2 * 55
+    assert len({game for file_games in games for game in file_games}) == 2 * 55
 
 
 def test_after_some_time_what_is_there_is_written_even_if_nothing_comes(
     experiment: Experiment,
 ) -> None:
-    asked = replace(experiment.request, storage=replace(experiment.request.storage, shard_seconds=0.05))
-    with RangeWriter(replace(experiment, request=asked), 0) as writer:
-        writer.add(9, blocks(experiment, 0, 9))
+    run_request = replace(experiment.request, storage=replace(experiment.request.storage, shard_seconds=0.05))
+    with RangeWriter(replace(experiment, request=run_request), 0) as writer:
+        writer.add(9, play_units(experiment, 0, 9))
         threading.Event().wait(0.06)
         writer.write_if_due()
-        assert files(experiment) == [(0, 8)]  # a single unit waits
+        assert list_files(experiment) == [(0, 8)]  # a single unit waits
         writer.skip_to(12)
-        assert files(experiment) == [(0, 8), (8, 9)]
-        writer.add(13, blocks(experiment, 12, 13))
-    assert files(experiment) == [(0, 8), (8, 9), (12, 13)]
+        assert list_files(experiment) == [(0, 8), (8, 9)]
+        writer.add(13, play_units(experiment, 12, 13))
+    assert list_files(experiment) == [(0, 8), (8, 9), (12, 13)]
 
 
 @pytest.mark.parametrize(
-    ("error", "kept"), [(StuckError("it hangs"), 1), (FailureError("no"), 0), (KeyboardInterrupt(), 0)]
+    ("error", "file_count"), [(StuckError("it hangs"), 1), (FailureError("no"), 0), (KeyboardInterrupt(), 0)]
 )
 def test_what_is_left_is_written_unless_something_failed(
-    error: BaseException, kept: int, experiment: Experiment
+    error: BaseException, file_count: int, experiment: Experiment
 ) -> None:
     def fail(writer: RangeWriter) -> None:
         with writer:
-            writer.add(4, blocks(experiment, 0, 4))
+            writer.add(4, play_units(experiment, 0, 4))
             raise error
 
     with pytest.raises(type(error)):
         fail(RangeWriter(experiment, 0))
-    assert len(files(experiment)) == kept
+    assert len(list_files(experiment)) == file_count

@@ -1,4 +1,4 @@
-"""The code of a run: all on which its games depend, agent by agent, and what is said when it has changed."""
+"""The code of a run: everything on which its games depend, agent by agent, and the messages when it has changed."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ MINE = AgentSpec("mine", "code_player_of_mine.Player", {}, trusted=True)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of a user's own modules: an agent, and a helper in a module of its own."""
+    """Create a folder of a user's own modules: an agent, and a helper in a module of its own."""
     monkeypatch.chdir(tmp_path)
-    place = tmp_path / "own"
-    place.mkdir()
-    (place / "code_player_of_mine.py").write_text(PLAYER)
-    (place / "code_helper_of_mine.py").write_text(HELPER)
-    monkeypatch.syspath_prepend(place)
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "code_player_of_mine.py").write_text(PLAYER)
+    (folder / "code_helper_of_mine.py").write_text(HELPER)
+    monkeypatch.syspath_prepend(folder)
     for name in ("code_player_of_mine", "code_helper_of_mine"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    return place
+    return folder
 
 
 def code(*agents: AgentSpec, learner: int | None = None) -> dict[str, Any]:
@@ -73,10 +73,10 @@ def code(*agents: AgentSpec, learner: int | None = None) -> dict[str, Any]:
     return build_code_record(spec, [agent.build() for agent in agents])
 
 
-def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[bool, set[str]]:
-    """Whether the code of a run changed, and the agents whose code did."""
-    others = {label for label in now["agents"] if now["agents"][label] != before["agents"][label]}
-    return before["fingerprint"] != now["fingerprint"], others
+def find_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[bool, set[str]]:
+    """Return whether the code of a run changed, and the agents whose code did."""
+    labels = {label for label in now["agents"] if now["agents"][label] != before["agents"][label]}
+    return before["fingerprint"] != now["fingerprint"], labels
 
 
 def edit(path: Path) -> None:
@@ -98,8 +98,8 @@ EDITS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("what", EDITS)
-def test_whatever_an_agent_depends_on_changes_its_code_and_that_of_its_runs(what: str, folder: Path) -> None:
+@pytest.mark.parametrize("edited_part", EDITS)
+def test_whatever_an_agent_depends_on_changes_its_code_and_that_of_its_runs(edited_part: str, folder: Path) -> None:
     for name in ("table.bin", "part.bin", "weights.bin", "model/inner/layer.bin"):
         path = folder.parent / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,8 +107,8 @@ def test_whatever_an_agent_depends_on_changes_its_code_and_that_of_its_runs(what
     mine = replace(MINE, params={"table": "table.bin", "parts": [["part.bin"]], "data_files": ["weights.bin", "model"]})
     before = code(mine, RANDOM)
     assert code(mine, RANDOM) == before
-    EDITS[what](folder)
-    assert changed(before, code(mine, RANDOM)) == (True, {"mine"})
+    EDITS[edited_part](folder)
+    assert find_changes(before, code(mine, RANDOM)) == (True, {"mine"})
 
 
 def test_what_an_agent_does_not_use_changes_nothing(folder: Path) -> None:
@@ -137,13 +137,13 @@ def test_an_agent_within_a_parameter_counts_too(folder: Path) -> None:
     oracle = AgentSpec("oracle", "agents.oracle.Oracle", {"below": MINE.to_record()}, trusted=True)
     before = code(oracle, RANDOM)
     edit(folder / "code_helper_of_mine.py")
-    assert changed(before, code(oracle, RANDOM)) == (True, {"oracle"})
+    assert find_changes(before, code(oracle, RANDOM)) == (True, {"oracle"})
 
 
-@pytest.mark.parametrize("named", ["nowhere.bin", "own/nowhere"])
-def test_data_that_is_not_there_is_refused_in_one_line(named: str, folder: Path) -> None:
-    with pytest.raises(RequestError, match=rf"^agent 'mine' names '{named}' in data_files, and there is no such file"):
-        code(replace(MINE, params={"data_files": [named]}))
+@pytest.mark.parametrize("path", ["nowhere.bin", "own/nowhere"])
+def test_data_that_is_not_there_is_refused_in_one_line(path: str, folder: Path) -> None:
+    with pytest.raises(RequestError, match=rf"^agent 'mine' names '{path}' in data_files, and there is no such file"):
+        code(replace(MINE, params={"data_files": [path]}))
 
 
 def test_no_class_is_imported_to_find_its_code(folder: Path) -> None:
@@ -156,18 +156,18 @@ def test_no_class_is_imported_to_find_its_code(folder: Path) -> None:
 
 
 def test_every_module_of_ours_that_plays_is_named() -> None:
-    """These modules are counted one by one, without what they import."""
+    """Check that the modules import no other module of this project, because they count without their imports."""
     imported = set()
     for name in PLAYING_MODULES:
         tree = ast.parse(Path(str(importlib.import_module(name).__file__)).read_text())
         imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    ours = {name for name in imported if name.startswith(("agents", "runners", "analytics"))}
-    assert {name for name in ours if not name.startswith("runners.arena.executors")} <= set(PLAYING_MODULES)
+    own_modules = {name for name in imported if name.startswith(("agents", "runners", "analytics"))}
+    assert {name for name in own_modules if not name.startswith("runners.arena.executors")} <= set(PLAYING_MODULES)
 
 
 @pytest.fixture
-def declaring(folder: Path, tmp_path: Path) -> Path:
-    """The yaml of ``mine`` declares a file and a folder, beside which its module is."""
+def declaring_folder(folder: Path, tmp_path: Path) -> Path:
+    """Write a yaml of ``mine`` that declares a file and a folder beside the agent's module."""
     for path, text in {
         "agent/mine.yaml": f"_target_: {MINE.target}\nfiles: [weights.bin, model]\n",
         "agent/over.yaml": "_target_: agents.oracle.Oracle\nbelow: mine\n",
@@ -179,25 +179,25 @@ def declaring(folder: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def declared(folder: Path, label: str = "mine") -> dict[str, Any]:
+def describe_declared_code(folder: Path, label: str = "mine") -> dict[str, Any]:
     with use_config_dir(folder):
         return code(agent_from_label(label, trusted=True), RANDOM)
 
 
 @pytest.mark.parametrize("label", ["mine", "over"])
 def test_the_files_that_a_yaml_declares_are_part_of_the_code_of_its_runs(
-    label: str, declaring: Path, monkeypatch: pytest.MonkeyPatch
+    label: str, declaring_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = declared(declaring, label)
+    before = describe_declared_code(declaring_folder, label)
     assert before["files"] == {
-        label: {file: hashlib.sha256((declaring / file).read_bytes()).hexdigest() for file in FILES}
+        label: {file: hashlib.sha256((declaring_folder / file).read_bytes()).hexdigest() for file in FILES}
     }
     monkeypatch.chdir("/")  # paths are those of the yaml's folder, whatever the current one is
-    assert declared(declaring, label) == before
+    assert describe_declared_code(declaring_folder, label) == before
     for name in FILES:
-        edit(declaring / name)
-        after = declared(declaring, label)
-        assert changed(before, after) == (True, {label})
+        edit(declaring_folder / name)
+        after = describe_declared_code(declaring_folder, label)
+        assert find_changes(before, after) == (True, {label})
         assert {file for file in FILES if after["files"][label][file] != before["files"][label][file]} == {name}
         before = after
 
@@ -206,25 +206,25 @@ FILES = ("weights.bin", "model/layer.bin")
 
 
 def test_a_changed_file_is_named_and_the_agent_is_not_given_the_key(
-    declaring: Path, tmp_path: Path, qarena: Qarena
+    declaring_folder: Path, tmp_path: Path, qarena: Qarena
 ) -> None:
-    words = ("run", "--config-dir", str(declaring), "agent@a=mine", "agent@b=random", "games=2")
-    assert qarena(*words).code == 0
+    arguments = ("run", "--config-dir", str(declaring_folder), "agent@a=mine", "agent@b=random", "games=2")
+    assert qarena(*arguments).code == 0
     (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert set(record.code["files"]["mine"]) == {*FILES}
     assert record.labels == ("mine", "random")
-    edit(declaring / "model/layer.bin")
-    found = qarena(*words)
-    assert f"run {record.run_id} was begun by other code (mine (model/layer.bin) changed; " in found.err
-    assert (found.code, "Nothing to play" in found.out) == (0, True)  # it plays the same all the same
+    edit(declaring_folder / "model/layer.bin")
+    result = qarena(*arguments)
+    assert f"run {record.run_id} was begun by other code (mine (model/layer.bin) changed; " in result.err
+    assert (result.code, "Nothing to play" in result.out) == (0, True)  # it plays the same all the same
 
 
 # What a user sees.
 
 
 @pytest.fixture
-def edited(folder: Path, qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """A run of ``mine`` against ``random`` is in the archive; then a helper was edited. Repeats the run."""
+def repeat_run(folder: Path, qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Play ``mine`` against ``random``, edit a helper of ``mine``, and return a function that repeats the run."""
     (tmp_path / "conf/agent").mkdir(parents=True)
     (tmp_path / "conf/agent/mine.yaml").write_text(f"_target_: {MINE.target}\n")
 
@@ -239,73 +239,73 @@ def edited(folder: Path, qarena: Qarena, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_edit_that_changes_no_game_is_an_upgrade(
-    edited: Callable[..., Result], folder: Path, tmp_path: Path, qarena: Qarena
+    repeat_run: Callable[..., Result], folder: Path, tmp_path: Path, qarena: Qarena
 ) -> None:
     (folder / "code_helper_of_mine.py").write_text(f"{HELPER}\n# a remark\n")
-    found = edited()
+    result = repeat_run()
     (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
-    assert "Nothing to play" in found.out
-    (note,) = (line for line in found.err.splitlines() if "other code" in line)
+    assert "Nothing to play" in result.out
+    (note,) = (line for line in result.err.splitlines() if "other code" in line)
     assert note.endswith("20 games were played again and are the same, so it goes on")
-    assert "other code" not in edited("games=40").err  # the record says that this code plays the same
-    assert edited("seed=2").code == 0  # a run of this code alone
-    shown = qarena("crosstable")
-    assert "60" in shown.out
-    assert "@" not in shown.out  # one agent, although its code has two fingerprints
-    assert "codes" not in shown.err
+    assert "other code" not in repeat_run("games=40").err  # the record says that this code plays the same
+    assert repeat_run("seed=2").code == 0  # a run of this code alone
+    crosstable = qarena("crosstable")
+    assert "60" in crosstable.out
+    assert "@" not in crosstable.out  # one agent, although its code has two fingerprints
+    assert "codes" not in crosstable.err
     (record, _) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert record.code["extended_by"] == [*record.code["same_games"]]
 
 
 @pytest.mark.slow
 def test_the_results_of_an_agent_before_an_edit_are_not_shown_as_if_they_were_after_it(
-    edited: Callable[..., Result], tmp_path: Path
+    repeat_run: Callable[..., Result], tmp_path: Path
 ) -> None:
-    found = edited()
+    refused = repeat_run()
     (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
-    assert found.refusal.startswith(f"error: run {record.run_id} was begun by other code (mine changed; ")
-    assert "), and this code plays game " in found.refusal
-    assert found.err.endswith("other_code=extend goes on with its games all the same\n")
-    shown = edited("archive.other_code=extend")
-    assert shown.code == 0
-    assert "Nothing to play" in shown.out
-    assert "was begun by other code (mine changed; " in shown.err
-    assert "its games count as if this code had played them" in shown.err
-    assert edited("archive.other_code=extend", "games=40").code == 0
+    assert refused.refusal.startswith(f"error: run {record.run_id} was begun by other code (mine changed; ")
+    assert "), and this code plays game " in refused.refusal
+    assert refused.err.endswith("other_code=extend goes on with its games all the same\n")
+    extended = repeat_run("archive.other_code=extend")
+    assert extended.code == 0
+    assert "Nothing to play" in extended.out
+    assert "was begun by other code (mine changed; " in extended.err
+    assert "its games count as if this code had played them" in extended.err
+    assert repeat_run("archive.other_code=extend", "games=40").code == 0
     (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
-    (more,) = record.code["extended_by"]
-    assert more != record.code["fingerprint"]
+    (fingerprint,) = record.code["extended_by"]
+    assert fingerprint != record.code["fingerprint"]
     assert describe_code_differences(record, {"fingerprint": record.code["fingerprint"]})  # for the first code too
-    assert edited("games=40").code == 2
+    assert repeat_run("games=40").code == 2
     with open_archive(tmp_path / "data/archive") as opened:
         (note,) = compute_head_to_head(opened).notes
     assert note == f"run {record.run_id} has games of several codes under one label: other code extended it"
 
 
 def test_two_codes_under_one_label_are_told_apart_and_others_are_not(
-    edited: Callable[..., Result], tmp_path: Path, qarena: Qarena
+    repeat_run: Callable[..., Result], tmp_path: Path, qarena: Qarena
 ) -> None:
-    assert edited("archive.other_code=new").code == 0
+    assert repeat_run("archive.other_code=new").code == 0
     root = tmp_path / "data/archive"
     codes = {record.run_id: record.code["agents"] for record in ArchiveStore.open(root).load_runs()}
-    shown = sorted(f"mine@{agents['mine'][:6]}" for agents in codes.values())
+    labels = sorted(f"mine@{agents['mine'][:6]}" for agents in codes.values())
     assert len({agents["random"] for agents in codes.values()}) == 1
     with open_archive(root) as opened:
         for where in (None, "winner >= -1"):
-            met = compute_head_to_head(opened, GameFilter(where))
-            assert sorted((result.first, result.second, result.games) for result in met.results) == [
-                (label, "random", 20) for label in shown
+            head_to_head = compute_head_to_head(opened, GameFilter(where))
+            assert sorted((result.first, result.second, result.games) for result in head_to_head.results) == [
+                (label, "random", 20) for label in labels
             ]
-            (note,) = met.notes
-            assert note == f"'mine' was played by 2 codes, shown as {' and '.join(shown)}: --run chooses runs of one"
-        (alone,) = compute_head_to_head(opened, GameFilter(runs=(next(iter(codes)),))).results
-        chosen = select_report_data(opened)
-        assert set(chosen.agents) == {*shown, "random"}
-        assert set(lengths_frame(chosen)["agent"]) == {*shown, "random"}
-        assert "'mine' was played by 2 codes" in build_runs_section(chosen).note.replace("&#39;", "'")
-    assert alone.first == "mine"
+            (note,) = head_to_head.notes
+            assert note == f"'mine' was played by 2 codes, shown as {' and '.join(labels)}: --run chooses runs of one"
+        (single_result,) = compute_head_to_head(opened, GameFilter(runs=(next(iter(codes)),))).results
+        report_data = select_report_data(opened)
+        assert set(report_data.agents) == {*labels, "random"}
+        assert set(lengths_frame(report_data)["agent"]) == {*labels, "random"}
+        assert "'mine' was played by 2 codes" in build_runs_section(report_data).note.replace("&#39;", "'")
+    assert single_result.first == "mine"
     for command in ("rate", "crosstable"):
-        found = qarena(command)
-        assert found.code == 0
-        assert all(label in found.out for label in (*shown, "random"))
-        assert "'mine' was played by 2 codes" in found.err
+        result = qarena(command)
+        assert result.code == 0
+        assert all(label in result.out for label in (*labels, "random"))
+        assert "'mine' was played by 2 codes" in result.err

@@ -1,4 +1,4 @@
-"""`archive.evaluations=true` stores what agents report and changes no game; what is missing is played again."""
+"""`archive.evaluations=true` stores what agents report and changes no game; missing evaluations are played again."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class Own(Dice):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("made")
     play(root, *GAMES, *SMALL, EVALUATIONS)
     return root
 
 
-def ask(root: Path, question: str = ALL_ROWS) -> pl.DataFrame:
+def query(root: Path, question: str = ALL_ROWS) -> pl.DataFrame:
     with open_archive(root) as archive:
         return archive.sql(question)
 
@@ -77,56 +77,56 @@ def files(root: Path, table: str) -> set[str]:
     return {path.name for path in (root / table).rglob("*.parquet")}
 
 
-def only_run(root: Path) -> tuple[ArchiveStore, str]:
+def open_only_run(root: Path) -> tuple[ArchiveStore, str]:
     archive = ArchiveStore.open(root)
     return archive, archive.list_run_ids()[0]
 
 
-def sound(root: Path) -> bool:
+def has_no_problems(root: Path) -> bool:
     return not verify_archive(ArchiveStore.open(root)).problems
 
 
-def test_games_are_the_same_with_and_without_and_there_is_a_row_for_each_turn(made: Path, tmp_path: Path) -> None:
+def test_games_are_the_same_with_and_without_and_there_is_a_row_for_each_turn(original: Path, tmp_path: Path) -> None:
     play(tmp_path, *GAMES, *SMALL)
-    assert_same_rows(rows(tmp_path), rows(made))
-    assert (files(tmp_path, "games"), files(tmp_path, "plies")) == (files(made, "games"), files(made, "plies"))
-    assert (files(tmp_path, "evaluations"), len(ask(tmp_path))) == (set(), 0)
-    turns = ask(made, "SELECT sum(plies - opening + 1) AS turns FROM games")["turns"].item()
-    assert len(ask(made)) == turns
-    assert sound(made)
+    assert_same_rows(rows(tmp_path), rows(original))
+    assert (files(tmp_path, "games"), files(tmp_path, "plies")) == (files(original, "games"), files(original, "plies"))
+    assert (files(tmp_path, "evaluations"), len(query(tmp_path))) == (set(), 0)
+    turns = query(original, "SELECT sum(plies - opening + 1) AS turns FROM games")["turns"].item()
+    assert len(query(original)) == turns
+    assert has_no_problems(original)
 
 
-def test_each_agent_reports_its_own(made: Path) -> None:
+def test_each_agent_reports_its_own(original: Path) -> None:
     ranges = "SELECT agent, min(value) AS low, max(value) AS high, max(visits) AS visits FROM evaluations"
-    assert ask(made, f"{ranges} GROUP BY ALL ORDER BY ALL").rows() == [
+    assert query(original, f"{ranges} GROUP BY ALL ORDER BY ALL").rows() == [
         ("mcts(iterations=20)", -1.0, 1.0, 15),
         ("oracle(horizon=11)", -1.0, 1.0, None),
         ("random", None, None, None),
     ]
-    odd = (
+    wrong_rows = (
         "SELECT count(*) AS n FROM evaluations WHERE NOT (seat = (ply + 1) % 2 AND seconds >= 0 AND rules = 'classic')"
     )
-    assert ask(made, odd)["n"].item() == 0
-    of_game = "evaluations.agent <> CASE seat WHEN 0 THEN agent_0 ELSE agent_1 END"
-    agents = f"SELECT count(*) AS n FROM evaluations JOIN games USING (run_id, game_id) WHERE {of_game}"
-    assert ask(made, agents)["n"].item() == 0
+    assert query(original, wrong_rows)["n"].item() == 0
+    wrong_agent = "evaluations.agent <> CASE seat WHEN 0 THEN agent_0 ELSE agent_1 END"
+    agents = f"SELECT count(*) AS n FROM evaluations JOIN games USING (run_id, game_id) WHERE {wrong_agent}"
+    assert query(original, agents)["n"].item() == 0
 
 
-def values_of(root: Path) -> pl.DataFrame:
-    return ask(root).drop("seconds")
+def read_values(root: Path) -> pl.DataFrame:
+    return query(root).drop("seconds")
 
 
-def test_what_is_missing_is_played_again_and_only_that(made: Path, tmp_path: Path) -> None:
+def test_what_is_missing_is_played_again_and_only_that(original: Path, tmp_path: Path) -> None:
     play(tmp_path, *GAMES, "games=16", *SMALL)
-    there = files(tmp_path, "games")
-    watched = Watcher()
-    execute_request(stored_at(tmp_path, request(*GAMES, *SMALL, EVALUATIONS)), "qarena run", threading.Event(), watched)
-    assert watched.started == [120]
-    assert files(tmp_path, "games") >= there
-    assert_frame_equal(values_of(tmp_path), values_of(made))
+    games_before = files(tmp_path, "games")
+    watcher = Watcher()
+    execute_request(stored_at(tmp_path, request(*GAMES, *SMALL, EVALUATIONS)), "qarena run", threading.Event(), watcher)
+    assert watcher.started == [120]
+    assert files(tmp_path, "games") >= games_before
+    assert_frame_equal(read_values(tmp_path), read_values(original))
     outcome = play(tmp_path, *GAMES, *SMALL, EVALUATIONS)
     assert (outcome.played, outcome.interrupted) == (0, False)
-    assert sound(tmp_path)
+    assert has_no_problems(tmp_path)
 
 
 def test_what_a_run_or_an_index_has_stored_is_missed_when_it_is_lost(copy: Path, qarena: Qarena) -> None:
@@ -136,81 +136,81 @@ def test_what_a_run_or_an_index_has_stored_is_missed_when_it_is_lost(copy: Path,
     (record,) = ArchiveStore.open(copy).load_runs()
     assert record.derived == dict.fromkeys(("evaluations", "positions", "first_plies"), record.units)
     assert verify_archive(ArchiveStore.open(copy)).problems == []
-    lost = min((copy / "evaluations").glob("*/*"))
-    lost.unlink()
+    lost_file = min((copy / "evaluations").glob("*/*"))
+    lost_file.unlink()
     (problem,) = verify_archive(ArchiveStore.open(copy)).problems
-    said = f"units, which were there: restore the files from a copy, or run '{EVALUATIONS_TABLE.command}' again"
-    assert problem.fault.endswith(f" of {record.units} {said}")
-    found = qarena("sql", "SELECT count(*) FROM evaluations", "--archive", str(copy))
-    assert (found.code, found.out) == (1, "")
-    assert found.err == f"error: {problem.file} {problem.fault}\n"
+    problem_end = f"units, which were there: restore the files from a copy, or run '{EVALUATIONS_TABLE.command}' again"
+    assert problem.fault.endswith(f" of {record.units} {problem_end}")
+    result = qarena("sql", "SELECT count(*) FROM evaluations", "--archive", str(copy))
+    assert (result.code, result.out) == (1, "")
+    assert result.err == f"error: {problem.file} {problem.fault}\n"
     play(copy, *GAMES, *SMALL, EVALUATIONS)  # which plays these games again
     assert verify_archive(ArchiveStore.open(copy)).problems == []
-    assert len(ask(copy)) > 0
+    assert len(query(copy)) > 0
 
 
-def test_after_an_interruption_the_rest_is_played(made: Path, tmp_path: Path) -> None:
+def test_after_an_interruption_the_rest_is_played(original: Path, tmp_path: Path) -> None:
     play(tmp_path, *GAMES, "archive.shard_games=64")
     stop = threading.Event()
-    asked = stored_at(tmp_path, request(*GAMES, "archive.shard_games=8", EVALUATIONS))
-    watched = Watcher(stop, 16)
-    assert execute_request(asked, "qarena run", stop, watched).interrupted
-    assert watched.started == [120]
-    assert 0 < execute_request(asked, "qarena run", threading.Event()).played < 120
-    assert_frame_equal(values_of(tmp_path), values_of(made))
+    run_request = stored_at(tmp_path, request(*GAMES, "archive.shard_games=8", EVALUATIONS))
+    watcher = Watcher(stop, 16)
+    assert execute_request(run_request, "qarena run", stop, watcher).interrupted
+    assert watcher.started == [120]
+    assert 0 < execute_request(run_request, "qarena run", threading.Event()).played < 120
+    assert_frame_equal(read_values(tmp_path), read_values(original))
 
 
 def test_games_that_differ_are_left_as_they_are(tmp_path: Path) -> None:
-    asked = (f"agents=[{OWN},random]", "games=20", "threads=1")
-    play(tmp_path, *asked)
-    before = rows(tmp_path)
-    with pytest.raises(FailureError, match="went otherwise when they were played again"):
-        play(tmp_path, *asked, EVALUATIONS)
-    assert_same_rows(rows(tmp_path), before)
-    assert len(ask(tmp_path)) == 0
+    overrides = (f"agents=[{OWN},random]", "games=20", "threads=1")
+    play(tmp_path, *overrides)
+    rows_before = rows(tmp_path)
+    with pytest.raises(FailureError, match="came out differently when they were played again"):
+        play(tmp_path, *overrides, EVALUATIONS)
+    assert_same_rows(rows(tmp_path), rows_before)
+    assert len(query(tmp_path)) == 0
 
 
 def test_of_two_files_of_one_range_the_smaller_check_counts(copy: Path) -> None:
-    archive, run_id = only_run(copy)
+    archive, run_id = open_only_run(copy)
     folder = archive.folder("evaluations", run_id)
-    first = archive.list_effective_ranges(run_id, "evaluations")[0]
-    larger = first._replace(checksum="ffffffff")
-    archive.write_file(folder / larger.name, archive.backend.read(folder / first.name))
-    assert archive.list_effective_ranges(run_id, "evaluations")[0].checksum == min(first.checksum, larger.checksum)
+    file = archive.list_effective_ranges(run_id, "evaluations")[0]
+    copy_of_file = file._replace(checksum="ffffffff")
+    archive.write_file(folder / copy_of_file.name, archive.backend.read(folder / file.name))
+    assert archive.list_effective_ranges(run_id, "evaluations")[0].checksum == min(file.checksum, copy_of_file.checksum)
 
 
-def copied(made: Path, tmp_path: Path) -> Path:
-    merge_archives([ArchiveStore.open(made)], ArchiveStore.open(tmp_path / "copy", create=True), MergeOptions())
+def copy_archive(original: Path, tmp_path: Path) -> Path:
+    merge_archives([ArchiveStore.open(original)], ArchiveStore.open(tmp_path / "copy", create=True), MergeOptions())
     return tmp_path / "copy"
 
 
 @pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
-    return copied(made, tmp_path)
+def copy(original: Path, tmp_path: Path) -> Path:
+    return copy_archive(original, tmp_path)
 
 
-def test_merging_copies_them_and_compacting_joins_them(made: Path, copy: Path) -> None:
-    assert files(copy, "evaluations") == files(made, "evaluations")
+def test_merging_copies_them_and_compacting_joins_them(original: Path, copy: Path) -> None:
+    assert files(copy, "evaluations") == files(original, "evaluations")
     assert len(files(copy, "evaluations")) > 4
-    archive, run_id = only_run(copy)
+    archive, run_id = open_only_run(copy)
     compact_run(archive, run_id)
     assert len(archive.list_effective_ranges(run_id, "evaluations")) == 1
-    assert_frame_equal(ask(copy), ask(made))
-    assert sound(copy)
+    assert_frame_equal(query(copy), query(original))
+    assert has_no_problems(copy)
     remove_replaced_files(archive, run_id, 0)
     assert len(files(copy, "evaluations")) == 1
     assert not list_unneeded_files(ArchiveStore.open(copy))
-    assert_frame_equal(ask(copy), ask(made))
+    assert_frame_equal(query(copy), query(original))
 
 
 def test_games_with_evaluations_stay_apart_from_those_without(tmp_path: Path) -> None:
     play(tmp_path, *GAMES, "games=16", *SMALL, EVALUATIONS)
     play(tmp_path, *GAMES, "games=64", *SMALL)
-    before = ask(tmp_path)
-    archive, run_id = only_run(tmp_path)
+    rows_before = query(tmp_path)
+    archive, run_id = open_only_run(tmp_path)
     compact_run(archive, run_id)
     assert len(archive.list_effective_ranges(run_id)) > 1
-    assert_frame_equal(ask(tmp_path), before)
+    assert_frame_equal(query(tmp_path), rows_before)
 
 
 @pytest.mark.parametrize(
@@ -225,15 +225,15 @@ def test_games_with_evaluations_stay_apart_from_those_without(tmp_path: Path) ->
 )
 def test_verify_names_what_is_wrong(copy: Path, column: str, value: int, problem: str) -> None:
     row = -1 if column in ("game_id", "microseconds") else 0
-    archive, run_id = only_run(copy)
+    archive, run_id = open_only_run(copy)
     rewrite(
         archive,
         EVALUATIONS_TABLE.name,
         lambda frame: changed(column, range(len(frame))[row], value)(frame),
         run_id=run_id,
     )
-    problems = [str(each) for each in verify_archive(archive).problems]
-    assert any(problem in each for each in problems), problems
+    problems = [str(fault) for fault in verify_archive(archive).problems]
+    assert any(problem in text for text in problems), problems
 
 
 def test_agents_in_python_also_in_processes_and_engines_may_return_evaluations(tmp_path: Path) -> None:
@@ -248,36 +248,38 @@ def test_agents_in_python_also_in_processes_and_engines_may_return_evaluations(t
     ]
     root = tmp_path / "archive"
     play(root, f"agents=[random,{','.join(agents)}]", "schedule=gauntlet", "games=6", "threads=1", EVALUATIONS)
-    found = ask(root, "SELECT agent, list(DISTINCT (value, visits)) AS evaluations FROM evaluations GROUP BY ALL")
-    distinct = {agent: {tuple(each.values()) for each in evaluations} for agent, evaluations in found.rows()}
+    answer = query(root, "SELECT agent, list(DISTINCT (value, visits)) AS evaluations FROM evaluations GROUP BY ALL")
+    distinct = {agent: {tuple(pair.values()) for pair in evaluations} for agent, evaluations in answer.rows()}
     for name in EVALUATORS:
         assert distinct[name] == {(None, None), (0.25, 7), (None, 3)}
     assert distinct["engine"] == {(0.5, 12), (None, None)}
-    assert sound(root)
+    assert has_no_problems(root)
 
 
 def test_a_batch_may_have_an_evaluation_and_one_out_of_range_forfeits_with_and_without_the_option(
     tmp_path: Path,
 ) -> None:
     players = (f"{{agent:random,_target_:{PLAYERS}.{name},name:{name}}}" for name in ("Conceited", "BatchEvaluator"))
-    asked = (f"agents=[{','.join(players)}]", "games=12", "threads=1", "keep_going=true")
+    overrides = (f"agents=[{','.join(players)}]", "games=12", "threads=1", "keep_going=true")
     for folder, more in (("a", (EVALUATIONS,)), ("b", ())):
-        play(tmp_path / folder, *asked, *more)
+        play(tmp_path / folder, *overrides, *more)
     assert_same_rows(rows(tmp_path / "b"), rows(tmp_path / "a"))
     assert {*rows(tmp_path / "a")["games"]["ending"]} == {"forfeit_error"}
-    ends = "SELECT min(value), max(value) FROM evaluations WHERE agent = 'BatchEvaluator'"
-    assert ask(tmp_path / "a", ends).row(0) == (-1.0, 1.0)
+    extremes = "SELECT min(value), max(value) FROM evaluations WHERE agent = 'BatchEvaluator'"
+    assert query(tmp_path / "a", extremes).row(0) == (-1.0, 1.0)
 
 
 def test_a_policy_is_learned_from_values_and_rebuilt_bit_for_bit(copy: Path, qarena: Qarena) -> None:
-    archive, run_id = only_run(copy)
+    archive, run_id = open_only_run(copy)
     where = ("--archive", str(copy))
     learned = ("kind=line_values", "kind.method=evaluations", "kind.passes=1")
     with without_pictures():
         built = qarena("policy", "build", *learned, "name=mine", *where)
     assert built.code == 0, built.err
     card = policy_store.find(archive, "mine")
-    values = ask(copy, "SELECT game_id, ply, round(value * 1e6)::INTEGER AS v FROM evaluations WHERE value IS NOT NULL")
+    values = query(
+        copy, "SELECT game_id, ply, round(value * 1e6)::INTEGER AS v FROM evaluations WHERE value IS NOT NULL"
+    )
     mask, total, gamma = (1 << 64) - 1, 0, int(GAMMA)
     for game_id, ply, value in values.filter(pl.col("ply") >= 0).iter_rows():
         word = naive.mix((game_id + gamma) & mask) ^ (((ply << 32) ^ (value & mask)) + gamma & mask)

@@ -1,4 +1,4 @@
-"""The rows of an experiment depend on what was asked for, never on how it was carried out."""
+"""The rows of an experiment depend on the request, never on how it was carried out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.runners.experiments import Watcher, assert_same_rows, draw_the_same_w
 
 PLAYERS = "tests.runners.players"
 
-# Jitted players and ones in Python, so that both ways through the engine are taken, from imposed openings.
+# Jitted players and Python players, so that both ways through the engine are taken, from imposed openings.
 DICE = f"{{agent:random,_target_:{PLAYERS}.Dice,name:dice}}"
 BATCHED = f"{{agent:random,_target_:{PLAYERS}.Batched,name:batched}}"
 TOURNAMENT = (
@@ -62,8 +62,8 @@ RESULT = dict[str, pl.DataFrame]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive of the tournament, played on one thread into one shard."""
+def tournament_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the archive of the tournament, played on one thread into one shard."""
     root = tmp_path_factory.mktemp("whole")
     outcome = play(root, *TOURNAMENT, "threads=1")
     assert (outcome.played, outcome.interrupted) == (288, False)
@@ -72,11 +72,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(whole: Path) -> RESULT:
-    """Its rows."""
-    found = rows(whole)
-    assert len(found["games"]) == 288
-    return found
+def expected(tournament_root: Path) -> RESULT:
+    """Return the rows of the tournament."""
+    expected_rows = rows(tournament_root)
+    assert len(expected_rows["games"]) == 288
+    return expected_rows
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_asking_for_more_extends_a_run(tmp_path: Path, expected: RESULT) -> None
 
 def test_asking_for_what_is_there_plays_nothing_and_changes_nothing(tmp_path: Path) -> None:
     assert play(tmp_path, "games=19").played == 20  # whole pairs
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    again = play(tmp_path, "games=20")
+    files_before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    repeated = play(tmp_path, "games=20")
     fewer = play(tmp_path, "games=10", "threads=1")
-    assert (again.played, fewer.played) == (0, 0)
+    assert (repeated.played, fewer.played) == (0, 0)
     assert [result.games for result in fewer.results] == [20]
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files_before
 
 
 def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(
@@ -137,15 +137,15 @@ def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(
     outcome = play(root, *TOURNAMENT, "seats=fixed", "games=25")  # an odd number is fine: nothing is swapped
     assert outcome.played == 25 * 6
     assert play(root, *TOURNAMENT, "seats=fixed", "games=25").played == 0
-    found = rows(root)
+    fixed_rows = rows(root)
     first_24 = pl.col("game_id") % 2**32 < 48
     first_of_pair = pl.col("game_id") % 2 == 0
-    counted = ("run_id", "game_number")  # where seats are fixed, games are counted without the second of a pair
-    for table, frame in found.items():
+    numbering = ("run_id", "game_number")  # where seats are fixed, games are counted without the second of a pair
+    for table, frame in fixed_rows.items():
         assert frame.select(first_of_pair.all()).item()
         assert_frame_equal(
-            frame.filter(first_24).drop(counted, strict=False),
-            expected[table].filter(first_of_pair).drop(counted, strict=False),
+            frame.filter(first_24).drop(numbering, strict=False),
+            expected[table].filter(first_of_pair).drop(numbering, strict=False),
             check_dtypes=True,
         )
     assert verify_archive(ArchiveStore.open(root)).problems == []
@@ -158,8 +158,8 @@ def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(
     )
 
 
-def test_every_pairing_sees_the_same_openings_with_the_seats_swapped(whole: Path) -> None:
-    with open_archive(whole) as archive:
+def test_every_pairing_sees_the_same_openings_with_the_seats_swapped(tournament_root: Path) -> None:
+    with open_archive(tournament_root) as archive:
         openings = archive.sql("""
             SELECT pair_id & 2147483647 AS pair, count(DISTINCT game_id) AS games, count(DISTINCT opening) AS openings,
                    any_value(opening) AS opening
@@ -183,7 +183,7 @@ def test_every_pairing_sees_the_same_openings_with_the_seats_swapped(whole: Path
 
 
 def test_runs_of_one_seed_share_openings_and_no_other_random_words(tmp_path: Path) -> None:
-    """Else the same games would be counted twice, as if they were independent evidence."""
+    """Check that games of two runs differ, because equal games would count twice as independent evidence."""
     match = play(tmp_path, "agent@a=random", "agent@b=dumb", "games=200", "opening_plies=3")
     play(tmp_path, "agents=[random,dumb,semi_random]", "games=200", "opening_plies=3")
     with open_archive(tmp_path) as archive:
@@ -199,18 +199,18 @@ def test_runs_of_one_seed_share_openings_and_no_other_random_words(tmp_path: Pat
 
 
 def write_misbehaving(folder: Path) -> None:
-    """Yamls of two agents that misbehave once two plies are on the board: ``raise`` and ``cheat``."""
+    """Write yamls of two agents that misbehave once two plies are on the board: ``raise`` and ``cheat``."""
     folder.mkdir(parents=True)
-    for what in ("raise", "cheat"):
-        (folder / f"{what}.yaml").write_text(f"_target_: {PLAYERS}.Misbehaving\nwhat: {what}\nplies: 2\n")
+    for fault in ("raise", "cheat"):
+        (folder / f"{fault}.yaml").write_text(f"_target_: {PLAYERS}.Misbehaving\nwhat: {fault}\nplies: 2\n")
 
 
 def test_an_agent_that_misbehaves_forfeits_and_the_run_goes_on(qarena: Qarena, tmp_path: Path) -> None:
     write_misbehaving(tmp_path / "own/agent")
     agents = "agents=[raise,cheat,dumb]"
-    found = qarena("run", "--config-dir", "own", agents, "games=20", "archive.root=games", "--keep-going")
-    assert found.code == 0
-    assert "error:" not in found.err
+    result = qarena("run", "--config-dir", "own", agents, "games=20", "archive.root=games", "--keep-going")
+    assert result.code == 0
+    assert "error:" not in result.err
     with open_archive(tmp_path / "games") as archive:
         endings = archive.sql("""
             SELECT pairing, ending, [agent_0, agent_1][2 - winner] AS loser, min(plies), max(plies), count(*) AS games
@@ -220,29 +220,29 @@ def test_an_agent_that_misbehaves_forfeits_and_the_run_goes_on(qarena: Qarena, t
     assert endings[2:] == [(1, "forfeit_error", "raise", 2, 3, 20), (2, "forfeit_illegal", "cheat", 2, 3, 20)]
     # All that was legal is kept: which of the two depends on the seat. Between the two, the first player is the one.
     assert endings[:2] == [(0, "forfeit_error", "raise", 2, 2, 10), (0, "forfeit_illegal", "cheat", 2, 2, 10)]
-    assert "forfeits" in found.out
-    assert "20 : 0" in found.out
+    assert "forfeits" in result.out
+    assert "20 : 0" in result.out
     (log,) = (tmp_path / "outputs").glob("*/*/qarena.log")
     assert "lost my nerve" in log.read_text()
     assert log.read_text().count("Traceback") == 1
-    assert "Traceback" not in found.err
+    assert "Traceback" not in result.err
     what_happened = r"'raise' raised RuntimeError: lost my nerve \(\S+tests/runners/players.py:\d+\)"
-    assert re.search(rf"warning: agent {what_happened} in position \S+ \S and forfeits its game;", found.err)
-    assert re.search(rf"agent {what_happened}, first in position \S+ \S: 30 times\n", found.err)
-    last = found.err.splitlines()[-1]
-    assert re.fullmatch(r"warning: 60 of 60 games of this run are forfeits; more in outputs/\S+/qarena.log", last)
+    assert re.search(rf"warning: agent {what_happened} in position \S+ \S and forfeits its game;", result.err)
+    assert re.search(rf"agent {what_happened}, first in position \S+ \S: 30 times\n", result.err)
+    last_line = result.err.splitlines()[-1]
+    assert re.fullmatch(r"warning: 60 of 60 games of this run are forfeits; more in outputs/\S+/qarena.log", last_line)
     assert qarena("archive", "verify", "--archive", "games").code == 0
 
 
 @pytest.mark.parametrize("executor", ["threads", *seldom("processes")])
 def test_a_run_ends_early_if_an_agent_forfeits_all_its_games(executor: str, qarena: Qarena, tmp_path: Path) -> None:
     write_misbehaving(tmp_path / "own/agent")
-    asked = ("run", "raise", "random", "threads=1", f"executor={executor}", "--config-dir", "own", "--archive")
-    found = qarena(*asked, "games", "games=2000")
-    assert found.code == 1
-    last = found.err.splitlines()[-1]
-    assert last.startswith("error: agent 'raise' has forfeited all its ")
-    assert re.search(r"it raised RuntimeError: lost my nerve \(.*players.py:\d+\), first in .*--keep-going", last)
+    arguments = ("run", "raise", "random", "threads=1", f"executor={executor}", "--config-dir", "own", "--archive")
+    result = qarena(*arguments, "games", "games=2000")
+    assert result.code == 1
+    last_line = result.err.splitlines()[-1]
+    assert last_line.startswith("error: agent 'raise' has forfeited all its ")
+    assert re.search(r"it raised RuntimeError: lost my nerve \(.*players.py:\d+\), first in .*--keep-going", last_line)
     with open_archive(tmp_path / "games") as archive:
         assert 20 <= archive.sql("SELECT count(*) FROM games").item() < 2000
 
@@ -253,70 +253,70 @@ OTHER = {"fingerprint": "f" * 16, "version": "9.9"}
 
 
 @pytest.fixture
-def upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A run of 20 games by this code; from now on the code is another, and plays the same. Its run id."""
+def upgraded_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Play 20 games, then pretend that the code is another that plays the same; return the run's id."""
     run_id = play(tmp_path, "games=20").run_id
     monkeypatch.setattr(experiment, "build_code_record", lambda *of: build_code_record(*of) | OTHER)
     return run_id
 
 
 @pytest.fixture
-def begun(upgraded: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The same, but the code plays other games now."""
+def changed_run(upgraded_run: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Play 20 games, then pretend that the code is another that plays other games; return the run's id."""
     monkeypatch.setattr(experiment, "run_id_to_stream_key", lambda _run_id: np.uint64(8))
-    return upgraded
+    return upgraded_run
 
 
-def counts(root: Path) -> dict[str, int]:
-    """Games by run."""
+def count_games(root: Path) -> dict[str, int]:
+    """Return the number of games of each run."""
     with open_archive(root) as archive:
         return dict(archive.sql("SELECT run_id, games FROM runs").rows())
 
 
 def test_a_run_begun_by_other_code_is_neither_shown_nor_extended_unless_the_user_says_so(
-    tmp_path: Path, begun: str
+    tmp_path: Path, changed_run: str
 ) -> None:
-    """Else a user who edits an agent sees the old results."""
-    before = rows(tmp_path)
+    """Check that a user who edits an agent is not shown the old results."""
+    rows_before = rows(tmp_path)
     for games in (20, 22):
         with pytest.raises(
-            RequestError, match=rf"run {begun} was begun by other code .*9\.9, f{{16}}.*=new .*=extend"
-        ) as refused:
+            RequestError, match=rf"run {changed_run} was begun by other code .*9\.9, f{{16}}.*=new .*=extend"
+        ) as refusal:
             play(tmp_path, f"games={games}")
-        game = rf"game {format_game_name(begun, 0)} \(rule_based against random\)"
-        assert re.search(rf"{game} otherwise: ply \d was (\S+) and is now (?!\1)\S+; ", str(refused.value))
-    assert_same_rows(rows(tmp_path), before)
-    assert status(tmp_path, begun) == "complete"
-    assert "same_games" not in ArchiveStore.open(tmp_path).load_run(begun).code
-    shown = play(tmp_path, "games=20", "archive.other_code=extend")
-    assert (shown.run_id, shown.played, shown.results[0].games) == (begun, 0, 20)
+        game = rf"game {format_game_name(changed_run, 0)} \(rule_based against random\)"
+        assert re.search(rf"{game} differently: ply \d was (\S+) and is now (?!\1)\S+; ", str(refusal.value))
+    assert_same_rows(rows(tmp_path), rows_before)
+    assert load_status(tmp_path, changed_run) == "complete"
+    assert "same_games" not in ArchiveStore.open(tmp_path).load_run(changed_run).code
+    outcome = play(tmp_path, "games=20", "archive.other_code=extend")
+    assert (outcome.run_id, outcome.played, outcome.results[0].games) == (changed_run, 0, 20)
     assert play(tmp_path, "games=22", "archive.other_code=extend").played == 2
-    assert counts(tmp_path) == {begun: 22}
+    assert count_games(tmp_path) == {changed_run: 22}
 
 
-def test_a_run_begun_by_other_code_is_played_anew_on_demand(tmp_path: Path, begun: str) -> None:
-    anew = play(tmp_path, "games=22", "archive.other_code=new")
-    assert anew.run_id != begun
-    assert anew.played == 22
-    assert counts(tmp_path) == {begun: 20, anew.run_id: 22}
+def test_a_run_begun_by_other_code_is_played_anew_on_demand(tmp_path: Path, changed_run: str) -> None:
+    new_outcome = play(tmp_path, "games=22", "archive.other_code=new")
+    assert new_outcome.run_id != changed_run
+    assert new_outcome.played == 22
+    assert count_games(tmp_path) == {changed_run: 20, new_outcome.run_id: 22}
     assert play(tmp_path, "games=22", "archive.other_code=new").played == 0
-    again = play(tmp_path, "games=24")  # the plain command finds the run of this code from then on
-    assert (again.run_id, again.played) == (anew.run_id, 2)
+    repeated = play(tmp_path, "games=24")  # the plain command finds the run of this code from then on
+    assert (repeated.run_id, repeated.played) == (new_outcome.run_id, 2)
 
 
 def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
-    tmp_path: Path, upgraded: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, upgraded_run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = ArchiveStore.open(tmp_path).load_run(upgraded).code["fingerprint"]
+    first = ArchiveStore.open(tmp_path).load_run(upgraded_run).code["fingerprint"]
     (note,) = open_experiment(stored_at(tmp_path, request("games=20"))).request.notes
     assert re.fullmatch(
-        rf"run {upgraded} was begun by other code \(.*; this is 9\.9, f{{16}}\): 20 games were "
+        rf"run {upgraded_run} was begun by other code \(.*; this is 9\.9, f{{16}}\): 20 games were "
         "played again and are the same, so it goes on",
         note,
     )
-    assert "same_games" not in ArchiveStore.open(tmp_path).load_run(upgraded).code  # nobody has played or shown it
+    assert "same_games" not in ArchiveStore.open(tmp_path).load_run(upgraded_run).code  # nobody has played or shown it
     assert play(tmp_path, "games=20").played == 0
-    code = ArchiveStore.open(tmp_path).load_run(upgraded).code
+    code = ArchiveStore.open(tmp_path).load_run(upgraded_run).code
     assert (code["fingerprint"], [*code["same_games"]]) == (first, ["f" * 16])
     assert "extended_by" not in code  # it added no game
     with monkeypatch.context() as patch:  # the record says so: no second sample is played
@@ -324,7 +324,7 @@ def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
         assert open_experiment(stored_at(tmp_path, request("games=20"))).request.notes == ()
     assert play(tmp_path, "games=22").played == 2
     monkeypatch.undo()
-    assert ArchiveStore.open(tmp_path).load_run(upgraded).code["extended_by"] == ["f" * 16]
+    assert ArchiveStore.open(tmp_path).load_run(upgraded_run).code["extended_by"] == ["f" * 16]
     assert play(tmp_path, "games=24").played == 2  # the code that began it goes on with it, too
     with open_archive(tmp_path) as opened:
         assert compute_head_to_head(opened).notes == ()
@@ -336,26 +336,26 @@ def test_a_run_without_games_goes_on_with_other_code(tmp_path: Path, monkeypatch
     run_id = play(tmp_path, "games=20", stop=stop).run_id
     monkeypatch.setattr(experiment, "build_code_record", lambda *of: build_code_record(*of) | OTHER)
     assert play(tmp_path, "games=20").run_id == run_id
-    assert counts(tmp_path) == {run_id: 20}
+    assert count_games(tmp_path) == {run_id: 20}
 
 
 # What a run says of itself.
 
 
 def test_a_record_says_what_was_asked_and_what_became_of_it(tmp_path: Path) -> None:
-    asked = stored_at(tmp_path, request("games=20", "seed=3"))
-    execute_request(asked, "qarena run games=20 seed=3", threading.Event())
-    execute_request(replace(asked, games=30), "qarena run games=30 seed=3", threading.Event())
-    record = ArchiveStore.open(tmp_path).find_run(asked.spec.run_id)
+    run_request = stored_at(tmp_path, request("games=20", "seed=3"))
+    execute_request(run_request, "qarena run games=20 seed=3", threading.Event())
+    execute_request(replace(run_request, games=30), "qarena run games=30 seed=3", threading.Event())
+    record = ArchiveStore.open(tmp_path).find_run(run_request.spec.run_id)
     assert record is not None
     assert (record.status, record.games, record.command) == ("complete", 30, "qarena run games=30 seed=3")
     assert record.seconds > 0
-    assert record.spec == json.loads(json.dumps(asked.spec.to_record()))
-    assert record.rules == asked.spec.rules
+    assert record.spec == json.loads(json.dumps(run_request.spec.to_record()))
+    assert record.rules == run_request.spec.rules
 
 
-def status(root: Path, run_id: str) -> str:
-    """The fields of a run's record."""
+def load_status(root: Path, run_id: str) -> str:
+    """Return the status of a run in its record."""
     record = ArchiveStore.open(root).find_run(run_id)
     assert record is not None
     return record.status
@@ -369,19 +369,19 @@ def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
     monkeypatch.setattr(Pace, "next_unit_count", lambda *_: 1)
     stop = threading.Event()
     watcher = Watcher(stop, enough=40)
-    asked = stored_at(tmp_path, request(*TOURNAMENT, f"threads={threads}"))
-    outcome = execute_request(asked, "qarena run", stop, watcher)
+    run_request = stored_at(tmp_path, request(*TOURNAMENT, f"threads={threads}"))
+    outcome = execute_request(run_request, "qarena run", stop, watcher)
     assert outcome.interrupted
     assert watcher.started == [288]
     assert 40 <= outcome.played == watcher.games == len(rows(tmp_path)["games"]) < 288
-    assert status(tmp_path, outcome.run_id) == "interrupted"
+    assert load_status(tmp_path, outcome.run_id) == "interrupted"
 
-    less = play(tmp_path, *TOURNAMENT, "games=2")  # which is there: but what was asked for before is not
-    assert (less.interrupted, status(tmp_path, less.run_id)) == (False, "interrupted")
+    shorter = play(tmp_path, *TOURNAMENT, "games=2")  # which is there: but what was asked for before is not
+    assert (shorter.interrupted, load_status(tmp_path, shorter.run_id)) == (False, "interrupted")
 
     resumed = play(tmp_path, *TOURNAMENT)
-    assert (resumed.interrupted, resumed.played) == (False, 288 - outcome.played - less.played)
-    assert status(tmp_path, resumed.run_id) == "complete"
+    assert (resumed.interrupted, resumed.played) == (False, 288 - outcome.played - shorter.played)
+    assert load_status(tmp_path, resumed.run_id) == "complete"
     assert_same_rows(rows(tmp_path), expected)
 
 
@@ -391,7 +391,7 @@ def test_a_run_stopped_before_it_plays_is_not_called_running(tmp_path: Path) -> 
     for _ in range(2):
         outcome = play(tmp_path, "games=20", stop=stop)
         assert (outcome.played, outcome.interrupted, outcome.results) == (0, True, [])
-        assert status(tmp_path, outcome.run_id) == "interrupted"
+        assert load_status(tmp_path, outcome.run_id) == "interrupted"
 
 
 class Meanwhile(Watcher):
@@ -407,10 +407,10 @@ class Meanwhile(Watcher):
 
 
 def test_games_that_another_process_was_faster_with_count_once(tmp_path: Path, expected: RESULT) -> None:
-    asked = stored_at(tmp_path, request(*TOURNAMENT))
-    outcome = execute_request(asked, "qarena run", threading.Event(), Meanwhile(tmp_path))
+    run_request = stored_at(tmp_path, request(*TOURNAMENT))
+    outcome = execute_request(run_request, "qarena run", threading.Event(), Meanwhile(tmp_path))
     assert not outcome.interrupted
-    assert status(tmp_path, outcome.run_id) == "complete"
+    assert load_status(tmp_path, outcome.run_id) == "complete"
     assert_same_rows(rows(tmp_path), expected)
 
 
@@ -429,16 +429,16 @@ def test_a_run_whose_games_cannot_be_repeated_has_one_writer_at_a_time(tmp_path:
 
 
 def test_elsewhere_than_in_the_main_thread_signals_are_left_alone() -> None:
-    before, seen = signal.getsignal(signal.SIGINT), []
+    handler_before, observations = signal.getsignal(signal.SIGINT), []
 
     def work() -> None:
         with stop_on_signal() as stop:
-            seen.append((stop.is_set(), signal.getsignal(signal.SIGINT)))
+            observations.append((stop.is_set(), signal.getsignal(signal.SIGINT)))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen == [(False, before)]
+    assert observations == [(False, handler_before)]
 
 
 class LateListings:
@@ -460,15 +460,15 @@ class LateListings:
 def test_a_store_may_list_a_file_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "LISTING_PAUSE", 0.0)
     archive = LateListings()
-    held: Any = SimpleNamespace(archive=archive, run_id="0123456789ab")
-    execution._check_written_units(held, [(0, 16)])
+    experiment_stub: Any = SimpleNamespace(archive=archive, run_id="0123456789ab")
+    execution._check_written_units(experiment_stub, [(0, 16)])
     assert archive.looks == 3
     monkeypatch.setattr(execution, "LISTING_SECONDS", 0.0)
     with pytest.raises(FailureError, match=r"units 16 to 23 of run 0123456789ab were written .* are not there"):
-        execution._check_written_units(held, [(0, 16), (16, 24)])
+        execution._check_written_units(experiment_stub, [(0, 16), (16, 24)])
     archive.looks = 0
     monkeypatch.setattr(execution, "LISTING_SECONDS", 60.0)
     monkeypatch.setattr(archive, "root", Path("archive"), raising=False)
     with pytest.raises(FailureError, match="units 8 to 15"):  # a folder lists what it holds
-        execution._check_written_units(held, [(0, 16)])
+        execution._check_written_units(experiment_stub, [(0, 16)])
     assert archive.looks == 1

@@ -1,4 +1,4 @@
-"""One table resolves the classes that data names; whatever else data names is refused, and nothing of it is called."""
+"""One table resolves the classes that data names; every other name in data is refused without being called."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_whatever_an_archive_may_name_has_an_identity_for_good() -> None:
 
 
 def test_agents_that_start_programs_are_not_for_data() -> None:
-    """Their constructors take the limits of these programs; no other one does."""
+    """Check that exactly the constructors of these agents take limits of programs."""
     for identity in IN_ARCHIVES.split():
         module, _, name = to_class_path(identity).rpartition(".")
         takes_limits = "limits" in inspect.signature(getattr(importlib.import_module(module), name)).parameters
@@ -87,19 +87,21 @@ MOVED = {
 
 
 @pytest.fixture
-def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The yamls of a project in which modules have moved."""
+def moved_yamls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write the yamls of a project in which modules have moved."""
     write_yaml(tmp_path, "agent/random.yaml", "_target_: quarto.players.Random\nid: agents.random.Random\nfast: true\n")
     learner = "learner:\n  _target_: quarto.learners.X\n  id: agents.x.Learner\n  rate: 0.5\n"
     write_yaml(tmp_path, "trainer/x.yaml", f"_target_: runners.T\n{learner}")
     table = read_identities(tmp_path)
     monkeypatch.setattr(identities, "_load_shipped_classes", lambda: table)
-    monkeypatch.setattr(identities, "_index_identities", lambda: {each.path: name for name, each in table.items()})
+    monkeypatch.setattr(
+        identities, "_index_identities", lambda: {shipped.path: name for name, shipped in table.items()}
+    )
     return tmp_path
 
 
-def test_a_module_may_move_without_changing_an_identity(moved: Path) -> None:
-    assert read_identities(moved) == MOVED
+def test_a_module_may_move_without_changing_an_identity(moved_yamls: Path) -> None:
+    assert read_identities(moved_yamls) == MOVED
     assert to_class_path("agents.random.Random") == "quarto.players.Random"
     assert to_module_name("agents.random.Random") == "quarto.players"
     assert to_module_name("mine.Player") == "mine"
@@ -112,7 +114,7 @@ def test_a_module_may_move_without_changing_an_identity(moved: Path) -> None:
     assert to_identities([nested]) == [{"_target_": "runners.T", "learner": {"_target_": "agents.x.Learner"}}]
 
 
-def test_a_class_of_the_user_in_the_place_of_a_shipped_one_keeps_its_path(moved: Path) -> None:
+def test_a_class_of_the_user_in_the_place_of_a_shipped_one_keeps_its_path(moved_yamls: Path) -> None:
     settings = {"_target_": "mine.Player", "id": "agents.random.Random"}  # the yaml's, with a._target_=mine.Player
     assert to_identities(settings) == {"_target_": "mine.Player"}
     assert to_identities({"_target_": "mine.Player", "id": 7}) == {"_target_": "mine.Player", "id": 7}  # a parameter
@@ -177,7 +179,7 @@ _gatekeeper = threading.get_ident()
 
 
 def is_act(event: str, arguments: tuple[Any, ...]) -> bool:
-    """Whether an event of this thread is more than reading a source or a yaml, or importing a module of ours."""
+    """Return whether an event of this thread does more than read sources or yamls, or import our modules."""
     if threading.get_ident() != _gatekeeper or event in QUIET:
         return False
     if event == "open":
@@ -185,8 +187,8 @@ def is_act(event: str, arguments: tuple[Any, ...]) -> bool:
     return event != "import" or str(arguments[0]).partition(".")[0] not in PACKAGES
 
 
-def callables(modules: Mapping[str, ModuleType]) -> list[str]:
-    """The dotted paths of all classes and functions in modules, also of those that a module merely imports."""
+def list_callables(modules: Mapping[str, ModuleType]) -> list[str]:
+    """Return the dotted paths of all classes and functions in modules, also of those that a module merely imports."""
     return sorted(
         f"{name}.{attribute}"
         for name, module in modules.items()
@@ -205,8 +207,8 @@ def import_everything() -> None:
         importlib.import_module(name)
 
 
-def refusal_of(gate: Gate, name: str) -> str:
-    """The line with which the gate refuses a name."""
+def find_refusal(gate: Gate, name: str) -> str:
+    """Return the line with which a gate refuses a name."""
     try:
         gate(name)
     except RequestError as error:
@@ -217,19 +219,19 @@ def refusal_of(gate: Gate, name: str) -> str:
 def assert_refused(gates: Mapping[str, Gate], names: list[str]) -> None:
     for place, gate in gates.items():
         for name in names:
-            assert "does not vouch for" in refusal_of(gate, name), (place, name[:99])
+            assert "does not vouch for" in find_refusal(gate, name), (place, name[:99])
 
 
 @pytest.mark.slow
 def test_no_class_or_function_of_anybody_passes_the_gate_and_none_is_called() -> None:
-    """Every name of every module that is loaded, ours and the libraries', at each place where data names a class."""
+    """Try every name of every loaded module, at each place where data names a class."""
     import_everything()
-    names = [name for name in callables(dict(sys.modules)) if not is_allowed_in_data(name)]
+    names = [name for name in list_callables(dict(sys.modules)) if not is_allowed_in_data(name)]
     assert len(names) > 20_000
     with watched(is_act) as events:
         assert_refused(OUTER, names)
         assert_refused(DEEPER, names[::20])
-    assert Counter(each[:60] for each in events) == {}
+    assert Counter(event[:60] for event in events) == {}
 
 
 class Trap:
@@ -301,7 +303,7 @@ def test_a_class_of_ours_in_the_wrong_place_is_refused_before_it_is_called(monke
             if fits:
                 gate(identity)
                 continue
-            assert re.search("is not a |does not vouch for", refusal_of(gate, identity)), (place, identity)
+            assert re.search("is not a |does not vouch for", find_refusal(gate, identity)), (place, identity)
             assert [name for name in called if name != "Oracle"] == [], (place, identity)
 
 

@@ -24,7 +24,7 @@ RULE_BASED = AgentSpec("rule_based", "agents.rule_based.RuleBased", {"faithful":
 RANDOM = AgentSpec("random", "agents.random.Random", {})
 SPEC = RunSpec(CLASSIC, (RULE_BASED, RANDOM), ((0, 1),), seed=7, opening_plies=2)
 
-# The same by hand: runs in archives carry this id, so what it is made of must never change by accident.
+# The record of ``SPEC`` by hand: runs in archives carry this id, so its source must never change by accident.
 SPELT_OUT = (
     '{"agents":[{"label":"rule_based","params":{"faithful":false,"version":"last"},"target":"agents.rule_based.RuleBased"},'
     '{"label":"random","params":{},"target":"agents.random.Random"}],"opening_plies":2,"pairings":[[0,1]],'
@@ -66,19 +66,21 @@ def test_whatever_affects_games_changes_the_run_id() -> None:
 def test_every_field_of_a_spec_is_varied_above() -> None:
     for spec in (SPEC, CLASSIC, RULE_BASED):
         kind = type(spec)
-        others = [
+        variants = [
             other if kind is RunSpec else other.rules if kind is Rules else other.agents[0] for other in OTHERS.values()
         ]
         for name, field in kind.__dataclass_fields__.items():
             if field.compare and name != "training":  # else it follows from the others, or affects no game
-                assert any(getattr(other, name) != getattr(spec, name) for other in others), f"{kind.__name__}.{name}"
+                assert any(getattr(other, name) != getattr(spec, name) for other in variants), f"{kind.__name__}.{name}"
 
 
 def test_what_does_not_affect_games_leaves_the_run_id_alone() -> None:
-    asked = ("agent@a=rule_based", "agent@b=random", "seed=7", "opening_plies=2")
-    others = ("games=2", "threads=1", "archive.root=x", "archive.shard_games=4", "archive.shard_seconds=1")
-    found = {request(*asked, other).spec.run_id for other in (*others, "progress=false", "archive.other_code=extend")}
-    assert found == {SPEC.run_id}
+    overrides = ("agent@a=rule_based", "agent@b=random", "seed=7", "opening_plies=2")
+    harmless = ("games=2", "threads=1", "archive.root=x", "archive.shard_games=4", "archive.shard_seconds=1")
+    run_ids = {
+        request(*overrides, other).spec.run_id for other in (*harmless, "progress=false", "archive.other_code=extend")
+    }
+    assert run_ids == {SPEC.run_id}
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_a_label_names_what_differs_from_the_yaml(
     assert format_label("ga_minimax", params, defaults) == expected
 
 
-def test_an_agent_is_built_with_its_parameters_also_where_it_was_sent(outside: Path) -> None:
+def test_an_agent_is_built_with_its_parameters_also_where_it_was_sent(outside_folder: Path) -> None:
     built: Any = AgentSpec("mine", "outside_player.Player", {"depth": 2, "width": 3}, trusted=True).build()
     assert (built.depth, built.others) == (2, {"width": 3})  # a constructor may take anything
     for trusted in (True, False):
@@ -121,8 +123,8 @@ instance = Player(1)
 
 
 @pytest.fixture
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of a user's own modules."""
+def outside_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create a folder of a user's own modules."""
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "outside_player.py").write_text(PLAYER)
@@ -152,11 +154,11 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_an_agent_that_cannot_be_made_is_refused_in_one_line(
-    target: str, params: Mapping[str, Any], expected: str, outside: Path
+    target: str, params: Mapping[str, Any], expected: str, outside_folder: Path
 ) -> None:
-    with pytest.raises(RequestError) as refused:
+    with pytest.raises(RequestError) as refusal:
         AgentSpec("mine", target, params, trusted=True).build()
-    message = str(refused.value)
+    message = str(refusal.value)
     assert expected in message
     assert message.startswith("agent 'mine'")
     assert "\n" not in message

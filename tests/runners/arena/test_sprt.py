@@ -1,4 +1,4 @@
-"""Tests of strength as they are played: the same verdict from the same games, however and how often they are begun."""
+"""Sequential tests as they are played: the same games give the same verdict, however and how often a test is begun."""
 
 from __future__ import annotations
 
@@ -45,49 +45,49 @@ SHORT = ("agent@a=semi_random", "agent@b=rule_based")
 
 
 @cache
-def composed(*overrides: str) -> DictConfig:
-    """The configuration of ``qarena sprt`` with these overrides."""
+def compose_config(*overrides: str) -> DictConfig:
+    """Build the configuration of ``qarena sprt`` with some overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         return compose("sprt", overrides=[*overrides], return_hydra_config=True)
 
 
-def arranged(root: Path, *overrides: str) -> SprtExperiment:
-    """The test in an archive of one's own."""
-    found = copy.deepcopy(composed(*overrides))
-    found.archive.root = str(root)
-    return prepare_test(found, found.hydra.runtime.choices, found.hydra.overrides.task)
+def prepare_in_archive(root: Path, *overrides: str) -> SprtExperiment:
+    """Prepare a test in the archive at ``root``."""
+    cfg = copy.deepcopy(compose_config(*overrides))
+    cfg.archive.root = str(root)
+    return prepare_test(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
 
 
 def ignore(_trial: SequentialTest) -> None:
-    """Nobody watches."""
+    """Do nothing, because nobody watches the test."""
 
 
-def carried_out(root: Path, *overrides: str) -> SprtOutcome:
-    return execute_sprt(arranged(root, *overrides), "qarena sprt", threading.Event(), ignore)
+def run_test(root: Path, *overrides: str) -> SprtOutcome:
+    return execute_sprt(prepare_in_archive(root, *overrides), "qarena sprt", threading.Event(), ignore)
 
 
-def kept(root: Path) -> list[dict[str, Any]]:
-    """The verdicts, but for when and by which command they were found."""
+def load_verdicts(root: Path) -> list[dict[str, Any]]:
+    """Return the verdicts without the time and command of their making."""
     archive = ArchiveStore.open(root)
-    found = [
+    verdicts = [
         structs.asdict(sprt_verdicts.load_verdict(archive, path)) for path in sprt_verdicts.list_verdict_files(archive)
     ]
-    return [{key: value for key, value in each.items() if key not in ("created", "command")} for each in found]
+    return [{key: value for key, value in verdict.items() if key not in ("created", "command")} for verdict in verdicts]
 
 
 @pytest.fixture(scope="module")
-def long_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive that ``LONG`` leaves when nobody interrupts it, on one thread."""
+def long_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the archive that ``LONG`` leaves on one thread, without an interruption."""
     root = tmp_path_factory.mktemp("uninterrupted") / "archive"
-    assert carried_out(root, *LONG, "threads=1").trial.accepted
+    assert run_test(root, *LONG, "threads=1").trial.accepted
     return root
 
 
 def assert_as_uninterrupted(root: Path, expected: Path) -> None:
-    assert kept(root) == kept(expected)
+    assert load_verdicts(root) == load_verdicts(expected)
     assert_same_rows(rows(root), rows(expected))
-    found = verify_archive(ArchiveStore.open(root))
-    assert (found.verdicts, found.problems) == (1, [])
+    verification = verify_archive(ArchiveStore.open(root))
+    assert (verification.verdicts, verification.problems) == (1, [])
     with open_archive(root) as opened:
         assert opened.sql("SELECT status, games = games_asked FROM runs").rows() == [("complete", True)]
 
@@ -95,41 +95,43 @@ def assert_as_uninterrupted(root: Path, expected: Path) -> None:
 # What is decided.
 
 
-def test_the_verdict_is_that_of_a_count_pair_by_pair(long_one: Path) -> None:
-    (verdict,) = kept(long_one)
+def test_the_verdict_is_that_of_a_count_pair_by_pair(long_archive: Path) -> None:
+    (verdict,) = load_verdicts(long_archive)
     counts, points = [0] * 5, dict[int, float]()
-    with open_archive(long_one) as opened:
+    with open_archive(long_archive) as opened:
         for pair_id, agent_0, winner in opened.sql("SELECT pair_id, agent_0, winner FROM games").iter_rows():
             seat = 0 if agent_0 == "semi_random" else 1
             points[pair_id] = points.get(pair_id, 0) + (0.5 if winner == -1 else winner == seat)
-    hypotheses, last = Hypotheses(100, 125), 0
+    hypotheses, last_look = Hypotheses(100, 125), 0
     for pair in range(verdict["pairs"]):
         counts[int(2 * points[pair])] += 1
-        if sum(counts) == last + max(32, last // 32):
-            last = sum(counts)
-            assert (find_hypothesis_from_counts(counts, hypotheses) is None) == (last < verdict["pairs"])
-    assert last == verdict["pairs"] == len(points)
+        if sum(counts) == last_look + max(32, last_look // 32):
+            last_look = sum(counts)
+            assert (find_hypothesis_from_counts(counts, hypotheses) is None) == (last_look < verdict["pairs"])
+    assert last_look == verdict["pairs"] == len(points)
     assert tuple(counts) == verdict["counts"]
     assert find_hypothesis_from_counts(counts, hypotheses) == verdict["accepted"]
 
 
 @pytest.mark.parametrize(
-    ("most", "overrides"),
+    ("max_pairs", "overrides"),
     [
         (5, ["threads=3", "archive.shard_games=50"]),
         *seldom((1, ["threads=2"]), (10**6, ["threads=2"]), (9, ["threads=8"])),
     ],
 )
 def test_neither_threads_nor_files_nor_the_size_of_blocks_change_anything(
-    tmp_path: Path, long_one: Path, monkeypatch: pytest.MonkeyPatch, most: int, overrides: list[str]
+    tmp_path: Path, long_archive: Path, monkeypatch: pytest.MonkeyPatch, max_pairs: int, overrides: list[str]
 ) -> None:
-    monkeypatch.setattr(sprt, "Pace", lambda _: Pace(most))
-    carried_out(tmp_path / "archive", *LONG, *overrides)
-    assert_as_uninterrupted(tmp_path / "archive", long_one)
+    monkeypatch.setattr(sprt, "Pace", lambda _: Pace(max_pairs))
+    run_test(tmp_path / "archive", *LONG, *overrides)
+    assert_as_uninterrupted(tmp_path / "archive", long_archive)
 
 
 @pytest.mark.parametrize("every", [*seldom(1), 7])
-def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path, long_one: Path, every: int) -> None:
+def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(
+    tmp_path: Path, long_archive: Path, every: int
+) -> None:
     root, sessions = tmp_path / "archive", 0
     while True:
         stop, reports = threading.Event(), 0
@@ -140,82 +142,82 @@ def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path
             if reports == every:
                 stop.set()  # noqa: B023  (called in this round only)
 
-        found = execute_sprt(arranged(root, *LONG, "threads=2"), "qarena sprt", stop, watch)
+        outcome = execute_sprt(prepare_in_archive(root, *LONG, "threads=2"), "qarena sprt", stop, watch)
         sessions += 1
-        if found.trial.ended:
+        if outcome.trial.ended:
             break
         with open_archive(root) as opened:
             (row,) = opened.sql("SELECT status, games FROM runs").rows()
-        assert row == ("interrupted", 2 * found.trial.pairs)
-        assert kept(root) == []
+        assert row == ("interrupted", 2 * outcome.trial.pairs)
+        assert load_verdicts(root) == []
     assert sessions > 1
-    assert_as_uninterrupted(root, long_one)
+    assert_as_uninterrupted(root, long_archive)
 
 
-def test_a_gap_in_the_archive_is_played_and_what_comes_after_it_is_counted(tmp_path: Path, long_one: Path) -> None:
+def test_a_gap_in_the_archive_is_played_and_what_comes_after_it_is_counted(tmp_path: Path, long_archive: Path) -> None:
     root = tmp_path / "archive"
-    carried_out(root, *LONG, "archive.shard_games=200", "threads=1")
+    run_test(root, *LONG, "archive.shard_games=200", "threads=1")
     archive = ArchiveStore.open(root)
     (run_id,) = archive.list_run_ids()
-    gone = archive.list_effective_ranges(run_id)[1]
-    Path(archive.find_path("games", run_id, gone)).unlink()
+    missing_file = archive.list_effective_ranges(run_id)[1]
+    Path(archive.find_path("games", run_id, missing_file)).unlink()
     shutil.rmtree(root / "verdicts")
-    found = carried_out(root, *LONG, "threads=2")
-    assert found.played == 2 * gone.units
-    assert_as_uninterrupted(root, long_one)
+    outcome = run_test(root, *LONG, "threads=2")
+    assert outcome.played == 2 * missing_file.units
+    assert_as_uninterrupted(root, long_archive)
 
 
-def test_a_run_that_has_more_games_decides_by_the_first_ones(tmp_path: Path, long_one: Path) -> None:
+def test_a_run_that_has_more_games_decides_by_the_first_ones(tmp_path: Path, long_archive: Path) -> None:
     root = tmp_path / "archive"
     outcome = play(root, *LONG[:2], LONG[-1], "opening_plies=2", "games=4000")
-    before = snapshot(root)
-    found = carried_out(root, *LONG)
-    assert (found.played, found.experiment.run_id) == (0, outcome.run_id)
-    assert kept(root) == kept(long_one)
-    after = snapshot(root)
+    files_before = snapshot(root)
+    test_outcome = run_test(root, *LONG)
+    assert (test_outcome.played, test_outcome.experiment.run_id) == (0, outcome.run_id)
+    assert load_verdicts(root) == load_verdicts(long_archive)
+    files_after = snapshot(root)
     record = root / "runs" / f"{outcome.run_id}.json"  # names the verdict, and is else the same
-    said, before_said = (json.loads(files.pop(record)) for files in (after, before))
-    assert {**said, "verdicts": [], "checksum": before_said["checksum"]} == before_said
-    assert {path: content for path, content in after.items() if "verdicts" not in path.parts} == before
+    new_record, old_record = (json.loads(files.pop(record)) for files in (files_after, files_before))
+    assert {**new_record, "verdicts": [], "checksum": old_record["checksum"]} == old_record
+    assert {path: content for path, content in files_after.items() if "verdicts" not in path.parts} == files_before
 
 
-def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_one: Path) -> None:
+def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_archive: Path) -> None:
     root = tmp_path / "archive"
-    here = arranged(root, *LONG, "threads=1")
-    other, spec = ArchiveStore.open(root), here.experiment.request.spec
+    sprt_experiment = prepare_in_archive(root, *LONG, "threads=1")
+    archive, spec = ArchiveStore.open(root), sprt_experiment.experiment.request.spec
 
     def watch(trial: SequentialTest) -> None:
-        if trial.pairs >= 64 and not other.list_effective_ranges(spec.run_id):
-            faster = arranged(root, *LONG).experiment.engine.play_block(PairRange(0, 0, 64))
-            write_games(other, spec.run_id, spec.unit_line, spec.pairing_labels, (0, 64), [faster])
+        if trial.pairs >= 64 and not archive.list_effective_ranges(spec.run_id):
+            block = prepare_in_archive(root, *LONG).experiment.engine.play_block(PairRange(0, 0, 64))
+            write_games(archive, spec.run_id, spec.unit_line, spec.pairing_labels, (0, 64), [block])
 
-    execute_sprt(here, "qarena sprt", threading.Event(), watch)
-    assert_as_uninterrupted(root, long_one)
+    execute_sprt(sprt_experiment, "qarena sprt", threading.Event(), watch)
+    assert_as_uninterrupted(root, long_archive)
 
 
 def test_two_tests_of_a_pairing_share_its_games(tmp_path: Path) -> None:
     root = tmp_path / "archive"
-    first = carried_out(root, *SHORT)
-    second = carried_out(root, *SHORT, "elo1=5")
+    first = run_test(root, *SHORT)
+    second = run_test(root, *SHORT, "elo1=5")
     assert len(ArchiveStore.open(root).list_run_ids()) == 1
     assert second.played == 2 * (second.trial.pairs - first.trial.pairs) > 0
-    assert len(kept(root)) == 2
+    assert len(load_verdicts(root)) == 2
 
 
 @pytest.mark.slow
 def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "archive"
-    carried_out(root, *SHORT)
+    run_test(root, *SHORT)
     monkeypatch.setattr(experiment, "build_code_record", lambda *of: build_code_record(*of) | {"fingerprint": "ab" * 8})
     differing = Replay(2, 1, GameDifference(0, 0, "0@a1", "1@a1"))
     monkeypatch.setattr("runners.arena.replay.replay_sample", lambda *_: differing)
     for more in ([], ["elo1=5"]):
         with pytest.raises(RequestError, match="was begun by other code"):
-            carried_out(root, *SHORT, *more)
-    assert carried_out(root, *SHORT, "archive.other_code=extend").played == 0
-    assert carried_out(root, *SHORT, "elo1=5", "archive.other_code=extend").trial.ended
-    anew = carried_out(root, *SHORT, "archive.other_code=new")
-    assert anew.played == 2 * anew.trial.pairs
+            run_test(root, *SHORT, *more)
+    assert run_test(root, *SHORT, "archive.other_code=extend").played == 0
+    assert run_test(root, *SHORT, "elo1=5", "archive.other_code=extend").trial.ended
+    new_outcome = run_test(root, *SHORT, "archive.other_code=new")
+    assert new_outcome.played == 2 * new_outcome.trial.pairs
     assert len(ArchiveStore.open(root).list_run_ids()) == 2
 
 
@@ -223,33 +225,33 @@ def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, mo
 
 
 def test_a_test_says_how_it_stands_and_what_it_came_to(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("sprt", *SHORT)
-    assert found.code == 0
-    assert all(line.startswith("LLR ") and line.count("nElo") == 1 for line in found.err.splitlines())
-    *_, said, took = found.out.splitlines()
-    decided = "Decided after 384 games: semi_random is above rule_based by more than 0 nElo"
-    assert said == decided + "; 10 nElo explain the games better."
-    assert took.startswith("384 games in ")
-    before = snapshot(tmp_path / "data")
-    again = qarena("sprt", *SHORT)
-    assert (again.code, again.err) == (0, "")
-    *same, took = again.out.splitlines()
-    assert same == found.out.splitlines()[:-1]
-    assert took.startswith("Nothing to play: run ")
-    assert snapshot(tmp_path / "data") == before
+    result = qarena("sprt", *SHORT)
+    assert result.code == 0
+    assert all(line.startswith("LLR ") and line.count("nElo") == 1 for line in result.err.splitlines())
+    *_, decision, time_line = result.out.splitlines()
+    expected = "Decided after 384 games: semi_random is above rule_based by more than 0 nElo"
+    assert decision == expected + "; 10 nElo explain the games better."
+    assert time_line.startswith("384 games in ")
+    files_before = snapshot(tmp_path / "data")
+    repeated = qarena("sprt", *SHORT)
+    assert (repeated.code, repeated.err) == (0, "")
+    *same_lines, time_line = repeated.out.splitlines()
+    assert same_lines == result.out.splitlines()[:-1]
+    assert time_line.startswith("Nothing to play: run ")
+    assert snapshot(tmp_path / "data") == files_before
     verified = qarena("archive", "verify")
     assert "384 games" in verified.out
     assert verified.out.endswith("1 verdict: no problems\n")
 
 
 def test_undecided_has_an_exit_code_of_its_own_and_more_games_go_on(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("sprt", *SHORT, "games=99", "progress=false")
-    assert found.code == 3
-    assert found.err == "games=99 is odd; games come in pairs with the seats swapped, so 100 will be played\n"
-    assert "Undecided after 100 games, as many as were allowed: games=… allows more." in found.out
-    more = qarena("sprt", *SHORT, "progress=false")
-    assert (more.code, more.err) == (0, "")
-    assert "\n284 games in " in more.out
+    result = qarena("sprt", *SHORT, "games=99", "progress=false")
+    assert result.code == 3
+    assert result.err == "games=99 is odd; games come in pairs with the seats swapped, so 100 will be played\n"
+    assert "Undecided after 100 games, as many as were allowed: games=… allows more." in result.out
+    continued = qarena("sprt", *SHORT, "progress=false")
+    assert (continued.code, continued.err) == (0, "")
+    assert "\n284 games in " in continued.out
     with open_archive(tmp_path / "data/archive") as opened:
         verdicts = opened.sql("SELECT accepted, pairs FROM verdicts ORDER BY pairs").rows()
     assert verdicts == [(None, 50), ("elo1", 192)]
@@ -276,10 +278,10 @@ def test_counts_alone_come_to_the_figures_of_an_independent_implementation(qaren
 
 @pytest.mark.slow
 def test_a_sweep_of_tests_has_a_row_for_each(qarena: Qarena) -> None:
-    found = qarena("sprt", "-m", *SHORT, "elo1=10,40", "games=400", "progress=false")
-    assert found.code == 0
-    assert found.out.count("│ semi_random │ rule_based │") == 2
-    assert "elo1" in found.out
+    result = qarena("sprt", "-m", *SHORT, "elo1=10,40", "games=400", "progress=false")
+    assert result.code == 0
+    assert result.out.count("│ semi_random │ rule_based │") == 2
+    assert "elo1" in result.out
     assert qarena("sql", "--format", "csv", "SELECT count(*) FROM verdicts").out.endswith("\n2\n")
 
 
@@ -288,13 +290,13 @@ def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
 ) -> None:
     moments = iter([0.0, 1.0, 2.0, 3.0, 33.0, 34.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(moments))
-    lines, trial = _ProgressPrinter(), SequentialTest(Hypotheses(), 1000)
-    said = []
+    printer, trial = _ProgressPrinter(), SequentialTest(Hypotheses(), 1000)
+    line_counts = []
     for pairs in (16, 31, 32, 40, 50):
         trial.counts = (0, 0, pairs, 0, 0)
-        lines.print_if_due(trial)
-        said.append(capsys.readouterr().err.count("\n"))
-    assert said == [1, 0, 1, 1, 0]
+        printer.print_if_due(trial)
+        line_counts.append(capsys.readouterr().err.count("\n"))
+    assert line_counts == [1, 0, 1, 1, 0]
     assert format_state(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
 
 
@@ -309,28 +311,28 @@ def test_sighup_and_kill_lose_nothing_that_matters(tmp_path: Path) -> None:
     (tmp_path / "own/agent/sleepy.yaml").write_text("_target_: sleepy_player.Sleepy\n")
     (tmp_path / "own/sleepy_player.py").write_text(SLEEPY)
     importable = os.pathsep.join(filter(None, [str(tmp_path / "own"), os.environ.get("PYTHONPATH")]))
-    quick = {"PYTHONPATH": importable}
-    variables = quick | {"PAUSE": "0.002"}
-    whole = command(tmp_path, *SLOW, "archive.root=whole", "threads=1", **quick)
-    assert whole.returncode == 0, whole.stderr
+    fast_variables = {"PYTHONPATH": importable}
+    variables = fast_variables | {"PAUSE": "0.002"}
+    uninterrupted = command(tmp_path, *SLOW, "archive.root=whole", "threads=1", **fast_variables)
+    assert uninterrupted.returncode == 0, uninterrupted.stderr
 
     def files() -> int:
         return len([*tmp_path.glob("parts/games/*/*.parquet")])
 
-    asked = (*SLOW, "archive.root=parts", "threads=2")
-    with start(tmp_path, *asked, **variables) as process:
+    arguments = (*SLOW, "archive.root=parts", "threads=2")
+    with start(tmp_path, *arguments, **variables) as process:
         wait_for(process, lambda: files() >= 1)
         process.kill()
         process.communicate(timeout=60)
-    before = files()
-    with start(tmp_path, *asked, **variables) as process:
-        wait_for(process, lambda: files() > before)
+    files_before = files()
+    with start(tmp_path, *arguments, **variables) as process:
+        wait_for(process, lambda: files() > files_before)
         process.send_signal(signal.SIGHUP)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 129, err
     assert "Undecided so far" in out
     *_, resume = err.splitlines()
     assert shlex.split(resume) == ["qarena", *SLOW, "archive.root=parts", "threads=2"]
-    done = command(tmp_path, *shlex.split(resume)[1:], **quick)
-    assert done.returncode == 0, done.stderr
+    resumed = command(tmp_path, *shlex.split(resume)[1:], **fast_variables)
+    assert resumed.returncode == 0, resumed.stderr
     assert_as_uninterrupted(tmp_path / "parts", tmp_path / "whole")

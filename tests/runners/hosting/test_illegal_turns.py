@@ -1,11 +1,11 @@
-"""Reasons why a turn is illegal, in the words of a protocol of text."""
+"""The reasons why a turn is illegal, as messages give them."""
 
 from __future__ import annotations
 
 from quarto.notation import parse_position
 from quarto.rules import CLASSIC
 from runners.config.yaml_options import load_rules
-from runners.hosting.illegal_turns import describe_turn_faults, format_answer_and_illegality_report, format_turn
+from runners.hosting.illegal_turns import describe_illegal_turn, describe_turn_faults, format_turn
 
 TURNS: dict[tuple[str, str, tuple[int, int]], str] = {
     ("0.../..../..../.... 7", "classic", (1, 5)): "",
@@ -19,16 +19,16 @@ TURNS: dict[tuple[str, str, tuple[int, int]], str] = {
 
 
 def test_a_turn_is_illegal_for_these_reasons() -> None:
-    for (position, rules, turn), wrong in TURNS.items():
-        found = describe_turn_faults(parse_position(position)[0], turn, load_rules(rules))
-        assert found.startswith(wrong)
-        assert bool(found) == bool(wrong)
+    for (position, rules, turn), expected in TURNS.items():
+        faults = describe_turn_faults(parse_position(position)[0], turn, load_rules(rules))
+        assert faults.startswith(expected)
+        assert bool(faults) == bool(expected)
 
 
 def test_names_replace_numbers_where_turns_are_text() -> None:
     position, _ = parse_position("0.../..../..../.... 7")
-    answered, text = format_answer_and_illegality_report(position, (0, 10), CLASSIC, names_only=True)
-    assert answered == f"{format_turn((0, 10))}: a1 is occupied" == "a1 A: a1 is occupied"
-    assert "legal cells: b1, c1, d1, a2" in text
-    numbers, _ = format_answer_and_illegality_report(position, (0, 10), CLASSIC, names_only=False)
-    assert numbers == "(cell, gift) = (0, 10): cell 0 (a1) is not an empty cell"
+    answer, report = describe_illegal_turn(position, (0, 10), CLASSIC, names_only=True)
+    assert answer == f"{format_turn((0, 10))}: a1 is occupied" == "a1 A: a1 is occupied"
+    assert "legal cells: b1, c1, d1, a2" in report
+    numeric_answer, _ = describe_illegal_turn(position, (0, 10), CLASSIC, names_only=False)
+    assert numeric_answer == "(cell, gift) = (0, 10): cell 0 (a1) is not an empty cell"

@@ -57,8 +57,8 @@ Rows = Mapping[str, pl.DataFrame]
 DEADLINE = 60  # seconds that nothing here takes
 
 
-def furnish(folder: Path) -> Path:
-    """The player's module and yaml, where the command is typed; returns the module's folder."""
+def write_player(folder: Path) -> Path:
+    """Write the player's module and yaml where the command is typed; return the module's folder."""
     (folder / "own folder/agent").mkdir(parents=True)
     (folder / "own folder/agent/sleepy.yaml").write_text("_target_: sleepy_player.Sleepy\n")
     (folder / "own folder/sleepy_player.py").write_text(SLEEPY)
@@ -67,37 +67,37 @@ def furnish(folder: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the command is typed."""
-    monkeypatch.syspath_prepend(furnish(tmp_path))
+    """Return the folder where the command is typed."""
+    monkeypatch.syspath_prepend(write_player(tmp_path))
     return tmp_path
 
 
 @pytest.fixture
 def expected(folder: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> Rows:
-    """The rows of the command that nobody interrupts."""
+    """Return the rows of the command without an interruption."""
     with monkeypatch.context() as elsewhere:
-        furnish(folder / "uninterrupted")
+        write_player(folder / "uninterrupted")
         elsewhere.chdir(folder / "uninterrupted")
         assert qarena(*ARGUMENTS).code == 0
-    found = rows(folder / "uninterrupted/games here")
-    assert len(found["games"]) == 100
-    return found
+    expected_rows = rows(folder / "uninterrupted/games here")
+    assert len(expected_rows["games"]) == 100
+    return expected_rows
 
 
-def start_slow(folder: Path, pause: float, *more: str) -> subprocess.Popen[str]:
-    """The command in a process of its own, slowed down, which is a group of its own."""
+def start_slowly(folder: Path, pause: float, *more: str) -> subprocess.Popen[str]:
+    """Start the command, slowed down, in a process that leads a group of its own."""
     environment = environment_with(PYTHONPATH=str(folder / "own folder"), PAUSE=str(pause))
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([QARENA, *ARGUMENTS, *more], cwd=folder, env=environment, process_group=0, **pipes)
 
 
-def files(folder: Path) -> int:
-    """The number of ranges that count, unless they were joined meanwhile."""
+def count_files(folder: Path) -> int:
+    """Return the number of files of games, which is the number of effective ranges until files are compacted."""
     return len(list(folder.glob("games here/games/*/*.parquet")))
 
 
 def check_rows(folder: Path, expected: Rows) -> None:
-    """The archive holds what it would hold without interruption."""
+    """Check that the archive holds what it would hold without an interruption."""
     assert_same_rows(rows(folder / "games here"), expected)
     assert verify_archive(ArchiveStore.open(folder / "games here")).problems == []
 
@@ -108,32 +108,32 @@ def check_rows(folder: Path, expected: Rows) -> None:
 def test_a_signal_keeps_what_is_in_flight_and_prints_the_command_that_resumes(
     number: signal.Signals, code: int, folder: Path, qarena: Qarena, expected: Rows
 ) -> None:
-    with start_slow(folder, pause=0.002) as process:
-        wait_for(process, lambda: files(folder) >= 2)
+    with start_slowly(folder, pause=0.002) as process:
+        wait_for(process, lambda: count_files(folder) >= 2)
         process.send_signal(number)
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == code
     assert "Traceback" not in out + err
     assert "Ask the archive" not in out
-    kept = re.search(r"holds ([\d,]+) games", out)
-    assert kept is not None
+    match = re.search(r"holds ([\d,]+) games", out)
+    assert match is not None
     with open_archive(folder / "games here") as archive:
-        assert archive.sql("SELECT status, games FROM runs").rows() == [("interrupted", int(kept[1]))]
-    assert 4 <= int(kept[1]) < 100
+        assert archive.sql("SELECT status, games FROM runs").rows() == [("interrupted", int(match[1]))]
+    assert 4 <= int(match[1]) < 100
     assert verify_archive(ArchiveStore.open(folder / "games here")).problems == []
 
     program, *arguments = resuming(err)
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
-    done = qarena(*arguments)
-    assert done.code == 0
-    assert f"{100 - int(kept[1])} games in" in done.out
+    result = qarena(*arguments)
+    assert result.code == 0
+    assert f"{100 - int(match[1])} games in" in result.out
     check_rows(folder, expected)
 
 
 @pytest.mark.slow
 def test_ctrl_c_held_down_until_the_end_does_not_change_the_exit_code(folder: Path, qarena: Qarena) -> None:
-    with start_slow(folder, pause=0.002) as process:
-        wait_for(process, lambda: files(folder) >= 1)
+    with start_slowly(folder, pause=0.002) as process:
+        wait_for(process, lambda: count_files(folder) >= 1)
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             time.sleep(0.001)
@@ -144,7 +144,7 @@ def test_ctrl_c_held_down_until_the_end_does_not_change_the_exit_code(folder: Pa
 
 
 class Listener(Watcher):
-    """Does ``when_idle`` whenever it hears that no game ends, with the number of turns."""
+    """A watcher that calls ``when_idle`` with the number of turns whenever no game has ended for a while."""
 
     def __init__(self, when_idle: Callable[[int], None]) -> None:
         super().__init__()
@@ -172,28 +172,28 @@ def quickly_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "POLL_SECONDS", 0.01)
 
 
-def asked_of(kind: type, root: Path, *overrides: str) -> Callable[..., object]:
-    """Plays games of a class of this module against ``dumb``, watched."""
+def build_run(kind: type, root: Path, *overrides: str) -> Callable[..., object]:
+    """Return a function that plays games of a class of this module against ``dumb``, watched."""
     agent = f"{{agent:random,_target_:{__name__}.{kind.__name__},name:it}}"
-    asked = stored_at(root, request(f"agents=[{agent},dumb]", *overrides))
-    return lambda stop, watcher: execute_request(asked, "", stop, watcher)
+    run_request = stored_at(root, request(f"agents=[{agent},dumb]", *overrides))
+    return lambda stop, watcher: execute_request(run_request, "", stop, watcher)
 
 
 @pytest.mark.usefixtures("quickly_idle")
 def test_while_a_turn_takes_long_turns_are_told_and_finished_games_are_stored(tmp_path: Path) -> None:
-    told = []
+    turn_counts = []
 
     def when_idle(turns: int) -> None:
-        told.append(turns)
+        turn_counts.append(turns)
         if list(tmp_path.glob("games/*/*.parquet")) and turns > 40:  # those of dumb count too
             Waiting.go_on.set()
 
     watcher = Listener(when_idle)
-    outcome = asked_of(Waiting, tmp_path, "games=20", "threads=1", "archive.shard_seconds=0.02")(
+    outcome = build_run(Waiting, tmp_path, "games=20", "threads=1", "archive.shard_seconds=0.02")(
         threading.Event(), watcher
     )
     assert Waiting.go_on.is_set()
-    assert sorted(told) == told
+    assert sorted(turn_counts) == turn_counts
     assert watcher.games == 20
     assert outcome.played == 20  # type: ignore[attr-defined]
 
@@ -218,12 +218,12 @@ def test_one_ctrl_c_ends_a_run_whose_agent_never_returns_and_keeps_its_finished_
     monkeypatch.setattr(base, "GIVE_UP_SECONDS", 0.1)
     stop = threading.Event()
     watcher = Listener(lambda turns: stop.set() if turns > 40 else None)
-    outcome = asked_of(Endless, tmp_path, "games=200", "threads=1")(stop, watcher)
+    outcome = build_run(Endless, tmp_path, "games=200", "threads=1")(stop, watcher)
     Endless.over.set()
-    found = rows(tmp_path)["games"]
+    games = rows(tmp_path)["games"]
     assert outcome.interrupted  # type: ignore[attr-defined]
-    assert 0 < len(found) == outcome.played < 200  # type: ignore[attr-defined]
-    numbers = (found["game_id"] & (2**32 - 1)).to_list()
+    assert 0 < len(games) == outcome.played < 200  # type: ignore[attr-defined]
+    numbers = (games["game_id"] & (2**32 - 1)).to_list()
     assert numbers == list(range(len(numbers)))  # the first games, whether short or long
     assert verify_archive(ArchiveStore.open(tmp_path)).problems == []
 
@@ -245,10 +245,10 @@ class Vandal(OneByOne):
         Vandal.turns += 1
         if Vandal.turns == 100:
             deadline = time.monotonic() + 20
-            while not (found := [*self.root.glob("games/*/*.parquet")]):
+            while not (paths := [*self.root.glob("games/*/*.parquet")]):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-            for path in found:
+            for path in paths:
                 path.unlink()
         return super().choose(position, rng)
 
@@ -257,14 +257,14 @@ class Vandal(OneByOne):
 def test_files_that_vanish_while_a_run_is_played_end_it_with_one_line(tmp_path: Path) -> None:
     Vandal.root = tmp_path
     with pytest.raises(
-        FailureError, match=r"units 0 to \d+ of run [0-9a-f]{12} were written to archive .*somebody"
+        FailureError, match=r"units 0 to \d+ of run [0-9a-f]{12} were written to archive .*something removes files"
     ) as e:
-        asked_of(Vandal, tmp_path, "games=60", "threads=1", "archive.shard_seconds=0")(threading.Event(), Watcher())
+        build_run(Vandal, tmp_path, "games=60", "threads=1", "archive.shard_seconds=0")(threading.Event(), Watcher())
     assert "\n" not in str(e.value)
     record = ArchiveStore.open(tmp_path).find_run(ArchiveStore.open(tmp_path).list_recorded_run_ids()[0])
     assert record is not None
     assert record.status == "interrupted"
-    asked_of(Vandal, tmp_path, "games=60", "threads=1")(threading.Event(), Watcher())
+    build_run(Vandal, tmp_path, "games=60", "threads=1")(threading.Event(), Watcher())
     assert len(rows(tmp_path)["games"]) == 60
 
 
@@ -273,8 +273,8 @@ def test_files_that_vanish_while_a_run_is_played_end_it_with_one_line(tmp_path: 
 def test_a_signal_to_the_whole_group_is_for_the_run_alone(
     number: signal.Signals, code: int, folder: Path, qarena: Qarena, expected: Rows
 ) -> None:
-    with start_slow(folder, 0.002, "executor=processes") as process:
-        wait_for(process, lambda: files(folder) >= 2)
+    with start_slowly(folder, 0.002, "executor=processes") as process:
+        wait_for(process, lambda: count_files(folder) >= 2)
         os.killpg(process.pid, number)
         _, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == code
@@ -285,8 +285,8 @@ def test_a_signal_to_the_whole_group_is_for_the_run_alone(
 
 @pytest.mark.slow
 def test_workers_of_a_killed_run_end_without_a_word(folder: Path) -> None:
-    with start_slow(folder, 0.002, "executor=processes") as process:
-        wait_for(process, lambda: files(folder) >= 1)
+    with start_slowly(folder, 0.002, "executor=processes") as process:
+        wait_for(process, lambda: count_files(folder) >= 1)
         process.kill()
         _, err = process.communicate(timeout=DEADLINE)  # until the last process has closed its output
     assert err == ""
@@ -300,7 +300,7 @@ def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(folder: Path) -> None:
     program = ["setsid", "--ctty", QARENA, *ARGUMENTS]
     with subprocess.Popen(program, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
-        while files(folder) < 2:
+        while count_files(folder) < 2:
             assert process.poll() is None
             assert os.read(ours, 1 << 16)
         os.close(ours)
@@ -312,10 +312,10 @@ def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(folder: Path) -> None:
 
 @pytest.mark.parametrize("presses", [1, 2])
 def test_ctrl_c_ends_the_process_even_if_nothing_else_does(presses: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    left, ended, before = [], threading.Event(), signal.getsignal(signal.SIGINT)
+    exit_codes, ended, handler_before = [], threading.Event(), signal.getsignal(signal.SIGINT)
 
     def leave(code: int) -> None:
-        left.append(code)
+        exit_codes.append(code)
         ended.set()
 
     monkeypatch.setattr(interruption, "STOP_SECONDS" if presses == 1 else "LAST_SECONDS", 0.01)
@@ -330,8 +330,8 @@ def test_ctrl_c_ends_the_process_even_if_nothing_else_does(presses: int, monkeyp
         assert ended.wait(8)  # an agent in the main thread may go on after any exception
         if presses == 2:
             signal.raise_signal(signal.SIGINT)  # a third one changes nothing
-    assert signal.getsignal(signal.SIGINT) is before
-    assert left == [130]
+    assert signal.getsignal(signal.SIGINT) is handler_before
+    assert exit_codes == [130]
 
 
 SLEEPER = """
@@ -362,7 +362,7 @@ NATIVE = "{agent: native, isolation: process}"
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "asked",
+    "arguments",
     [
         ("run", POLITO, "random", "games=100"),
         ("run", "native", "random", "games=100"),
@@ -371,13 +371,13 @@ NATIVE = "{agent: native, isolation: process}"
         ("train", "trainer=q_placement", "trainer.opponent=native", "policy.name=x"),
         ("sprt", POLITO, "random"),
     ],
-    ids=lambda asked: " ".join(asked[:2]),
+    ids=lambda arguments: " ".join(arguments[:2]),
 )
-def test_one_ctrl_c_ends_any_run_within_ten_seconds(asked: tuple[str, ...], tmp_path: Path) -> None:
+def test_one_ctrl_c_ends_any_run_within_ten_seconds(arguments: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "own/agent").mkdir(parents=True)
     (tmp_path / "own/agent/native.yaml").write_text("_target_: sleeper.Sleeper\n")
     (tmp_path / "own/sleeper.py").write_text(SLEEPER)
-    with start(tmp_path, *asked, "--config-dir", "own") as process:
+    with start(tmp_path, *arguments, "--config-dir", "own") as process:
         wait_for(process, (tmp_path / "own/asleep").exists)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=10)
@@ -391,7 +391,7 @@ def press_ctrl_c() -> None:
 
 
 class Dying:
-    """Hears the second Ctrl-C while it is finalized: Python prints exceptions from there, and goes on."""
+    """An object whose finalizer presses Ctrl-C a second time: Python prints exceptions from there, and goes on."""
 
     def __del__(self) -> None:
         press_ctrl_c()
@@ -403,7 +403,7 @@ def test_a_ctrl_c_in_a_finalizer_prints_nothing_and_other_errors_are_printed(mon
             raise ValueError("mine")
 
     printed: list[type[BaseException]] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda found: printed.append(found.exc_type))
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: printed.append(unraisable.exc_type))
     with silence_unraisable_interrupts(), stop_on_signal() as stop:
         press_ctrl_c()
         assert stop.is_set()
@@ -418,21 +418,21 @@ def test_a_ctrl_c_in_a_finalizer_prints_nothing_and_other_errors_are_printed(mon
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    """Begin with the handlers of a command in a terminal, also under nohup, and restore those of the tests."""
-    before = {number: signal.getsignal(number) for number in interruption.SIGNALS}
+    """Set the handlers of a command in a terminal, also under nohup, and restore those of the tests."""
+    old_handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
     for number in interruption.TERMINATION_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     yield
-    for number, handler in before.items():
+    for number, handler in old_handlers.items():
         signal.signal(number, handler)
 
 
 @contextmanager
-def leaving_with(code: int) -> Iterator[None]:
-    """Inside the context is a command, which ends with this code."""
-    with pytest.raises(SystemExit) as left, exit_on_interrupt():
+def expect_exit(code: int) -> Iterator[None]:
+    """Run the context's body as a command, and check that it ends with this exit code."""
+    with pytest.raises(SystemExit) as caught, exit_on_interrupt():
         yield
-    assert left.value.code == code
+    assert caught.value.code == code
 
 
 @pytest.mark.usefixtures("handlers")
@@ -440,9 +440,9 @@ def leaving_with(code: int) -> Iterator[None]:
 def test_any_command_ends_with_the_code_of_the_first_signal_whether_it_can_stop_or_not(
     number: signal.Signals, code: int
 ) -> None:
-    with leaving_with(code):
+    with expect_exit(code):
         signal.raise_signal(number)
-    with leaving_with(code), stop_on_signal() as stop:
+    with expect_exit(code), stop_on_signal() as stop:
         signal.raise_signal(number)
         assert stop.is_set()
         signal.raise_signal(signal.SIGTERM)  # a scheduler that insists; and a second Ctrl-C would be a person's
@@ -465,7 +465,7 @@ def test_a_signal_that_comes_during_an_import_waits_for_its_end(
     monkeypatch.syspath_prepend(tmp_path)
     signalling = "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nsum(range(1000))\nis_whole = True\n"
     (tmp_path / "signalling.py").write_text(signalling)
-    with leaving_with(143):
+    with expect_exit(143):
         importlib.import_module("signalling")
         threading.Event().wait(DEADLINE)
     assert sys.modules.pop("signalling").is_whole
@@ -478,24 +478,24 @@ def test_an_import_that_never_ends_is_interrupted_by_the_second_ctrl_c(
     monkeypatch.syspath_prepend(tmp_path)
     press = "os.kill(os.getpid(), signal.SIGINT)\nsum(range(1000))\n"
     (tmp_path / "endless.py").write_text(f"import os, signal, threading\n{press}{press}threading.Event().wait()\n")
-    with leaving_with(130):
+    with expect_exit(130):
         importlib.import_module("endless")
 
 
 def swallow_sigterm() -> None:
-    """Ask this process to end, as some library swallows it."""
+    """Ask this process to end, and swallow the exception, as some libraries do."""
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGTERM)
 
 
 @pytest.mark.usefixtures("handlers")
 def test_after_a_swallowed_sigterm_nothing_more_begins() -> None:
-    begun = list[threading.Event]()
-    with leaving_with(143):
+    stops = list[threading.Event]()
+    with expect_exit(143):
         swallow_sigterm()
         with stop_on_signal() as stop:
-            begun.append(stop)
-    assert begun == []
+            stops.append(stop)
+    assert stops == []
     with stop_on_signal() as stop:  # of another command in this process
         assert not stop.is_set()
 
@@ -504,7 +504,7 @@ def test_after_a_swallowed_sigterm_nothing_more_begins() -> None:
 def test_a_swallowed_sigterm_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interruption, "AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(interruption._InterruptRaiser, "SECONDS", 0.0)
-    with leaving_with(143):
+    with expect_exit(143):
         swallow_sigterm()
         threading.Event().wait(DEADLINE)
 

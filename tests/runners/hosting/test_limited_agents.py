@@ -51,19 +51,19 @@ def is_running(pid: int) -> bool:
 
 
 def test_requests_are_answered_until_the_child_and_all_it_started_are_ended() -> None:
-    child = Subprocess(SERVED, {}, b"ab")
-    started, content = child.receive(int)
+    served = Subprocess(SERVED, {}, b"ab")
+    started, content = served.receive(int)
     assert content == b"abab"
-    child.send("nothing")
-    assert child.request("x" * 100_000, bytes(range(256)) * 1000, str)[1][:2] == b"\xff\xfe"
+    served.send("nothing")
+    assert served.request("x" * 100_000, bytes(range(256)) * 1000, str)[1][:2] == b"\xff\xfe"
     with pytest.raises(RemoteError, match=r"ValueError: a lone .* and 3 bytes") as raised:
-        child.request("raise", b"123", str)
+        served.request("raise", b"123", str)
     assert raised.value.raised_at.startswith("tests/runners/hosting/served.py:")
     assert "in answer" in raised.value.details.traceback
-    assert child.request("it goes on", b"", str) == ("it goes on", b"")
+    assert served.request("it goes on", b"", str) == ("it goes on", b"")
     assert is_running(started) or sys.platform != "linux"
-    child.stop()
-    child.stop()
+    served.stop()
+    served.stop()
     deadline = time.monotonic() + 5
     while is_running(started):
         assert time.monotonic() < deadline
@@ -89,19 +89,19 @@ def test_what_a_child_started_ends_with_a_run_that_is_killed() -> None:
 
 @pytest.mark.parametrize(("request_", "kind"), [("sleep", TurnTimeoutError), ("number", SubprocessDiedError)])
 def test_a_child_that_does_not_answer_as_it_should_is_ended(request_: str, kind: type[Exception]) -> None:
-    child = Subprocess(SERVED, {})
-    child.receive(int)
+    served = Subprocess(SERVED, {})
+    served.receive(int)
     with pytest.raises(kind):
-        child.request(request_, b"", str, seconds=0.5)
+        served.request(request_, b"", str, seconds=0.5)
     with pytest.raises(SubprocessDiedError, match="signal 9"):
-        child.send("more")
+        served.send("more")
 
 
 def test_an_error_for_the_user_stays_one() -> None:
-    child = Subprocess(SERVED, {"refuse": "no room"})
+    served = Subprocess(SERVED, {"refuse": "no room"})
     with pytest.raises(RemoteError) as raised:
-        child.receive(int)
-    child.stop()
+        served.receive(int)
+    served.stop()
     assert (type(raised.value.to_arena_error("it")), str(raised.value.to_arena_error("it"))) == (
         FailureError,
         "no room",
@@ -122,7 +122,7 @@ WILD = "tests.runners.players.Wild"
 
 
 class Sluggish(OneByOne):
-    """Waits in some positions until it is released."""
+    """Waits in some positions until it is release_threads."""
 
     released = threading.Event()
 
@@ -140,8 +140,8 @@ class SluggishBatches(Sluggish):
 
 
 @pytest.fixture(autouse=True)
-def released() -> Iterator[None]:
-    """No thread of a test outlives it."""
+def release_threads() -> Iterator[None]:
+    """Let waiting turns go on after each test, so that no thread outlives it."""
     Sluggish.released.clear()
     yield
     Sluggish.released.set()
@@ -151,16 +151,16 @@ def released() -> Iterator[None]:
         time.sleep(0.005)
 
 
-def endings(agent: Any, pairs: int = 2) -> tuple[BatchEngine, list[str]]:
-    """How games of an agent against ``dumb`` ended."""
+def play_and_list_endings(agent: Any, pairs: int = 2) -> tuple[BatchEngine, list[str]]:
+    """Play games of an agent against ``dumb``; return the engine, and how the games ended."""
     engine = BatchEngine(CLASSIC, [agent, Dumb()], ["it", "dumb"], [(0, 1)], seed=3, run=3, opening_plies=2)
-    return engine, [ENDINGS[each] for each in engine.play_block(PairRange(0, 0, pairs)).games.ending]
+    return engine, [ENDINGS[ending] for ending in engine.play_block(PairRange(0, 0, pairs)).games.ending]
 
 
 @pytest.mark.parametrize("kind", [Sluggish, SluggishBatches])
 def test_a_late_turn_forfeits_its_game_and_is_counted(kind: type[Sluggish]) -> None:
-    engine, found = endings(TimedAgent(kind, seconds=0.02), pairs=1)
-    assert found == ["forfeit_time"] * 2
+    engine, endings = play_and_list_endings(TimedAgent(kind, seconds=0.02), pairs=1)
+    assert endings == ["forfeit_time"] * 2
     (line,) = engine.describe_misbehaviour()
     assert re.fullmatch(r"agent 'it' took too long for a turn, first in position \S+ \S: 2 times", line)
 
@@ -182,10 +182,10 @@ IN_TIME = 0.6  # seconds of a turn
 
 
 def test_compiling_is_no_part_of_a_turn() -> None:
-    played = endings(TimedAgent(Compiling, IN_TIME))[1]
+    endings = play_and_list_endings(TimedAgent(Compiling, IN_TIME))[1]
     isolated = AgentSpec("it", f"{__name__}.Compiling", {}, limits=AgentLimits(IN_TIME, "process"), trusted=True)
-    assert played == endings(isolated.build())[1]
-    assert "forfeit_time" not in played
+    assert endings == play_and_list_endings(isolated.build())[1]
+    assert "forfeit_time" not in endings
 
 
 def test_a_clock_of_compiling_goes_on_while_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,12 +207,12 @@ def test_a_clock_of_compiling_goes_on_while_it_compiles(monkeypatch: pytest.Monk
 
 
 def test_an_agent_in_time_plays_the_same_games_with_a_limit() -> None:
-    alone, watched_games = (
-        endings(agent)[0].play_block(PairRange(0, 0, 4)).games
+    unlimited_games, limited_games = (
+        play_and_list_endings(agent)[0].play_block(PairRange(0, 0, 4)).games
         for agent in (OneByOne(), TimedAgent(OneByOne, seconds=20.0))
     )
-    for one, other in zip(alone, watched_games, strict=True):
-        assert (one == other).all()
+    for unlimited, limited in zip(unlimited_games, limited_games, strict=True):
+        assert (unlimited == limited).all()
 
 
 def test_games_that_ended_before_too_many_turns_were_stuck_are_kept(
@@ -222,22 +222,22 @@ def test_games_that_ended_before_too_many_turns_were_stuck_are_kept(
     sluggish = f"{{agent:random,_target_:{__name__}.Sluggish,name:it,turn_seconds:0.01}}"
     with pytest.raises(StuckError, match=r"agent 'it' has 5 turns .* isolation=process"):
         play(tmp_path, f"agents=[{sluggish},dumb]", "games=40", "opening_plies=2", "threads=1")
-    found = rows(tmp_path)["games"]
-    assert len(found) >= 2
-    assert set(found["ending"].cast(pl.String)) == {"forfeit_time"}
+    games = rows(tmp_path)["games"]
+    assert len(games) >= 2
+    assert set(games["ending"].cast(pl.String)) == {"forfeit_time"}
 
 
 def test_a_limit_is_in_the_spec_and_isolation_is_not() -> None:
-    free, timed, apart = (
+    free, timed, isolated = (
         AgentSpec("it", WILD, {}, limits=AgentLimits(**limits)).to_record()
         for limits in ({}, {"turn_seconds": 0.5}, {"isolation": "process"})
     )
     assert timed == free | {"limits": {"turn_seconds": 0.5}}
-    assert apart == free
-    assert tuple(each.name for each in fields(AgentLimits)) == LIMIT_KEYS
-    asked = request("agent@a=dumb", "b.turn_seconds=0.5", "b.isolation=process")
-    assert [agent.label for agent in asked.spec.agents] == ["dumb", "random"]
-    assert asked.spec.agents[1].limits == AgentLimits(0.5, "process")
+    assert isolated == free
+    assert tuple(field.name for field in fields(AgentLimits)) == LIMIT_KEYS
+    run_request = request("agent@a=dumb", "b.turn_seconds=0.5", "b.isolation=process")
+    assert [agent.label for agent in run_request.spec.agents] == ["dumb", "random"]
+    assert run_request.spec.agents[1].limits == AgentLimits(0.5, "process")
 
 
 @pytest.mark.parametrize(
@@ -262,36 +262,36 @@ def test_memory_is_that_of_a_process() -> None:
 
 def test_a_jitted_agent_has_no_limits() -> None:
     with pytest.raises(RequestError, match="agent 'it' is jitted"):
-        endings(TimedAgent(Random, seconds=1.0))
+        play_and_list_endings(TimedAgent(Random, seconds=1.0))
 
 
 # A process of its own.
 
 
-def isolated(**params: Any) -> BatchPlayer:
-    """A player of the wild agent in a process of its own, which may take half a second for a turn."""
+def build_isolated_player(**params: Any) -> BatchPlayer:
+    """Build a player of the wild agent in a subprocess, with five seconds for a turn."""
     limits = AgentLimits(turn_seconds=5.0, isolation="process", megabytes=params.pop("megabytes", None))
     agent: Any = AgentSpec("wild", WILD, params, limits=limits, trusted=True).build()
-    found: BatchPlayer = agent.build_player(CLASSIC, "wild")
-    return found
+    player: BatchPlayer = agent.build_player(CLASSIC, "wild")
+    return player
 
 
-def answer(player: BatchPlayer, seed: int = 1) -> tuple[int, int]:
+def choose_turn(player: BatchPlayer, seed: int = 1) -> tuple[int, int]:
     turns = player.play(Batch.from_positions([EMPTY]), Streams(np.array([seed], np.uint64)))
     return int(turns.cells[0]), int(turns.gifts[0])
 
 
 def test_a_process_answers_and_what_it_raises_has_a_place() -> None:
-    player = isolated(what="raise")
+    player = build_isolated_player(what="raise")
     with pytest.raises(Exception, match="ValueError: for once") as raised:
-        answer(player, seed=0)
+        choose_turn(player, seed=0)
     assert re.search(r"tests/runners/players.py:\d+$", raised.value.raised_at)  # type: ignore[attr-defined]
-    assert answer(player) == (0, 0)  # and the same process goes on
+    assert choose_turn(player) == (0, 0)  # and the same process goes on
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("what", "expected"),
+    ("misdeed", "expected"),
     [
         ("exit", "ended with exit code 0"),
         ("segfault", "ended by signal 11"),
@@ -301,21 +301,21 @@ def test_a_process_answers_and_what_it_raises_has_a_place() -> None:
         ("garbage", "no answer"),
     ],
 )
-def test_a_process_that_dies_or_hangs_costs_one_turn(what: str, expected: str) -> None:
-    player = isolated(what=what, megabytes=500)
+def test_a_process_that_dies_or_hangs_costs_one_turn(misdeed: str, expected: str) -> None:
+    player = build_isolated_player(what=misdeed, megabytes=500)
     with pytest.raises(Exception, match=expected):
-        answer(player, seed=0)
-    assert answer(player) == (0, 0)
+        choose_turn(player, seed=0)
+    assert choose_turn(player) == (0, 0)
 
 
 @pytest.mark.slow
 def test_an_agent_that_cannot_be_made_in_its_process_is_refused() -> None:
     with pytest.raises(RequestError, match=r"agent 'wild' has no parameter 'wat'"):
-        isolated(wat=1)
+        build_isolated_player(wat=1)
     with pytest.raises(
         RequestError, match=r"cannot be made in a process of its own: its process ended with exit code 9"
     ):
-        isolated(what="unmakeable")
+        build_isolated_player(what="unmakeable")
 
 
 @pytest.mark.slow
@@ -323,9 +323,9 @@ def test_a_process_ends_with_the_run_that_is_killed_however_it_hangs(tmp_path: P
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        player: Any = isolated(what="hang")
+        player: Any = build_isolated_player(what="hang")
         os.write(write, str(player._idle[0].pid).encode())
-        answer(player, seed=0)
+        choose_turn(player, seed=0)
         os._exit(0)
     pid = int(os.read(read, 100))
     time.sleep(0.5)

@@ -32,20 +32,20 @@ FORK = "import os, time, sys\nif os.fork() == 0:\n    time.sleep(60)\n"  # a pro
 
 
 class Life:
-    """A pipe that processes hold as long as they live: it ends when the last of them has ended."""
+    """A pipe that processes hold as long as they live, so that it ends with the last of them."""
 
     def __init__(self) -> None:
         self.reading_end, self.writing_end = os.pipe()
 
     def read(self) -> bytes:
-        """Read what they wrote until they have all ended; fails if they live on."""
+        """Read what the processes wrote until all have ended; raise ``AssertionError`` if they live on."""
         os.close(self.writing_end)
         content = b""
         while select.select([self.reading_end], [], [], LATEST_SECONDS)[0]:
-            part = os.read(self.reading_end, 100)
-            if not part:
+            chunk = os.read(self.reading_end, 100)
+            if not chunk:
                 return content
-            content += part
+            content += chunk
         raise AssertionError("a process goes on")
 
 
@@ -58,7 +58,7 @@ def life() -> Iterator[Life]:
 
 @pytest.fixture
 def start(life: Life) -> Iterator[Callable[..., LimitedProcess]]:
-    """Start a program of a few lines of Python, wait for its first line, and end it after the test."""
+    """Return a function that starts a few lines of Python and waits for their first line; end them after the test."""
     started: list[LimitedProcess] = []
 
     def start_script(script: str, **options: Any) -> LimitedProcess:
@@ -123,7 +123,7 @@ time.sleep(60)
 
 
 def start_run(life: Life, script: str, waits: bool, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-    """Start a run whose subprocess is a script; it has begun if the run ``waits`` for it."""
+    """Start a run whose subprocess is a script; with ``waits`` the run waits for the script's first line."""
     program = [sys.executable, "-c", RUN.format(prefix=prefix, waits=waits), str(life.writing_end), *BARE, script]
     run = subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, pass_fds=[life.writing_end])
     assert run.stdout is not None
@@ -139,7 +139,7 @@ def test_nothing_outlives_a_run_that_is_killed(life: Life) -> None:
 
 
 def hold_back(gate: Path) -> tuple[str, ...]:
-    """The prefix of a command that begins only once somebody has opened ``gate``."""
+    """Return the prefix of a command that begins only once somebody has opened ``gate``."""
     os.mkfifo(gate)
     return ("sh", "-c", f'read line < "{gate}"; exec "$@"', "sh")
 
@@ -198,31 +198,31 @@ def test_memory_has_an_end() -> None:
 def test_limits_are_those_of_the_system_and_never_raise_a_lower_one() -> None:
     show = "import resource; print([*resource.getrlimit(resource.RLIMIT_CPU)])"
     command = [sys.executable, "-S", "-c", show]
-    found = read_command_output(command, LATEST_SECONDS, Limits(processor_seconds=7, output_bytes=100))
-    assert json.loads(found) == [7, 7]
+    output = read_command_output(command, LATEST_SECONDS, Limits(processor_seconds=7, output_bytes=100))
+    assert json.loads(output) == [7, 7]
     higher = (
         "import resource; from runners.hosting.subprocesses import Limits, apply_limits\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (5, 50)); apply_limits(Limits(processor_seconds=70), False)\n"
     )
-    found = read_command_output(
+    output = read_command_output(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{higher}{show}"],
         LATEST_SECONDS,
         Limits(),
     )
-    assert json.loads(found) == [50, 50]
+    assert json.loads(output) == [50, 50]
 
 
 def test_a_message_that_is_larger_than_the_limit_is_no_answer() -> None:
-    child = Subprocess("tests.runners.hosting.served:build_handler", {}, limits=Limits(output_bytes=1000))
-    child.receive(int)
-    assert child.request("x", bytes(900), str)[1] == bytes(900)
+    served = Subprocess("tests.runners.hosting.served:build_handler", {}, limits=Limits(output_bytes=1000))
+    served.receive(int)
+    assert served.request("x", bytes(900), str)[1] == bytes(900)
     with pytest.raises(Exception, match="wrote what is no answer"):
-        child.request("x", bytes(1000), str)
+        served.request("x", bytes(1000), str)
 
 
 def test_a_file_where_the_command_was_typed_hides_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')")
-    child = Subprocess("tests.runners.hosting.served:build_handler", {})
-    assert child.receive(int)[0] > 0
-    child.stop()
+    served = Subprocess("tests.runners.hosting.served:build_handler", {})
+    assert served.receive(int)[0] > 0
+    served.stop()

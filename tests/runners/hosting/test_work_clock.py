@@ -1,4 +1,4 @@
-"""Speeds leave out the time of compiling and of starting workers, in every command that prints one."""
+"""Every command leaves the time of compiling and of starting workers out of the speeds that it prints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.runners.experiments import play
 
 @dataclass
 class FakeTime:
-    """A wall clock that stands still but for what a test says has happened."""
+    """A wall clock that moves only when a test says so."""
 
     now: float = 1000.0
     compilation: CompilationProgress = None  # type: ignore[assignment]  # set at once
@@ -46,14 +46,14 @@ class FakeTime:
 
 @pytest.fixture
 def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
-    made = FakeTime(compilation=CompilationProgress())
-    monkeypatch.setattr(work_clock, "time", SimpleNamespace(perf_counter=made.perf_counter))
-    monkeypatch.setattr(work_clock, "compilation_progress", made.compilation)
-    return made
+    clock = FakeTime(compilation=CompilationProgress())
+    monkeypatch.setattr(work_clock, "time", SimpleNamespace(perf_counter=clock.perf_counter))
+    monkeypatch.setattr(work_clock, "compilation_progress", clock.compilation)
+    return clock
 
 
 def resolve_target(target: str) -> tuple[Any, str]:
-    """The module or class of a dotted path, and the name in it."""
+    """Return the module or class of a dotted path, and the name in it."""
     path, _, name = target.rpartition(".")
     return pkgutil.resolve_name(path), name
 
@@ -92,12 +92,12 @@ def test_work_elsewhere_begins_with_the_first_worker(fake_time: FakeTime) -> Non
     clock, start = WorkClock(), WorkerStart()
     fake_time.start(7.0)  # a worker begins, another one a second earlier
     fake_time.work(1.0)
-    start.exclude_wait_before_answer(1.0)
+    start.exclude_wait_before_result(1.0)
     assert clock.seconds == 1.0
-    start.exclude_wait_before_answer(2.0)
+    start.exclude_wait_before_result(2.0)
     assert clock.seconds == 2.0
     fake_time.work(4.0)
-    start.exclude_wait_before_answer(4.0)
+    start.exclude_wait_before_result(4.0)
     assert clock.seconds == 6.0
 
 
@@ -115,8 +115,8 @@ def test_a_worker_says_how_long_it_worked(tmp_path: Path, fake_time: FakeTime, m
     monkeypatch.setattr(Doubling, "build_worker", build)
     data = processes.build_task_data(Doubling(str(tmp_path)), tmp_path)
     monkeypatch.chdir(tmp_path)
-    returned = processes.run_task(data, (3, ""), threading.Event())
-    assert (returned.result, returned.failure, returned.seconds) == (6, None, 2.0)
+    task_result = processes.run_task(data, (3, ""), threading.Event())
+    assert (task_result.result, task_result.failure, task_result.seconds) == (6, None, 2.0)
 
 
 @pytest.mark.extras
@@ -141,8 +141,8 @@ def test_a_run_took_as_long_as_its_work_wherever_that_is_shown(
     assert "20 games in 2.0 s, 10 games a second" in printed.out
     listed = json.loads(qarena("archive", "ls", "--archive", "games", "--format", "json").out)
     assert [row["seconds"] for row in listed] == [2.0]
-    asked = json.loads(qarena("sql", "SELECT seconds FROM runs", "--archive", "games", "--format", "json").out)
-    assert asked == [{"seconds": 2.0}]
+    rows = json.loads(qarena("sql", "SELECT seconds FROM runs", "--archive", "games", "--format", "json").out)
+    assert rows == [{"seconds": 2.0}]
 
 
 SMALL_EVOLUTION = (

@@ -1,4 +1,4 @@
-"""An engine in plain Python: it wins if it can, else gives a piece that cannot win at once, else anything.
+"""An engine in plain Python: it wins if it can, else gives a piece that cannot win at once, else any piece.
 
 qarena run engine random a.command='python3 runners/hosting/engines/examples/careful.py' games=1000
 """
@@ -8,17 +8,17 @@ CELLS = [column + row for row in "1234" for column in "abcd"]
 
 
 def parse_cells(line: str) -> list[int]:
-    """The cells of a word such as a1b1c1d1."""
-    return [CELLS.index(line[at : at + 2]) for at in range(0, 8, 2)]
+    """Return the cells of a word such as a1b1c1d1."""
+    return [CELLS.index(line[start : start + 2]) for start in range(0, 8, 2)]
 
 
 def finishes_line(board: dict[int, int], lines: list[list[int]], piece: int, cell: int) -> bool:
-    """Whether a piece on a cell finishes a line: four pieces share a bit that is set, or one that is clear."""
+    """Return whether a piece on a cell finishes a line: four pieces share a bit that is set, or one that is clear."""
     for line in lines:
-        others = [board[each] for each in line if each in board]
-        if cell in line and len(others) == 3:
+        pieces = [board[line_cell] for line_cell in line if line_cell in board]
+        if cell in line and len(pieces) == 3:
             set_in_all, set_in_any = piece, piece
-            for other in others:
+            for other in pieces:
                 set_in_all, set_in_any = set_in_all & other, set_in_any | other
             if set_in_all or set_in_any != 15:
                 return True
@@ -26,7 +26,7 @@ def finishes_line(board: dict[int, int], lines: list[list[int]], piece: int, cel
 
 
 class SeededRandom:
-    """Random numbers that the seed of a position alone decides (xorshift)."""
+    """Random numbers that depend on the seed of a position alone (xorshift)."""
 
     def __init__(self, seed: int) -> None:
         self.state = seed or 1
@@ -39,32 +39,32 @@ class SeededRandom:
 
 
 def can_win(board: dict[int, int], lines: list[list[int]], piece: int) -> bool:
-    """Whether a piece can finish a line somewhere."""
+    """Return whether a piece can finish a line somewhere."""
     return any(finishes_line(board, lines, piece, cell) for cell in range(16) if cell not in board)
 
 
-def choose_gift(board: dict[int, int], lines: list[list[int]], left: list[int], chance: SeededRandom) -> int:
-    """A piece for the opponent: a safe one if there is any."""
-    safe = [piece for piece in left if not can_win(board, lines, piece)]
-    return chance.choose(safe or left)
+def choose_gift(board: dict[int, int], lines: list[list[int]], remaining: list[int], generator: SeededRandom) -> int:
+    """Choose a piece for the opponent: a safe one if there is any."""
+    safe = [piece for piece in remaining if not can_win(board, lines, piece)]
+    return generator.choose(safe or remaining)
 
 
 def choose_turn(position: str, lines: list[list[int]], mover_chooses: bool) -> str:
-    """The answer to ROWS HAND SEED."""
+    """Return the answer to ROWS HAND SEED."""
     rows, hand, seed = position.split()
-    board = {cell: DIGITS.index(each) for cell, each in enumerate(rows.replace("/", "")) if each != "."}
+    board = {cell: DIGITS.index(digit) for cell, digit in enumerate(rows.replace("/", "")) if digit != "."}
     free = [cell for cell in range(16) if cell not in board]
-    left = [piece for piece in range(16) if piece not in board.values() and DIGITS[piece] != hand]
-    chance = SeededRandom(int(seed, 16))
+    remaining = [piece for piece in range(16) if piece not in board.values() and DIGITS[piece] != hand]
+    generator = SeededRandom(int(seed, 16))
     if hand == "-" and not mover_chooses:
-        return f"turn - {DIGITS[choose_gift(board, lines, left, chance)]}"
-    hands = left if hand == "-" else [DIGITS.index(hand)]
+        return f"turn - {DIGITS[choose_gift(board, lines, remaining, generator)]}"
+    hands = remaining if hand == "-" else [DIGITS.index(hand)]
     winning = [(piece, cell) for piece in hands for cell in free if finishes_line(board, lines, piece, cell)]
-    piece, cell = winning[0] if winning else (chance.choose(hands), chance.choose(free))
+    piece, cell = winning[0] if winning else (generator.choose(hands), generator.choose(free))
     if mover_chooses:
         return f"turn {CELLS[cell]} {DIGITS[piece]}"
     board[cell] = piece
-    return f"turn {CELLS[cell]} {DIGITS[choose_gift(board, lines, left, chance)] if left else '-'}"
+    return f"turn {CELLS[cell]} {DIGITS[choose_gift(board, lines, remaining, generator)] if remaining else '-'}"
 
 
 def main() -> None:

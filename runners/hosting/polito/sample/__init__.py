@@ -1,1 +1,1 @@
-"""The folder of a player as students have it: ``players.py``, which the agent ``polito`` plays by default."""
+"""A player's folder as students have it: ``players.py`` has the player of the agent ``polito`` by default."""

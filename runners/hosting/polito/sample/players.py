@@ -8,7 +8,7 @@ from quarto import Player
 
 
 class RandomPlayer(Player):
-    """Any piece and any cell, legal or not: the game asks again."""
+    """A player that answers with any piece and any cell, legal or not, because the game asks again."""
 
     def choose_piece(self) -> int:
         return random.randrange(16)

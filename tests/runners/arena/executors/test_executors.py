@@ -1,4 +1,4 @@
-"""The promises of every executor: each part is answered once, whatever happens to those who work; the same rows."""
+"""The promises of every executor: each chunk is answered once, whatever happens to workers, and rows are the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from runners.arena.play_task import PlayTask
 from runners.arena.spec import RunSpec
 from runners.hosting.interruption import has_working_threads
 from tests.paths import ROOT
-from tests.runners.arena.executors.doubling import Doubling, Part
+from tests.runners.arena.executors.doubling import Doubling, Item
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, play, request, rows, start, stored_at
 from tests.runners.players import CUP
@@ -36,10 +36,10 @@ WORKERS = 2
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Processes]:
-    """Two processes, which all tests of a file share: starting one takes a second."""
-    made = Processes()
-    yield made
-    made.close()
+    """Start two processes, which all tests of a file share, because starting one takes a second."""
+    pool_executor = Processes()
+    yield pool_executor
+    pool_executor.close()
 
 
 @pytest.fixture(params=["threads", "processes"])
@@ -47,8 +47,8 @@ def executor(request: pytest.FixtureRequest, processes: Processes) -> Executor:
     return THREADS if request.param == "threads" else processes
 
 
-def mapped(executor: Executor, folder: Path, *parts: Part) -> list[int]:
-    return sorted(executor.map(Doubling(str(folder)), parts, WORKERS, threading.Event()))
+def map_items(executor: Executor, folder: Path, *items: Item) -> list[int]:
+    return sorted(executor.map(Doubling(str(folder)), items, WORKERS, threading.Event()))
 
 
 def test_workers_end_with_the_last_reference_to_their_pool(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_workers_end_with_the_last_reference_to_their_pool(tmp_path: Path) -> No
     while not (answers := [*pool.wait_for_results()]):
         pass
     assert answers == [6]
-    (made,) = tmp_path.glob("made-*")
-    worker = int(made.name.split("-")[1])
+    (file,) = tmp_path.glob("made-*")
+    worker = int(file.name.split("-")[1])
     os.kill(worker, 0)
     del pool
     gc.collect()
@@ -70,44 +70,44 @@ def test_every_part_is_answered_once_and_what_takes_long_is_made_once_by_each_pr
     executor: Executor, tmp_path: Path
 ) -> None:
     for _ in range(2):
-        assert mapped(executor, tmp_path, *((number, "") for number in range(20))) == list(range(0, 40, 2))
-    made = [path.name.split("-")[1] for path in tmp_path.glob("made-*")]
+        assert map_items(executor, tmp_path, *((number, "") for number in range(20))) == list(range(0, 40, 2))
+    process_ids = [path.name.split("-")[1] for path in tmp_path.glob("made-*")]
     if executor is THREADS:
-        assert len(made) == 2  # a task each
+        assert len(process_ids) == 2  # a task each
     else:
-        assert 1 <= len(made) == len(set(made)) <= WORKERS
+        assert 1 <= len(process_ids) == len(set(process_ids)) <= WORKERS
 
 
 def test_a_part_is_taken_when_a_worker_is_about_to_be_free_and_more_may_come_after_the_end(
     executor: Executor, tmp_path: Path
 ) -> None:
     class Returning:
-        """Gives back each number once."""
+        """Yields each number once, and later ones that were put back."""
 
         def __init__(self) -> None:
-            self.left = [(number, "") for number in range(6)]
-            self.given = 0
+            self.remaining = [(number, "") for number in range(6)]
+            self.taken = 0
 
-        def __iter__(self) -> Iterator[Part]:
+        def __iter__(self) -> Iterator[Item]:
             return self
 
-        def __next__(self) -> Part:
-            if not self.left:
+        def __next__(self) -> Item:
+            if not self.remaining:
                 raise StopIteration
-            self.given += 1
-            return self.left.pop()
+            self.taken += 1
+            return self.remaining.pop()
 
-    parts, found = Returning(), []
-    for answer in executor.map(Doubling(str(tmp_path)), parts, WORKERS, threading.Event()):
-        found.append(answer)
-        assert parts.given <= len(found) + WORKERS + 1
+    items, answers = Returning(), []
+    for answer in executor.map(Doubling(str(tmp_path)), items, WORKERS, threading.Event()):
+        answers.append(answer)
+        assert items.taken <= len(answers) + WORKERS + 1
         if answer < 100:
-            parts.left.append((answer // 2 + 100, ""))
-    assert sorted(found) == [*range(0, 12, 2), *range(200, 212, 2)]
+            items.remaining.append((answer // 2 + 100, ""))
+    assert sorted(answers) == [*range(0, 12, 2), *range(200, 212, 2)]
 
 
 @pytest.mark.parametrize(
-    ("what", "kind", "text"),
+    ("event", "kind", "text"),
     [
         ("refuse", RequestError, r"^7 is not even$"),
         ("fail", FailureError, r"^7 is too much$"),
@@ -115,20 +115,20 @@ def test_a_part_is_taken_when_a_worker_is_about_to_be_free_and_more_may_come_aft
     ],
 )
 def test_what_a_task_raises_is_raised_here(
-    what: str, kind: type[Exception], text: str, executor: Executor, tmp_path: Path
+    event: str, kind: type[Exception], text: str, executor: Executor, tmp_path: Path
 ) -> None:
     with pytest.raises(kind, match=text) as caught:
-        mapped(executor, tmp_path, (7, what), (8, "wait"))  # which is told to stop
+        map_items(executor, tmp_path, (7, event), (8, "wait"))  # which is told to stop
     if executor is not THREADS:
         assert "in __call__" in str(caught.value.__cause__)  # where it was raised
-    assert mapped(executor, tmp_path, (1, "")) == [2]
+    assert map_items(executor, tmp_path, (1, "")) == [2]
 
 
 def test_once_it_is_to_stop_parts_in_progress_end_and_no_other_begins(executor: Executor, tmp_path: Path) -> None:
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
-    found = executor.map(Doubling(str(tmp_path)), [(number, "wait") for number in range(9)], WORKERS, stop)
-    assert sorted(found) == [0, 2]
+    answers = executor.map(Doubling(str(tmp_path)), [(number, "wait") for number in range(9)], WORKERS, stop)
+    assert sorted(answers) == [0, 2]
 
 
 def test_while_there_is_no_answer_it_calls_idle(executor: Executor, tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_what_never_ends_is_given_up(executor: Executor, tmp_path: Path, monkeyp
     monkeypatch.setattr(base, "GIVE_UP_SECONDS", 0.2)
     stop, over = threading.Event(), threading.Event()
 
-    def waiting(part: Part, stop: object) -> int:
-        return 2 if part[1] == "" or over.wait(20) else 0
+    def waiting(item: Item, stop: object) -> int:
+        return 2 if item[1] == "" or over.wait(20) else 0
 
     task: Any = waiting if executor is THREADS else Doubling(str(tmp_path))
     for answer in executor.map(task, [(1, ""), (2, "hang")], WORKERS, stop):
@@ -152,14 +152,14 @@ def test_what_never_ends_is_given_up(executor: Executor, tmp_path: Path, monkeyp
     over.set()
     while has_working_threads():
         time.sleep(0.001)
-    assert mapped(executor, tmp_path, (1, "")) == [2]
+    assert map_items(executor, tmp_path, (1, "")) == [2]
 
 
 def test_a_worker_that_is_killed_costs_nothing_but_time(
     processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    parts = [(number, "die once" if number in {1, 4} else "") for number in range(6)]
-    assert mapped(processes, tmp_path, *parts) == [0, 2, 4, 6, 8, 10]
+    items = [(number, "die once" if number in {1, 4} else "") for number in range(6)]
+    assert map_items(processes, tmp_path, *items) == [0, 2, 4, 6, 8, 10]
     assert len(list(tmp_path.glob("died-*"))) == 2
     assert "a worker was lost (its process was ended by signal 9 (SIGKILL))" in caplog.text
 
@@ -167,21 +167,21 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
 def test_workers_leave_signals_to_the_run(
     processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert mapped(processes, tmp_path, (1, "signal"), (2, "signal"), (3, "")) == [2, 4, 6]
+    assert map_items(processes, tmp_path, (1, "signal"), (2, "signal"), (3, "")) == [2, 4, 6]
     assert caplog.records == []
 
 
 def test_a_part_that_kills_every_worker_ends_the_work_with_one_line(processes: Processes, tmp_path: Path) -> None:
     text = rf"^{MAX_LOSSES} workers were lost .* its process was ended by signal 9 \(SIGKILL\)"
     with pytest.raises(FailureError, match=text) as caught:
-        mapped(processes, tmp_path, (3, "die"))
+        map_items(processes, tmp_path, (3, "die"))
     assert "\n" not in str(caught.value)
 
 
 def test_what_workers_log_is_logged_here_once(
     processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mapped(processes, tmp_path, *((number, "warn") for number in range(6)))
+    map_items(processes, tmp_path, *((number, "warn") for number in range(6)))
     assert [(record.name, record.message) for record in caplog.records] == [("tests.numbers", "this is a number")]
 
 
@@ -193,10 +193,12 @@ AGENTS = f"agents=[random,semi_random,{DICE},{CHEAT},{RAISING}]"
 TOURNAMENT = (AGENTS, "games=12", "opening_plies=1", "seed=5", "keep_going=true")
 
 
-def played(root: Path, processes: Processes, *overrides: str, stop: threading.Event | None = None) -> RunOutcome:
-    """The outcome of a request that is carried out by processes."""
-    asked = replace(stored_at(root, request(f"threads={WORKERS}", *overrides)), executor=processes)
-    return execute_request(asked, "qarena run", stop or threading.Event())
+def play_by_processes(
+    root: Path, processes: Processes, *overrides: str, stop: threading.Event | None = None
+) -> RunOutcome:
+    """Play the games of a request by processes."""
+    run_request = replace(stored_at(root, request(f"threads={WORKERS}", *overrides)), executor=processes)
+    return execute_request(run_request, "qarena run", stop or threading.Event())
 
 
 def wait_for_a_file(root: Path) -> None:
@@ -206,15 +208,15 @@ def wait_for_a_file(root: Path) -> None:
 
 def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processes, tmp_path: Path) -> None:
     expected = play(tmp_path / "threads", *TOURNAMENT, "threads=1")
-    first = played(tmp_path / "processes", processes, *TOURNAMENT, "games=4")
-    found = played(tmp_path / "processes", processes, *TOURNAMENT)  # which plays what is missing
-    assert (first.played, found.played, expected.played) == (40, 80, 120)
+    first = play_by_processes(tmp_path / "processes", processes, *TOURNAMENT, "games=4")
+    outcome = play_by_processes(tmp_path / "processes", processes, *TOURNAMENT)  # which plays what is missing
+    assert (first.played, outcome.played, expected.played) == (40, 80, 120)
     assert_same_rows(rows(tmp_path / "processes"), rows(tmp_path / "threads"))
     archive = ArchiveStore.open(tmp_path / "processes")
     assert verify_archive(archive).problems == []
-    assert len(archive.list_effective_ranges(found.run_id)) > 2
-    assert found.results == expected.results
-    assert {line.partition(" (")[0] for line in found.misbehaviour} == {
+    assert len(archive.list_effective_ranges(outcome.run_id)) > 2
+    assert outcome.results == expected.results
+    assert {line.partition(" (")[0] for line in outcome.misbehaviour} == {
         line.partition(" (")[0] for line in expected.misbehaviour
     }
 
@@ -226,7 +228,7 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
     monkeypatch.setattr(processes, "_folder", tmp_path)
     (tmp_path / CUP).touch()
     mortal = (f"agents=[{TROUBLED},random]", "games=400")
-    outcome = played(tmp_path / "archive", processes, *mortal)  # by one process, then by others
+    outcome = play_by_processes(tmp_path / "archive", processes, *mortal)  # by one process, then by others
     assert not (tmp_path / CUP).exists()
     assert "a worker was lost (its process was ended by signal 9 (SIGKILL))" in caplog.text
     assert (outcome.interrupted, outcome.misbehaviour) == (False, [])
@@ -237,8 +239,8 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
 
 @pytest.mark.slow
 def test_processes_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
-    asked = ("run", f"agents=[{DICE},random]", "games=1000000", "archive.root=games", "archive.shard_seconds=0.1")
-    with start(tmp_path, *asked, "executor=processes", "threads=2", PYTHONPATH=str(ROOT)) as run:
+    arguments = ("run", f"agents=[{DICE},random]", "games=1000000", "archive.root=games", "archive.shard_seconds=0.1")
+    with start(tmp_path, *arguments, "executor=processes", "threads=2", PYTHONPATH=str(ROOT)) as run:
         wait_for_a_file(tmp_path / "games")
         children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
         assert len(children) >= 2
@@ -276,8 +278,8 @@ def test_agents_files_policies_and_archives_are_found_where_the_command_was_type
     agents = "agents=[reader,'policy(policy=g)',random]"
     run = ("run", "--config-dir", "own", agents, "games=20", "threads=1", "hydra.job.chdir=true")
     for archive, executor in (("one", "threads"), ("two", "processes")):
-        found = qarena(*run, f"executor={executor}", "--archive", archive)
-        assert (found.code, "forfeits" in found.out) == (0, False), found.err
+        result = qarena(*run, f"executor={executor}", "--archive", archive)
+        assert (result.code, "forfeits" in result.out) == (0, False), result.err
     assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
     assert verify_archive(ArchiveStore.open(tmp_path / "two")).problems == []
 
@@ -289,7 +291,7 @@ AGENTS = "agents=[random,{agent:random,_target_:tests.runners.players.Dice,name:
 
 @pytest.fixture
 def task(tmp_path: Path) -> PlayTask:
-    """The task of a run that has begun, as it arrives elsewhere."""
+    """Return the task of a run that has begun, as it arrives elsewhere."""
     experiment = open_experiment(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
     save_run_start(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
     return PlayTask(**PlayTask.from_experiment(experiment).to_dict())
@@ -297,12 +299,12 @@ def task(tmp_path: Path) -> PlayTask:
 
 def test_a_task_of_plain_data_plays_parts_of_the_same_run(task: PlayTask) -> None:
     archive = ArchiveStore.open(Path(task.root))
-    run, asked = RunSpec.from_dict(task.run, archive), request(AGENTS, "games=6", "seats=fixed").spec
-    assert (run, run.run_id) == (asked, asked.run_id)
+    run, spec = RunSpec.from_dict(task.run, archive), request(AGENTS, "games=6", "seats=fixed").spec
+    assert (run, run.run_id) == (spec, spec.run_id)
     assert run.agents[1].limits.turn_seconds == 9
     worker = task.build_worker()
-    found = [worker(part, threading.Event()) for part in ((2, 4), (4, 6))]
-    assert [(each.reached, each.written) for each in found] == [(4, ((2, 4),)), (6, ((4, 6),))]
+    results = [worker(chunk, threading.Event()) for chunk in ((2, 4), (4, 6))]
+    assert [(result.reached, result.written) for result in results] == [(4, ((2, 4),)), (6, ((4, 6),))]
     assert archive.list_effective_ranges(run.run_id).covered_ranges == [(2, 6)]
 
 
@@ -319,9 +321,9 @@ def test_a_task_refuses_another_archive_and_other_code(task: PlayTask, tmp_path:
 @pytest.mark.slow
 def test_without_ray_one_line_says_how_to_install_it(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runners.arena.executors.ray_cluster.find_spec", lambda _name: None)
-    found = qarena("run", "executor=ray")
-    assert found.code == 2
-    assert found.err.startswith(
+    result = qarena("run", "executor=ray")
+    assert result.code == 2
+    assert result.err.startswith(
         "error: executor=ray needs ray: install its extra: in a clone, .venv/bin/pip install -e '.[ray]'"
     )
-    assert len(found.err.splitlines()) == 1
+    assert len(result.err.splitlines()) == 1

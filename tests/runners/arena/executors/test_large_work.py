@@ -1,4 +1,4 @@
-"""All large work gives by workers what it gives by threads, and nothing counts twice that a lost worker has done."""
+"""All large work gives the same with workers as with threads, and nothing that a lost worker has done counts twice."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")  
 
 
 class Inline(Executor):
-    """An executor of a user's own: what would travel is pickled, and all is carried out here.
+    """An executor of a user's own, which pickles what would travel and carries everything out in this process.
 
-    Carries out one part after the other; ``parts`` counts them. The first is lost once it has been carried out.
+    It carries out one chunk after the other, and counts them in ``chunks``. The first chunk is lost once after its
+    work.
     """
 
-    parts = 0  # of all objects
+    chunks = 0  # carried out by all objects
     shares_memory = False
 
     def count_workers(self, threads: int) -> int:
@@ -58,34 +59,34 @@ class InlinePool(WorkerPool):
 
     def __init__(self, task: TaskData, stop: threading.Event) -> None:
         self._task, self._stop = task, stop
-        self._returned: list[TaskResult] = []
-        self._known: set[str] = set()
+        self._task_results: list[TaskResult] = []
+        self._logged_messages: set[str] = set()
         self._is_first = True
 
-    def submit(self, part: Any) -> None:
-        Inline.parts += 1
+    def submit(self, chunk: Any) -> None:
+        Inline.chunks += 1
         self.pending = 1
         for _ in range(1 + self._is_first):  # what a lost worker has written is written again
-            returned: Any = run_task(self._task, pickle.loads(pickle.dumps(part)), self._stop)  # noqa: S301  (its own)
+            task_result: Any = run_task(self._task, pickle.loads(pickle.dumps(chunk)), self._stop)  # noqa: S301  (its own)
         self._is_first = False
-        self._returned = [returned]
+        self._task_results = [task_result]
 
     def wait_for_results(self) -> Iterator[Any]:
         self.pending = 0
-        for returned in self._returned:
-            yield log_and_unwrap_result(pickle.loads(pickle.dumps(returned)), self._known)  # noqa: S301
+        for task_result in self._task_results:
+            yield log_and_unwrap_result(pickle.loads(pickle.dumps(task_result)), self._logged_messages)  # noqa: S301
 
     def request_stop(self) -> None:
-        """The task sees it itself."""
+        """Do nothing, because the task sees the request itself."""
 
     def close(self) -> None:
-        """Nothing is in progress."""
+        """Do nothing, because nothing is in progress."""
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of two runs with five files of games."""
-    root = tmp_path_factory.mktemp("made") / "archive"
+def source_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Create an archive of two runs with five files of games."""
+    root = tmp_path_factory.mktemp("source_archive") / "archive"
     for games in (20, 40):
         play(root, "agents=[random,semi_random]", f"games={games}", "opening_plies=12", "threads=1")
     play(root, "agents=[random,rule_based]", "games=30", "opening_plies=12", "threads=1")
@@ -93,26 +94,26 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def roots(made: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """Two copies of it."""
+def roots(source_archive: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Copy the archive twice."""
     for name in ("here", "there"):
-        shutil.copytree(made, tmp_path / name)
+        shutil.copytree(source_archive, tmp_path / name)
     return tmp_path / "here", tmp_path / "there"
 
 
 @pytest.fixture
 def executors(tmp_path: Path) -> dict[str, Executor]:
-    Inline.parts = 0
+    Inline.chunks = 0
     return {"here": THREADS, "there": Inline()}
 
 
 def assert_same_view(view: str, roots: tuple[Path, Path]) -> None:
-    found = []
+    views = []
     for root in roots:
         with open_archive(root) as opened:
-            found.append(opened.sql(f"FROM {view} ORDER BY ALL"))
-    assert len(found[0])
-    assert_frame_equal(*found)
+            views.append(opened.sql(f"FROM {view} ORDER BY ALL"))
+    assert len(views[0])
+    assert_frame_equal(*views)
 
 
 def test_an_index_and_annotations(
@@ -124,13 +125,13 @@ def test_an_index_and_annotations(
         totals.append(index_and_compact_sums(archive, archive.list_run_ids(), 16, 1, executors[root.name]))
     assert totals[0] == totals[1]
     assert totals[0][0].games == 70
-    assert Inline.parts == 5
+    assert Inline.chunks == 5
     for root in roots:
         annotate_games(root, ALL_GAMES, AnnotationOptions(megabytes=0.1), 1, executors[root.name])
-    here, there = capsys.readouterr().out.splitlines()
-    assert here.partition(" judged in ")[0] == there.partition(" judged in ")[0]
-    assert "of 70 games" in here
-    assert Inline.parts == 10
+    local_line, remote_line = capsys.readouterr().out.splitlines()
+    assert local_line.partition(" judged in ")[0] == remote_line.partition(" judged in ")[0]
+    assert "of 70 games" in local_line
+    assert Inline.chunks == 10
     for view in ("positions", "decisions"):
         assert_same_view(view, roots)
     assert verify_archive(ArchiveStore.open(roots[1])).problems == []
@@ -150,22 +151,22 @@ def test_a_tablebase(tmp_path: Path, executors: dict[str, Executor], monkeypatch
             solve_chunks(chunks, executor, 1, stop)
 
         progress = BuildProgress(lambda _all, _done: None, advance)
-        found = build_tablebase(job, {"version": "1", "fingerprint": "ab"}, threading.Event(), progress, solving)
-        assert found is not None
-        tables[name] = pl.read_parquet(found.path)
+        tablebase = build_tablebase(job, {"version": "1", "fingerprint": "ab"}, threading.Event(), progress, solving)
+        assert tablebase is not None
+        tables[name] = pl.read_parquet(tablebase.path)
     assert_frame_equal(tables["here"], tables["there"])
     assert solved["here"] == solved["there"] > 0
-    assert (solved["there"], Inline.parts) == (157, 4)
+    assert (solved["there"], Inline.chunks) == (157, 4)
 
 
 @pytest.fixture
 def inline(tmp_path: Path) -> tuple[str, ...]:
-    """An executor of a user's own."""
+    """Write the configuration of an executor of a user's own, and return the options that choose it."""
     (tmp_path / "own/executor").mkdir(parents=True)
     (tmp_path / "own/executor/inline.yaml").write_text(
         "_target_: tests.runners.arena.executors.test_large_work.Inline\n"
     )
-    Inline.parts = 0
+    Inline.chunks = 0
     return "--config-dir", "own", "executor=inline"
 
 
@@ -173,15 +174,15 @@ def inline(tmp_path: Path) -> tuple[str, ...]:
 def test_a_policy_that_follows_from_counts(roots: tuple[Path, Path], inline: tuple[str, ...], qarena: Qarena) -> None:
     cards, where = [], "agent_0 = 'random' AND game_id % 3 > 0"
     for root, how in zip(roots, ((), inline), strict=True):
-        found = qarena("policy", "build", "kind=gift", "name=g", "--where", where, "--archive", str(root), *how)
-        assert (found.code, found.err) == (0, "")
+        result = qarena("policy", "build", "kind=gift", "name=g", "--where", where, "--archive", str(root), *how)
+        assert (result.code, result.err) == (0, "")
         cards.append(policy_store.find(ArchiveStore.open(root), "g"))
-    assert Inline.parts == 5
-    here, there = cards
-    assert here.knowledge == there.knowledge
-    changing = ("command",)
-    assert [{key: value for key, value in card.learned.items() if key not in changing} for card in cards] == [
-        {key: value for key, value in here.learned.items() if key not in changing}
+    assert Inline.chunks == 5
+    local_card, remote_card = cards
+    assert local_card.knowledge == remote_card.knowledge
+    changing_keys = ("command",)
+    assert [{key: value for key, value in card.learned.items() if key not in changing_keys} for card in cards] == [
+        {key: value for key, value in local_card.learned.items() if key not in changing_keys}
     ] * 2
     tables = [
         policy_store.read_table(ArchiveStore.open(root), card, "games") for root, card in zip(roots, cards, strict=True)
@@ -202,4 +203,4 @@ def test_what_workers_cannot_do_says_why_it_stays_here(inline: tuple[str, ...], 
     assert built.err == (
         "kind q_table is derived in this process, whatever the executor is: it needs all games at once\n"
     )
-    assert Inline.parts == 0
+    assert Inline.chunks == 0

@@ -42,15 +42,15 @@ class Nodes:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self.address = self._line()
+        self.address = self._read_line()
 
     def lose_one(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write("lose\n")
         self._process.stdin.flush()
-        assert (self._line(), self._line()) == ("lost", "started")
+        assert (self._read_line(), self._read_line()) == ("lost", "started")
 
-    def _line(self) -> str:
+    def _read_line(self) -> str:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
@@ -69,28 +69,28 @@ def on_ray(nodes: Nodes) -> tuple[str, str]:
     return "executor=ray", f"ray.address={nodes.address}"
 
 
-def in_folder(folder: Path, *arguments: str) -> tuple[str, str]:
-    """Output and notes of a command that succeeds."""
-    done = command(folder, *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, done.stderr
+def run_in_folder(folder: Path, *arguments: str) -> tuple[str, str]:
+    """Return output and notes of a command that succeeds."""
+    process = command(folder, *arguments)
+    assert process.returncode == 0, process.stderr
+    return process.stdout, process.stderr
 
 
-def without_times(text: str) -> str:
+def remove_times(text: str) -> str:
     return re.sub(r"in [\d.]+ s, [\d,]+", "in", text)
 
 
 def test_a_run_on_a_cluster_prints_and_stores_what_one_thread_does(on_ray: tuple[str, str], tmp_path: Path) -> None:
     for folder in ("thread", "cluster"):
         (tmp_path / folder).mkdir()
-    in_folder(tmp_path, *RUN, "threads=1")  # compiles, which prints a note
-    in_folder(tmp_path / "thread", *RUN, "threads=1", "games=1000")
-    expected = in_folder(tmp_path / "thread", *RUN, "threads=1")
-    in_folder(tmp_path / "cluster", *RUN, *on_ray, "games=1000")
-    found = in_folder(tmp_path / "cluster", *RUN, *on_ray)  # which plays what is missing
-    assert without_times(found[0]) == without_times(expected[0])
-    assert "9,000 games in" in found[0]
-    assert found[1] == expected[1] == ""
+    run_in_folder(tmp_path, *RUN, "threads=1")  # compiles, which prints a note
+    run_in_folder(tmp_path / "thread", *RUN, "threads=1", "games=1000")
+    expected = run_in_folder(tmp_path / "thread", *RUN, "threads=1")
+    run_in_folder(tmp_path / "cluster", *RUN, *on_ray, "games=1000")
+    printed = run_in_folder(tmp_path / "cluster", *RUN, *on_ray)  # which plays what is missing
+    assert remove_times(printed[0]) == remove_times(expected[0])
+    assert "9,000 games in" in printed[0]
+    assert printed[1] == expected[1] == ""
     assert_same_rows(rows(tmp_path / "cluster/games"), rows(tmp_path / "thread/games"))
     archive = ArchiveStore.open(tmp_path / "cluster/games")
     assert verify_archive(archive).problems == []
@@ -98,30 +98,34 @@ def test_a_run_on_a_cluster_prints_and_stores_what_one_thread_does(on_ray: tuple
 
 
 def test_derived_tables_and_tablebases_are_the_same(nodes: Nodes, tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
+    local_root, cluster_root = tmp_path / "here", tmp_path / "there"
     shutil.copytree(
-        ROOT / "data/sample", here, ignore=shutil.ignore_patterns("positions", "indexes", "decisions", "annotations")
+        ROOT / "data/sample",
+        local_root,
+        ignore=shutil.ignore_patterns("positions", "indexes", "decisions", "annotations"),
     )
-    shutil.copytree(here, there)
+    shutil.copytree(local_root, cluster_root)
     ray = ("--executor", "ray", "--ray-address", nodes.address)
     tables = ("tablebase", "build", "--rules", "torus_square", "--memory", "8MiB", "--pieces", "3", "--directory")
-    for archive, executor in ((here, ()), (there, ray)):
-        in_folder(tmp_path, "archive", "index", "--archive", str(archive), *executor)
-        in_folder(tmp_path, "annotate", "--from-pieces", "11", "--memory", "8MiB", "--archive", str(archive), *executor)
-        in_folder(tmp_path, *tables, f"{archive}-tables", *executor)
-    with open_archive(here) as one, open_archive(there) as other:
+    for archive, executor in ((local_root, ()), (cluster_root, ray)):
+        run_in_folder(tmp_path, "archive", "index", "--archive", str(archive), *executor)
+        run_in_folder(
+            tmp_path, "annotate", "--from-pieces", "11", "--memory", "8MiB", "--archive", str(archive), *executor
+        )
+        run_in_folder(tmp_path, *tables, f"{archive}-tables", *executor)
+    with open_archive(local_root) as local_archive, open_archive(cluster_root) as cluster_archive:
         for view in ("decisions", "positions"):
             text = f"FROM {view} ORDER BY ALL"
-            found = other.sql(text)
-            assert len(found)
-            assert_frame_equal(found, one.sql(text))
-    paths = [Path(f"{archive}-tables/torus_square-3.parquet") for archive in (here, there)]
+            answer = cluster_archive.sql(text)
+            assert len(answer)
+            assert_frame_equal(answer, local_archive.sql(text))
+    paths = [Path(f"{archive}-tables/torus_square-3.parquet") for archive in (local_root, cluster_root)]
     assert_frame_equal(*(pl.read_parquet(path) for path in paths))
 
 
 @pytest.fixture
 def slow(tmp_path: Path) -> tuple[str, ...]:
-    """A run that takes a minute or two."""
+    """Return the arguments of a run that takes a minute or two."""
     (tmp_path / "own/agent").mkdir(parents=True)
     (tmp_path / "own/agent/slow.yaml").write_text("_target_: slow_player.Slow\n")
     (tmp_path / "own/slow_player.py").write_text(SLOW)
@@ -136,28 +140,28 @@ def test_ctrl_c_keeps_what_is_finished(on_ray: tuple[str, str], slow: tuple[str,
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    kept = re.search(r"holds ([\d,]+) games", out)
-    assert kept is not None
+    match = re.search(r"holds ([\d,]+) games", out)
+    assert match is not None
     assert verify_archive(ArchiveStore.open(tmp_path / "games")).problems == []
-    assert int(kept[1].replace(",", "")) == len(rows(tmp_path / "games")["games"])
+    assert int(match[1].replace(",", "")) == len(rows(tmp_path / "games")["games"])
     assert len(err.splitlines()) == 3  # what it is doing, and how to go on
 
 
 def test_a_cluster_on_this_machine_is_started_and_ended(tmp_path: Path) -> None:
     local = ("executor=ray", "ray.address=local")
-    in_folder(tmp_path, "run", "agent@a=random", "agent@b=random", "games=200", "archive.root=games", *local)
+    run_in_folder(tmp_path, "run", "agent@a=random", "agent@b=random", "games=200", "archive.root=games", *local)
     assert len(rows(tmp_path / "games")["games"]) == 200
-    assert not processes_of(tmp_path)
+    assert not list_ray_processes(tmp_path)
 
 
-def processes_of(folder: Path) -> list[int]:
-    """The processes of Ray that were started in a folder, and still run."""
-    found = []
+def list_ray_processes(folder: Path) -> list[int]:
+    """List the processes of Ray that were started in a folder and still run."""
+    process_ids = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if b"ray" in (process / "cmdline").read_bytes() and (process / "cwd").readlink() == folder:
-                found.append(int(process.name))
-    return found
+                process_ids.append(int(process.name))
+    return process_ids
 
 
 @pytest.mark.slow
@@ -167,11 +171,13 @@ def test_if_the_cluster_dies_one_line_says_so(dies: str, slow: tuple[str, ...], 
         while not list(tmp_path.glob("games/games/*/*.parquet")):
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
-        (found,) = (pid for pid in processes_of(tmp_path) if Path(f"/proc/{pid}/comm").read_text() == f"{dies}\n")
-        os.kill(found, signal.SIGKILL)
+        (killed_process,) = (
+            pid for pid in list_ray_processes(tmp_path) if Path(f"/proc/{pid}/comm").read_text() == f"{dies}\n"
+        )
+        os.kill(killed_process, signal.SIGKILL)
         out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (1, "")
-    (line,) = (each for each in err.splitlines() if not each.startswith("playing: "))  # which a slow machine says
+    (line,) = (text for text in err.splitlines() if not text.startswith("playing: "))  # which a slow machine prints
     assert line.startswith("error: the Ray cluster at ray.address=local is gone")
     archive = ArchiveStore.open(tmp_path / "games")
     assert [record.status for record in archive.load_runs()] == ["interrupted"]
@@ -191,20 +197,20 @@ def test_an_address_that_does_not_answer_is_one_line(address: str, code: int, tm
 def test_nodes_that_are_lost_at_ten_random_moments_lose_no_pair_and_double_none(
     nodes: Nodes, on_ray: tuple[str, str], slow: tuple[str, ...], tmp_path: Path
 ) -> None:
-    dice, lost = random.Random(1), 0
-    asked = (*slow, "games=8000")
-    while lost < 10:
-        with start(tmp_path, *asked, *on_ray) as process:
-            while process.poll() is None and lost < 10:
+    dice, lost_nodes = random.Random(1), 0
+    arguments = (*slow, "games=8000")
+    while lost_nodes < 10:
+        with start(tmp_path, *arguments, *on_ray) as process:
+            while process.poll() is None and lost_nodes < 10:
                 time.sleep(dice.uniform(1.0, 8.0))
                 nodes.lose_one()
-                lost += 1
+                lost_nodes += 1
             _, err = process.communicate(timeout=600)
         assert process.returncode == 0, err
-        asked = (*slow, f"games={8000 + 4000 * lost}")  # if it was done before the tenth
+        arguments = (*slow, f"games={8000 + 4000 * lost_nodes}")  # if it was done before the tenth
     assert verify_archive(ArchiveStore.open(tmp_path / "games")).problems == []
     (tmp_path / "own threads").mkdir()
-    in_folder(tmp_path, *asked[:-1], f"games={len(rows(tmp_path / 'games')['games'])}", "archive.root=again")
+    run_in_folder(tmp_path, *arguments[:-1], f"games={len(rows(tmp_path / 'games')['games'])}", "archive.root=again")
     assert_same_rows(rows(tmp_path / "games"), rows(tmp_path / "again"))
 
 
@@ -215,16 +221,16 @@ def test_a_cluster_with_a_token_lets_in_who_has_it(tmp_path: Path, monkeypatch: 
     with cluster.start() as process:
         address = Nodes(process).address
         run = ("run", "agent@a=random", "agent@b=random", "games=200", "archive.root=games", "executor=ray")
-        in_folder(tmp_path, *run, f"ray.address={address}")
+        run_in_folder(tmp_path, *run, f"ray.address={address}")
         monkeypatch.setenv("RAY_ADDRESS", address)
-        in_folder(tmp_path, *run, "games=400", "ray.address=auto")
+        run_in_folder(tmp_path, *run, "games=400", "ray.address=auto")
         for name, value in (("RAY_AUTH_TOKEN", "another-token-0123456789abcdef"), ("RAY_AUTH_MODE", "disabled")):
-            with monkeypatch.context() as wrong:
-                wrong.setenv(name, value)
-                refused = command(tmp_path, *run, "games=600", f"ray.address={address}")
-            assert refused.returncode == 1
-            assert refused.stderr.count("\n") == 1
-            assert "one with another token, see RAY_AUTH_MODE" in refused.stderr
+            with monkeypatch.context() as patch:
+                patch.setenv(name, value)
+                result = command(tmp_path, *run, "games=600", f"ray.address={address}")
+            assert result.returncode == 1
+            assert result.stderr.count("\n") == 1
+            assert "one with another token, see RAY_AUTH_MODE" in result.stderr
         assert process.stdin is not None
         process.stdin.close()
         process.wait(60)

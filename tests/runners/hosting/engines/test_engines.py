@@ -98,11 +98,11 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def player(command: str, rules: Rules = CLASSIC, limits: AgentLimits | None = None) -> EnginePlayer:
+def build_engine_player(command: str, rules: Rules = CLASSIC, limits: AgentLimits | None = None) -> EnginePlayer:
     return Engine(command, limits).build_player(rules, "engine")
 
 
-def batch(*texts: str) -> tuple[Batch, Streams]:
+def build_batch(*texts: str) -> tuple[Batch, Streams]:
     positions = [parse_position(text)[0] for text in texts]
     return Batch.from_positions(positions), Streams(np.arange(len(texts), dtype=np.uint64) + 7)
 
@@ -133,39 +133,39 @@ FIVE = ("0.../.1../..../.... 2",) * 5
 )
 def test_a_fault_costs_the_game_whose_turn_is_owed(faulty: Path, fault: str, kind: str, text: str) -> None:
     limits = {"hangs": AgentLimits(turn_seconds=0.3), "memory": AgentLimits(megabytes=300)}.get(fault)
-    asked = player(f"{BARE} {faulty} '{fault}'", limits=limits)
-    with pytest.raises(SomeTurnsFailedError) as found:
-        asked.play(*batch(*FIVE))
-    assert list(found.value.failures) == [2]
-    error = found.value.failures[2]
+    engine_player = build_engine_player(f"{BARE} {faulty} '{fault}'", limits=limits)
+    with pytest.raises(SomeTurnsFailedError) as caught:
+        engine_player.play(*build_batch(*FIVE))
+    assert list(caught.value.failures) == [2]
+    error = caught.value.failures[2]
     assert type(error).__name__ == kind
     assert text in str(error)
     if fault == "panics":  # the log gets the last lines of standard error
         assert error.__notes__[0].splitlines() == ["The end of its standard error:", *["at"] * 10]
-    assert found.value.turns.cells[[0, 1, 3, 4]].tolist() == [5] * 4  # a new process plays the rest
-    assert found.value.turns.gifts[[0, 1, 3, 4]].tolist() == [7] * 4
+    assert caught.value.turns.cells[[0, 1, 3, 4]].tolist() == [5] * 4  # a new process plays the rest
+    assert caught.value.turns.gifts[[0, 1, 3, 4]].tolist() == [7] * 4
 
 
 def test_an_interrupted_turn_says_how_many_have_come(faulty: Path) -> None:
-    asked = player(f"{BARE} {faulty} 'leaves out'")
+    engine_player = build_engine_player(f"{BARE} {faulty} 'leaves out'")
     main = threading.main_thread().ident or 0
     threading.Timer(0.5, signal.pthread_kill, [main, signal.SIGINT]).start()
-    with pytest.raises(KeyboardInterrupt) as found:
-        asked.play(*batch(*FIVE))
-    (note,) = found.value.__notes__
+    with pytest.raises(KeyboardInterrupt) as caught:
+        engine_player.play(*build_batch(*FIVE))
+    (note,) = caught.value.__notes__
     assert note == "4 of 5 turns have come: it may leave an answer out, or not flush its output"
 
 
 def test_a_turn_that_nobody_asked_for_costs_a_game_and_the_next_are_right(faulty: Path) -> None:
-    asked = player(f"{BARE} {faulty} twice")
-    asked.play(*batch(*FIVE))
-    (process,) = asked._idle
-    while not process._lines and not select.select([process._from], [], [], 1)[0]:
+    engine_player = build_engine_player(f"{BARE} {faulty} twice")
+    engine_player.play(*build_batch(*FIVE))
+    (process,) = engine_player._idle
+    while not process._lines and not select.select([process._output], [], [], 1)[0]:
         pass  # the turn may still be on its way
-    with pytest.raises(SomeTurnsFailedError, match="1 of 2") as found:
-        asked.play(*batch(*FIVE[:2]))
-    assert "without being asked" in str(found.value.failures[0])
-    assert found.value.turns.cells[1] == 5
+    with pytest.raises(SomeTurnsFailedError, match="1 of 2") as caught:
+        engine_player.play(*build_batch(*FIVE[:2]))
+    assert "without being asked" in str(caught.value.failures[0])
+    assert caught.value.turns.cells[1] == 5
 
 
 def test_a_command_whose_engine_cannot_begin_is_refused_in_one_line(faulty: Path, qarena: Qarena) -> None:
@@ -175,7 +175,7 @@ def test_a_command_whose_engine_cannot_begin_is_refused_in_one_line(faulty: Path
         "rules": "it answered 'rules classic' with 'error I play own_piece only'",
     }.items():
         with pytest.raises(RequestError, match=text):
-            player(f"{BARE} {faulty} '{fault}'")
+            build_engine_player(f"{BARE} {faulty} '{fault}'")
     for command, text in {
         "": "is no program that can be run; write the program and its arguments",
         "nothing_there --depth 3": "'nothing_there' is no program",
@@ -183,15 +183,15 @@ def test_a_command_whose_engine_cannot_begin_is_refused_in_one_line(faulty: Path
     }.items():
         with pytest.raises(RequestError, match=text):
             Engine(command)
-    found = qarena("run", "engine", "random", f"a.command='{BARE} {faulty} rules'", "games=2")
-    assert "I play own_piece only" in found.refusal
+    result = qarena("run", "engine", "random", f"a.command='{BARE} {faulty} rules'", "games=2")
+    assert "I play own_piece only" in result.refusal
 
 
 def test_an_engine_that_does_not_answer_may_not_flush(faulty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runners.hosting.engines.process.FIRST_SECONDS", 0.5)
     monkeypatch.setattr("runners.hosting.engines.process.GREETING_SECONDS", 0.5)
     with pytest.raises(RequestError, match=r"did not answer 'quarto 1' within 0.5 seconds: it may .* not flush its"):
-        player(f"{BARE} {faulty} mute")
+        build_engine_player(f"{BARE} {faulty} mute")
 
 
 def test_a_check_ends_soon_if_the_engine_does_not_flush(
@@ -201,30 +201,30 @@ def test_a_check_ends_soon_if_the_engine_does_not_flush(
     for module in ("process", "compliance"):
         monkeypatch.setattr(f"runners.hosting.engines.{module}.FIRST_SECONDS", 1.0)
         monkeypatch.setattr(f"runners.hosting.engines.{module}.AGAIN_SECONDS", 1.5)
-    found = qarena("agents", "check", f"engine(command={BARE} {faulty} held)")
-    assert found.code == 1
+    result = qarena("agents", "check", f"engine(command={BARE} {faulty} held)")
+    assert result.code == 1
     text = "within 1.5 seconds: 'ready' came only when its input had ended, so it does not flush its output"
-    assert found.out.startswith("FAIL answers are flushed: ")
-    assert text in found.out
-    found = qarena("agents", "check", f"engine(command={BARE} {faulty} held_turns)")
-    assert "no turn came within 1.5 seconds: 'info value 0' came only when" in found.out
+    assert result.out.startswith("FAIL answers are flushed: ")
+    assert text in result.out
+    result = qarena("agents", "check", f"engine(command={BARE} {faulty} held_turns)")
+    assert "no turn came within 1.5 seconds: 'info value 0' came only when" in result.out
     unended = "import sys; sys.stdout.write('ready'); sys.stdout.flush(); sys.stdin.read()"
     with pytest.raises(RequestError, match="it wrote 'ready', and no end of the line"):
-        player(shlex.join([sys.executable, "-c", unended]))
+        build_engine_player(shlex.join([sys.executable, "-c", unended]))
 
 
 def test_an_engine_that_loads_slowly_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runners.hosting.engines.process.FIRST_SECONDS", 0.1)
     script = tmp_path / "slow.py"
     script.write_text(f"import time\ntime.sleep(0.5)\nexec(open({str(EXAMPLES / 'careful.py')!r}).read())\n")
-    player(f"{BARE} {script}").play(*batch(*FIVE))
+    build_engine_player(f"{BARE} {script}").play(*build_batch(*FIVE))
 
 
 def test_an_engine_gets_the_python_path_of_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "of/the/user")
     script = "import os; print('error', os.environ['PYTHONPATH'])"
     with pytest.raises(RequestError, match="with 'error of/the/user'"):
-        player(shlex.join([sys.executable, "-c", script]))
+        build_engine_player(shlex.join([sys.executable, "-c", script]))
 
 
 def test_a_command_with_signs_of_hydra_is_told_how_to_quote(qarena: Qarena) -> None:
@@ -264,16 +264,16 @@ def test_an_engine_ends_when_its_run_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rules", ["classic", "own_piece", "torus_square"])
 def test_texts_of_positions_and_rules_are_those_of_the_project(rules: str) -> None:
-    known = load_rules(rules)
-    name, chooser, lines = parse_rules(format_rules_line(known).removeprefix("rules "))
-    assert (name, chooser, lines) == (rules, known.chooser, {frozenset(line) for line in known.lines})
-    asked, rng = batch(
+    named_rules = load_rules(rules)
+    name, chooser, lines = parse_rules(format_rules_line(named_rules).removeprefix("rules "))
+    assert (name, chooser, lines) == (rules, named_rules.chooser, {frozenset(line) for line in named_rules.lines})
+    positions, rng = build_batch(
         "..../..../..../.... -", "0123/4567/89AB/CDE. F", "F..0/..../.A../.... -", ".E../..../..../...3 4"
     )
-    text = format_position_lines(asked, rng.seeds).decode()
+    text = format_position_lines(positions, rng.seeds).decode()
     for index, line in enumerate(text.splitlines()):
         position, seed = parse_position_and_seed(line.removeprefix("position "))
-        assert (position, seed) == (asked.position(index)._replace(last_cell=-1), 7 + index)
+        assert (position, seed) == (positions.position(index)._replace(last_cell=-1), 7 + index)
         assert f"position {format_position(position)} " in line
     assert len(TURNS_BY_LINE) == 17 * 17
 
@@ -301,32 +301,32 @@ def test_the_engine_in_c_keeps_the_rules_of_the_protocol(
     monkeypatch.setattr(agent_check, "TIMED_SECONDS", 0.02)
     program = tmp_path / "centre"
     subprocess.run(["cc", "-O2", "-o", str(program), str(EXAMPLES / "centre.c")], check=True)
-    assert all(wrong is None for _, wrong in Engine(str(program)).own_checks(load_rules("own_piece")))
-    found = qarena("agents", "check", f"engine(command={program})")
-    assert found.code == 0, found.out
+    assert all(fault is None for _, fault in Engine(str(program)).own_checks(load_rules("own_piece")))
+    result = qarena("agents", "check", f"engine(command={program})")
+    assert result.code == 0, result.out
     for name in ("legal", "turns are legal", "answers keep their order", "silence without go", "quit ends it"):
-        assert f"ok   {name}: " in found.out
+        assert f"ok   {name}: " in result.out
 
 
 def test_check_names_the_rules_that_are_broken(faulty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(fault: str, last: str = "quit ends it") -> dict[str, str]:
-        """The faults by rule, as far as the rule ``last``."""
-        found = dict[str, str]()
-        for name, wrong in Engine(f"{BARE} {faulty} '{fault}'").own_checks(CLASSIC):
-            found |= {name: wrong} if wrong else {}
+    def find_faults(fault: str, last: str = "quit ends it") -> dict[str, str]:
+        """Return the faults by rule, as far as the rule ``last``."""
+        faults = dict[str, str]()
+        for name, rule_fault in Engine(f"{BARE} {faulty} '{fault}'").own_checks(CLASSIC):
+            faults |= {name: rule_fault} if rule_fault else {}
             if name == last:
                 break
-        return found
+        return faults
 
-    assert "without being asked" in broken("twice", name := "answers keep their order")[name]
-    found = broken("stays")
+    assert "without being asked" in find_faults("twice", name := "answers keep their order")[name]
+    stay_faults = find_faults("stays")
     # It places on b2 whatever lies there.
-    assert found["turns are legal"] == "position .F../.3../..../.... 0: turn b2 7: b2 is occupied"
-    assert found["quit ends it"] == "it did not end within 1 s after 'quit'"
-    assert found.keys() == {"turns are legal", "quit ends it"}
+    assert stay_faults["turns are legal"] == "position .F../.3../..../.... 0: turn b2 7: b2 is occupied"
+    assert stay_faults["quit ends it"] == "it did not end within 1 s after 'quit'"
+    assert stay_faults.keys() == {"turns are legal", "quit ends it"}
     monkeypatch.setattr("runners.hosting.engines.compliance.ANSWER_SECONDS", 0.5)
     text = "5 of 6 turns have come, and no more within 0.5 seconds: it may leave an answer out, or not flush its output"
-    assert broken("leaves out", name := "turns are legal")[name] == text
+    assert find_faults("leaves out", name := "turns are legal")[name] == text
 
 
 def test_a_program_that_data_name_does_not_start(faulty: Path) -> None:
@@ -342,7 +342,7 @@ def test_a_file_that_the_command_names_is_part_of_the_code(faulty: Path) -> None
     ]
 
 
-def answered(agent: str, text: str) -> list[str]:
+def converse_with(agent: str, text: str) -> list[str]:
     import io
 
     out = io.StringIO()
@@ -351,21 +351,23 @@ def answered(agent: str, text: str) -> list[str]:
 
 
 def test_an_agent_of_ours_answers_other_programs() -> None:
-    lines = answered("rule_based", "quarto 1\nrules classic\nposition 0123/..../..../.... 4\ngo\ngo\nquit\nposition")
+    lines = converse_with(
+        "rule_based", "quarto 1\nrules classic\nposition 0123/..../..../.... 4\ngo\ngo\nquit\nposition"
+    )
     assert lines[:3] == ["name rule_based", "ready", "ready"]
     assert len(lines) == 4
-    wrong = answered(
+    errors = converse_with(
         "random",
         "quarto 2\n\nrules clasic\nrules classic mover a1b1c1d1\nposition x\nposition 0/1 2 g\nfoo\n"
         "rules own_piece\nposition ..../..../..../.... 3\nposition ..../..../..../.... -\ngo 1\n",
     )
-    assert [line.partition(" ")[0] for line in wrong] == ["error"] * 6 + ["ready", "error", "turn"]
-    assert "did you mean 'classic'" in wrong[1]
+    assert [line.partition(" ")[0] for line in errors] == ["error"] * 6 + ["ready", "error", "turn"]
+    assert "did you mean 'classic'" in errors[1]
 
 
 def test_wrong_lines_of_other_programs_are_answered_by_errors() -> None:
     empty = "position ..../..../..../.... -"
-    lines = answered(
+    lines = converse_with(
         "random",
         f"rules classic mover\n{empty}\ngo\nrules classic opponent\n{empty}\ngo fast\ngo -1\ngo 0.5\n"
         "position 0123/..../..../.... F\nrules own_piece\nposition 0123/..../..../.... -\n",
@@ -383,8 +385,10 @@ def test_wrong_lines_of_other_programs_are_answered_by_errors() -> None:
 
 def test_an_agent_behind_the_protocol_plays_as_it_plays_in_a_run() -> None:
     command = f"{sys.executable} -c 'from runners.cli.main import main; main()' engine rule_based"
-    asked, rng = batch("..../..../..../.... -", "0.../.1../..../.... 2", "01../..../..../...5 3")
-    by_protocol = player(command).play(asked, rng)
-    itself: Turns = EngineServer(load_agent("rule_based"))._ensure_guarded_agent(CLASSIC).fork_player().play(asked, rng)
-    assert by_protocol.gifts.tolist() == itself.gifts.tolist()
-    assert by_protocol.cells.tolist()[1:] == itself.cells.tolist()[1:]
+    positions, rng = build_batch("..../..../..../.... -", "0.../.1../..../.... 2", "01../..../..../...5 3")
+    by_protocol = build_engine_player(command).play(positions, rng)
+    direct: Turns = (
+        EngineServer(load_agent("rule_based"))._ensure_guarded_agent(CLASSIC).fork_player().play(positions, rng)
+    )
+    assert by_protocol.gifts.tolist() == direct.gifts.tolist()
+    assert by_protocol.cells.tolist()[1:] == direct.cells.tolist()[1:]

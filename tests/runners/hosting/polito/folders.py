@@ -231,8 +231,8 @@ made = []
 }
 
 
-def own_package(mark: str) -> str:
-    """A ``quarto/objects.py`` of a folder's own, whose ``Quarto`` has a mark."""
+def build_own_package(mark: str) -> str:
+    """Return a ``quarto/objects.py`` of a folder's own, whose ``Quarto`` has a mark."""
     text = (ROOT / "quarto/objects.py").read_text()
     return text.replace("    MAX_PLAYERS = 2\n", f"    MAX_PLAYERS = 2\n    MARK = {mark!r}\n")
 
@@ -360,7 +360,7 @@ def write(folder: Path, files: Mapping[str, str]) -> Path:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(own_package(text) if path.name == "objects.py" else text)
+        path.write_text(build_own_package(text) if path.name == "objects.py" else text)
     return folder
 
 

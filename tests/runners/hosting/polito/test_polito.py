@@ -38,46 +38,46 @@ from tests.paths import ROOT
 from tests.runners.hosting.polito import folders
 
 
-def polito(folder: Path, player: str, **settings: Any) -> Any:
-    own = load_option("agent", "polito")
+def build_polito(folder: Path, player: str, **settings: Any) -> Any:
+    defaults = load_option("agent", "polito")
     return agent_from_settings(
-        "polito", {**own, "folder": str(folder), "player": player, **settings}, own, Path(), True
+        "polito", {**defaults, "folder": str(folder), "player": player, **settings}, defaults, Path(), True
     ).build()
 
 
-def engine(*agents: Any, pairings: tuple[tuple[int, int], ...] = ((0, 1),), plies: int = 0) -> BatchEngine:
+def build_engine(*agents: Any, pairings: tuple[tuple[int, int], ...] = ((0, 1),), plies: int = 0) -> BatchEngine:
     labels = [f"agent {i}" for i in range(len(agents))]
     return BatchEngine(CLASSIC, agents, labels, pairings, seed=3, run=3, opening_plies=plies)
 
 
-def texts(games: Games) -> list[str]:
-    """Each game's plies and ending."""
-    found = []
+def format_games(games: Games) -> list[str]:
+    """Format each game's plies and ending."""
+    texts = []
     for i, count in enumerate(games.plies.tolist()):
         plies = zip(games.pieces[:count, i].tolist(), games.cells[:count, i].tolist(), strict=True)
-        found.append(f"{[*plies]} {ENDINGS[games.ending[i]]}")
-    return found
+        texts.append(f"{[*plies]} {ENDINGS[games.ending[i]]}")
+    return texts
 
 
 class NotedGame(Quarto):
-    """A game that notes its plies: pieces and cells."""
+    """A game that notes its plies as pieces and cells."""
 
     def __init__(self) -> None:
         super().__init__()
         self.plies: list[tuple[int, int]] = []
 
     def place(self, x: int, y: int) -> bool:
-        placed = super().place(x, y)
-        if placed:
+        is_placed = super().place(x, y)
+        if is_placed:
             self.plies.append((self.get_selected_piece(), 4 * y + x))
-        return placed
+        return is_placed
 
 
-def by_run(players: types.ModuleType, salts: tuple[int, int]) -> tuple[list[tuple[int, int]], int]:
-    """A game of two players that remember, by the package's own loop: plies and winner."""
+def play_by_package(players: types.ModuleType, salts: tuple[int, int]) -> tuple[list[tuple[int, int]], int]:
+    """Play a game of two players with memory by the package's own loop; return its plies and the winner."""
     game = NotedGame()
-    one, two = (players.HistoryPlayer(game, salt) for salt in salts)
-    game.set_players((one, two))
+    first, second = (players.HistoryPlayer(game, salt) for salt in salts)
+    game.set_players((first, second))
     winner = game.run()
     return game.plies, winner
 
@@ -89,11 +89,11 @@ def test_games_are_those_of_the_packages_own_loop(tmp_path: Path, monkeypatch: p
 
     for name in ("players", "utility"):
         monkeypatch.delitem(sys.modules, name)
-    one, two = (polito(folder, "players.HistoryPlayer", kwargs={"salt": salt}) for salt in (4, 9))
-    games = engine(one, two).play_block(PairRange(0, 0, 1)).games
+    first, second = (build_polito(folder, "players.HistoryPlayer", kwargs={"salt": salt}) for salt in (4, 9))
+    games = build_engine(first, second).play_block(PairRange(0, 0, 1)).games
     for i, salts in enumerate([(4, 9), (9, 4)]):
-        plies, winner = by_run(players, salts)
-        assert texts(games)[i].startswith(f"{plies} ")
+        plies, winner = play_by_package(players, salts)
+        assert format_games(games)[i].startswith(f"{plies} ")
         assert games.winner[i] == winner
 
 
@@ -105,14 +105,14 @@ def test_folders_of_every_style_meet_each_other(tmp_path: Path, monkeypatch: pyt
     )
     folders.write_pickle(flat / "weights.bin", monkeypatch)
     agents = (
-        polito(flat, "lazy.LazyPlayer"),
-        polito(beside / "agents", "players.BesidePlayer"),
-        polito(inside, "quarto.players.InsidePlayer"),
+        build_polito(flat, "lazy.LazyPlayer"),
+        build_polito(beside / "agents", "players.BesidePlayer"),
+        build_polito(inside, "quarto.players.InsidePlayer"),
     )
-    arena = engine(*agents, pairings=((0, 1), (1, 2), (2, 0)), plies=3)
+    arena = build_engine(*agents, pairings=((0, 1), (1, 2), (2, 0)), plies=3)
     for pairing in range(3):
-        ended = {ENDINGS[each] for each in arena.play_block(PairRange(pairing, 0, 3)).games.ending}
-        assert ended <= {"line", "full_board"}, arena.describe_misbehaviour()
+        endings = {ENDINGS[ending] for ending in arena.play_block(PairRange(pairing, 0, 3)).games.ending}
+        assert endings <= {"line", "full_board"}, arena.describe_misbehaviour()
     assert arena.describe_misbehaviour() == []
     files = {path.relative_to(tmp_path).as_posix() for path in agents[0].data_files if path.is_relative_to(tmp_path)}
     assert files == {"flat/players.py", "flat/utility.py", "flat/lazy.py", "flat/late.py", "flat/weights.bin"}
@@ -126,30 +126,38 @@ def test_folders_of_every_style_meet_each_other(tmp_path: Path, monkeypatch: pyt
 def test_games_depend_on_the_run_alone_whatever_random_numbers_are_drawn(tmp_path: Path) -> None:
     folder = folders.write(tmp_path, folders.DICE)
 
-    def played(orders: list[PairRange], threads: int) -> dict[int, list[str]]:
-        blocks = engine(polito(folder, "dice.DicePlayer"), Dumb()).play(orders, threads)
-        found = {block.first_pair: texts(block.games) for block in blocks}
-        return {first + i // 2 * 2: games[i : i + 2] for first, games in found.items() for i in range(0, len(games), 2)}
+    def play_blocks(pair_ranges: list[PairRange], threads: int) -> dict[int, list[str]]:
+        blocks = build_engine(build_polito(folder, "dice.DicePlayer"), Dumb()).play(pair_ranges, threads)
+        games_by_pair = {block.first_pair: format_games(block.games) for block in blocks}
+        return {
+            first + i // 2 * 2: games[i : i + 2]
+            for first, games in games_by_pair.items()
+            for i in range(0, len(games), 2)
+        }
 
-    together = [game for pair in sorted(played([PairRange(0, 0, 6)], 1).items()) for game in pair[1]]
-    apart = played([PairRange(0, pair, 1) for pair in (4, 0, 3, 5, 1, 2)], 2)
+    together = [game for pair in sorted(play_blocks([PairRange(0, 0, 6)], 1).items()) for game in pair[1]]
+    apart = play_blocks([PairRange(0, pair, 1) for pair in (4, 0, 3, 5, 1, 2)], 2)
     assert [game for pair in range(6) for game in apart[pair]] == together
     assert len(set(together)) == 12
 
 
 def test_what_a_player_does_wrong_costs_its_game_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    agent = polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", most_asks=5, kwargs={"weight": 12})
+    agent = build_polito(
+        folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", most_asks=5, kwargs={"weight": 12}
+    )
     player = agent.build_player(CLASSIC, "moody")
     assert 12e6 / 8 <= player.game_words <= 30e6 / 8  # of 12 MB that each object takes
-    with caplog.at_level(logging.INFO), pytest.raises(SomeTurnsFailedError) as some:
-        moods(player, hands := [0, 1, 2, 3, 4, 7, 8, 9])
-    cells, gifts = (dict(zip(hands, each.tolist(), strict=True)) for each in some.value.turns)
-    told = {hands[i]: f"{error} at {getattr(error, 'raised_at', '')}" for i, error in some.value.failures.items()}
-    assert sorted(told) == [1, 3, 4, 9]
-    assert re.fullmatch(r"ValueError: for once at .*moody.py:23", told[1])
-    assert re.fullmatch(r"SystemExit: 1 at .*moody.py:27", told[3])
-    assert told[4] == "its process ended with exit code 3 at its process"
-    assert re.fullmatch(r"AnswerError: choose_piece returned None, not the number of a piece at .*moody.py:11", told[9])
+    with caplog.at_level(logging.INFO), pytest.raises(SomeTurnsFailedError) as caught:
+        request_turns(player, hands := [0, 1, 2, 3, 4, 7, 8, 9])
+    cells, gifts = (dict(zip(hands, column.tolist(), strict=True)) for column in caught.value.turns)
+    messages = {hands[i]: f"{error} at {getattr(error, 'raised_at', '')}" for i, error in caught.value.failures.items()}
+    assert sorted(messages) == [1, 3, 4, 9]
+    assert re.fullmatch(r"ValueError: for once at .*moody.py:23", messages[1])
+    assert re.fullmatch(r"SystemExit: 1 at .*moody.py:27", messages[3])
+    assert messages[4] == "its process ended with exit code 3 at its process"
+    assert re.fullmatch(
+        r"AnswerError: choose_piece returned None, not the number of a piece at .*moody.py:11", messages[9]
+    )
     assert [cells[hand] for hand in (0, 2, 7, 8)] == [2, -1, 2, 2]
     assert gifts[8] == 12  # which is on the board
     remarks = player.remarks()
@@ -161,8 +169,8 @@ def test_what_a_player_does_wrong_costs_its_game_only(tmp_path: Path, caplog: py
     assert "(no more is kept)" in printed[-1]
 
 
-def moods(player: PolitoPlayer, hands: list[int]) -> Any:
-    """Turns of a moody player in positions with these pieces in hand."""
+def request_turns(player: PolitoPlayer, hands: list[int]) -> Any:
+    """Request the turns of a moody player in positions with some pieces in hand."""
     positions = [parse_position(f"CD../..../..../.... {hand:X}")[0] for hand in hands]
     return player.play(Batch.from_positions(positions), Streams(np.arange(len(positions), dtype=np.uint64)))
 
@@ -172,32 +180,32 @@ def test_a_turn_that_takes_too_long_is_ended_and_the_others_go_on(
 ) -> None:
     monkeypatch.setattr(player_module, "GRACE_SECONDS", 0.05)
     monkeypatch.setattr(player_module, "INTERRUPT_SECONDS", 0.02)
-    agent = polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", turn_seconds=0.15)
-    with pytest.raises(SomeTurnsFailedError) as some:
-        moods(agent.build_player(CLASSIC, "moody"), [5, 6, 7])
-    assert {hand: type(error) for hand, error in some.value.failures.items()} == {
+    agent = build_polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", turn_seconds=0.15)
+    with pytest.raises(SomeTurnsFailedError) as caught:
+        request_turns(agent.build_player(CLASSIC, "moody"), [5, 6, 7])
+    assert {hand: type(error) for hand, error in caught.value.failures.items()} == {
         0: TurnTimeoutError,
         1: TurnTimeoutError,
     }
-    assert "turn_seconds=0.15" in str(some.value.failures[0])
-    assert some.value.turns.cells[2] == 2
+    assert "turn_seconds=0.15" in str(caught.value.failures[0])
+    assert caught.value.turns.cells[2] == 2
 
 
 def test_a_reused_player_meets_its_games_one_after_the_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = folders.write(tmp_path, folders.LEARNER)
-    arena = engine(polito(folder, "learner.Learner", reuse=True), Dumb())
+    arena = build_engine(build_polito(folder, "learner.Learner", reuse=True), Dumb())
     with caplog.at_level(logging.INFO):
         games = arena.play_block(PairRange(0, 0, 3)).games
-    assert {ENDINGS[each] for each in games.ending} == {"line"}
-    found = re.findall(r"game (\d+) of (\d+)", caplog.text)
-    assert found == [(str(number), "1") for number in range(1, 7)]
+    assert {ENDINGS[ending] for ending in games.ending} == {"line"}
+    noted_games = re.findall(r"game (\d+) of (\d+)", caplog.text)
+    assert noted_games == [(str(number), "1") for number in range(1, 7)]
 
 
-OWN = {"game": "agents.quinto.Quinto", "game_kwargs": {"order": -1}}
+OWN_GAME = {"game": "agents.quinto.Quinto", "game_kwargs": {"order": -1}}
 
 
 def test_a_player_may_have_games_of_a_class_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    arena = engine(polito(folders.write(tmp_path, folders.OWN_GAME), "needy.Needy", **OWN), Dumb())
+    arena = build_engine(build_polito(folders.write(tmp_path, folders.OWN_GAME), "needy.Needy", **OWN_GAME), Dumb())
     with caplog.at_level(logging.INFO, logger=player_module.__name__):
         games = arena.play_block(PairRange(0, 0, 3)).games
     assert arena.describe_misbehaviour() == []
@@ -208,7 +216,9 @@ def test_a_player_may_have_games_of_a_class_of_its_own(tmp_path: Path, caplog: p
 @pytest.mark.parametrize("reuse", [False, True])
 def test_a_player_whose_package_and_constructor_take_more_than_a_game(tmp_path: Path, reuse: bool) -> None:
     kwargs = {"genome": [0.5, -1], "depth": 3}
-    arena = engine(polito(folders.write(tmp_path, folders.NAMED), "ga.GAPlayer", kwargs=kwargs, reuse=reuse), Dumb())
+    arena = build_engine(
+        build_polito(folders.write(tmp_path, folders.NAMED), "ga.GAPlayer", kwargs=kwargs, reuse=reuse), Dumb()
+    )
     games = arena.play_block(PairRange(0, 0, 2)).games
     assert arena.describe_misbehaviour() == []
     assert games.pieces[0].tolist() == [15, 0] * 2
@@ -226,21 +236,21 @@ def test_arguments_that_do_not_fit_are_told_of_the_players_own_class(
 ) -> None:
     folder = folders.write(tmp_path, folders.NAMED)
     with pytest.raises(RequestError, match=f"^{error}"):
-        polito(folder, "ga.GAPlayer", kwargs=kwargs).build_player(CLASSIC, "it")
+        build_polito(folder, "ga.GAPlayer", kwargs=kwargs).build_player(CLASSIC, "it")
 
 
 def test_a_class_of_games_that_lacks_an_attribute_is_found_before_the_first_game(tmp_path: Path) -> None:
     folder = folders.write(tmp_path, folders.OWN_GAME)
     line = folders.OWN_GAME["needy.py"].splitlines().index("        return self.get_game().remaining()[0]") + 1
-    with pytest.raises(RequestError) as refused:
-        polito(folder, "needy.Needy").build_player(CLASSIC, "it")
-    assert str(refused.value) == (
+    with pytest.raises(RequestError) as refusal:
+        build_polito(folder, "needy.Needy").build_player(CLASSIC, "it")
+    assert str(refusal.value) == (
         "player=needy.Needy: it cannot play its games: AttributeError: 'Quarto' object has no attribute 'remaining' "
         f"(needy.py:{line}); its games are of the class quarto.quarto.objects.Quarto: if the player's own program "
         "makes games of another class, name it, game=module.Class, such as game=agents.quinto.Quinto"
     )
     with pytest.raises(RequestError, match=r"did you mean 'agents.quinto.Quinto'\? valid: agents.quinto.Quinto$"):
-        polito(folder, "needy.Needy", game="agents.Quinto").build_player(CLASSIC, "it")
+        build_polito(folder, "needy.Needy", game="agents.Quinto").build_player(CLASSIC, "it")
 
 
 LATE = """import quarto
@@ -260,38 +270,40 @@ class Late(quarto.Player):
 def test_an_attribute_that_a_player_asks_for_in_its_second_turn_is_missed_too(tmp_path: Path) -> None:
     folder = folders.write(tmp_path, {"late.py": LATE})
     with pytest.raises(RequestError, match=r"cannot play its games: .*'Quarto' object has no attribute 'remaining'"):
-        polito(folder, "late.Late").build_player(CLASSIC, "it")
+        build_polito(folder, "late.Late").build_player(CLASSIC, "it")
 
 
 def test_a_player_may_have_an_interpreter_with_libraries_of_its_own(tmp_path: Path) -> None:
     folder, python = folders.write(tmp_path / "theirs", folders.OWN_GAME), tmp_path / "python"
     python.write_text(f'#!/bin/sh\nOLD_LIBRARIES=yes exec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    arena = engine(polito(folder, "needy.Old", python=str(python), **OWN), Dumb())
+    arena = build_engine(build_polito(folder, "needy.Old", python=str(python), **OWN_GAME), Dumb())
     arena.play_block(PairRange(0, 0, 2))
     assert arena.describe_misbehaviour() == []
     python.write_text("#!/bin/sh\nprintf 'Python 3.6.15'\nexit 3\n")
-    for program, said in ((python, "Python 3.6.15"), (Path("/bin/ls"), "no Python")):
-        expected = rf"exit code \d; python={program} is {said}: name Python 3.7 or later, ENV/bin/python$"
+    for program, description in ((python, "Python 3.6.15"), (Path("/bin/ls"), "no Python")):
+        expected = rf"exit code \d; python={program} is {description}: name Python 3.7 or later, ENV/bin/python$"
         with pytest.raises(RequestError, match=expected):
-            polito(folder, "needy.Old", python=str(program)).build_player(CLASSIC, "it")
+            build_polito(folder, "needy.Old", python=str(program)).build_player(CLASSIC, "it")
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter without libraries."""
-    folder = tmp_path_factory.mktemp("bare")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Create an interpreter without libraries."""
+    folder = tmp_path_factory.mktemp("bare_python")
     venv.create(folder, with_pip=False)
     return str(folder / "bin/python")
 
 
-def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path, bare: str) -> None:
+def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path, bare_python: str) -> None:
     folder = folders.write(tmp_path / "theirs", folders.PLAIN)
     with_numpy, without = (
-        texts(
-            engine(polito(folder, "plain.Plain", python=python), Dumb(), plies=2).play_block(PairRange(0, 0, 9)).games
+        format_games(
+            build_engine(build_polito(folder, "plain.Plain", python=python), Dumb(), plies=2)
+            .play_block(PairRange(0, 0, 9))
+            .games
         )
-        for python in (None, bare)
+        for python in (None, bare_python)
     )
     assert with_numpy == without
     assert len(set(without)) > 9
@@ -299,32 +311,34 @@ def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path, b
     for player, line in (("numeric.Numeric", "numeric.py:2"), ("plain.Late", "plain.py:24")):
         expected = rf"No module named 'numpy' \({line}\); install numpy for python=\S+/bin/python$"
         with pytest.raises(RequestError, match=expected):
-            polito(folder, player, python=bare).build_player(CLASSIC, "it")
+            build_polito(folder, player, python=bare_python).build_player(CLASSIC, "it")
 
 
-def test_a_players_interpreter_imports_the_standard_library_of_python_3_7_only(bare: str) -> None:
-    listed = "print(*(each.__file__ for each in sys.modules.values() if getattr(each, '__file__', None)), sep='\\n')"
+def test_a_players_interpreter_imports_the_standard_library_of_python_3_7_only(bare_python: str) -> None:
+    listed = (
+        "print(*(module.__file__ for module in sys.modules.values() if getattr(module, '__file__', None)), sep='\\n')"
+    )
     imported = "import runners.hosting.polito.game_server, quarto.objects"
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {imported}; {listed}"
-    printed = subprocess.check_output([bare, "-c", program], text=True)
-    ours = [Path(file) for file in printed.splitlines() if Path(file).is_relative_to(ROOT)]
-    assert len(ours) == 12
-    for file in [*ours, *ROOT.glob("runners/hosting/polito/sample/*.py")]:
+    printed = subprocess.check_output([bare_python, "-c", program], text=True)
+    own_files = [Path(file) for file in printed.splitlines() if Path(file).is_relative_to(ROOT)]
+    assert len(own_files) == 12
+    for file in [*own_files, *ROOT.glob("runners/hosting/polito/sample/*.py")]:
         ast.parse(file.read_text(), str(file), feature_version=(3, 7))
 
 
 def test_copied_states_of_numpy_draw_what_exchanged_ones_draw() -> None:
-    def drawn(kind: type[Any]) -> list[float]:
+    def draw_numbers(kind: type[Any]) -> list[float]:
         games = [GameStreams(seed, kind(np.random)) for seed in (1, 2 << 32)]
-        found = []
+        numbers = []
         for game in games * 3:
             game.activate()
-            found += [np.random.random(), *np.random.normal(size=3)]  # noqa: NPY002  (what players draw from)
-        return found
+            numbers += [np.random.random(), *np.random.normal(size=3)]  # noqa: NPY002  (what players draw from)
+        return numbers
 
     bits = np.random.get_bit_generator()  # type: ignore[attr-defined]  # its stubs lack it
     try:
-        assert drawn(SwappableNumpyState) == drawn(CopiedNumpyState)
+        assert draw_numbers(SwappableNumpyState) == draw_numbers(CopiedNumpyState)
     finally:
         np.random.set_bit_generator(bits)  # type: ignore[attr-defined]
 
@@ -333,17 +347,17 @@ def test_the_same_player_in_another_folder_is_the_same_agent(tmp_path: Path, mon
     folders.write(tmp_path / "one/quinto-2023", folders.MOODY)
     folders.write(tmp_path / "zwei/quinto-2023", folders.MOODY)
     monkeypatch.chdir(tmp_path / "zwei")
-    found = set()
+    identities = set()
     for folder in (tmp_path / "one/quinto-2023", "quinto-2023"):
         agents = (
             agent_from_label(f"polito(folder={folder},player=moody.MoodyPlayer)", trusted=True),
             load_agent("random"),
         )
         spec = RunSpec(CLASSIC, agents, ((0, 1),), 1, 0)
-        found.add(
+        identities.add(
             (agents[0].label, spec.run_id, build_code_record(spec, [agent.build() for agent in agents])["fingerprint"])
         )
-    ((label, *_),) = found
+    ((label, *_),) = identities
     assert label == "polito(folder=quinto-2023,player=moody.MoodyPlayer)"
 
 
@@ -387,15 +401,15 @@ class Fine(Player):
     ],
 )
 def test_a_player_that_cannot_be_made_is_refused_in_one_line(
-    settings: dict[str, Any], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare: str
+    settings: dict[str, Any], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare_python: str
 ) -> None:
-    """By the interpreter without libraries, which begins in a fifth of the time."""
+    """Check the refusals with an interpreter without libraries, because that starts five times faster."""
     monkeypatch.chdir(tmp_path)
     folders.write(tmp_path, {**BAD, "fast.py": "class Fast:\n    def choose_piece(self): pass\n"})
-    usual: dict[str, Any] = {"folder": str(tmp_path), "player": "fine.Fine", "python": bare}
-    with pytest.raises(RequestError, match=expected) as refused:
-        Polito(**usual | settings).build_player(CLASSIC, "it")
-    assert "\n" not in str(refused.value)
+    base_settings: dict[str, Any] = {"folder": str(tmp_path), "player": "fine.Fine", "python": bare_python}
+    with pytest.raises(RequestError, match=expected) as refusal:
+        Polito(**base_settings | settings).build_player(CLASSIC, "it")
+    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("lines", "expected"), [(CLASSIC.lines, (5, 4)), (Rules(squares="plain").lines, (5, NONE))])
