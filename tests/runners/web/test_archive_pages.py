@@ -355,13 +355,13 @@ def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pyte
     asked = "/browse/games?result=drawn&agent=dumb&rules=classic"
     page = reader.get(asked)
     assert (page.status, page.headers["retry-after"]) == (503, "3")
-    assert "answering other questions" in page.line
+    assert "busy with other requests" in page.line
     assert links(page) == {asked, "/browse", "/ask", "/browse/charts.css"}
     service = reader.site.get_or_create_service(QuestionService)
     monkeypatch.setattr(service._background, "_most_waiting", 0)
     page = reader.send("/ask", q="SELECT 'a question that nobody asked'")
     assert (page.status, page.headers["retry-after"]) == (503, "3")
-    assert "ask again in a moment" in page.line
+    assert "try again in a moment" in page.line
 
 
 def test_an_archive_in_a_bucket_is_shown_and_opened_again_as_time_goes(

@@ -149,7 +149,7 @@ def test_at_most_so_many_work_and_so_many_wait() -> None:
         assert begun[number].wait(PATIENCE)
     third = jobs.find_or_start(2, until_stopped(begun[2]))
     assert third.queued
-    with pytest.raises(BusyError, match="busy: 1 questions wait"):
+    with pytest.raises(BusyError, match=r"busy \(requests that wait: 1\)"):
         jobs.find_or_start(3, until_stopped())
     made[0].stop("enough")
     assert begun[2].wait(PATIENCE)

@@ -135,7 +135,7 @@ def test_an_earlier_moment_of_a_logged_game_offers_no_decision(ada: Visitor) -> 
         page = ada.get(earlier.url)
         assert "This is an earlier moment of a game that is over" in page.text
         assert (page.decisions(), "Your turn" in page.text, page.refreshes) == ([], False, False)
-        assert f'href="{html.escape(end.url)}">To its end' in page.text
+        assert f'href="{html.escape(end.url)}">Go to the end' in page.text
 
 
 def test_a_hint_keeps_the_piece_that_was_chosen(ada: Visitor) -> None:
@@ -216,14 +216,14 @@ def test_a_label_in_a_link_is_checked_before_it_is_read(
 def test_a_game_of_another_server_can_be_gone_on_with_but_not_as_one_without_help(ada: Visitor) -> None:
     page = ada.begin()
     link = ada.get("/play/game", **{**page.query, "id": "B" * 22, "moves": "d4.F"})
-    assert "Go on with this game?" in link.text
+    assert "Continue this game?" in link.text
     stranger = ada.send(link.url, command="open")
     assert stranger.says.endswith("dumb places F on a1 and gives you 1. Your turn: place piece 1 on an empty cell.")
     played(ada, stranger)
     assert rows(ada, "SELECT agent_1 FROM games") == [("human:ada(undo)",)]
     looked_at = ada.get("/play/game", **{**page.query, "id": "C" * 22, "moves": "resign"})
     looked_at = ada.send(looked_at.url, command="open")
-    assert "it is not logged again" in looked_at.text
+    assert "the game is not logged again" in looked_at.text
     assert rows(ada, "SELECT count(*) FROM games") == [(1,)]
 
 

@@ -33,7 +33,7 @@ def test_a_foreign_host_is_refused(reader: Visitor, host: str) -> None:
     answer = reader.client.get("/play", headers={"host": host})
     assert answer.status_code == 403
     assert answer.text.count("\n") == 1
-    assert "is not this server" in answer.text
+    assert "does not name this server" in answer.text
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:9000", "[::1]:8000", "LOCALHOST"])
@@ -55,12 +55,12 @@ def test_where_others_may_connect_only_built_in_agents_play(tmp_path: Path) -> N
         assert ">rule_based</option>" in offered
         for name in ("polito", "corner"):
             assert f">{name}</option>" not in offered
-            assert "it runs other people's code" in ada.get("/play", agent=name).line
+            assert "it runs third-party code" in ada.get("/play", agent=name).line
         polito = f"polito(folder={folder},player=stranger.Player)"
         for label in ("polito", polito, "corner", f"oracle(horizon=4,below='{polito}')", "oracle(below=corner)"):
             found = ada.begin(label)
             assert found.status == 400, label
-            assert re.search("it runs other people's code|code that this project does not vouch for", found.line), label
+            assert re.search("it runs third-party code|code that this project does not vouch for", found.line), label
     assert not (folder / "ran").exists()
 
 
@@ -73,7 +73,7 @@ def test_a_link_of_another_site_starts_no_program_and_writes_nothing(tmp_path: P
         for path in ("/play", "/play/game", "/play/game?hint=1", "/play/begun/AAAAAAAAAAAAAAAAAAAAAA"):
             answer = ada.client.get(path, params=query, headers=from_elsewhere)
             assert answer.status_code == (404 if "begun" in path else 200)
-        assert "Go on with this game?" in ada.get("/play/game", **query).text
+        assert "Continue this game?" in ada.get("/play/game", **query).text
         assert not (tmp_path / "games").exists()
         assert not (folder / "ran").exists()
         ada.send(ada.get("/play/game", **query).url, command="open")
@@ -122,7 +122,7 @@ def test_a_form_of_another_site_is_refused(reader: Visitor, origin: str | None) 
 @pytest.mark.parametrize("token", [None, "", "wrong", "\N{SNOWMAN}"])
 def test_a_form_without_our_token_is_refused(reader: Visitor, token: str | None) -> None:
     page = Page(reader.client.post("/play", data={} if token is None else {"token": token}))
-    assert (page.status, page.line[:39]) == (403, "This page is older than the server, whi")
+    assert (page.status, page.line[:39]) == (403, "This page is from before the server was")
     assert "Access-Control-Allow-Origin" not in page.headers
 
 

@@ -74,7 +74,7 @@ def test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered(aski
     thread = threading.Thread(target=ask_for_much)
     thread.start()
     time.sleep(0.1)
-    with pytest.raises(BusyError, match="answering other questions in SQL: ask again"):  # there is one process
+    with pytest.raises(BusyError, match="answering other SQL queries: try again"):  # there is one process
         asking.request_answer("SELECT 1 AS x")
     thread.join()
     assert not scratch.exists()
