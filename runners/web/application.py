@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from runners.config.yaml_options import search_user_folders
 from runners.web import archive_pages, puzzle_pages, sql_page
 from runners.web.analyse import pages as analyse
-from runners.web.archive_pages import NothingToReadError, unreadable_archive_page
+from runners.web.archive_reader import NothingToReadError, unreadable_archive_page
 from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
 from runners.web.play import pages as play
 from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOptions, Site, check_token

@@ -25,7 +25,7 @@ from runners.web.archive.snapshots import BusyError
 POLL_SECONDS = 0.2  # between two checks of the jobs' limits
 PAGE_WAIT_SECONDS = 0.25  # that a page waits for a job before it says that the job is not ready
 IDLE_REASON = "no page waited for it any more"
-MAX_ABANDONED_THREADS = 2  # of one owner, that still compute; with more of them the owner's next job waits
+MAX_ABANDONED_THREADS = 2  # of one owner, that still compute: with so many, the owner's next job waits
 LOWEST_PRIORITY = 19  # niceness of a thread on Linux
 FORGOTTEN_SECONDS = 30.0  # without a request, after which no page can be waiting for a job
 

@@ -53,7 +53,7 @@ from runners.web.archive.explorer import (
 )
 from runners.web.archive.games import find_neighbour_ids
 from runners.web.archive.runs import FilterNames
-from runners.web.archive_pages import ArchiveReader, ReaderDependency, parse_number_or_default
+from runners.web.archive_reader import ArchiveReader, ReaderDependency, parse_number_or_default
 from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob, find_compilation_counter
 from runners.web.page_rendering import SEE_OTHER, find_error_status, render_page
 from runners.web.site import build_style_policy_headers, find_site

@@ -23,7 +23,7 @@ from runners.web.analyse.line import format_game_position
 from runners.web.archive import games
 from runners.web.archive.explorer import ExplorerResult, build_empty_result, explore_position
 from runners.web.archive.snapshots import StillOpeningError
-from runners.web.archive_pages import ArchiveReader, ArchiveService
+from runners.web.archive_reader import ArchiveReader, ArchiveService
 from runners.web.background import BackgroundJob, BackgroundPool
 from runners.web.site import Site
 

@@ -185,7 +185,7 @@ def _build_bars(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
 
 
 MAX_SHADE = 0.55  # opacity of a tile, at most, so that its number is legible in light and dark mode
-FULL_COLOUR_INTERVALS = 3.0  # values so many half-widths of an interval from the mean may have the full colour
+FULL_COLOUR_INTERVALS = 3.0  # mean half-widths of intervals: nearer to the mean, no value has the full colour
 
 
 def _build_heat_map(rows: pl.DataFrame, plan: ChartPlan) -> Spec:

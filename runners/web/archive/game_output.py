@@ -49,7 +49,7 @@ MAX_RUNS = 6  # named in a message
 DEFAULT_WIDTH = 80  # characters of a row of boards, if the output is no terminal
 BOARD_LEGEND = "> marks the last piece, = the pieces of a finished line"
 VALUE_LEGEND = (
-    "ply: from 0; value: exact value for the player who decides, and what it became; lost: half-points, 1 from a win "
+    "ply: from 0; value: exact value for the player that decides, and what it became; lost: half-points, 1 from a win "
     "to a draw or from a draw to a loss"
 )
 

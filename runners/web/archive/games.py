@@ -133,7 +133,8 @@ class LoggedEvaluation(NamedTuple):
     seconds: float
 
 
-LoggedEvaluations = Mapping[int, LoggedEvaluation]  # by the ply of the turn's placement; the first gift has ply -1
+# By the ply of the turn's placement; a first gift has the ply before that of its placement.
+LoggedEvaluations = Mapping[int, LoggedEvaluation]
 
 
 def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEvaluations:
