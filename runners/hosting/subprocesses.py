@@ -181,9 +181,10 @@ class LimitedProcess:
             os.killpg(self.pid, number)
 
     def _close_lifeline(self) -> None:
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
+        with self._lock:  # two threads may stop the process at once: a second close would hit somebody else's file
+            lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)
 
 
 def start_command(command: Sequence[str], limits: Limits = NO_LIMITS, **options: Any) -> LimitedProcess:

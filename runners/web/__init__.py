@@ -1,1 +1,1 @@
-"""`qarena serve`: pages for playing, analysing, browsing and asking, made on this machine and shown in a browser."""
+"""Serve pages for playing, analysing, browsing and SQL queries: the package behind `qarena serve`."""

@@ -1,4 +1,4 @@
-"""Rules and agents that the forms offer, and the ones that a request names."""
+"""The agents and rules that forms offer and requests name."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from runners.web.site import Site
 
 
 class Parameter(NamedTuple):
-    """A parameter of an agent."""
+    """A parameter of an agent, as a form shows it."""
 
     name: str
-    usual: str  # its default, as a label has it
-    text: str  # what it does, as far as its yaml says
+    default: str  # default value, as labels format it
+    text: str  # comment of the yaml on the parameter, or ""
 
 
 class AgentsAndRules:
-    """Rules and agents by name, those of the user's own folder too."""
+    """Agents and rules by name, including those of the user's own configuration folder."""
 
     def __init__(self, site: Site) -> None:
         self._settings = site.options
@@ -48,37 +48,43 @@ class AgentsAndRules:
             yield
 
     def load_rules(self, name: str) -> Rules:
-        """The rules of this name. Raises ``RequestError`` if there are none."""
+        """Load rules by name. Raises ``RequestError`` if no rules have this name."""
         if name not in self._rules:
             with self._open_configuration():
                 self._rules[name] = load_rules(name)
         return self._rules[name]
 
     def load_agent(self, label: str) -> AgentSpec:
-        """The agent that a label describes. Raises ``RequestError``, also if it would run other people's code."""
+        """Load the agent that a label describes.
+
+        Raises ``RequestError`` if there is no such agent, or if it would run third-party code that is not allowed here.
+        """
         self._check_agent_is_allowed(parse_label(label, "agent")[0])
         with self._open_configuration():
-            found = agent_from_label(label, self._settings.archive, self._settings.trust_agents)
-            found.check_is_trusted()  # here and not in the background
-        return found
+            agent = agent_from_label(label, self._settings.archive, self._settings.trust_agents)
+            agent.check_is_trusted()  # here, so that the form can say why; not later in the background
+        return agent
 
     @cached_property
     def all_rules(self) -> dict[str, str]:
-        """All rules by name, classic first, each with a line about it."""
+        """Descriptions of all rules by name, one line each, classic first."""
         with self._open_configuration():
-            found = {name: read_option_comment("rules", name) for name in list_options("rules")}
-        return dict(sorted(found.items(), key=lambda item: (item[0] != "classic", item[0])))
+            comments = {name: read_option_comment("rules", name) for name in list_options("rules")}
+        return dict(sorted(comments.items(), key=lambda item: (item[0] != "classic", item[0])))
 
     @cached_property
     def all_agents(self) -> dict[str, str]:
-        """The agents that can be played by name, each with a line about it."""
+        """Descriptions of the offered agents by name, one line each."""
         offered = self._offered_agents
         with self._open_configuration():
             return {name: read_option_comment("agent", name) for name in offered}
 
     @cached_property
     def _offered_agents(self) -> dict[str, dict[str, Any]]:
-        """The yamls of the agents that are offered: the built-in ones alone where other machines can connect."""
+        """Configurations of the offered agents by name.
+
+        Where other machines can connect, agents with third-party code are left out.
+        """
         with self._open_configuration():
             offered = [
                 name
@@ -88,32 +94,37 @@ class AgentsAndRules:
             return {name: load_option("agent", name) for name in offered}
 
     def list_playable_rules(self, agent: str) -> frozenset[str]:
-        """The names of the rules that an agent plays. Those of other people's classes are not known before a game."""
+        """List the names of the rules that an agent can play.
+
+        An agent with third-party code counts as able to play all rules, because its class is not loaded before a game.
+        """
         with self._open_configuration():
             spec = load_agent(agent)
             choosers = None if any(spec.third_party_code()) else spec.choosers
-        rules = {name: self.load_rules(name) for name in self.all_rules}
-        return frozenset(name for name, each in rules.items() if choosers is None or each.chooser in choosers)
+        rules_by_name = {name: self.load_rules(name) for name in self.all_rules}
+        return frozenset(
+            name for name, candidate in rules_by_name.items() if choosers is None or candidate.chooser in choosers
+        )
 
     def _check_agent_is_allowed(self, agent_name: str) -> None:
-        """Raise ``RequestError`` for an agent that exists and may not be played from afar."""
+        """Raise ``RequestError`` if an agent does not exist or may not be played from another machine."""
         if agent_name in self._offered_agents or self._settings.local:
             return
         with self._open_configuration():
-            load_option("agent", agent_name)  # raises if it does not exist
+            load_option("agent", agent_name)  # raises if there is no such agent
         raise RequestError(
-            f"agent '{agent_name}' plays only where qarena serve listens at 127.0.0.1: it runs other people's code"
+            f"agent '{agent_name}' plays only where qarena serve listens at 127.0.0.1: it runs third-party code"
         )
 
     def list_agent_parameters(self, agent_name: str) -> list[Parameter]:
-        """The parameters of an agent. Raises ``RequestError`` if it does not exist or is not offered."""
+        """List the parameters of an agent. Raises ``RequestError`` if it does not exist or is not offered."""
         self._check_agent_is_allowed(agent_name)
         if agent_name not in self._parameters:
             with self._open_configuration():
-                own = select_parameters(load_option("agent", agent_name))
+                defaults = select_parameters(load_option("agent", agent_name))
                 texts = {key.name: key.meaning for key in parse_yaml_keys(read_option_text("agent", agent_name))}
             self._parameters[agent_name] = [
-                Parameter(key, format_parameter(value), texts.get(key, "")) for key, value in own.items()
+                Parameter(key, format_parameter(value), texts.get(key, "")) for key, value in defaults.items()
             ]
         return self._parameters[agent_name]
 
@@ -123,6 +134,9 @@ def _has_third_party_code(name: str) -> bool:
 
 
 def split_label(label: str) -> tuple[str, dict[str, str]]:
-    """The name in a label of an agent, and its parameters as texts. Raises ``RequestError`` for what is no label."""
+    """Split an agent's label into its name and its parameters as texts.
+
+    Raises ``RequestError`` for an invalid label.
+    """
     name, parameters = parse_label(label, "agent")
     return name, {key: format_parameter(value) for key, value in parameters.items()}

@@ -1,4 +1,4 @@
-"""The application: its routers, its guard, its error pages, its first page."""
+"""The web application: its routers, security middleware, error pages and home page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from runners.config.yaml_options import search_user_folders
 from runners.web import archive_pages, puzzle_pages, sql_page
 from runners.web.analyse import pages as analyse
-from runners.web.archive_pages import NothingToReadError, unreadable_archive_page
+from runners.web.archive_reader import NothingToReadError, unreadable_archive_page
 from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
 from runners.web.play import pages as play
 from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOptions, Site, check_token
@@ -22,7 +22,7 @@ ROUTERS = (play.router, puzzle_pages.router, analyse.router, archive_pages.route
 
 
 def build_application(settings: ServerOptions) -> FastAPI:
-    """The application that answers requests with these settings."""
+    """Build the application that serves the pages of one site."""
     site = Site(settings)
 
     @asynccontextmanager
@@ -42,7 +42,7 @@ def build_application(settings: ServerOptions) -> FastAPI:
     app.state.site = site
     add_error_pages(app)
     app.add_exception_handler(NothingToReadError, unreadable_archive_page)
-    app.add_middleware(SecurityMiddleware, settings=settings)  # last: around all others
+    app.add_middleware(SecurityMiddleware, settings=settings)  # added last, so that it wraps all other middleware
     app.get("/")(first_page)
     for router in ROUTERS:
         app.include_router(router, dependencies=[Depends(check_token)])
@@ -51,9 +51,9 @@ def build_application(settings: ServerOptions) -> FastAPI:
 
 
 def first_page(request: Request) -> Response:
-    """A puzzle, the ways to the other pages, and a first look at the archive."""
-    found = archive_pages.build_archive_overview(request)
-    refresh = 10 if found.get("running") else None
+    """Show today's puzzle, links to the other pages, and an overview of the archive."""
+    overview = archive_pages.build_archive_overview(request)
+    refresh = 10 if overview.get("running") else None
     return render_page(
-        request, "home.html", refresh=refresh, today=puzzle_pages.build_daily_puzzle_view(request), **found
+        request, "home.html", refresh=refresh, today=puzzle_pages.build_daily_puzzle_view(request), **overview
     )

@@ -1,9 +1,9 @@
-"""Work that may take longer than a page should: it is done in threads, within limits, and pages look in on it.
+"""Background jobs: work that takes longer than a page should wait, done in threads within limits.
 
-A page asks for a job by a key, waits a moment, and shows the result or what is known so far. Then it loads itself
-again. A job ends when it is done, when its time is up, and when somebody stops it. It also ends when no page has asked
-for it for a while: nobody computes for a window that was closed. The turn of an agent cannot be ended: its thread is
-left alone then, at the lowest priority, and another takes its place.
+A page requests a job by its key, waits a moment, and shows the result or what the job has published so far; then the
+page reloads itself. A job ends when its work is done, when its time is up, or when it is stopped: by a person, or
+because no page has requested it for a while, so that nothing is computed for a closed window. An agent's turn cannot
+be interrupted. If such a job is stopped, its thread is abandoned at the lowest priority and a new thread replaces it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ from numba.core import event
 
 from runners.web.archive.snapshots import BusyError
 
-POLL_SECONDS = 0.2  # between two looks at the limits of jobs
-PAGE_WAIT_SECONDS = 0.25  # seconds that a page waits for a job before it says that it is not ready
-IDLE_REASON = "no page asked for it any more"
-MAX_ABANDONED_THREADS = 2  # threads that were left alone and still compute for one owner: then its next job waits
-LOWEST_PRIORITY = 19  # priority of a thread on Linux
-FORGOTTEN_SECONDS = 30.0  # after which nobody waits for a job for which no page has asked
+POLL_SECONDS = 0.2  # between two checks of the jobs' limits
+PAGE_WAIT_SECONDS = 0.25  # that a page waits for a job before it says that the job is not ready
+IDLE_REASON = "no page waited for it any more"
+MAX_ABANDONED_THREADS = 2  # of one owner, that still compute: with so many, the owner's next job waits
+LOWEST_PRIORITY = 19  # niceness of a thread on Linux
+FORGOTTEN_SECONDS = 30.0  # without a request, after which no page can be waiting for a job
 
 
 class BackgroundJob:
-    """A piece of work. ``work(job)`` gets the job: it may set ``latest`` and must end soon after ``stopped``."""
+    """A unit of work for a thread.
+
+    ``work`` receives the job: it may publish partial results in ``latest``, and must return soon after ``stopped``.
+    """
 
     def __init__(
         self,
@@ -40,16 +43,16 @@ class BackgroundJob:
         version: Hashable = None,
         owner: Hashable = None,
     ) -> None:
-        self.seconds = max_seconds  # that it may work
-        self.owner = owner  # of whom one job works at a time; None: nobody's
-        self.thread_id = 0  # the system's number of the thread that carries it out
-        self.version = version  # of what it is about
-        self.is_end_seen = False  # a page knows that it has ended
-        self.latest: Any = None  # what pages may see so far
-        self.reason = ""  # why it was stopped
-        self.last_requested = time.monotonic()  # when a page last asked for it
+        self.seconds = max_seconds  # limit of ``elapsed``
+        self.owner = owner  # only one job of an owner runs at a time; jobs without owner (None) are not limited
+        self.thread_id = 0  # the system's number of the thread that runs the job
+        self.version = version  # state of the job's subject, such as an archive
+        self.is_end_seen = False  # a page has seen that the job has ended
+        self.latest: Any = None  # partial result for pages
+        self.reason = ""  # why the job was stopped
+        self.last_requested = time.monotonic()  # when a page last requested the job
         self.started: float | None = None
-        self.is_preparing = False  # until ``restart_clock``: compiling does not count
+        self.is_preparing = False  # until ``restart_clock``, because compiling does not count
         self._work = work
         self._result: Any = None
         self._error: BaseException | None = None
@@ -59,29 +62,30 @@ class BackgroundJob:
 
     @property
     def ended(self) -> bool:
+        """Whether the work has ended, or the job was stopped before a thread began it."""
         return self._ended.is_set()
 
     @property
     def queued(self) -> bool:
-        """Whether it waits for a thread."""
+        """Whether the job still waits for a thread."""
         return self.started is None and not self.ended
 
     @property
     def stopped(self) -> bool:
-        """Whether it is to end, or has ended, before it is done."""
+        """Whether something asked the job to end before its work was done."""
         return bool(self.reason)
 
     @property
     def elapsed(self) -> float:
-        """The seconds that it has worked."""
+        """Seconds of work so far; 0 while the job waits or prepares."""
         return 0.0 if self.started is None or self.is_preparing else time.monotonic() - self.started
 
     def restart_clock(self) -> None:
-        """Count its time from now on: what it did so far was preparation, such as compiling."""
+        """Count the time limit from now on, because the work so far was preparation such as compiling."""
         self.started, self.is_preparing = time.monotonic(), False
 
     def add_stop_callback(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called, from any thread, when the job is stopped: at once if it is already."""
+        """Call ``callback`` when the job is stopped, from any thread; call it at once if the job is stopped already."""
         with self._lock:
             self._stop_callbacks.append(callback)
             already = self.stopped
@@ -89,7 +93,7 @@ class BackgroundJob:
             callback()
 
     def stop(self, reason: str) -> None:
-        """End the job before it is done, unless it has ended."""
+        """Ask the job to end before its work is done. A job that has ended, or was stopped before, stays as it is."""
         with self._lock:
             if self.reason or self.ended:
                 return
@@ -101,19 +105,19 @@ class BackgroundJob:
             call()
 
     def wait(self, seconds: float = PAGE_WAIT_SECONDS) -> bool:
-        """Whether it has ended, after at most so many seconds."""
+        """Wait at most ``seconds`` for the job to end, and return whether it has ended."""
         ended = self._ended.wait(seconds)
         self.is_end_seen = self.is_end_seen or ended
         return ended
 
     def result(self) -> Any:
-        """The result of a job that is done. Raises what the work raised."""
+        """Return the result of a finished job, or raise the exception that its work raised."""
         if self._error is not None:
             raise self._error
         return self._result
 
     def execute(self) -> None:
-        """Do the work, in a thread of its own."""
+        """Do the work in the calling thread, unless the job was stopped before it began."""
         with self._lock:
             if self.ended:
                 return
@@ -127,11 +131,11 @@ class BackgroundJob:
 
 
 class BackgroundPool:
-    """Jobs by key, carried out by at most ``threads`` at a time; ``waiting`` more may wait, ``kept`` are remembered.
+    """Jobs by key. At most ``threads`` run at a time, ``max_waiting`` more may wait, and ``max_jobs`` are remembered.
 
-    ``idle_seconds``: a job for which no page has asked for so long is stopped; None: it never is. ``politely``: its
-    threads leave the processor to others (Linux). ``endless``: jobs do not end when they are stopped, so that their
-    threads are left alone.
+    ``idle_seconds`` is the time without a request by a page after which a job is stopped, or None for no such limit.
+    With ``low_priority``, the threads yield the processor to other work (on Linux only). ``unstoppable`` says that the
+    work ignores a stop, so the thread of a job that is stopped as idle is abandoned.
     """
 
     def __init__(
@@ -150,7 +154,7 @@ class BackgroundPool:
         self._jobs: OrderedDict[Hashable, BackgroundJob] = OrderedDict()
         self._queue: deque[BackgroundJob] = deque()
         self._working: set[BackgroundJob] = set()
-        self._abandoned_jobs: set[BackgroundJob] = set()  # whose threads are left alone
+        self._abandoned_jobs: set[BackgroundJob] = set()  # stopped, but their threads still compute
         self._changed = threading.Condition()
         self._threads = 0
         self._closed = False
@@ -166,41 +170,44 @@ class BackgroundPool:
         restart_stopped: bool = False,
         owner: Hashable = None,
     ) -> BackgroundJob:
-        """The job of this key; a new one of ``work`` if there is none, or if it was stopped and may now work longer.
+        """Return the job of this key; start a new one if there is none or the old one may not be used.
 
-        ``restart_stopped``: also if it was stopped for any other reason. ``version``: of what the job is about, such
-        as an archive. If that has changed there is a new job, but a page first sees the end of the job that it waits
-        for. Otherwise questions about an archive that changes often would never be answered. Of an ``owner`` one job
-        works at a time. Raises ``BusyError`` while too many jobs wait.
+        A stopped job is replaced if it ended for lack of requests, if the new time limit is longer, or with
+        ``restart_stopped``. A job is also replaced if ``version`` has changed: it identifies the state of the job's
+        subject, such as an archive. But a page that waits for the old job sees its end first; otherwise questions about
+        an archive that changes often would never be answered. Only one job of each ``owner`` runs at a time.
+
+        Raises ``BusyError`` while too many jobs wait.
         """
         with self._changed:
-            found = self._jobs.get(key)
-            if found is not None and (
-                found in self._abandoned_jobs
-                or not (_can_restart(found, max_seconds, restart_stopped) or _is_outdated(found, version))
+            job = self._jobs.get(key)
+            if job is not None and (
+                job in self._abandoned_jobs
+                or not (_can_restart(job, max_seconds, restart_stopped) or _is_outdated(job, version))
             ):
-                found.last_requested = time.monotonic()
+                job.last_requested = time.monotonic()
                 self._jobs.move_to_end(key)
-                return found
+                return job
             if self._closed or len(self._queue) >= self._most_waiting:
-                raise BusyError(
-                    f"this server is busy: {len(self._queue)} questions wait already; ask again in a moment"
-                )
-            made = self._jobs[key] = BackgroundJob(work, max_seconds, version, owner)
+                raise BusyError(f"this server is busy (requests that wait: {len(self._queue)}): try again in a moment")
+            new_job = self._jobs[key] = BackgroundJob(work, max_seconds, version, owner)
             self._jobs.move_to_end(key)
-            self._queue.append(made)
+            self._queue.append(new_job)
             self._drop_ended_jobs()
             self._start_threads()
             self._changed.notify()
-            return made
+            return new_job
 
     def find(self, key: Hashable) -> BackgroundJob | None:
-        """The job of this key, for which a page asks; None if there is none, or it was stopped before it began."""
-        found = self._jobs.get(key)
-        if found is None or (found.ended and found.started is None):
+        """Return the job of this key, and count the call as a request.
+
+        Returns None if there is no such job, or if it was stopped before it began.
+        """
+        job = self._jobs.get(key)
+        if job is None or (job.ended and job.started is None):
             return None
-        found.last_requested = time.monotonic()
-        return found
+        job.last_requested = time.monotonic()
+        return job
 
     def close(self) -> None:
         """Stop all jobs and end the threads."""
@@ -219,19 +226,20 @@ class BackgroundPool:
                 del self._jobs[key]
 
     def _start_threads(self) -> None:
-        """Start a thread if the others are busy."""
+        """Start a worker thread if all others are busy, and the watcher of limits if it does not run."""
         if self._threads < self._most_threads and self._threads - len(self._working) < len(self._queue):
             self._threads += 1
-            threading.Thread(
-                target=self._execute_jobs, name="page", daemon=True
-            ).start()  # an agent's turn cannot be stopped
+            # A daemon, because an agent's turn cannot be interrupted when the server ends.
+            threading.Thread(target=self._execute_jobs, name="page", daemon=True).start()
         if not self._has_watcher:
             self._has_watcher = True
             threading.Thread(target=self._stop_expired_jobs, name="watch", daemon=True).start()
 
     def _execute_jobs(self) -> None:
         if self._politely and sys.platform == "linux":
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)  # Linux: of this thread alone
+            os.setpriority(
+                os.PRIO_PROCESS, threading.get_native_id(), 10
+            )  # on Linux this changes only the calling thread
         while True:
             with self._changed:
                 while (job := self._find_next_job()) is None:
@@ -243,22 +251,27 @@ class BackgroundPool:
                 self._working.add(job)
             job.execute()
             with self._changed:
-                self._changed.notify()  # the next job of its owner may begin
+                self._changed.notify()  # the owner's next job may begin
                 self._working.discard(job)
                 if job in self._abandoned_jobs:
                     self._abandoned_jobs.discard(job)
                     return
 
     def _find_next_job(self) -> BackgroundJob | None:
-        """The first job that waits and may begin."""
-        working, left = {job.owner for job in self._working}, [job.owner for job in self._abandoned_jobs]
+        """Return the first waiting job whose owner allows another one, or None."""
+        busy_owners, abandoned_owners = (
+            {job.owner for job in self._working},
+            [job.owner for job in self._abandoned_jobs],
+        )
         for job in self._queue:
-            if job.owner is None or (job.owner not in working and left.count(job.owner) < MAX_ABANDONED_THREADS):
+            if job.owner is None or (
+                job.owner not in busy_owners and abandoned_owners.count(job.owner) < MAX_ABANDONED_THREADS
+            ):
                 return job
         return None
 
     def _abandon_thread(self, job: BackgroundJob) -> None:
-        """Leave the thread of a job alone."""
+        """Stop counting the thread of a job that cannot be interrupted, and lower its priority."""
         with self._changed:
             if job not in self._working or not job.thread_id:
                 return
@@ -268,11 +281,11 @@ class BackgroundPool:
             self._start_threads()
             self._changed.notify()
         if sys.platform == "linux":
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the thread may have ended meanwhile
                 os.setpriority(os.PRIO_PROCESS, job.thread_id, LOWEST_PRIORITY)
 
     def _stop_expired_jobs(self) -> None:
-        """Stop the jobs whose time is up or for which nobody asks any more."""
+        """Stop jobs that exceed their time limit or that no page requests any more, until no job is left."""
         while not self._closed:
             time.sleep(POLL_SECONDS)
             now = time.monotonic()
@@ -289,7 +302,7 @@ class BackgroundPool:
                     if self._endless:
                         self._abandon_thread(job)
             with self._changed:
-                for job in [each for each in self._queue if each.ended]:
+                for job in [waiting for waiting in self._queue if waiting.ended]:
                     self._queue.remove(job)
 
 
@@ -302,7 +315,7 @@ def _is_outdated(job: BackgroundJob, version: Hashable) -> bool:
 
 
 class CompilationCounter(event.Listener):  # type: ignore[misc]
-    """Counts the functions that numba compiles now: then an answer takes a minute once, and the page says why."""
+    """Counter of the functions that numba is compiling, so that a page can say why an answer takes a minute."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -310,6 +323,7 @@ class CompilationCounter(event.Listener):  # type: ignore[misc]
 
     @property
     def active(self) -> bool:
+        """Whether numba is compiling anything now."""
         return self._depth > 0
 
     def on_start(self, _event: Any) -> None:
@@ -323,7 +337,7 @@ class CompilationCounter(event.Listener):  # type: ignore[misc]
 
 @cache
 def find_compilation_counter() -> CompilationCounter:
-    """The one of this process."""
+    """Return this process's counter, which is registered with numba on the first call."""
     listener = CompilationCounter()
     event.register("numba:compile", listener)
     return listener

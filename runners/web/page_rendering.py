@@ -1,4 +1,4 @@
-"""Pages from templates, errors as pages, and the values of an address: every text escaped, nothing from elsewhere."""
+"""Rendering of templates and error pages, and parsing of values in addresses. Templates escape every text."""
 
 from __future__ import annotations
 
@@ -28,49 +28,54 @@ from runners.web.archive.snapshots import BusyError
 from runners.web.archive.urls import build_url
 from runners.web.site import SAFE_METHODS, find_site
 
+# Path of each subject in the navigation.
 NAVIGATION = {
     "Play": "/play",
     "Puzzles": "/puzzles",
     "Analyse": "/analyse",
     "Browse": "/browse",
     "Ask": "/ask",
-}  # in the navigation
+}
 STATIC_FOLDER = Path(__file__).parent / "static"
-RETRY_SECONDS = 3  # after which a busy server may be asked again
-SESSION_COOKIE = "session"  # the cookie by which a browser is known, as long as it is open
-SEE_OTHER = 303  # after a form was carried out: reloading the page that follows does not send the form again
+RETRY_SECONDS = 3  # after which a browser should repeat a request to a busy server
+SESSION_COOKIE = "session"  # identifies a browser until it is closed
+SEE_OTHER = 303  # after a form: reloading the page that follows does not send the form again
 
 
 def render_page(request: Request, template: str, status: int = 200, **values: object) -> Response:
-    """The page that a template makes of values.
+    """Render a template as a response.
 
-    Every template knows ``token``, the hidden field of its forms, and ``here``, the path of the page.
+    In addition to ``values``, every template has ``token``, the value of the hidden field of its forms, and ``here``,
+    the path of the page. A response with status 503 asks the browser to retry. A browser without a session cookie
+    receives one.
     """
     site = find_site(request)
-    known = {
+    common_values = {
         "token": site.token,
         "here": request.url.path,
         "subjects": NAVIGATION,
         "archive": str(site.options.archive),
         "refresh": None,
-        "typed": False,  # somebody types here: without the script the page does not load itself again
+        "typed": False,  # the page has fields to type in, so without the script it must not reload itself
         "tabs": (),
         "damaged": (),
     }
     headers = {"retry-after": str(RETRY_SECONDS)} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-    answer = HTMLResponse(build_template_environment().get_template(template).render(known | values), status, headers)
+    answer = HTMLResponse(
+        build_template_environment().get_template(template).render(common_values | values), status, headers
+    )
     if SESSION_COOKIE not in request.cookies:
         answer.set_cookie(SESSION_COOKIE, secrets.token_urlsafe(16), httponly=True, samesite="strict")
     return answer
 
 
 def find_browser_id(request: Request) -> str:
-    """The browser that sent a request; without a cookie, the machine."""
+    """Return the session cookie of the browser that sent a request, or else the address of its machine."""
     return request.cookies.get(SESSION_COOKIE) or (request.client.host if request.client else "")
 
 
 async def read_form_fields(request: Request) -> dict[str, str]:
-    """The texts of a form."""
+    """Read the text fields of a form; uploaded files are ignored."""
     return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
 
 
@@ -78,14 +83,14 @@ FormFields = Annotated[dict[str, str], Depends(read_form_fields)]
 
 
 def redirect_to(path: str, **query: object) -> Response:
-    """The answer to a form: another page."""
+    """Redirect to a page after a form was processed, so that reloading the page does not send the form again."""
     return RedirectResponse(build_url(path, query), SEE_OTHER)
 
 
 @cache
 def build_template_environment() -> Environment:
-    """The templates and what they can call."""
-    made = Environment(
+    """Build the template environment with the functions and macros that every template may use."""
+    environment = Environment(
         loader=ChoiceLoader(
             [PackageLoader("runners.web"), PrefixLoader({"report": PackageLoader("analytics.report")})]
         ),
@@ -95,33 +100,33 @@ def build_template_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {
+    environment.globals |= {
         "static": build_static_url,
         "piece_svg": piece_svg,
         "piece_symbols": piece_symbols,
         "stroke": render_stroke_path,
         "address": lambda path, **query: build_url(path, query),
     }
-    for macros in ("report/parts", "forms", "pieces", "paste"):  # every template may use them
-        made.globals[macros.rpartition("/")[2]] = made.get_template(f"{macros}.html").module
-    return made
+    for macros in ("report/parts", "forms", "pieces", "paste"):  # available in every template
+        environment.globals[macros.rpartition("/")[2]] = environment.get_template(f"{macros}.html").module
+    return environment
 
 
 def _escape_hidden_characters(value: object) -> object:
-    """A value of a template without hidden characters. Line ends and tabs stay, for text areas."""
+    """Escape invisible characters in a text. Line breaks and tabs stay, because text areas need them."""
     return escape_hidden(value, keep="\r\n\t") if type(value) is str else value
 
 
 @cache
 def build_static_url(name: str) -> str:
-    """The address of a file in ``build_static_url/``, which changes with its content: browsers may keep it."""
+    """Build the address of a static file. It changes with the file's content, so browsers may cache it for a year."""
     digest = hashlib.sha256((STATIC_FOLDER / name).read_bytes()).hexdigest()[:12]
     return f"/static/{name}?{digest}"
 
 
 logger = logging.getLogger(__name__)
 
-# The first class that fits decides.
+# The first class of which the error is an instance decides.
 ERROR_STATUSES = (
     (BusyError, HTTPStatus.SERVICE_UNAVAILABLE),
     (NotFoundError, HTTPStatus.NOT_FOUND),
@@ -131,7 +136,10 @@ ERROR_STATUSES = (
 
 
 def add_error_pages(app: FastAPI) -> None:
-    """Answer errors with pages: a wrong request 400, what is not there 404, a failure 500, a busy server 503."""
+    """Answer errors with pages that have a fitting status.
+
+    A wrong request gets 400, a missing thing 404, a failure 500, and a busy server answers 503.
+    """
     app.add_exception_handler(
         ArenaError, lambda request, error: _render_error_page(request, find_error_status(error), str(error))
     )
@@ -141,7 +149,7 @@ def add_error_pages(app: FastAPI) -> None:
 
 
 def find_error_status(error: Exception) -> int:
-    """The status of the page that shows an error."""
+    """Return the HTTP status for an error of this project."""
     return next(status for kind, status in ERROR_STATUSES if isinstance(error, kind))
 
 
@@ -160,9 +168,9 @@ def _render_form_error(request: Request, error: Exception) -> Response:
 
 
 class UnexpectedErrorMiddleware:
-    """Answers an unexpected error with a page, and logs its traceback.
+    """Answers an unexpected exception with a page, and logs the traceback.
 
-    Starlette's own way would answer outside of the guard, without the headers of other answers.
+    Starlette's own handler would run outside ``SecurityMiddleware``, so its answer would lack the security headers.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -205,7 +213,10 @@ _DECISION = re.compile(r"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]")
 
 
 def parse_whole_number(values: Mapping[str, str], name: str, maximum: int = (1 << 63) - 1, default: str = "") -> int:
-    """The whole number of a name. Raises ``RequestError`` for any other text and beyond ``maximum``."""
+    """Parse the value called ``name`` as a whole number from 0 to ``maximum``.
+
+    ``default`` is the text to parse if the value is missing or empty. Raises ``RequestError`` for any other text.
+    """
     text = values.get(name) or default
     if not re.fullmatch("[0-9]{1,19}", text) or int(text) > maximum:
         raise RequestError(f"{name} {text[:40]!r} is not a whole number from 0 to {maximum}")
@@ -213,9 +224,10 @@ def parse_whole_number(values: Mapping[str, str], name: str, maximum: int = (1 <
 
 
 def check_decision_words(name: str, words: Sequence[str], max_words: int, *other_words: str) -> tuple[str, ...]:
-    """Words that have the form of decisions, or are one of ``other_words``. Whether they are legal, the game says.
+    """Check that words have the form of decisions or are among ``other_words``, and return them as a tuple.
 
-    Raises ``RequestError`` for more than ``max_words`` words and for one of another form.
+    Whether a decision is legal is not checked here. Raises ``RequestError`` for more than ``max_words`` words and for a
+    word of another form; ``name`` says in the message which value is wrong.
     """
     if len(words) > max_words:
         raise RequestError(f"{name}: {len(words)} decisions are more than a game has")

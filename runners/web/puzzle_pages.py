@@ -1,4 +1,4 @@
-"""The pages of puzzles: a position, the person's turn as links, and the solver's explanation of it."""
+"""The puzzle pages: a position, links for the person's turn, and the solver's explanation of that turn."""
 
 from __future__ import annotations
 
@@ -36,33 +36,34 @@ from runners.web.site import Site, find_site
 router = APIRouter()
 
 PUZZLES_PATH = "/puzzles"
-EASY_LEVEL = 3  # of the puzzle of a day, at most
-DAILY_STEP = 101  # from one day's puzzle to the next: a prime, so that all have their day
+EASY_LEVEL = 3  # the highest level of a daily puzzle
+DAILY_STEP = 101  # from one day's puzzle to the next; a prime, so that every easy puzzle has its day
 
 
 @dataclass(frozen=True)
 class PuzzleLine(AnalysisLine):
-    """A puzzle and what was decided in it: a cell, and then a gift."""
+    """A puzzle and the decisions made in it so far: a cell, then a gift."""
 
     number: int = 0
 
     @property
     def url(self) -> str:
+        """The address of the puzzle's page after these decisions."""
         return urls.build_url(f"{PUZZLES_PATH}/{self.number}", {"turn": ".".join(self.words)})
 
 
 def find_daily_puzzle_number(day: date) -> int:
-    """The number of the puzzle that the first page shows on a day: not a hard one, and by the rules that all know."""
-    easy = [
-        at
-        for at, each in enumerate(load_shipped_puzzles(), 1)
-        if each.level <= EASY_LEVEL and each.rules == CLASSIC_NAME
+    """Find the number of the puzzle for a day, from 1, among those that are not hard and use the classic rules."""
+    easy_numbers = [
+        number
+        for number, puzzle in enumerate(load_shipped_puzzles(), 1)
+        if puzzle.level <= EASY_LEVEL and puzzle.rules == CLASSIC_NAME
     ]
-    return easy[day.toordinal() * DAILY_STEP % len(easy)]
+    return easy_numbers[day.toordinal() * DAILY_STEP % len(easy_numbers)]
 
 
 def build_daily_puzzle_view(request: Request) -> dict[str, object]:
-    """The puzzle of today, as the first page shows it."""
+    """Build the values with which the home page shows today's puzzle."""
     number = find_daily_puzzle_number(datetime.now(UTC).date())
     puzzle = load_shipped_puzzles()[number - 1]
     game = game_from_position(
@@ -73,30 +74,34 @@ def build_daily_puzzle_view(request: Request) -> dict[str, object]:
 
 @router.get(PUZZLES_PATH)
 def daily_puzzle_page() -> Response:
-    """The puzzle of the day."""
+    """Redirect to the puzzle of today."""
     return redirect_to(f"{PUZZLES_PATH}/{find_daily_puzzle_number(datetime.now(UTC).date())}")
 
 
 @router.get(PUZZLES_PATH + "/{number}")
 def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = False) -> Response:
-    """A puzzle. ``turn`` is what was decided, a cell or a cell and a gift; ``answer`` shows the only turn."""
+    """Show a puzzle.
+
+    ``turn`` holds the decisions so far, a cell or a cell and a gift. With ``answer``, the page shows the solution.
+    """
     site, puzzle = find_site(request), find_puzzle(load_shipped_puzzles(), number)
-    known = site.get_or_create_service(AgentsAndRules)
-    rules = known.load_rules(puzzle.rules)
+    choices = site.get_or_create_service(AgentsAndRules)
+    rules = choices.load_rules(puzzle.rules)
     words = puzzle.turn.split() if answer else parse_decision_words(turn, "turn", 2)
     start = game_from_position(puzzle.position, rules)
     line = PuzzleLine(rules, start, tuple(words), at=len(words), number=number)
     over = len(words) == 2 or line.game.next_decision is NextDecision.NOTHING
     analysed = AnalysisLine(rules, start, tuple(words), at=len(words))
-    shown: dict[str, Any] = {"best": [], "missed": "", "theme": "", "searching": False, "stopped": ""}
+    verdict: dict[str, Any] = {"best": [], "missed": "", "theme": "", "searching": False, "stopped": ""}
     if over:
-        shown |= _build_verdict_view(site, puzzle, analysed, answer)
+        verdict |= _build_verdict_view(site, puzzle, analysed, answer)
     else:
         placed = f"{format_piece(puzzle.position.hand)} goes to {words[0]}. Now give a piece." if words else ""
-        shown |= {"said": [placed or describe_task(puzzle)], "kind": ""}
-    cells, pieces = view.build_cell_and_piece_tiles(analysed if over else line, shown.pop("badges", {}), NONE)
+        verdict |= {"sentences": [placed or describe_task(puzzle)], "kind": ""}
+    cells, pieces = view.build_cell_and_piece_tiles(analysed if over else line, verdict.pop("badges", {}), NONE)
     levels = {
-        level: next(at for at, each in enumerate(load_shipped_puzzles(), 1) if each.level == level) for level in LEVELS
+        level: next(at for at, candidate in enumerate(load_shipped_puzzles(), 1) if candidate.level == level)
+        for level in LEVELS
     }
     return render_page(
         request,
@@ -104,7 +109,7 @@ def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = Fa
         number=number,
         last=len(load_shipped_puzzles()),
         puzzle=puzzle,
-        about="" if puzzle.rules == CLASSIC_NAME else known.all_rules[puzzle.rules],
+        about="" if puzzle.rules == CLASSIC_NAME else choices.all_rules[puzzle.rules],
         levels=levels,
         game=line.game,
         cells=cells,
@@ -113,26 +118,26 @@ def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = Fa
         chosen=words,
         over=over,
         analysis=analysed.url,
-        **shown,
+        **verdict,
     )
 
 
 def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answer_shown: bool) -> dict[str, Any]:
-    """The verdict on a whole turn, and what the solver has found out about it by now."""
+    """Build the view of a finished turn: whether it was right, and what the solver has found about it so far."""
     after, right = line.game, is_right_turn(puzzle, line.game)
-    said = [f"The answer is {puzzle.turn}." if is_answer_shown else describe_right_or_wrong(puzzle, after)]
+    sentences = [f"The answer is {puzzle.turn}." if is_answer_shown else describe_right_or_wrong(puzzle, after)]
     if after.next_decision is NextDecision.NOTHING:
-        return {"said": said, "kind": "loss"}
+        return {"sentences": sentences, "kind": "loss"}
     turns, replies = _find_or_start_searches(site.get_or_create_service(SearchService), line.start, after)
-    found: SolvedPosition | None = replies.latest
-    if found:
+    reply: SolvedPosition | None = replies.latest
+    if reply:
         solved: SolvedPosition | None = turns.latest
-        said += describe_turn_consequences(puzzle, after, found.solution, solved.solution.turns if solved else ())
+        sentences += describe_turn_consequences(puzzle, after, reply.solution, solved.solution.turns if solved else ())
     return {
-        "said": said,
+        "sentences": sentences,
         "kind": "win" if right else "loss",
-        "badges": view.build_exact_badges(after, found.solution if found else None),
-        "best": view.build_best_steps(line, found),
+        "badges": view.build_exact_badges(after, reply.solution if reply else None),
+        "best": view.build_best_steps(line, reply),
         "theme": describe_theme(puzzle) if right else "",
         "missed": describe_miss_rate(puzzle) if right else "",
         "refresh": POLL_HALF_SECONDS if not (turns.ended and replies.ended) else None,
@@ -142,7 +147,7 @@ def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answe
 
 
 def _find_or_start_searches(search_service: SearchService, game_before: Game, game_after: Game) -> list[BackgroundJob]:
-    """The searches for the turns of a puzzle and for the replies to one of them. Raises what went wrong."""
+    """Start the searches for a puzzle's turns and for the replies to one of them. Raises what a search raised."""
     jobs = [search_service.find_or_start_solution(game, DEFAULT_SEARCH_SECONDS) for game in (game_before, game_after)]
     for job in jobs:
         job.wait(PAGE_WAIT_SECONDS)

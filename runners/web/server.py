@@ -1,4 +1,4 @@
-"""`qarena serve`: take the port, say where the pages are, serve until Ctrl-C or another signal to end."""
+"""`qarena serve`: bind the port, print the address, and serve until Ctrl-C or a termination signal."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from runners.hosting.interruption import exit_code, flush_and_exit, handle_signa
 from runners.play.game_series import find_login_name
 from runners.terminal.console import print_line
 
-SHUTDOWN_SECONDS = 2  # seconds for the requests that are being answered, after Ctrl-C
+SHUTDOWN_SECONDS = 2  # after Ctrl-C, for requests that are being answered
 
 
 def serve(
     archive_root: PurePath, host: str, port: int, name: str | None, config_dir: Path | None, trust_agents: bool = False
 ) -> None:
-    """Serve pages until Ctrl-C; ``name`` is the person's, None: the login name.
+    """Serve the pages until a signal ends the process.
 
-    Raises ``RequestError`` for a port or address that cannot be had, ``MissingExtraError`` without the extra ``web``.
+    ``name`` is the person's name in logged games, or None for the login name. Raises ``RequestError`` if the address or
+    port cannot be used, and ``MissingExtraError`` if the extra ``web`` is not installed.
     """
     with require_extra("web", "qarena serve"):
         import python_multipart  # noqa: F401  (which reads forms)
@@ -34,7 +35,7 @@ def serve(
         from runners.web.application import build_application
         from runners.web.site import ServerOptions
     check_can_be_archive(archive_root)
-    with use_config_dir(config_dir):  # a folder that is none is refused before the port is taken
+    with use_config_dir(config_dir):  # refuses an invalid folder before the port is bound
         pass
     listening = listen(host, port)
     settings = ServerOptions(
@@ -66,28 +67,31 @@ def serve(
             proxy_headers=False,
         )
         server = uvicorn.Server(config)
-        # The server answers Ctrl-C and SIGTERM, and raises them again when it has ended.
+        # Uvicorn handles Ctrl-C and SIGTERM itself, and raises them again after it has shut down.
         with suppress(KeyboardInterrupt), handle_signals(server.handle_exit, signal.SIGHUP):
             server.run(sockets=[listening])
-        # Only a signal ends a server that has started. An agent's turn is not waited for: it cannot be stopped.
+        # A server that has started ends only by a signal. Nothing waits for an agent's turn: it cannot be interrupted.
         flush_and_exit(exit_code() if server.started else FailureError.exit_code)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is any free one. Raises ``RequestError`` if it cannot be had."""
+    """Open a listening socket; port 0 lets the system choose a port.
+
+    Raises ``RequestError`` if the address or the port cannot be used.
+    """
     try:
-        family, kind, protocol, _, found_at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise RequestError(f"--host {host} is not an address of this machine ({error.strerror})") from error
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(found_at)
-        found.listen(2048)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
     except OSError as error:
-        found.close()
+        listener.close()
         raise RequestError(_describe_listen_error(host, port, error)) from error
-    return found
+    return listener
 
 
 def _describe_listen_error(host: str, port: int, error: OSError) -> str:

@@ -1,9 +1,9 @@
-"""The site: the settings of a server, what its pages share, and the requests that it refuses.
+"""The site: the options of a server, the services that its pages share, and the checks that every request must pass.
 
-A server on this machine can be reached by every page that its user's browser shows. So a request must name this server
-by ``Host``: a foreign name that was made to lead here is not ours. A form must come from our own pages: it has an
-``Origin``, and a token that only our pages contain. Other sites can link to us, but not embed or load anything. A page
-may load what this server sends and nothing else.
+Any page open in the user's browser can send requests to a server on the same machine. So every request must name
+this server in ``Host``; this defeats foreign host names that resolve to this machine. A form must come from our own
+pages: it needs a matching ``Origin`` and a token that only our pages contain. Other sites may link to our pages, but
+cannot embed or load them. Our pages load only what this server sends.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class ServerOptions:
     archive: PurePath
     host: str = "127.0.0.1"
     port: int = 8000
-    name: str = "somebody"  # of the person, unless the form has another: games are logged as human:NAME
-    config_dir: Path | None = None  # with agents and rules of the user's own
-    trust_agents: bool = False  # agents that a page names may run other people's code
-    megabytes: float = 64.0  # of memory for proven positions, for each variant of the rules
-    command: str = "qarena serve"  # as it was typed
+    name: str = "somebody"  # of the person, unless a form has another; games are logged as human:NAME
+    config_dir: Path | None = None  # folder with the user's own agents and rules
+    trust_agents: bool = False  # agents named on a page may run third-party code
+    megabytes: float = 64.0  # of memory for solved positions, for each set of rules
+    command: str = "qarena serve"  # the command line, for the run's record
 
     @property
     def local(self) -> bool:
@@ -53,24 +53,24 @@ class ServerOptions:
 
 
 class Site:
-    """The state that the pages of one server share: its settings, its forms' token, and one service of each kind."""
+    """The state that all pages of a server share: its options, the token of its forms, and one service of each type."""
 
     def __init__(self, settings: ServerOptions) -> None:
         self.options = settings
-        self.token = secrets.token_urlsafe(24)  # in every form: pages of others can send a form, but not read ours
+        self.token = secrets.token_urlsafe(24)  # in every form: foreign pages can send forms, but cannot read ours
         self._services: dict[Callable[[Site], Any], Any] = {}
         self._lock = threading.RLock()
 
     def get_or_create_service(self, service_type: Callable[[Site], Service]) -> Service:
-        """The service that ``service_type`` (a class, say) made of this site when it was first asked for."""
+        """Return the site's service of this type. The first call creates it by ``service_type(site)``."""
         with self._lock:
             if service_type not in self._services:
                 self._services[service_type] = service_type(self)
-            found: Service = self._services[service_type]
-            return found
+            service: Service = self._services[service_type]
+            return service
 
     def close(self) -> None:
-        """Close the services that can be closed."""
+        """Close every service that has a method ``close``."""
         with self._lock:
             for service in self._services.values():
                 if hasattr(service, "close"):
@@ -78,13 +78,13 @@ class Site:
 
 
 def find_site(request: Request) -> Site:
-    """The site that answers a request."""
+    """Return the site that serves a request."""
     site: Site = request.app.state.site
     return site
 
 
 SAFE_METHODS = ("GET", "HEAD")
-MAX_REQUEST_BYTES = 1 << 20  # of a request
+MAX_REQUEST_BYTES = 1 << 20
 
 CSP_HEADER = "content-security-policy"
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -107,14 +107,17 @@ SECURITY_HEADERS = {
 
 
 def build_style_policy_headers(svg: str) -> dict[str, str]:
-    """The header of a picture with one style of its own, which is allowed by its hash. Nothing else is."""
+    """Build the header that restricts what an SVG picture may load.
+
+    The picture's own style is allowed, by its hash, and nothing else.
+    """
     style = svg.partition("<style>")[2].partition("</style>")[0]
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return {CSP_HEADER: f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; frame-ancestors 'none'"}
 
 
 class SecurityMiddleware:
-    """Refuses requests that do not come from this server's own pages, and sets the headers of answers."""
+    """Refuses requests that do not come from this server's own pages, and sets the security headers of responses."""
 
     def __init__(self, app: ASGIApp, settings: ServerOptions) -> None:
         self.app = app
@@ -130,8 +133,8 @@ class SecurityMiddleware:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
-                kept = scope["path"].startswith("/static/") and scope["query_string"]
-                headers.setdefault("cache-control", "max-age=31536000, immutable" if kept else "no-store")
+                cacheable = scope["path"].startswith("/static/") and scope["query_string"]
+                headers.setdefault("cache-control", "max-age=31536000, immutable" if cacheable else "no-store")
             await send(message)
 
         reason = find_refusal_reason(scope["method"], Headers(scope=scope), self.settings)
@@ -142,10 +145,10 @@ class SecurityMiddleware:
 
 
 def find_refusal_reason(method: str, headers: Headers, settings: ServerOptions) -> str | None:
-    """The reason to refuse a request with these headers; None if there is none."""
+    """Return why a request with these headers is refused, or None if it is allowed."""
     host = headers.get("host", "")
     if not is_own_host(host, settings):
-        return f"Host {host[:100]!r} is not this server: open http://{settings.host}:{settings.port}/"
+        return f"Host {host[:100]!r} does not name this server: open http://{settings.host}:{settings.port}/"
     from_elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
     if from_elsewhere and (headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") != "document"):
         return "pages of other sites cannot load anything from this server"
@@ -158,7 +161,7 @@ def find_refusal_reason(method: str, headers: Headers, settings: ServerOptions) 
 
 
 def is_own_host(host_header: str, settings: ServerOptions) -> bool:
-    """Whether the header ``Host`` names this server. The port is not compared: it may be forwarded."""
+    """Return whether the header ``Host`` names this server. The port is ignored, because it may be forwarded."""
     name = host_header.rpartition(":")[0] if host_header.count(":") == 1 or "]:" in host_header else host_header
     name = name.strip("[]").lower()
     if name in (*LOOPBACK, settings.host.lower()):
@@ -167,7 +170,7 @@ def is_own_host(host_header: str, settings: ServerOptions) -> bool:
         return False
     if name == socket.gethostname().lower():
         return True
-    try:  # an address in numbers: no name that others made lead here
+    try:  # a numeric address cannot be a foreign name that resolves to this machine
         ip_address(name)
     except ValueError:
         return False
@@ -175,9 +178,11 @@ def is_own_host(host_header: str, settings: ServerOptions) -> bool:
 
 
 async def check_token(request: Request) -> None:
-    """Refuse a form without the token of our pages. A dependency of every router."""
+    """Refuse a form without this site's token; every router depends on it. Raises ``HTTPException`` with status 403."""
     if request.method in SAFE_METHODS:
         return
-    given = (await request.form()).get("token")
-    if not isinstance(given, str) or not secrets.compare_digest(given.encode(), find_site(request).token.encode()):
-        raise HTTPException(403, "This page is older than the server, which was started again: load the page once more")
+    token = (await request.form()).get("token")
+    if not isinstance(token, str) or not secrets.compare_digest(token.encode(), find_site(request).token.encode()):
+        raise HTTPException(
+            403, "This page is from before the server was started again: reload it and send the form once more"
+        )

@@ -1,4 +1,4 @@
-"""The page that answers questions in SQL: as a table, as CSV, as a chart."""
+"""The page that answers SQL queries as a table, a CSV file or a chart."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from runners.web.site import Site, find_site
 
 router = APIRouter()
 
-MAX_ANSWERS = 8  # answers that are remembered, for their charts and files
-MAX_WAITING = 16  # questions
-ANSWER_WAIT_SECONDS = 0.9  # seconds that a page waits for an answer
+MAX_ANSWERS = 8  # answers kept for charts and files
+MAX_WAITING = 16  # queries
+ANSWER_WAIT_SECONDS = 0.9  # that a page waits for an answer
 IDLE_SECONDS = 30.0
-TITLE_LETTERS = 60  # letters of a page's title
+TITLE_LETTERS = 60  # of a page's title, at most
 
 
 class QuestionService:
-    """The service of this page."""
+    """The queries of a site and their answers, which are kept for charts and files."""
 
     def __init__(self, site: Site) -> None:
         self._archive = site.options.archive
@@ -43,7 +43,10 @@ class QuestionService:
         )
 
     def find_or_start_job(self, question: str) -> BackgroundJob:
-        """The job that answers a question to the archive as it is, or was when the page began to wait for it."""
+        """Return the job that answers a query about the current archive; start it if needed.
+
+        If the archive changes while a page waits, the page still gets the answer about the earlier state.
+        """
         limits = self.pool.limits
         return self._background.find_or_start(
             question,
@@ -53,23 +56,26 @@ class QuestionService:
         )
 
     def find_job(self, question: str) -> BackgroundJob | None:
-        """That job, if it was begun, its answer is kept, and a page has waited for it."""
-        found = self._background.find(question)
-        return None if found is None or found.reason == IDLE_REASON else found
+        """Return the job of a query that was submitted before.
+
+        Returns None if its answer is no longer kept, or if the job was stopped because no page waited for it.
+        """
+        job = self._background.find(question)
+        return None if job is None or job.reason == IDLE_REASON else job
 
     def close(self) -> None:
-        """End the processes."""
+        """Stop all jobs and end the processes."""
         self._background.close()
         self.pool.close()
 
 
 def find_question_service(request: Request) -> QuestionService:
-    """The service of this page."""
+    """Return the query service of the site that serves a request."""
     return find_site(request).get_or_create_service(QuestionService)
 
 
 class QuestionFields(NamedTuple):
-    """The fields of the form, and of the address of a question."""
+    """Fields of the form, and of the address of a query."""
 
     q: str = ""
     question: str = ""
@@ -85,20 +91,20 @@ def _parse_fields(values: Mapping[str, str]) -> QuestionFields:
 
 @router.get("/ask")
 def question_page(request: Request) -> Response:
-    """A question, its answer if somebody has asked it, and the questions of the cookbook. A link asks nothing."""
+    """Show a query, its answer if the query was submitted before, and the cookbook. A link alone runs no query."""
     return _render_question_page(request, _parse_fields(request.query_params))
 
 
 @router.post("/ask")
 def submit_question(request: Request, fields: FormFields) -> Response:
-    """Have a question answered. Its page, which has an address of its own, shows the answer."""
-    given = _parse_fields(fields)
-    if given.q and not _is_archive_empty(request):
+    """Run a query, then redirect to its own page, which shows the answer."""
+    parsed = _parse_fields(fields)
+    if parsed.q and not _is_archive_empty(request):
         try:
-            find_question_service(request).find_or_start_job(given.q).wait(ANSWER_WAIT_SECONDS)
-        except ArenaError as error:  # too many others wait
-            return _render_question_page(request, given, error)
-    return redirect_to("/ask", **given._asdict())
+            find_question_service(request).find_or_start_job(parsed.q).wait(ANSWER_WAIT_SECONDS)
+        except ArenaError as error:  # such as a busy server
+            return _render_question_page(request, parsed, error)
+    return redirect_to("/ask", **parsed._asdict())
 
 
 def _is_archive_empty(request: Request) -> bool:
@@ -123,7 +129,7 @@ def _render_question_page(request: Request, fields: QuestionFields, error: Arena
         title=_format_title(text, chosen),
         text=text,
         empty=_is_archive_empty(request),
-        asked=job is not None or error is not None,
+        submitted=job is not None or error is not None,
         chosen=chosen,
         questions=read_cookbook(),
         views=VIEWS,
@@ -136,13 +142,13 @@ def _render_question_page(request: Request, fields: QuestionFields, error: Arena
 
 
 def _find_wrong_word(error: str, question: str) -> str:
-    """The part of a question that an error names, which the page marks."""
+    """Find the part of a query that an error message quotes, so that the page can mark it; "" if there is none."""
     named = re.findall(r'"([^"]+)"|at or near "([^"]+)"|named (\w+)|\b(\w+)\(\) is not allowed', error)
     return next((word for words in named for word in words if word and word in question), "")
 
 
 def _format_title(question: str, cookbook_query: CookbookQuery | None) -> str:
-    """The question in a few words, for the title of the page."""
+    """Shorten a query for the title of its page."""
     words = cookbook_query.title if cookbook_query and question == cookbook_query.sql else " ".join(question.split())
     return words if len(words) <= TITLE_LETTERS else f"{words[: TITLE_LETTERS - 1]}…"
 
@@ -150,47 +156,47 @@ def _format_title(question: str, cookbook_query: CookbookQuery | None) -> str:
 def _find_cookbook_question(question_number: str) -> CookbookQuery | None:
     if not question_number:
         return None
-    found = next((each for each in read_cookbook() if str(each.number) == question_number), None)
-    if found is None:
+    query = next((candidate for candidate in read_cookbook() if str(candidate.number) == question_number), None)
+    if query is None:
         raise NotFoundError(f"there is no question {question_number!r}: the cookbook has 1 to {len(read_cookbook())}")
-    return found
+    return query
 
 
 def _build_answer_view(job: BackgroundJob, chart_kind: str, columns: tuple[str, str, str]) -> dict[str, object]:
-    """The part of the page that shows an answer, or that it is not there yet."""
+    """Build the part of the page that shows an answer, or that says that it is not ready."""
     if not job.wait(ANSWER_WAIT_SECONDS):
         return {"waiting": True, "refresh": 1}
-    found = _find_answer(job)
-    shown: dict[str, object] = {
-        "answer": build_answer_table(found.frame),
-        "cut": found.cut,
-        "rows": found.frame.height,
-        "columns": charts.list_axis_columns(found.frame),
+    answer = _find_answer(job)
+    answer_view: dict[str, object] = {
+        "answer": build_answer_table(answer.frame),
+        "cut": answer.cut,
+        "rows": answer.frame.height,
+        "columns": charts.list_axis_columns(answer.frame),
     }
     if chart_kind:
         try:
-            shown["figure"] = _build_figure(found, chart_kind, columns)
+            answer_view["figure"] = _build_figure(answer, chart_kind, columns)
         except RequestError as error:
-            shown["error"] = str(error)
-    return shown
+            answer_view["error"] = str(error)
+    return answer_view
 
 
 def _find_answer(job: BackgroundJob) -> SqlAnswer:
     if job.stopped:
         raise FailureError(f"the question was not answered: {job.reason}")
-    found: SqlAnswer = job.result()
-    return found
+    answer: SqlAnswer = job.result()
+    return answer
 
 
 def _build_figure(answer: SqlAnswer, kind: str, columns: tuple[str, str, str]) -> Figure:
     plan = charts.plan_chart(answer.frame, kind, *columns)
-    of = f"{plan.colour} by {plan.x} and {plan.y}" if plan.kind == "heat map" else f"{plan.y} by {plan.x}"
-    return charts.build_chart(answer.frame, plan, of)
+    title = f"{plan.colour} by {plan.x} and {plan.y}" if plan.kind == "heat map" else f"{plan.y} by {plan.x}"
+    return charts.build_chart(answer.frame, plan, title)
 
 
 @router.get("/ask.csv")
 def answer_csv(request: Request, q: str = "", spreadsheet: bool = False) -> Response:
-    """An answer that is kept as a file, with the column names in its first line; else the page of the question."""
+    """Send a kept answer as a CSV file with a header line; redirect to the page of the query if no answer is kept."""
     job = find_question_service(request).find_job(q.strip())
     if job is None or not job.wait(ANSWER_WAIT_SECONDS):
         return redirect_to("/ask", q=q)

@@ -1,4 +1,4 @@
-"""Cells of a board, pieces beside it and the decisions of a game, as the templates of all boards show them."""
+"""Tiles: the cells of a board and the pieces beside it, as the templates show them; and the decisions of a game."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from quarto.rules import NONE
 
 
 class Badge(NamedTuple):
-    """What a board says of a decision: its exact value, or how often it was made and with which score."""
+    """Label of a decision on a board: its exact value, or how often it was made and its score."""
 
-    kind: str  # win, draw, loss, played
-    text: str  # "win 3", without a number while the distance is not known; "12 % 54"
-    words: str  # "win in 3"
+    kind: str  # CSS class: win, draw, loss or played
+    text: str  # such as "win 3", or "win" while the distance is unknown; a share and a score: "12 % 54"
+    words: str  # for screen readers, such as "win in 3"
     tint: float | None = None  # of the cell, from -1 (worse) to 1 (better)
 
 
 class DecisionTile(NamedTuple):
-    """A cell or a piece; a press of it sends a decision, chooses a piece, leads to a page, or does nothing."""
+    """A cell or a piece. Pressing it makes a decision, chooses a piece, follows a link, or does nothing."""
 
     name: str
     piece: int  # NONE in an empty cell
@@ -28,46 +28,46 @@ class DecisionTile(NamedTuple):
     decision: str = ""
     choice: str = ""
     href: str = ""
-    line: bool = False  # a cell of a finished line
-    last: bool = False  # the cell that was filled last
-    played: bool = False  # what the game goes on with
+    line: bool = False  # the cell belongs to a finished line
+    last: bool = False  # the cell was filled last
+    played: bool = False  # the line that is shown continues with this decision
     hinted: bool = False
-    held: str = "left"  # where a piece is: left, hand, board
+    held: str = "left"  # where the piece is: left (available), hand or board
     badge: Badge | None = None
 
 
-MISTAKE_MARKS = {1: "?", 2: "??"}  # by what was given up, in half-points
+MISTAKE_MARKS = {1: "?", 2: "??"}  # by regret, in half-points
 
 
 class LineStep(NamedTuple):
-    """A decision of a line or a game, with the value after it."""
+    """One decision of a line, with the value after it."""
 
     word: str
-    href: str  # the page after it
+    href: str  # page of the position after the decision
     label: str
-    kind: str  # by the value after it: seat-0, seat-1, draw; "" while it is not known
-    mistake: str  # "?" for one half-point that was given up, "??" for two
+    kind: str  # CSS class of the value after the decision: seat-0, seat-1, draw; "" while unknown
+    mistake: str  # "?" if one half-point was given up, "??" if two, else ""
     current: bool
     branch: bool
 
 
 def value_css_class(value: int) -> str:
-    """The class of a value for seat 0, by which its colour is chosen."""
+    """Return the CSS class for a value, given for seat 0: 1 is won, 0 drawn, -1 lost."""
     return {1: "seat-0", 0: "draw", -1: "seat-1"}[value]
 
 
 def player_name(label: str) -> str:
-    """The name of a player: a person's without the mark that it is one."""
+    """Return the name of a player; a person's name loses the prefix that marks people in labels."""
     return label.removeprefix(PERSON_PREFIX)
 
 
 def describe_piece(piece: int) -> str:
-    """A piece with its attributes: ``F: high, coloured, solid, square``."""
+    """Describe a piece by its attributes, as in ``F: high, coloured, solid, square``."""
     return f"{format_piece(piece)}: {', '.join(list_attribute_words(piece))}"
 
 
 def build_filled_cell_tile(game: Game, cell: int) -> DecisionTile | None:
-    """The tile of a cell with a piece, None if the cell is empty."""
+    """Build the tile of a cell that holds a piece; return None if the cell is empty."""
     name, piece = format_cell(cell), game.board[cell]
     if piece == NONE:
         return None
@@ -77,7 +77,7 @@ def build_filled_cell_tile(game: Game, cell: int) -> DecisionTile | None:
 
 
 def build_taken_piece_tile(game: Game, piece: int) -> DecisionTile | None:
-    """The tile of a piece that is on the board or in hand; None if it is left."""
+    """Build the tile of a piece that is on the board or in hand; return None if the piece is still available."""
     name = format_piece(piece)
     if piece in game.board:
         return DecisionTile(

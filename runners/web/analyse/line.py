@@ -1,4 +1,4 @@
-"""A line: a start, the decisions from there, perhaps a branch, the position shown; read from an address or a text."""
+"""Lines: a start position, decisions from there, perhaps a branch, and the position that is shown."""
 
 from __future__ import annotations
 
@@ -29,59 +29,63 @@ from runners.web.page_rendering import check_decision_words, parse_whole_number
 from runners.web.tiles import player_name
 
 ANALYSE_PATH = "/analyse"
-MAX_DECISIONS = 2 * CELLS + 1  # decisions of a game
-SEARCH_SECONDS = (5, 20, 60, 300)  # that a search may take, to choose from
+MAX_DECISIONS = 2 * CELLS + 1  # of a game
+SEARCH_SECONDS = (5, 20, 60, 300)  # time limits of a search to choose from
 DEFAULT_SEARCH_SECONDS = 20
 
 
 @dataclass(frozen=True)
 class AnalysisLine:
-    """Decisions are words: a cell, a piece, or piece@cell where the mover chooses the piece."""
+    """A line of decisions. A decision is a word: a cell, a piece, or piece@cell where the mover chooses the piece."""
 
     rules: Rules
     start: Game
     main: tuple[str, ...] = ()
     fork: int = 0  # decisions of the main line before the branch
-    branch: tuple[str, ...] = ()  # instead of the rest of the main line
-    at: int = 0  # decisions before what is shown
-    seconds: int = DEFAULT_SEARCH_SECONDS  # that a search may take
-    logged: ArchivedGame | None = None  # the game of the archive that the main line is
-    filters: Mapping[str, object] | None = None  # of the openings; None: this is about exact values
+    branch: tuple[str, ...] = ()  # decisions that replace the rest of the main line
+    at: int = 0  # decisions before the position that is shown
+    seconds: int = DEFAULT_SEARCH_SECONDS  # time limit of a search
+    logged: ArchivedGame | None = None  # the logged game whose decisions are the main line
+    filters: Mapping[str, object] | None = None  # of the opening explorer; None on a page of exact values
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The decisions of the branch with what leads to it, or of the main line."""
+        """The decisions of the branch, after those that lead to it; without a branch, those of the main line."""
         return self.main[: self.fork] + self.branch if self.branch else self.main
 
     @cached_property
     def games(self) -> list[Game]:
-        """The game before each decision and after the last. Raises ``RequestError`` for an illegal one."""
-        found = [self.start]
+        """The game before each decision and after the last. Raises ``RequestError`` for an illegal decision."""
+        games = [self.start]
         for word in self.words:
-            found.append(parse_and_play_decision(word, found[-1]))
-        return found
+            games.append(parse_and_play_decision(word, games[-1]))
+        return games
 
     @property
     def game(self) -> Game:
+        """The game that is shown."""
         return self.games[self.at]
 
     @property
     def names(self) -> tuple[str, str]:
-        """The players by seat."""
-        zero, one = self.logged.agents if self.logged else ("Seat 0", "Seat 1")
-        return player_name(zero), player_name(one)
+        """Names of the players by seat."""
+        label_0, label_1 = self.logged.agents if self.logged else ("Seat 0", "Seat 1")
+        return player_name(label_0), player_name(label_1)
 
     @property
     def imposed_decision_count(self) -> int:
-        """The number of decisions at the beginning that nobody made."""
+        """Number of decisions at the beginning that no agent made."""
         return self.logged.opening * (1 if self.rules.mover_chooses else 2) if self.logged else 0
 
     def with_position(self, decision_count: int) -> AnalysisLine:
-        """The same line at another position, or at its nearest end."""
+        """Return the line with the position after ``decision_count`` decisions shown, or its nearest end."""
         return replace(self, at=min(max(decision_count, 0), len(self.words)))
 
     def with_decision(self, word: str) -> AnalysisLine:
-        """The line after a decision in what is shown: the same if it is what follows, else a longer one or a branch."""
+        """Return the line after one more decision.
+
+        If the line continues with this decision, only the position changes. Otherwise the line grows or branches.
+        """
         words, at = self.words, self.at
         if at < len(words) and words[at] == word:
             return self.with_position(at + 1)
@@ -93,12 +97,12 @@ class AnalysisLine:
         return replace(self, fork=fork, branch=(*words[fork:at], word), at=at + 1)
 
     def drop_branch(self) -> AnalysisLine:
-        """The main line, where the branch leaves it."""
+        """Return the main line, shown where the branch leaves it."""
         return replace(self, branch=(), at=self.fork, fork=0)
 
     @property
     def url(self) -> str:
-        """The address of the page that shows this position of the line."""
+        """Address of the page that shows this position of the line."""
         if self.filters is not None:
             return urls.openings_url(format_game_position(self.game), **self.filters)
         query: dict[str, object] = {
@@ -119,14 +123,18 @@ class AnalysisLine:
 
 
 def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:
-    """The line of an address. Raises ``RequestError`` naming what is wrong in it."""
+    """Parse the line of an address. Raises ``RequestError``, which names the invalid value."""
     rules = choices.load_rules(values.get("rules") or CLASSIC_NAME)
     start = parse_start_position(values["start"], rules) if values.get("start") else Game(rules)
     return _parse_branch_and_position(AnalysisLine(rules, start, _parse_decisions(values, "line")), values, "0")
 
 
 def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLine:
-    """A logged game, by default at its end; ``ply`` in an address is a number of plies. Raises as above."""
+    """Build the line of a logged game, with the branch and the position of an address.
+
+    By default the end of the game is shown; ``ply`` in the address is the number of plies to show. Raises
+    ``RequestError``, which names the invalid value.
+    """
     rules, total = game.record.rules, len(game.plies)
     line = AnalysisLine(rules, Game(rules), format_decisions(game.plies, NONE, rules), logged=game)
     at = len(line.main)
@@ -137,7 +145,7 @@ def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLi
 
 
 def _parse_branch_and_position(line: AnalysisLine, values: Mapping[str, str], default_position: str) -> AnalysisLine:
-    """A line with the branch and the position of an address."""
+    """Add to a line the branch, the position and the search time of an address."""
     line = replace(line, branch=_parse_decisions(values, "branch"), seconds=_parse_seconds(values))
     fork = parse_whole_number(values, "fork", len(line.main), "0")
     line = replace(line, fork=fork if line.branch else 0)
@@ -146,7 +154,10 @@ def _parse_branch_and_position(line: AnalysisLine, values: Mapping[str, str], de
 
 
 def parse_start_position(text: str, rules: Rules) -> Game:
-    """The game that begins with a position in text form. Raises ``RequestError`` if it is none under these rules."""
+    """Parse a position in text form as a game that begins there.
+
+    Raises ``RequestError`` for an invalid text and for a position that is impossible under these rules.
+    """
     position, name = parse_position(text)
     if name not in (CLASSIC_NAME, rules.name):
         raise RequestError(f"position {text[:60]!r} names rules {name!r}, and the rules chosen are {rules.name!r}")
@@ -158,19 +169,19 @@ def parse_start_position(text: str, rules: Rules) -> Game:
 
 
 def format_game_position(game: Game) -> str:
-    """The position of a game in text form."""
+    """Format the position of a game as text."""
     return format_position(game.position, game.rules.name)
 
 
 def format_decisions(plies: Sequence[tuple[int, int]], hand: int, rules: Rules) -> tuple[str, ...]:
-    """The decisions of a game's plies, and of the gift after them unless it is NONE."""
-    found: list[str] = []
+    """Format the plies of a game as decisions, followed by the gift of ``hand`` unless it is NONE."""
+    words: list[str] = []
     for piece, cell in plies:
         if rules.mover_chooses:
-            found.append(f"{format_piece(piece)}@{format_cell(cell)}")
+            words.append(f"{format_piece(piece)}@{format_cell(cell)}")
         else:
-            found += [format_piece(piece), format_cell(cell)]
-    return (*found, format_piece(hand)) if hand != NONE else tuple(found)
+            words += [format_piece(piece), format_cell(cell)]
+    return (*words, format_piece(hand)) if hand != NONE else tuple(words)
 
 
 def _parse_decisions(values: Mapping[str, str], name: str) -> tuple[str, ...]:
@@ -178,7 +189,10 @@ def _parse_decisions(values: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def parse_decision_words(text: str, name: str, max_words: int) -> tuple[str, ...]:
-    """The decisions in the part of an address of this name. Raises ``RequestError`` for what cannot be one."""
+    """Parse decisions joined by dots, as addresses have them.
+
+    ``name`` is the name of the value in messages. Raises ``RequestError`` for a word that cannot be a decision.
+    """
     return check_decision_words(name, text.split(".") if text else (), max_words)
 
 
@@ -193,35 +207,35 @@ MAX_PASTED_LINES = 200
 
 
 class PastedLine(NamedTuple):
-    """A game or a position of a text, or the error in its line."""
+    """A game or a position from one line of a pasted text, or the error in that line."""
 
-    number: int  # of the line, from 1
+    number: int  # of the line in the text, from 1
     text: str
     line: AnalysisLine | None
     error: str = ""
 
 
 def parse_pasted_text(text: str, rules_name: str, choices: AgentsAndRules) -> list[PastedLine]:
-    """The contents of a text, one game or position a line; empty lines and those that begin with # are skipped.
+    """Parse a text with one game or position on each line; empty lines and lines that begin with # are skipped.
 
-    ``rules_name`` are the rules where a line names none. Raises ``RequestError`` for a text without any, with too many,
-    and for one line that cannot be read.
+    ``rules_name`` names the rules for lines that name none. Among several lines, an invalid one holds its error. Raises
+    ``RequestError`` for a text without any game or position, for one with too many, and if the only line is invalid.
     """
     lines = [(number, line.strip().lstrip("\ufeff")) for number, line in enumerate(text.splitlines(), 1)]
-    wanted = [(number, line) for number, line in lines if line and not line.startswith("#")]
-    if not wanted:
+    entries = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    if not entries:
         raise RequestError(
             "nothing was pasted: a position such as ...F/.3../..../.... 7, or a game such as F@b1 3@b2 7@c4"
         )
-    if len(wanted) > MAX_PASTED_LINES:
+    if len(entries) > MAX_PASTED_LINES:
         raise RequestError(
-            f"{len(wanted)} lines are more than {MAX_PASTED_LINES}: qarena archive import takes any number"
+            f"{len(entries)} lines are more than {MAX_PASTED_LINES}: qarena archive import takes any number"
         )
-    if len(wanted) == 1:
+    if len(entries) == 1:
         return [
-            PastedLine(wanted[0][0], _format_title(wanted[0][1]), parse_text_line(wanted[0][1], rules_name, choices))
+            PastedLine(entries[0][0], _format_title(entries[0][1]), parse_text_line(entries[0][1], rules_name, choices))
         ]
-    return [_parse_pasted_line(number, line, rules_name, choices) for number, line in wanted]
+    return [_parse_pasted_line(number, line, rules_name, choices) for number, line in entries]
 
 
 def _parse_pasted_line(line_number: int, text: str, rules_name: str, choices: AgentsAndRules) -> PastedLine:
@@ -232,7 +246,7 @@ def _parse_pasted_line(line_number: int, text: str, rules_name: str, choices: Ag
 
 
 def _format_title(text: str) -> str:
-    """The players of a game, if its tags name them, and the game."""
+    """Format the players of a game, if its tags name them, and its plies."""
     size = text.rfind("]") + 1
     try:
         tags = parse_tags(text[:size], Tags())
@@ -243,9 +257,10 @@ def _format_title(text: str) -> str:
 
 
 def parse_text_line(text: str, rules_name: str, choices: AgentsAndRules) -> AnalysisLine:
-    """The line of one text, at the beginning of a finished game and at the end of any other.
+    """Parse one game or position as a line.
 
-    A game may stop anywhere, and end with a gift alone. Raises ``RequestError``.
+    A game may stop anywhere, and may end with a gift. A finished game is shown from its beginning, any other line at
+    its end. Raises ``RequestError`` for an invalid text or an illegal game.
     """
     size = text.rfind("]") + 1
     tags = parse_tags(text[:size], Tags(rules=rules_name))

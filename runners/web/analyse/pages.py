@@ -1,4 +1,4 @@
-"""The board: positions with the exact value of each decision, logged games, and what was played in a position."""
+"""The board pages: a position with the exact value of each decision, a logged game, and the opening explorer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from runners.web.archive.explorer import (
 )
 from runners.web.archive.games import find_neighbour_ids
 from runners.web.archive.runs import FilterNames
-from runners.web.archive_pages import ArchiveReader, ReaderDependency, parse_number_or_default
+from runners.web.archive_reader import ArchiveReader, ReaderDependency, parse_number_or_default
 from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob, find_compilation_counter
 from runners.web.page_rendering import SEE_OTHER, find_error_status, render_page
 from runners.web.site import build_style_policy_headers, find_site
@@ -63,19 +63,22 @@ router = APIRouter()
 
 EXAMPLE = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
 PICTURE_SUFFIX, SVG_TYPE = "/picture.svg", "image/svg+xml"
-PictureKind = Literal["board", "boards", "moving"]  # of a picture
+PictureKind = Literal["board", "boards", "moving"]  # the position, all boards of its line, an animation
 GAME_ROUTE = "/browse/games/{run_id}/{game_id}"
 OPENINGS_ROUTE = "/browse/openings"
-EXACT_VIEW_KEYS = (  # what the template reads of exact values and of a logged game
+EXACT_VIEW_KEYS = (  # values of the template that only exact values and logged games have
     *("heading", "value", "mistake", "gifts", "turns", "best", "steps", "next_mistake", "previous_mistake"),
     *("searching", "stopped", "error", "losses", "evaluations"),
 )
-POLL_HALF_SECONDS = 1  # half-seconds until a page that waits loads itself again
+POLL_HALF_SECONDS = 1  # half-seconds until a waiting page reloads itself
 
 
 @router.get(ANALYSE_PATH)
 def analysis_page(request: Request, text: str | None = None, rules: str = CLASSIC_NAME, piece: str = "") -> Response:
-    """The position of an address. A pasted ``text`` leads to the address of its line, or to a choice among several."""
+    """Show the position of an address.
+
+    A pasted ``text`` redirects to the address of its line, or shows a choice if the text has several lines.
+    """
     site = find_site(request)
     choices = site.get_or_create_service(AgentsAndRules)
     if text is not None:
@@ -85,7 +88,7 @@ def analysis_page(request: Request, text: str | None = None, rules: str = CLASSI
 
 
 def _parse_chosen_piece(line: AnalysisLine, piece: str) -> int:
-    """The piece to place, where the mover chooses one first; NONE before that."""
+    """Return the piece that the mover chose to place, or NONE if no available piece was chosen."""
     chosen = parse_piece(piece) if piece and line.game.next_decision is NextDecision.PLY else NONE
     return chosen if chosen in line.game.pieces_left else NONE
 
@@ -113,7 +116,7 @@ def _render_pasted_text(request: Request, text: str, rules: str, choices: Agents
 
 @router.get(ANALYSE_PATH + PICTURE_SUFFIX)
 def position_picture(request: Request, shows: PictureKind = "board") -> Response:
-    """The position of an address as SVG, its line board by board, or as it is played."""
+    """Send the position of an address as SVG: its board, the boards of its line, or an animation of the line."""
     return _render_svg_response(
         parse_address_line(request.query_params, find_site(request).get_or_create_service(AgentsAndRules)), shows
     )
@@ -123,7 +126,7 @@ def position_picture(request: Request, shows: PictureKind = "board") -> Response
 def game_picture(
     request: Request, reader: ReaderDependency, run_id: str, game_id: int, shows: PictureKind = "board"
 ) -> Response:
-    """The same for a logged game."""
+    """Send a logged game as SVG, with the same choice of pictures as for a position."""
     return _render_svg_response(
         parse_game_line(reader.compute_once(load_logged_game, run_id, game_id), request.query_params), shows
     )
@@ -134,30 +137,30 @@ def _render_svg_response(line: AnalysisLine, kind: str) -> Response:
     if kind == "moving":
         svg = render_animated_game_svg(line.games[-1], line.names, title, len(line.start.plies))
         return Response(svg, headers=build_style_policy_headers(svg), media_type=SVG_TYPE)
-    placed = [each for each in line.games[1:] if each.hand == NONE] if kind == "boards" else []
-    return Response(render_boards_svg(placed or [line.game], title), media_type=SVG_TYPE)
+    games_after_placements = [game for game in line.games[1:] if game.hand == NONE] if kind == "boards" else []
+    return Response(render_boards_svg(games_after_placements or [line.game], title), media_type=SVG_TYPE)
 
 
 @router.get(GAME_ROUTE)
 def game_page(request: Request, reader: ReaderDependency, run_id: str, game_id: int) -> Response:
-    """A logged game: the same board with the names of its players, and the values that are annotated."""
+    """Show a logged game on the analysis board, with the names of its players and its annotated values."""
     game = reader.compute_once(load_logged_game, run_id, game_id)
-    before, after = reader.compute_once(find_neighbour_ids, run_id, game_id)
+    neighbours = reader.compute_once(find_neighbour_ids, run_id, game_id)
     return _render_analysis_page(
         request,
         parse_game_line(game, request.query_params),
         NONE,
         reader,
-        heading=tuple(player_name(each) for each in game.agents),
+        heading=tuple(player_name(label) for label in game.agents),
         result="A draw" if game.winner == NONE else f"{player_name(game.agents[game.winner])} won",
-        previous_game=None if before is None else urls.game_url(run_id, before),
-        next_game=None if after is None else urls.game_url(run_id, after),
+        previous_game=None if neighbours.before is None else urls.game_url(run_id, neighbours.before),
+        next_game=None if neighbours.after is None else urls.game_url(run_id, neighbours.after),
     )
 
 
 @router.post(ANALYSE_PATH)
 def run_line_command(request: Request, command: Annotated[str, Form()]) -> Response:
-    """Stop the searches of a line, or search on."""
+    """Stop the searches of a line, or restart those that were stopped."""
     return _run_command(
         request,
         parse_address_line(request.query_params, find_site(request).get_or_create_service(AgentsAndRules)),
@@ -169,7 +172,7 @@ def run_line_command(request: Request, command: Annotated[str, Form()]) -> Respo
 def run_game_command(
     request: Request, reader: ReaderDependency, run_id: str, game_id: int, command: Annotated[str, Form()]
 ) -> Response:
-    """The same for a logged game."""
+    """Stop the searches of a logged game, or restart those that were stopped."""
     game = reader.compute_once(load_logged_game, run_id, game_id)
     return _run_command(
         request, parse_game_line(game, request.query_params), command, read_annotated_values(reader, game)
@@ -192,7 +195,10 @@ def _run_command(
 def _find_or_start_searches(
     search_service: SearchService, line: AnalysisLine, known_values: Mapping[int, int], restart_stopped: bool = False
 ) -> list[BackgroundJob]:
-    """The search for the turns of what is shown, unless the game is over, and that for the values of the line."""
+    """Start the search for the turns of the current position, unless the game is over, and for the values of the line.
+
+    The search for turns comes first in the result, that for values last.
+    """
     jobs = (
         [search_service.find_or_start_values(line.games, line.seconds, restart_stopped, known_values)]
         if line.words
@@ -204,12 +210,12 @@ def _find_or_start_searches(
 
 
 def _render_analysis_page(
-    request: Request, line: AnalysisLine, chosen_piece: int, reader: ArchiveReader | None = None, **others: Any
+    request: Request, line: AnalysisLine, chosen_piece: int, reader: ArchiveReader | None = None, **other_values: Any
 ) -> Response:
-    """The board with exact values, and what the archive knows about the position."""
+    """Render the board with the exact values known so far and the archive's games in this position."""
     site, over = find_site(request), line.game.next_decision is NextDecision.NOTHING
-    known = read_annotated_values(reader, line.logged) if reader and line.logged else {}
-    jobs = _find_or_start_searches(site.get_or_create_service(SearchService), line, known)
+    annotated_values = read_annotated_values(reader, line.logged) if reader and line.logged else {}
+    jobs = _find_or_start_searches(site.get_or_create_service(SearchService), line, annotated_values)
     archive = (
         None
         if over
@@ -219,14 +225,14 @@ def _render_analysis_page(
         job.wait(PAGE_WAIT_SECONDS)
     for job in jobs:
         if job.ended:
-            job.result()  # raises what went wrong
+            job.result()  # raises the exception of a failed search
     solved: SolvedPosition | None = None if over else jobs[0].latest
     values: AnalysisValues | None = jobs[-1].latest if line.words else None
-    pending = [job for job in jobs if not job.ended or job.reason == IDLE_REASON]  # for which this page asks again
+    pending = [job for job in jobs if not job.ended or job.reason == IDLE_REASON]  # this page restarts idle ones
     solution = solved.solution if solved else None
-    wrong = view.find_mistakes(line, values)
-    before, after = [at for at in wrong if at < line.at], [at for at in wrong if at > line.at]
-    shown: dict[str, Any] = {
+    mistakes = view.find_mistakes(line, values)
+    earlier_mistakes, later_mistakes = [at for at in mistakes if at < line.at], [at for at in mistakes if at > line.at]
+    template_values: dict[str, Any] = {
         "badges": view.build_exact_badges(line.game, solution),
         "sentence": view.describe_position(line, solution),
         "value": view.build_badge(solution.value, solution.distance) if solution else None,
@@ -235,26 +241,28 @@ def _render_analysis_page(
         "best": view.build_best_steps(line, solved),
         "steps": view.build_steps(line, values),
         "mistake": view.describe_next_mistake(line, values),
-        "mistakes": len(wrong),
+        "mistakes": len(mistakes),
         "losses": view.describe_players_mistakes(line, values),
         "evaluations": view.format_evaluation_polylines(
             line, read_undamaged_evaluations(reader, line.logged) if reader and line.logged else {}
         ),
-        "next_mistake": line.with_position(after[0]).url if after else "",
-        "previous_mistake": line.with_position(before[-1]).url if before else "",
+        "next_mistake": line.with_position(later_mistakes[0]).url if later_mistakes else "",
+        "previous_mistake": line.with_position(earlier_mistakes[-1]).url if earlier_mistakes else "",
         "searching": pending[0] if pending else None,
         "queued": bool(pending) and all(job.queued for job in pending),
         "stopped": next((job.reason for job in jobs if job.ended and job.stopped), ""),
-        "longer": next((replace(line, seconds=each) for each in SEARCH_SECONDS if each > line.seconds), None),
+        "longer": next((replace(line, seconds=seconds) for seconds in SEARCH_SECONDS if seconds > line.seconds), None),
         "compiling": bool(pending) and find_compilation_counter().active,
         "typed": not line.words and not line.start.plies,
         "refresh": POLL_HALF_SECONDS if pending or (archive is not None and not archive.ended) else None,
     }
-    return _render_board_page(request, line, chosen_piece, reader, _find_archive_result(archive), **(shown | others))
+    return _render_board_page(
+        request, line, chosen_piece, reader, _find_archive_result(archive), **(template_values | other_values)
+    )
 
 
 def _find_archive_result(exploration: BackgroundJob | None) -> ExplorerResult | None:
-    """The archive's answer; None while it is asked."""
+    """Return the archive's answer about the position, or None while the archive is searched."""
     if exploration is None:
         return build_empty_result("the game is over")
     if not exploration.ended:
@@ -271,11 +279,14 @@ def _render_board_page(
     status: int = 200,
     **values: Any,
 ) -> Response:
-    """The page of a position: its board, its pieces and its line. ``reader``: it is among the pages of the archive."""
+    """Render a position: its board, its pieces and its line.
+
+    With ``reader``, the page appears among those about the archive.
+    """
     hand = line.game.hand if chosen_piece == NONE else chosen_piece
     cells, pieces = view.build_cell_and_piece_tiles(line, values.pop("badges"), chosen_piece)
     explored = explorer_result and explorer_result.explored
-    known = {
+    template_values = {
         **dict.fromkeys(EXACT_VIEW_KEYS, ""),
         "line": line,
         "cells": cells,
@@ -283,24 +294,24 @@ def _render_board_page(
         "chosen": chosen_piece,
         "hand": hand,
         "words": [] if hand == NONE else list_attribute_words(hand),
-        "asked": line.game.next_decision,
+        "next_decision": line.game.next_decision,
         "over": line.game.next_decision is NextDecision.NOTHING,
         "position": format_game_position(line.game),
         "game": view.format_decisions_so_far(line),
         "picture": partial(_build_picture_url, line.url),
-        "found": explorer_result,
+        "explorer_result": explorer_result,
         "played": explored and _build_decisions_table(line, explored),
         "decider": DECIDERS[explored.by] if explored else "the player who decides",
         "openings": urls.openings_url(format_game_position(line.game)),
         "all_rules": find_site(request).get_or_create_service(AgentsAndRules).all_rules,
         "example": EXAMPLE,
     }
-    shown = reader.render_page if reader else partial(render_page, request)
-    return shown("analyse.html", status, **(known | values))
+    render = reader.render_page if reader else partial(render_page, request)
+    return render("analyse.html", status, **(template_values | values))
 
 
 def _build_decisions_table(line: AnalysisLine, explored: OpeningsResult) -> Table:
-    """The decisions at the end of a line; other positions are shown with the same filters."""
+    """Build the table of the decisions made in the current position; its links keep the filters of the page."""
     filters = {**(line.filters or {}), "first": None}
     return build_decisions_table(
         explored,
@@ -319,38 +330,40 @@ def _build_picture_url(page_url: str, kind: str | None = None) -> str:
 def openings_page(
     request: Request, reader: ReaderDependency, position: str = "", rules: str = "", piece: str = ""
 ) -> Response:
-    """The decisions that the archive's games made in a position, with their results on the same board."""
-    fields, known = (position or EMPTY_BOARD).split(), {row.rules: row.record.rules for row in reader.run_rows}
-    named = fields[2] if len(fields) == 3 else CLASSIC_NAME if position else reader.default_rules
-    if (name := rules or named) not in known:
-        raise RequestError(f"no games were played by rules {name!r} here, only by: {', '.join(known)}")
-    given = {key: value.strip() for key, value in request.query_params.items()}
+    """Show which decisions the archive's games made in a position, with their results, on the same board."""
+    fields, rules_by_name = (position or EMPTY_BOARD).split(), {row.rules: row.record.rules for row in reader.run_rows}
+    default_name = fields[2] if len(fields) == 3 else CLASSIC_NAME if position else reader.default_rules
+    if (name := rules or default_name) not in rules_by_name:
+        raise RequestError(f"no games were played by rules {name!r} here, only by: {', '.join(rules_by_name)}")
+    parameters = {key: value.strip() for key, value in request.query_params.items()}
     filters: dict[str, object] = {
-        "by": given["by"] if given.get("by") in DECISION_KINDS else None,
-        **{key: given.get(key, "") for key in ("agent", "opponent", "run", "since", "until")},
-        "least": max(1, parse_number_or_default(given.get("least", ""), 1)),
-        "imposed": given.get("imposed") == "yes",
-        "first": given.get("first") == "yes",
+        "by": parameters["by"] if parameters.get("by") in DECISION_KINDS else None,
+        **{key: parameters.get(key, "") for key in ("agent", "opponent", "run", "since", "until")},
+        "least": max(1, parse_number_or_default(parameters.get("least", ""), 1)),
+        "imposed": parameters.get("imposed") == "yes",
+        "first": parameters.get("first") == "yes",
     }
     text = " ".join(fields[:2])
-    line = AnalysisLine(known[name], parse_start_position(text, known[name]), filters=_format_filters(filters))
-    found, error, status = build_empty_result("the game is over"), "", 200
+    line = AnalysisLine(
+        rules_by_name[name], parse_start_position(text, rules_by_name[name]), filters=_format_filters(filters)
+    )
+    explorer_result, error, status = build_empty_result("the game is over"), "", 200
     if line.game.next_decision is not NextDecision.NOTHING:
         try:
-            found = reader.compute_once(
+            explorer_result = reader.compute_once(
                 explore_position, _build_openings_query(format_game_position(line.game), filters)
             )
         except RequestError as raised:
             error, status = str(raised), find_error_status(raised)
-    reader.snapshot.failed |= found.damaged
+    reader.snapshot.failed |= explorer_result.damaged
     return _render_board_page(
         request,
         line,
         _parse_chosen_piece(line, piece),
         reader,
-        found,
+        explorer_result,
         status,
-        badges=view.build_frequency_badges(found.results),
+        badges=view.build_frequency_badges(explorer_result.results),
         sentence=view.describe_position(line, None),
         error=error,
         filters=filters,
@@ -377,7 +390,7 @@ def _build_form_fields(
 
 
 def _format_filters(filters: Mapping[str, object]) -> dict[str, object]:
-    """The filters as an address has them: without those that choose everything."""
+    """Format the filters as an address has them, without those that exclude nothing."""
     yes_or_no = {
         "imposed": "yes" if filters["imposed"] else None,
         "first": "yes" if filters["first"] else None,

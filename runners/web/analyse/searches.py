@@ -1,4 +1,4 @@
-"""Searches for a board, in threads: exact values, what the archive played there, and values that are annotated."""
+"""Background searches for a board: exact values and the archive's games. Also reads annotated values."""
 
 from __future__ import annotations
 
@@ -23,42 +23,49 @@ from runners.web.analyse.line import format_game_position
 from runners.web.archive import games
 from runners.web.archive.explorer import ExplorerResult, build_empty_result, explore_position
 from runners.web.archive.snapshots import StillOpeningError
-from runners.web.archive_pages import ArchiveReader, ArchiveService
+from runners.web.archive_reader import ArchiveReader, ArchiveService
 from runners.web.background import BackgroundJob, BackgroundPool
 from runners.web.site import Site
 
-WARM_UP_POSITION = position_from_plies(
-    (piece, piece) for piece in (0, 15, 3, 12, 5, 10, 6, 9, 1, 14)
-)  # quick to solve, with all kernels
-IDLE_SECONDS = 10.0  # without a page that asks, after which a search is given up
+# Quick to solve, and needs every kernel of the solver.
+WARM_UP_POSITION = position_from_plies((piece, piece) for piece in (0, 15, 3, 12, 5, 10, 6, 9, 1, 14))
+IDLE_SECONDS = 10.0  # without a request by a page, after which a search is stopped
 
 
 class AnalysisValues(NamedTuple):
-    """The values of the games of a line, for seat 0: 1 won, 0 drawn, -1 lost; None where not yet known."""
+    """Values of the games of a line for seat 0: 1 won, 0 drawn, -1 lost; None where not yet known."""
 
     seat_0: tuple[int | None, ...]
 
     def regret(self, decision_index: int, seat: int) -> int | None:
-        """The regret of the decision of ``seat`` after ``decision_index`` others, in half-points; None: not known."""
+        """Return the regret of a decision of ``seat`` in half-points, or None while it is unknown."""
         before, after = self.seat_0[decision_index], self.seat_0[decision_index + 1]
         if before is None or after is None:
             return None
         return (before - after) * (1 if seat == 0 else -1)
 
 
-class SolvedPosition(NamedTuple):
-    """The values that are known of a position."""
+class SafeGifts(NamedTuple):
+    """Gifts with which the opponent cannot win at once. One field is empty, depending on the next decision."""
 
-    solution: Solution  # its turns and distances come later
-    safe_gifts: int  # 16 bits: the gifts with which the opponent cannot win at once, before a gift
-    safe_gifts_after: Mapping[
-        int, int
-    ]  # the number of such gifts after the piece in hand was placed on each empty cell
-    best_line: tuple[Game, ...] = ()  # the games after each decision if both sides play best, once it is known
+    gift_mask: int  # bit p: piece p is a safe gift, where a gift is the next decision; else 0
+    counts_by_cell: Mapping[int, int]  # safe gifts after the placement on each empty cell, where that is next
+
+
+class SolvedPosition(NamedTuple):
+    """What a search knows about a position so far."""
+
+    solution: Solution  # the values of turns and the distances come later than the value
+    safe_gifts: int  # as in ``SafeGifts``
+    safe_gifts_after: Mapping[int, int]  # as in ``SafeGifts``
+    best_line: tuple[Game, ...] = ()  # game after each decision of best play, once known
 
 
 class SearchService:
-    """The searches of a site. Those of one variant share what they prove, and each can be stopped alone."""
+    """The exact searches of a site.
+
+    Searches under the same rules share what they prove, but each search can be stopped on its own.
+    """
 
     def __init__(self, site: Site) -> None:
         self._megabytes = site.options.megabytes
@@ -73,19 +80,21 @@ class SearchService:
         self.pool.close()
 
     def find_or_start_solution(self, game: Game, max_seconds: float, restart_stopped: bool = False) -> BackgroundJob:
-        """The search for all turns of a game in progress; publishes ``SolvedPosition``, values first, then distances.
+        """Return the search for the values of all turns of an unfinished game; start it if needed.
 
-        ``restart_stopped``: a new one if it was stopped. What the former one proved is known to it.
+        The job publishes a ``SolvedPosition``: first the value of the position, then those of the turns, then the
+        distances to the end. With ``restart_stopped``, a stopped search is replaced by a new one, which benefits from
+        what the old one proved.
         """
 
         def work(job: BackgroundJob) -> None:
             with self._open_solver(game.rules, job) as solver:
-                safe = _find_safe_gifts_and_counts(game)
-                for found in solve_in_stages(solver, game.position):
-                    if job.stopped:  # what the search says then means nothing
+                safe_gifts = _find_safe_gifts(game)
+                for solution in solve_in_stages(solver, game.position):
+                    if job.stopped:  # then the last solution of the search is meaningless
                         return
-                    job.latest = SolvedPosition(found, *safe)
-                best_line = tuple(_play_best_line(solver, game, found))
+                    job.latest = SolvedPosition(solution, *safe_gifts)
+                best_line = tuple(_play_best_line(solver, game, solution))
                 if not job.stopped:
                     job.latest = job.latest._replace(best_line=best_line)
 
@@ -100,23 +109,24 @@ class SearchService:
         restart_stopped: bool = False,
         known_values: Mapping[int, int] = MappingProxyType({}),
     ) -> BackgroundJob:
-        """The search for the value of each game of a line. It publishes ``AnalysisValues``; again as above.
+        """Return the search for the value of each game of a line; start it if needed.
 
-        ``known_values``: values for seat 0 by index, of which the archive is sure.
+        The job publishes ``AnalysisValues``. ``known_values`` holds exact values for seat 0 by index, taken from
+        annotations in the archive. With ``restart_stopped``, a stopped search is replaced by a new one.
         """
 
         def work(job: BackgroundJob) -> None:
-            found = [known_values.get(at) for at in range(len(games))]
-            job.latest = AnalysisValues(tuple(found))
+            values = [known_values.get(at) for at in range(len(games))]
+            job.latest = AnalysisValues(tuple(values))
             unknown = [at for at in reversed(range(len(games))) if at not in known_values]
             if not unknown:
                 return
             with self._open_solver(games[0].rules, job) as solver:
                 for at in unknown:
-                    found[at] = _solve_value_for_seat_0(games[at], solver)
+                    values[at] = _solve_value_for_seat_0(games[at], solver)
                     if job.stopped:
                         return
-                    job.latest = AnalysisValues(tuple(found))
+                    job.latest = AnalysisValues(tuple(values))
 
         return self.pool.find_or_start(
             ("line", tuple(format_game_position(game) for game in games)),
@@ -127,13 +137,16 @@ class SearchService:
 
     @contextmanager
     def _open_solver(self, rules: Rules, job: BackgroundJob) -> Iterator[Solver]:
-        """A solver for one search, with everything compiled and its tablebase read. It stops with the job."""
+        """Open a solver for one search, which stops when the job is stopped.
+
+        Compiling kernels and reading the tablebase count as preparation, not as time of the search.
+        """
         job.is_preparing = True
         with self._lock:
             if rules not in self._solvers:
-                made = Solver(rules, self._megabytes, load_tablebase_index(rules))
-                made.solve(WARM_UP_POSITION)
-                self._solvers[rules] = made
+                new_solver = Solver(rules, self._megabytes, load_tablebase_index(rules))
+                new_solver.solve(WARM_UP_POSITION)
+                self._solvers[rules] = new_solver
             solver = self._solvers[rules].fork(own_stop=True)
         job.restart_clock()
         job.add_stop_callback(solver.stop)
@@ -144,25 +157,25 @@ class SearchService:
             self.active_solvers.discard(solver)
 
 
-def _find_safe_gifts_and_counts(game: Game) -> tuple[int, dict[int, int]]:
-    """The last two fields of ``SolvedPosition``. Its kernels may have to be compiled: no page waits for that."""
+def _find_safe_gifts(game: Game) -> SafeGifts:
+    """Find the safe gifts of a position. Call it in a job, because kernels may have to be compiled."""
     view = PositionView(game.position, game.rules)
     if game.next_decision is NextDecision.GIFT:
-        return sum(1 << piece for piece in view.safe_gifts()), {}
+        return SafeGifts(sum(1 << piece for piece in view.safe_gifts()), {})
     if game.next_decision is NextDecision.PLACEMENT:
-        return 0, {cell: len(view.safe_gifts(cell)) for cell in game.empty_cells}
-    return 0, {}
+        return SafeGifts(0, {cell: len(view.safe_gifts(cell)) for cell in game.empty_cells})
+    return SafeGifts(0, {})
 
 
 def solve_in_stages(solver: Solver, position: Position) -> Iterator[Solution]:
-    """Yield what is known of a position: its value, then that of each turn, then the distances too."""
+    """Yield what is known of a position: its value, then the value of each turn, then the distances too."""
     yield Solution(solver.value(position), None, ())
     yield solver.solve(position, distance=False)
     yield solver.solve(position)
 
 
 def _play_best_line(solver: Solver, game: Game, solution: Solution) -> Iterator[Game]:
-    """The games after each decision from here on, as both sides play best."""
+    """Yield the game after each decision from here on if both sides play best."""
     while solution.turns:
         turn = min(solution.turns, key=turn_sort_key)
         if game.next_decision is NextDecision.PLY:
@@ -191,7 +204,7 @@ FILL_COMMAND = "qarena run rule_based random games=10000"
 
 
 class ExplorerService:
-    """Questions about positions, each in a thread of its own: no page waits for them."""
+    """Searches of the archive for positions, in background threads, so that no page waits for them."""
 
     def __init__(self, site: Site) -> None:
         self._library = site.get_or_create_service(ArchiveService).snapshots
@@ -203,10 +216,13 @@ class ExplorerService:
         self._background.close()
 
     def find_or_start_exploration(self, position: str) -> BackgroundJob:
-        """The search for the decisions in a position in text form; its result is an ``ExplorerResult``."""
+        """Return the search for the decisions made in a position, given as text.
+
+        The result of the job is an ``ExplorerResult``, also if the archive cannot be read.
+        """
         try:
             content = self._library.load_snapshot()
-        except (ArenaError, StillOpeningError) as error:  # the board is shown whatever the archive is like
+        except (ArenaError, StillOpeningError) as error:  # the board is shown even if the archive is unreadable
             reason = str(error) or "the archive is being opened"
             return self._background.find_or_start((position, reason), lambda _job: build_empty_result(reason))
 
@@ -222,19 +238,19 @@ class ExplorerService:
 
 
 def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> games.LoggedEvaluations:
-    """The evaluations in a logged game; nothing if a file of it is damaged, which other pages say."""
+    """Read the evaluations of a logged game; return none if a file is damaged, because other pages report that."""
     with suppress(FailureError):
         return reader.compute_once(games.read_evaluations, game.record.run_id, game.game_id)
     return {}
 
 
 def read_annotated_values(reader: ArchiveReader, game: ArchivedGame) -> dict[int, int]:
-    """The annotated values of a logged game for seat 0, by the number of decisions before."""
-    found: dict[int, int] = {}
-    with suppress(FailureError):  # a damaged file: then all values are searched for here
-        judged = reader.compute_once(read_judgements, game.record.run_id, game.game_id)
-        for (ply, kind), value in judged.items():
+    """Read the annotated values of a logged game for seat 0, by the number of decisions made before."""
+    values: dict[int, int] = {}
+    with suppress(FailureError):  # if a file is damaged, all values are searched for instead
+        judgements = reader.compute_once(read_judgements, game.record.run_id, game.game_id)
+        for (ply, kind), judgement in judgements.items():
             at, mover = (ply if game.record.rules.mover_chooses else 2 * ply + (kind != GIFT)), (ply + 1) % 2
             sign = 1 if (mover == 0) == (kind != GIFT) else -1
-            found |= {at: sign * value.before, at + 1: sign * value.after}
-    return found
+            values |= {at: sign * judgement.before, at + 1: sign * judgement.after}
+    return values

@@ -1,4 +1,4 @@
-"""A position of a line as its page shows it: every cell and every gift with its value, the decisions, the mistakes."""
+"""Views of a position on a line: cells and gifts with their values, the decisions of the line, and its mistakes."""
 
 from __future__ import annotations
 
@@ -33,42 +33,55 @@ from runners.web.tiles import (
 )
 
 
+class TurnsRow(NamedTuple):
+    """The turns that place on one cell."""
+
+    cell: str
+    href: str  # page of the position after the placement
+    best: Badge  # of the best turn
+    safe_gift_count: int | None  # None where no gift follows
+    badges: list[Badge | None]  # by piece
+
+
 class TurnsTable(NamedTuple):
-    """All turns of a position: a row for each cell, best first, and a column for each gift."""
+    """All turns of a position: a row for each cell, the best cell first, and a column for each gift."""
 
     pieces: list[str]
-    rows: list[tuple[str, str, Badge, int | None, list[Badge | None]]]  # cell, page, its best, its safe gifts, by piece
+    rows: list[TurnsRow]
 
 
 def build_badge(value: int, distance: int | None) -> Badge:
-    """The badge of a value, 1, 0 or -1, and of the number of placements until the end, None where it is not known."""
+    """Build the badge of a value, 1, 0 or -1.
+
+    ``distance`` is the number of placements until the end, or None if it is unknown.
+    """
     kind = VALUE_NAMES[value]
     if value == 0 or distance is None:
         return Badge(kind, kind, kind)
     return Badge(kind, f"{kind} {distance}", f"{kind} in {distance}")
 
 
-Badges = Mapping[str, Badge]  # by decision, and by piece where the mover chooses one first
+Badges = Mapping[str, Badge]  # by the word of the decision; by piece where the mover chooses one first
 
 
 def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge]:
-    """The value of each decision; a cell is the bluer the more gifts after it keep the value."""
-    found: dict[str, Badge] = {}
-    kept = _compute_value_keeping_shares(solution) if solution else {}
+    """Build the badge of each decision by its word. The more gifts after a cell keep the value, the bluer it is."""
+    badges: dict[str, Badge] = {}
+    shares = _compute_value_keeping_shares(solution) if solution else {}
     for turn in sorted(solution.turns if solution else (), key=turn_sort_key):
         piece = "" if turn.gift == NONE else format_piece(turn.gift)
         cell = "" if turn.cell == NONE else format_cell(turn.cell)
-        both = (piece, cell, f"{piece}@{cell}")
-        for name in {NextDecision.GIFT: both[:1], NextDecision.PLACEMENT: both[1:2]}.get(game.next_decision, both):
-            tint = kept.get(turn.cell) if name != piece else None
-            found.setdefault(name, build_badge(turn.value, turn.distance)._replace(tint=tint))
-    return found
+        words = (piece, cell, f"{piece}@{cell}")
+        for name in {NextDecision.GIFT: words[:1], NextDecision.PLACEMENT: words[1:2]}.get(game.next_decision, words):
+            tint = shares.get(turn.cell) if name != piece else None
+            badges.setdefault(name, build_badge(turn.value, turn.distance)._replace(tint=tint))
+    return badges
 
 
 def build_frequency_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
-    """How often each decision was made, and its score.
+    """Build badges that show how often each decision was made, and its score.
 
-    Equivalent decisions share one count. One of them shows it, the others name that one: so shares add up to 100 %.
+    Equivalent decisions share one count. One of them shows the count and the others name it, so shares add up to 100 %.
     """
     badges: dict[str, Badge] = {}
     for result in results:
@@ -83,21 +96,21 @@ def build_frequency_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
 
 
 def _compute_value_keeping_shares(solution: Solution) -> dict[int, float]:
-    """For each cell the share of its gifts that keep the value of the position, where they differ."""
+    """Compute for each cell the share of gifts after it that keep the value; empty if all shares are equal."""
     by_cell: dict[int, list[bool]] = {}
     for turn in solution.turns:
         if NONE not in (turn.cell, turn.gift):
             by_cell.setdefault(turn.cell, []).append(turn.value == solution.value)
-    shares = {cell: sum(kept) / len(kept) for cell, kept in by_cell.items()}
+    shares = {cell: sum(keeps_value) / len(keeps_value) for cell, keeps_value in by_cell.items()}
     return shares if len({*shares.values()}) > 1 else {}
 
 
 def build_cell_and_piece_tiles(
     line: AnalysisLine, badges: Badges, chosen_piece: int
 ) -> tuple[list[DecisionTile], list[DecisionTile]]:
-    """The cells and the pieces of a position of a line.
+    """Build the tiles of all cells and of all pieces.
 
-    ``chosen_piece`` is the piece to place where the mover chooses.
+    ``chosen_piece`` is the piece to place where the mover chooses it, or NONE.
     """
     following = line.words[line.at] if line.at < len(line.words) else ""
     return (
@@ -114,10 +127,10 @@ def _build_cell_tile(line: AnalysisLine, cell: int, badges: Badges, next_word: s
     word = name if game.next_decision is NextDecision.PLACEMENT else ""
     if game.next_decision is NextDecision.PLY and chosen_piece != NONE:
         word = f"{format_piece(chosen_piece)}@{name}"
-    shown = badges.get(word or name)
-    label = f"{name}, empty{f': {shown.words}' if shown else ''}"
+    badge = badges.get(word or name)
+    label = f"{name}, empty{f': {badge.words}' if badge else ''}"
     href = line.with_decision(word).url if word else ""
-    return DecisionTile(name, NONE, label, href=href, badge=shown, played=bool(word) and word == next_word)
+    return DecisionTile(name, NONE, label, href=href, badge=badge, played=bool(word) and word == next_word)
 
 
 def _build_piece_tile(
@@ -126,17 +139,17 @@ def _build_piece_tile(
     game, name, taken = line.game, format_piece(piece), build_taken_piece_tile(line.game, piece)
     if taken is not None or game.next_decision not in (NextDecision.GIFT, NextDecision.PLY):
         return taken or DecisionTile(name, piece, describe_piece(piece))
-    gives, shown = game.next_decision is NextDecision.GIFT, badges.get(name)
-    label = f"{'Give' if gives else 'Place'} {describe_piece(piece)}{f': {shown.words}' if shown else ''}"
+    gives, badge = game.next_decision is NextDecision.GIFT, badges.get(name)
+    label = f"{'Give' if gives else 'Place'} {describe_piece(piece)}{f': {badge.words}' if badge else ''}"
     href = line.with_decision(name).url if gives else f"{line.url}{'&' if '?' in line.url else '?'}piece={name}"
     played = name == next_word if gives else next_word.startswith(f"{name}@")
     return DecisionTile(
-        name, piece, label, href=href, badge=shown, played=played, held="hand" if piece == chosen_piece else "left"
+        name, piece, label, href=href, badge=badge, played=played, held="hand" if piece == chosen_piece else "left"
     )
 
 
 class BestStep(NamedTuple):
-    """A decision of the best line: the piece, the cell that it goes to ("" for a gift), and the page after it."""
+    """A decision of the best line, and the page after it."""
 
     piece: int
     cell: str
@@ -144,20 +157,20 @@ class BestStep(NamedTuple):
 
 
 def build_best_steps(line: AnalysisLine, solved: SolvedPosition | None) -> list[BestStep]:
-    """The line in which both sides play best from the position that is shown."""
-    found: list[BestStep] = []
+    """Build the line in which both sides play best from the current position; empty while it is unknown."""
+    steps: list[BestStep] = []
     for game in solved.best_line if solved else ():
         before = line.game
         gave = len(game.plies) == len(before.plies)
         piece, cell = (game.hand, "") if gave else (game.plies[-1][0], format_cell(game.plies[-1][1]))
         word = format_piece(piece) if gave else f"{format_piece(piece)}@{cell}" if line.rules.mover_chooses else cell
         line = line.with_decision(word)
-        found.append(BestStep(piece, cell, line.url))
-    return found
+        steps.append(BestStep(piece, cell, line.url))
+    return steps
 
 
 def build_turns_table(line: AnalysisLine, solved: SolvedPosition | None) -> TurnsTable | None:
-    """The table of turns, where a placement is to be decided and its gift with it."""
+    """Build the table of turns, or None if the next decision is a gift or no values of turns are known yet."""
     game = line.game
     if solved is None or not solved.solution.turns or solved.solution.turns[0].cell == NONE:
         return None
@@ -167,35 +180,36 @@ def build_turns_table(line: AnalysisLine, solved: SolvedPosition | None) -> Turn
         by_cell.setdefault(turn.cell, {})[turn.gift] = turn
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
     rows = []
-    for cell in sorted(by_cell, key=lambda each: cell_sort_key(list(by_cell[each].values()))):
+    for cell in sorted(by_cell, key=lambda candidate: cell_sort_key(list(by_cell[candidate].values()))):
         turns = by_cell[cell]
         first = next(iter(turns.values()))
-        of_pieces = [build_badge(turns[p].value, turns[p].distance) if p in turns else None for p in pieces]
+        badges = [build_badge(turns[p].value, turns[p].distance) if p in turns else None for p in pieces]
         name = format_cell(cell)
         word = name if game.next_decision is NextDecision.PLACEMENT else f"{format_piece(first.gift)}@{name}"
         count = solved.safe_gifts_after.get(cell) if first.gift != NONE else None
-        rows.append((name, line.with_decision(word).url, build_badge(first.value, first.distance), count, of_pieces))
+        best = build_badge(first.value, first.distance)
+        rows.append(TurnsRow(name, line.with_decision(word).url, best, count, badges))
     return TurnsTable([format_piece(piece) for piece in pieces], rows)
 
 
 def describe_gifts(game: Game, solved: SolvedPosition | None) -> str:
-    """The share of the gifts that are safe and of those that keep the value."""
+    """Describe how many gifts are safe, and how many keep the value; "" unless a gift is the next decision."""
     if game.next_decision is not NextDecision.GIFT or solved is None:
         return ""
-    solution, left, safe = solved.solution, len(game.pieces_left), solved.safe_gifts.bit_count()
-    text = f"Safe gifts: {safe} of {left} ({format_percent_whole(safe / left)} %)"
+    solution, gift_count, safe_count = solved.solution, len(game.pieces_left), solved.safe_gifts.bit_count()
+    text = f"Safe gifts: {safe_count} of {gift_count} ({format_percent_whole(safe_count / gift_count)} %)"
     if not solution.turns:
         return f"{text}."
-    kept = sum(turn.value == solution.value for turn in solution.turns)
-    return f"{text}. Gifts that keep the value: {kept} of {left}."
+    keeping_count = sum(turn.value == solution.value for turn in solution.turns)
+    return f"{text}. Gifts that keep the value: {keeping_count} of {gift_count}."
 
 
 def describe_position(line: AnalysisLine, solution: Solution | None) -> str:
-    """The next decision, whose it is, and the value of the position."""
+    """Describe whose decision comes next and the value of the position, or how the game ended."""
     game = line.game
     if game.next_decision is NextDecision.NOTHING:
         if game.lines:
-            return f"{line.names[game.winner]} has won: {'; '.join(format_cells(each) for each in game.lines)}."
+            return f"{line.names[game.winner]} has won: {'; '.join(format_cells(cells) for cells in game.lines)}."
         return "A draw: the board is full and no line is finished."
     deed = {
         NextDecision.GIFT: "to give a piece",
@@ -207,8 +221,8 @@ def describe_position(line: AnalysisLine, solution: Solution | None) -> str:
 
 
 def build_steps(line: AnalysisLine, values: AnalysisValues | None) -> list[LineStep]:
-    """The decisions of a line with their values, as far as they are known."""
-    found = []
+    """Build the decisions of a line with the values that are known."""
+    steps = []
     for at, word in enumerate(line.words):
         before = line.games[at]
         regret = values.regret(at, before.seat) if values and at >= line.imposed_decision_count else None
@@ -217,8 +231,8 @@ def build_steps(line: AnalysisLine, values: AnalysisValues | None) -> list[LineS
         mistake = MISTAKE_MARKS.get(regret or 0, "")
         label = _describe_step(line, at, after, regret)
         in_branch = bool(line.branch) and at >= line.fork
-        found.append(LineStep(word, line.with_position(at + 1).url, label, kind, mistake, at + 1 == line.at, in_branch))
-    return found
+        steps.append(LineStep(word, line.with_position(at + 1).url, label, kind, mistake, at + 1 == line.at, in_branch))
+    return steps
 
 
 def _describe_step(line: AnalysisLine, step: int, value_after: int | None, regret: int | None) -> str:
@@ -226,55 +240,56 @@ def _describe_step(line: AnalysisLine, step: int, value_after: int | None, regre
     deeds = {NextDecision.GIFT: "gives", NextDecision.PLACEMENT: "places on"}
     who = "Imposed:" if step < line.imposed_decision_count else line.names[before.seat]
     outcome = "" if value_after is None else ": a draw" if not value_after else f": {line.names[value_after < 0]} wins"
-    lost = {1: ", one half-point given up", 2: ", two half-points given up"}.get(regret or 0, "")
-    return f"ply {len(before.plies)}. {who} {deeds.get(before.next_decision, 'plays')} {word}{outcome}{lost}"
+    regret_note = {1: ", one half-point given up", 2: ", two half-points given up"}.get(regret or 0, "")
+    return f"ply {len(before.plies)}. {who} {deeds.get(before.next_decision, 'plays')} {word}{outcome}{regret_note}"
 
 
 def format_evaluation_polylines(line: AnalysisLine, evaluations: LoggedEvaluations) -> list[str]:
-    """The values that each player of a logged game expected, as points of an SVG line below each other's decisions.
+    """Format the results that each player of a logged game expected as points of an SVG polyline, by seat.
 
-    Across, a decision is 1 wide; down, seat 0 wins at 0 and seat 1 at 2. A player who reported fewer than two has none.
+    Across, each decision is 1 wide. Down, 0 is a win of seat 0 and 2 a win of seat 1. A player who reported fewer than
+    two evaluations has "", and the list is empty if neither player has a line or the position is on a branch.
     """
     if line.branch or not evaluations:
         return []
-    found, last = list[str](), len(line.words) - 1
+    polylines, last = list[str](), len(line.words) - 1
     for seat, sign in ((0, 1), (1, -1)):
         points = [
-            (min(ply if line.rules.mover_chooses else 2 * ply + 2, last) + 0.5, 1 - sign * each.value)
-            for ply, each in sorted(evaluations.items())
-            if each.value is not None and (ply + 1) % 2 == seat
+            (min(ply if line.rules.mover_chooses else 2 * ply + 2, last) + 0.5, 1 - sign * evaluation.value)
+            for ply, evaluation in sorted(evaluations.items())
+            if evaluation.value is not None and (ply + 1) % 2 == seat
         ]
-        found.append(" ".join(f"{across:g},{down:.3f}" for across, down in points) if len(points) > 1 else "")
-    return found if any(found) else []
+        polylines.append(" ".join(f"{across:g},{down:.3f}" for across, down in points) if len(points) > 1 else "")
+    return polylines if any(polylines) else []
 
 
 def find_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> list[int]:
-    """The positions before the decisions that gave something up, as far as they are known."""
+    """Find the decisions that gave something up, by their index in the line, among those with known values."""
     if values is None:
         return []
-    made = range(line.imposed_decision_count, len(line.words))
-    return [at for at in made if (values.regret(at, line.games[at].seat) or 0) > 0]
+    chosen = range(line.imposed_decision_count, len(line.words))
+    return [at for at in chosen if (values.regret(at, line.games[at].seat) or 0) > 0]
 
 
 def describe_players_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> str:
-    """The mistakes of each player of a logged game, and the half-points that they gave up, as far as they are known."""
+    """Describe the known mistakes of each player of a logged game, and the half-points that they gave up."""
     if line.logged is None or line.branch or values is None:
         return ""
-    lost: tuple[list[int], list[int]] = ([], [])
+    regrets_by_seat: tuple[list[int], list[int]] = ([], [])
     for at in find_mistakes(line, values):
         seat = line.games[at].seat
-        lost[seat].append(values.regret(at, seat) or 0)
+        regrets_by_seat[seat].append(values.regret(at, seat) or 0)
     return "; ".join(
-        f"{name} made {format_count_with_noun(len(each), 'mistake')}, giving up "
-        f"{format_count_with_noun(sum(each), 'half-point')}"
-        if each
+        f"{name} made {format_count_with_noun(len(regrets), 'mistake')}, giving up "
+        f"{format_count_with_noun(sum(regrets), 'half-point')}"
+        if regrets
         else f"{name} made no mistake"
-        for name, each in zip(line.names, lost, strict=True)
+        for name, regrets in zip(line.names, regrets_by_seat, strict=True)
     )
 
 
 def describe_next_mistake(line: AnalysisLine, values: AnalysisValues | None) -> str:
-    """A sentence about what the line does next, if it gives something up."""
+    """Describe the next decision of the line if it gives something up; return "" otherwise."""
     if values is None or not line.imposed_decision_count <= line.at < len(line.words):
         return ""
     regret, seat = values.regret(line.at, line.game.seat), line.game.seat
@@ -291,7 +306,7 @@ def describe_next_mistake(line: AnalysisLine, values: AnalysisValues | None) -> 
 
 
 def format_decisions_so_far(line: AnalysisLine) -> str:
-    """The decisions so far, as text."""
+    """Format the decisions up to the current position as text."""
     game = line.game
     plies = game.plies[len(line.start.plies) :]
     words: Sequence[str] = [f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in plies]

@@ -1,1 +1,1 @@
-"""The contents of an archive for the pages of `qarena serve`, and questions in SQL from strangers."""
+"""Contents of an archive as the pages of `qarena serve` show them, and SQL queries from untrusted visitors."""

@@ -1,4 +1,4 @@
-"""One agent with its results and mistakes; the policies of an archive, and one with its origin."""
+"""Pages of one agent with its results and mistakes, of all policies, and of one policy with its origin."""
 
 from __future__ import annotations
 
@@ -53,57 +53,65 @@ from runners.web.archive.sections import build_mistakes_table
 
 
 def rate_agents(opened: OpenArchive, rules: str) -> Ratings | None:
-    """Rate the agents under some rules as `qarena rate` does, without intervals; None if the games rate nobody."""
+    """Rate the agents under some rules as `qarena rate` does, but without intervals.
+
+    Returns None if no game can rate anybody: all games belong to trainings, or no agent met another one.
+    """
     try:
         return compute_ratings(opened, rules=rules, samples=0)
-    except RequestError:  # all of these games are those of trainings, or nobody met another agent
+    except RequestError:
         return None
 
 
 def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> ArchivePage:
-    """The page of an agent by its label: its rating, opponents, openings and mistakes.
+    """Build the page of an agent, given by its label: its rating, opponents, openings and mistakes.
 
-    Raises ``NotFoundError`` if it has not played, by these rules if they are named.
+    Raises ``NotFoundError`` if the agent has not played at all, or not under the rules that ``rules`` names.
     """
     rows = [row for row in list_runs(opened) if agent in row.agents]
-    played = list_filter_names(rows).rules
-    if not played or (rules and rules not in played):
+    rules_played = list_filter_names(rows).rules
+    if not rules_played or (rules and rules not in rules_played):
         where = (
             f" under {rules} rules"
-            if played
+            if rules_played
             else describe_valid_names(agent, list_filter_names(list_runs(opened)).agents)
         )
         raise NotFoundError(f"agent {agent!r} has not played in this archive{where}")
-    rules = rules or played[0]
-    wanted = GameFilter(rules=rules, agent=agent, trainings=True)
+    rules = rules or rules_played[0]
+    game_filter = GameFilter(rules=rules, agent=agent, trainings=True)
     try:
         openings: Table | str = _build_openings_table(opened, agent, rules)
     except RequestError as error:
         openings = f"No openings to show: {error}."
-    regret = _build_regret_table(opened, wanted)
-    annotate = format_annotate_command(opened.archive.root, wanted)
+    regret = _build_regret_table(opened, game_filter)
+    annotate = format_annotate_command(opened.archive.root, game_filter)
     unjudged = f"No decision of this agent is judged: `{annotate}` does that."
-    judged: list[Table | str] = [regret, build_mistakes_table(opened, wanted)] if regret else [unjudged]
-    ways = {
+    judged: list[Table | str] = [regret, build_mistakes_table(opened, game_filter)] if regret else [unjudged]
+    links = {
         "Play it": urls.build_url("/play", {"agent": agent, "rules": rules}),
         "Its games": urls.games_url(agent=agent, rules=rules),
         "Its openings": urls.openings_url("", agent=agent, rules=rules),
         "Its runs": urls.build_url(urls.BROWSE, {"agent": agent}),
         "All ratings": urls.results_url("ratings", rules=rules),
-        **{f"Under {name} rules": urls.agent_url(agent, name) for name in played if name != rules},
+        **{f"Under {name} rules": urls.agent_url(agent, name) for name in rules_played if name != rules},
     }
     lead = f"{_describe_rating(opened, agent, rules)}{_describe_speed([row for row in rows if row.rules == rules])}"
     opponents = _build_opponents_table(opened, agent, [row.record for row in rows if row.rules == rules])
-    return ArchivePage(agent, lead, ways, [opponents, openings, *judged], pieces=True)
+    return ArchivePage(agent, lead, links, [opponents, openings, *judged], pieces=True)
 
 
 def _describe_rating(opened: OpenArchive, agent: str, rules: str) -> str:
-    """The agent's rating, and its rank among those that have one, or why it has none; of several codes, of each."""
+    """Describe the rating and the rank of an agent, or why it has none.
+
+    An agent that played with several versions of its code has one rating for each version.
+    """
     ratings = rate_agents(opened, rules)
-    found = (
-        [] if ratings is None else [each for each in ratings.ratings if resolve_shown_agent_label(each.agent, [agent])]
+    agent_ratings = (
+        []
+        if ratings is None
+        else [candidate for candidate in ratings.ratings if resolve_shown_agent_label(candidate.agent, [agent])]
     )
-    rated = [rating for rating in found if not math.isnan(rating.elo.mean)]
+    rated = [rating for rating in agent_ratings if not math.isnan(rating.elo.mean)]
     if ratings is None or not rated:
         return f"Not rated under {rules} rules"
     names = ["" if rating.agent == agent else f"{rating.agent}: " for rating in rated]
@@ -122,47 +130,47 @@ def _describe_rank(ratings: Ratings, rating: Rating, rules: str) -> str:
 
 
 def _describe_speed(rows: Sequence[RunRow]) -> str:
-    """Games a second of the runs that say how long they took; all of their agents share this time."""
+    """Describe the speed of the runs that recorded their duration. All agents of a run share that time."""
     pace = compute_pace((row.record, row.games) for row in rows if not row.record.training)
     return "" if pace is None else f"; {format_games_a_second(pace)} games a second, its opponents' time included"
 
 
 def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
-    """The first free placements with their gifts, by the agent and by its opponents, and its score after each.
+    """Build the table of the first free placements by the agent and by its opponents.
 
-    The best come first. Where any of its games had imposed plies, rows name their positions. Raises ``RequestError`` if
-    nobody chose one.
+    Rows show the agent's score after each placement and its gift, the best first. If any game had imposed plies, each
+    row names its position. Raises ``RequestError`` if nobody chose a placement in these games.
     """
     choices: list[tuple[str, dict[str, Any], Estimate]] = []
     records = GameFilter(rules=rules, agent=agent).select_runs(opened.archive)
     first_free = any(record.spec["opening_plies"] for record in records)
     missing, games_by_ply = "", Counter[int]()
     for who, games in {"itself": GameFilter(agent=agent), "its opponent": GameFilter(opponent=agent)}.items():
-        seen = explore_position(opened, OpeningsQuery(f"{EMPTY_BOARD} {rules}", "turn", games, first_free=first_free))
-        missing = missing or seen.missing
-        games_by_ply.update(seen.explored.games_by_ply if seen.explored else {})
-        for row in seen.explored.rows.to_dicts() if seen.explored else ():
+        result = explore_position(opened, OpeningsQuery(f"{EMPTY_BOARD} {rules}", "turn", games, first_free=first_free))
+        missing = missing or result.missing
+        games_by_ply.update(result.explored.games_by_ply if result.explored else {})
+        for row in result.explored.rows.to_dicts() if result.explored else ():
             counts = [row["losses"], row["draws"], row["wins"]]
             choices.append((who, row, mean_score(counts if who == "itself" else counts[::-1])))
     if not choices:
         raise RequestError(missing)
-    most = sorted(choices, key=lambda choice: -choice[1]["games"])[:MAX_OPENINGS]
-    shown = sorted(most, key=lambda choice: -choice[2].mean)
-    scores = [score for _, _, score in shown]
+    most_played = sorted(choices, key=lambda choice: -choice[1]["games"])[:MAX_OPENINGS]
+    best_first = sorted(most_played, key=lambda choice: -choice[2].mean)
+    scores = [score for _, _, score in best_first]
     columns = [
-        text_column("decides" if first_free else "places first", [who for who, _, _ in shown]),
-        *_build_choice_columns([row for _, row, _ in shown]),
+        text_column("decides" if first_free else "places first", [who for who, _, _ in best_first]),
+        *_build_choice_columns([row for _, row, _ in best_first]),
         number_column("score", [score.mean for score in scores], format_percent),
         interval_column([score.low for score in scores], [score.high for score in scores]),
-        text_column("sample game", [_build_sample_cell(row) for _, row, _ in shown]),
+        text_column("sample game", [_build_sample_cell(row) for _, row, _ in best_first]),
     ]
-    what = describe_first_plies(dict(sorted(games_by_ply.items()))) if first_free else "with 0 given first"
-    title = f"Openings, the best for {agent} first, in %; a row stands for all that are alike; {what}"
+    subject = describe_first_plies(dict(sorted(games_by_ply.items()))) if first_free else "with 0 given first"
+    title = f"Openings, the best for {agent} first, in %; a row stands for all that are alike; {subject}"
     return Table(title, [column for column in columns if column.texts])
 
 
 def _build_choice_columns(rows: Sequence[Mapping[str, Any]]) -> list[ResultColumn]:
-    """The columns of placements and gifts, of their positions if there are several, and of their games."""
+    """Build the columns of placements, gifts and games, and of positions if the rows have several."""
     positions = [row["position"] for row in rows if "position" in row]
     return [
         link_column("position", positions, map(urls.openings_url, positions), code=True),
@@ -173,7 +181,7 @@ def _build_choice_columns(rows: Sequence[Mapping[str, Any]]) -> list[ResultColum
 
 
 def _build_gift_cell(gift: str | None) -> Cell:
-    """A gift with its picture; a dot for a placement that came without one."""
+    """Build the cell of a gift, with a picture of the piece; a dot stands for a placement without gift."""
     return Cell("·") if gift is None else Cell(gift, piece=parse_piece(gift))
 
 
@@ -182,32 +190,33 @@ def _build_sample_cell(row: Mapping[str, Any]) -> Cell:
 
 
 def _build_opponents_table(opened: OpenArchive, agent: str, records: Sequence[RunRecord]) -> Table:
-    """The results as one agent sees them, a row an opponent, the most games first; of several codes, of each.
+    """Build the table of an agent's results by opponent, the most frequent opponent first.
 
-    ``records`` are its runs by one set of rules. Trainings are left out, as in crosstables, unless there is nothing
-    else.
+    ``records`` are the agent's runs under one set of rules. Trainings are left out, as in crosstables, unless the agent
+    played in nothing else. Each version of an agent's code has a row of its own.
     """
     labels = {label for record in records for label in record.labels}
     trainings = sum(record.training for record in records)
     only_trainings = trainings == len(records)
     game_filter = GameFilter(rules=records[0].rules.name, agent=agent, trainings=only_trainings)
     head_to_head = compute_head_to_head(opened, game_filter)
-    seen = sorted(
-        (_put_agent_first(agent, each, head_to_head) for each in head_to_head.results), key=lambda each: -each.games
+    results = sorted(
+        (_put_agent_first(agent, result, head_to_head) for result in head_to_head.results),
+        key=lambda result: -result.games,
     )
-    names, opponents = [each.first for each in seen], [each.second for each in seen]
-    counts = [format_count(each.games) for each in seen]
-    known = [resolve_shown_agent_label(opponent, labels) or opponent for opponent in opponents]
-    games = [urls.games_url(agent=agent, opponent=label, rules=head_to_head.rules) for label in known]
+    names, opponents = [result.first for result in results], [result.second for result in results]
+    counts = [format_count(result.games) for result in results]
+    opponent_labels = [resolve_shown_agent_label(opponent, labels) or opponent for opponent in opponents]
+    games = [urls.games_url(agent=agent, opponent=label, rules=head_to_head.rules) for label in opponent_labels]
     columns = [
-        link_column("opponent", opponents, [urls.agent_url(label, head_to_head.rules) for label in known]),
+        link_column("opponent", opponents, [urls.agent_url(label, head_to_head.rules) for label in opponent_labels]),
         *([text_column("agent", names)] if len(set(names)) > 1 else []),
         link_column("games", counts, games, right_aligned=True),
-        *(each for each in pairing_columns(pairings_frame(seen))[2:] if each.heading != "games"),
+        *(column for column in pairing_columns(pairings_frame(results))[2:] if column.heading != "games"),
     ]
     left_out = f"; {format_count_with_noun(trainings, 'run of a training', 'runs of trainings')} left out"
-    what = "; all in trainings" if only_trainings else left_out if trainings else ""
-    return Table(f"Results of {agent}, in %{what}", columns)
+    trainings_note = "; all in trainings" if only_trainings else left_out if trainings else ""
+    return Table(f"Results of {agent}, in %{trainings_note}", columns)
 
 
 def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead) -> PairingResult:
@@ -219,15 +228,15 @@ def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead
 
 
 def _build_regret_table(opened: OpenArchive, game_filter: GameFilter) -> Table | None:
-    """Regret by ply; None if no decision of the agent is annotated."""
+    """Build the table of regret by ply, or return None if no decision of the agent is annotated."""
     records = select_records(opened, game_filter)
     runs = run_condition_sql(record.run_id for record in records)
     names = build_judged_agent_names(opened, runs)
     frame = summarise_decisions(opened, runs, True, names)
-    own = frame.filter(frame["agent"] == game_filter.agent)
-    if own.is_empty():
+    agent_rows = frame.filter(frame["agent"] == game_filter.agent)
+    if agent_rows.is_empty():
         return None
-    return Table("Regret in half-points by ply, and blunders", regret_and_blunder_columns(own)[1:])
+    return Table("Regret in half-points by ply, and blunders", regret_and_blunder_columns(agent_rows)[1:])
 
 
 MAX_OPENINGS = 10
@@ -236,62 +245,69 @@ MAX_ROWS = 200
 
 
 def build_policies_table(opened: OpenArchive) -> Table:
-    """All policies, the newest first."""
+    """Build the table of all policies, the newest first."""
     cards = opened.archive.load_cards()
-    current = {card.name: card.policy_id for card in cards}
-    shown = cards[::-1][:MAX_ROWS]
+    current_ids = {card.name: card.policy_id for card in cards}
+    newest = cards[::-1][:MAX_ROWS]
     columns = [
-        link_column("policy", [card.name for card in shown], [urls.policy_url(card.policy_id) for card in shown]),
-        text_column("id", [Cell(card.policy_id, code=True) for card in shown]),
-        text_column("kind", [card.kind for card in shown]),
-        text_column("rules", [card.rules["name"] for card in shown]),
-        text_column("made by", [" ".join(describe_policy_origin(card))[:60] for card in shown]),
-        number_column("games", [card.learned["games"] for card in shown]),
-        text_column("created (UTC)", [format_minute(card.created) for card in shown]),
-        text_column("", ["" if current[card.name] == card.policy_id else "older" for card in shown]),
+        link_column("policy", [card.name for card in newest], [urls.policy_url(card.policy_id) for card in newest]),
+        text_column("id", [Cell(card.policy_id, code=True) for card in newest]),
+        text_column("kind", [card.kind for card in newest]),
+        text_column("rules", [card.rules["name"] for card in newest]),
+        text_column("made by", [" ".join(describe_policy_origin(card))[:60] for card in newest]),
+        number_column("games", [card.learned["games"] for card in newest]),
+        text_column("created (UTC)", [format_minute(card.created) for card in newest]),
+        text_column("", ["" if current_ids[card.name] == card.policy_id else "older" for card in newest]),
     ]
     left_out = "" if len(cards) <= MAX_ROWS else f" (the newest {MAX_ROWS} of {len(cards):,})"
     return Table(f"Policies, the newest first{left_out}", columns)
 
 
 def build_policy_page(opened: OpenArchive, name_or_id: str) -> ArchivePage:
-    """The page of a policy by its id or name: how it learned, what it is, where it comes from.
+    """Build the page of a policy: how it learned, its properties, and where it comes from.
 
-    Raises ``RequestError`` if there is none.
+    Raises ``RequestError`` if no policy has this name or id.
     """
     card = policy_store.find(opened.archive, name_or_id)
-    drawn = build_lineage_figure(list_lineage_nodes(opened.archive, card.policy_id))
-    parts: list[Table | Figure] = [*_build_curve_figures(opened, card), _build_properties_table(card), drawn]
+    lineage = build_lineage_figure(list_lineage_nodes(opened.archive, card.policy_id))
+    parts: list[Table | Figure] = [*_build_curve_figures(opened, card), _build_properties_table(card), lineage]
     return ArchivePage(f"Policy {card.name}", f"{card.kind}, `{card.policy_id}`", parts=parts)
 
 
-BOX_WIDTH, BOX_HEIGHT, COLUMN_GAP, ROW_GAP = 196, 44, 36, 12  # pixels of a box and between two
+BOX_WIDTH, BOX_HEIGHT, COLUMN_GAP, ROW_GAP = 196, 44, 36, 12  # pixels of a box, and between two boxes
 
 
 def build_lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
-    """From left to right: a policy, the runs that it was learned from, the policies that played in them."""
-    boxes = {node.key: node for node in reversed(nodes)}  # as it is told first
-    ways = [(node.result_id, node.key) for node in nodes if node.result_id]
-    columns, rows = _assign_columns(ways, nodes[0].key), dict[str, int]()
-    free = [0] * (1 + max(columns.values()))  # the next row of each column
+    """Draw the origin of a policy.
+
+    From left to right, the figure shows the policy, the runs that it was learned from, and the policies that played
+    there.
+    """
+    boxes = {node.key: node for node in reversed(nodes)}  # by key; if a key occurs twice, its first node counts
+    connections = [(node.result_id, node.key) for node in nodes if node.result_id]
+    columns, rows = _assign_columns(connections, nodes[0].key), dict[str, int]()
+    next_rows = [0] * (1 + max(columns.values()))  # next free row of each column
     for node in nodes:
         if node.key not in rows:
             column = columns[node.key]
-            rows[node.key] = max(free[column], rows.get(node.result_id or "", 0))
-            free[column] = rows[node.key] + 1
+            rows[node.key] = max(next_rows[column], rows.get(node.result_id or "", 0))
+            next_rows[column] = rows[node.key] + 1
     places = {key: (columns[key] * (BOX_WIDTH + COLUMN_GAP), rows[key] * (BOX_HEIGHT + ROW_GAP)) for key in rows}
-    shapes = [*(_render_connection(places[came], places[key]) for came, key in dict.fromkeys(ways))]
+    shapes = [*(_render_connection(places[result_key], places[key]) for result_key, key in dict.fromkeys(connections))]
     shapes += [_render_box(boxes[key], *place) for key, place in places.items()]
-    width, height = len(free) * (BOX_WIDTH + COLUMN_GAP) - COLUMN_GAP, max(free) * (BOX_HEIGHT + ROW_GAP)
+    width, height = len(next_rows) * (BOX_WIDTH + COLUMN_GAP) - COLUMN_GAP, max(next_rows) * (BOX_HEIGHT + ROW_GAP)
     drawing = SvgPicture("".join(shapes), width, height)
     return Figure("Where it comes from", drawing, "lineage-")
 
 
 def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> dict[str, int]:
-    """The column of each box: to the right of all that came of it."""
+    """Assign a column to each box, to the right of every box that was derived from it."""
     columns = {first_key: 0} | dict.fromkeys((key for _, key in connections), 1)
-    for _ in connections:  # each time one column more is right; of records that contradict each other no more than this
-        further = [(key, columns[came] + 1) for came, key in connections if columns[key] <= columns[came]]
+    # Each round settles one more column. The bound ends the loop even if records form a cycle.
+    for _ in connections:
+        further = [
+            (key, columns[result_key] + 1) for result_key, key in connections if columns[key] <= columns[result_key]
+        ]
         if not further:
             break
         columns |= further
@@ -299,23 +315,25 @@ def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> d
 
 
 def _render_box(node: LineageNode, x: float, y: float) -> str:
-    """A policy (round and blue) or a run, which lead to their pages if they are in the archive."""
+    """Render the box of a policy (round and blue) or a run. It links to its page if the archive holds the record."""
     is_policy = node.kind == POLICY
     page = (urls.policy_url if is_policy else urls.run_url)(node.id) if node.note else ""
     frame = f'rx="{14 if is_policy else 3}" fill="none" stroke="{style.FIRST_COLOUR if is_policy else style.FAINT}"'
     note = node.note or ("" if not node.id else "not in this archive")
     texts = ((node.name, 24, 18, 13, style.INK), (note, 30, 34, 11, style.FAINT))
-    shown = "".join(
+    text_elements = "".join(
         style.render_text(x + 12, y + down, text if len(text) <= letters else f"{text[:letters]}…", size, colour)
         for text, letters, down, size, colour in texts
     )
     hint = escape("\n".join(node.lines))
-    box = f'<title>{hint}</title><rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" {frame}/>{shown}'
+    box = (
+        f'<title>{hint}</title><rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" {frame}/>{text_elements}'
+    )
     return f'<a href="{page}">{box}</a>' if page else f"<g>{box}</g>"
 
 
 def _render_connection(place: tuple[int, int], origin: tuple[int, int]) -> str:
-    """The line from a box to one that it comes from; past the columns between them it runs below a row of boxes."""
+    """Render the connection of a box with one that it comes from. It passes columns in between below a row of boxes."""
     x, y, to_x, to_y = place[0] + BOX_WIDTH, place[1] + BOX_HEIGHT // 2, origin[0], origin[1] + BOX_HEIGHT // 2
     path = f"M{x} {y}"
     if to_x - x > COLUMN_GAP:

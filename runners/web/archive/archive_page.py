@@ -1,4 +1,4 @@
-"""A page about the archive as a value: its title, the way on from it, its tables and figures, its form."""
+"""A page about the archive as a value: its title, links, tables and figures; and the fields of its form."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class FormField(NamedTuple):
     name: str
     label: str
     value: object = ""
-    empty: str = ""  # what an empty field means; "": one of the options is always chosen
-    options: Sequence[str] = ()  # to choose from
-    kind: str = "text"  # agent, checkbox, number, or whole: a text as wide as the form
+    empty: str = ""  # text for an empty field; if it is "", one of the options is always chosen
+    options: Sequence[str] = ()  # choices; without any, the field takes text
+    kind: str = "text"  # text, agent, checkbox, number, or whole: a text as wide as the form
 
 
 @dataclass(frozen=True)
 class ArchivePage:
-    """A page from above to below. Between two backticks of its texts is code."""
+    """A page from top to bottom. In its texts, backticks enclose code."""
 
     title: str
     lead: str = ""
     links: Mapping[str, str] = field(default_factory=dict)  # addresses by name, the most useful one first
-    parts: Sequence[Table | Figure | Result | str] = ()  # a text is a notice
-    pieces: bool = False  # whether pieces are drawn in it
+    parts: Sequence[Table | Figure | Result | str] = ()  # a text is shown as a notice
+    pieces: bool = False  # the page shows pictures of pieces

@@ -1,4 +1,4 @@
-"""Boards as SVG: the stroke through a finished line, a row of boards, and a game that moves."""
+"""Boards as SVG: the stroke through a finished line, boards in rows, and an animated game."""
 
 from __future__ import annotations
 
@@ -11,26 +11,34 @@ from quarto.game import Game
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE, SIDE, Line
 
-CELL_SIZE, MARGIN, HEADING_HEIGHT, BOARDS_PER_ROW = 54, 14, 20, 4  # lengths in units of the picture; boards in a row
+CELL_SIZE, MARGIN, HEADING_HEIGHT = 54, 14, 20  # in units of the picture
+BOARDS_PER_ROW = 4
 EMPTY_COLOUR, LAST_COLOUR = "#f6f4ef", "#ffe9a8"  # of cells
-FINISHED_COLOUR, STROKE_COLOUR = "#bfe3c0", "#14693b"  # of what finished a game
+FINISHED_COLOUR, STROKE_COLOUR = "#bfe3c0", "#14693b"  # of the cells of a finished line, and of its stroke
 BOARD_SIZE = SIDE * CELL_SIZE
-BOARD_PITCH, ROW_PITCH = BOARD_SIZE + MARGIN, BOARD_SIZE + MARGIN + HEADING_HEIGHT  # between two boards, two rows
-STROKE_OVERHANG = 0.375  # that a stroke goes on, in lengths of a cell
-DECISION_SECONDS, END_DECISIONS = 1.0, 4.0  # of a decision in a moving game; decisions that its end lasts
+BOARD_PITCH, ROW_PITCH = (
+    BOARD_SIZE + MARGIN,
+    BOARD_SIZE + MARGIN + HEADING_HEIGHT,
+)  # from one board, or row, to the next
+STROKE_OVERHANG = 0.375  # of a stroke beyond the last centre, in widths of a cell
+DECISION_SECONDS = 1.0  # of a decision in an animation
+END_DECISIONS = 4.0  # length of the end of an animation, in decisions
 
 
 def render_stroke_path(line: Line) -> str:
-    """The path through the middles of a line's cells and beyond, in lengths of a cell.
+    """Render the path through the centres of a line's cells, and a little beyond, in units of one cell.
 
-    A line that goes on at the opposite edge is drawn to both edges, and a square all around.
+    A line that continues at the opposite edge is drawn to both edges. A square is drawn all around.
     """
     cells = [divmod(cell, SIDE) for cell in line]
     is_square = len({row for row, _ in cells}) == 2
     if is_square:
         cells = [cells[0], cells[1], cells[3], cells[2], cells[0]]
     points = [(column + 0.5, row + 0.5) for row, column in cells]
-    steps = [tuple((new - old + 1) % SIDE - 1 for old, new in zip(*both, strict=True)) for both in pairwise(points)]
+    steps = [
+        tuple((new - old + 1) % SIDE - 1 for old, new in zip(*neighbours, strict=True))
+        for neighbours in pairwise(points)
+    ]
     beyond = 0 if is_square else STROKE_OVERHANG
     path = "M{} {}".format(*(at - beyond * step for at, step in zip(points[0], steps[0], strict=True)))
     for (x, y), (to_x, to_y), (right, down) in zip(points, points[1:], steps, strict=False):
@@ -41,7 +49,10 @@ def render_stroke_path(line: Line) -> str:
 
 
 def render_boards_svg(games: Sequence[Game], title: str) -> str:
-    """Boards in rows. The last piece has a yellow cell, a finished line green ones and a stroke."""
+    """Render boards in rows.
+
+    The cell of the last piece is yellow; a finished line has green cells and a stroke.
+    """
     boards = "".join(_render_board_in_row(number, game) for number, game in enumerate(games))
     width = MARGIN + min(len(games), BOARDS_PER_ROW) * BOARD_PITCH
     height = MARGIN + -(-len(games) // BOARDS_PER_ROW) * ROW_PITCH
@@ -49,7 +60,7 @@ def render_boards_svg(games: Sequence[Game], title: str) -> str:
 
 
 def _render_board_in_row(index: int, game: Game) -> str:
-    """Return the board of a game with its heading, at the place that its number has in the rows."""
+    """Render the board of a game with its heading, at the place that ``index`` has in the rows."""
     row, column = divmod(index, BOARDS_PER_ROW)
     return (
         f'<g transform="translate({MARGIN + column * BOARD_PITCH} {MARGIN + row * ROW_PITCH})">'
@@ -67,7 +78,7 @@ def _render_svg(width: int, height: int, title: str, content: str, scale: float 
 
 
 def _format_heading(game: Game) -> str:
-    """The last ply and the piece in hand."""
+    """Format the last ply and the piece in hand."""
     texts = []
     if game.plies:
         piece, cell = game.plies[-1]
@@ -76,7 +87,7 @@ def _format_heading(game: Game) -> str:
 
 
 def _find_cell_colours(game: Game) -> dict[int, str]:
-    """The colours of cells: the one that was filled last, those of a finished line."""
+    """Map the cell that was filled last and the cells of finished lines to their colours."""
     last = {game.plies[-1][1]: LAST_COLOUR} if game.plies else {}
     return last | dict.fromkeys((cell for line in game.lines for cell in line), FINISHED_COLOUR)
 
@@ -114,20 +125,20 @@ def _render_strokes(game: Game) -> str:
     )
 
 
-# A game that moves.
+# Animated games.
 
 HIDDEN_STYLE, SHOWN_STYLE = "opacity:0", "opacity:1"
-LINE_HEIGHT, MAX_NAME_LETTERS = 18, 18  # the height of a line of text, the most letters of a name
+LINE_HEIGHT, MAX_NAME_LETTERS = 18, 18  # of a caption
 
 
 def render_animated_game_svg(game: Game, names: Sequence[str], title: str, setup_plies: int = 0) -> str:
-    """A game as a picture that moves: each piece is given, then placed. The picture has a style and no script.
+    """Render a game as an animation in which each piece is given, then placed. The picture has a style but no script.
 
-    The first ``setup_plies`` plies stand at the beginning. ``names``: of the players by seat. Readers who ask for less
-    motion see the end alone.
+    The first ``setup_plies`` plies are on the board from the beginning. ``names`` are those of the players by seat.
+    Readers who prefer reduced motion see only the end of the game.
     """
     plies = range(setup_plies, len(game.plies))
-    end = 2 * len(plies)  # in decisions
+    end = 2 * len(plies)  # number of decisions before the end
     moves = {"stroke": [(end - 0.5, HIDDEN_STYLE), (end - 0.2, SHOWN_STYLE)]}
     for number, ply in enumerate(plies):
         moves |= _build_ply_keyframes(game, ply, 2 * number)
@@ -152,36 +163,39 @@ def render_animated_game_svg(game: Game, names: Sequence[str], title: str, setup
     )
 
 
-Keyframes = list[tuple[float, str]]  # states of an element, by the number of decisions before them
+Keyframes = list[tuple[float, str]]  # time in decisions, and style of the element
 
 
 def _build_ply_keyframes(game: Game, ply: int, start: int) -> dict[str, Keyframes]:
-    """The states of a ply's piece, which waits below the board before it is placed, and of its caption."""
+    """Build the keyframes of a ply's caption and of its piece, which waits below the board before it is placed."""
     row, column = divmod(game.plies[ply][1], SIDE)
     right, down = (BOARD_SIZE - CELL_SIZE) / 2 - column * CELL_SIZE, BOARD_SIZE + 7 - row * CELL_SIZE
     waits = f"transform:translate({right}px,{down}px)"
-    given, placed = f"{SHOWN_STYLE};{waits}", f"{SHOWN_STYLE};transform:none"
-    gone = [(start + 1.9, SHOWN_STYLE), (start + 2, HIDDEN_STYLE)] if ply < len(game.plies) - 1 else []
+    waiting_style, placed_style = f"{SHOWN_STYLE};{waits}", f"{SHOWN_STYLE};transform:none"
+    fade_out = [(start + 1.9, SHOWN_STYLE), (start + 2, HIDDEN_STYLE)] if ply < len(game.plies) - 1 else []
     return {
         f"piece{ply}": [
             (start, f"{HIDDEN_STYLE};{waits}"),
-            (start + 0.2, given),
-            (start + 1, given),
-            (start + 1.4, placed),
+            (start + 0.2, waiting_style),
+            (start + 1, waiting_style),
+            (start + 1.4, placed_style),
         ],
-        f"text{ply}": [(start, HIDDEN_STYLE), (start + 0.1, SHOWN_STYLE), *gone],
+        f"text{ply}": [(start, HIDDEN_STYLE), (start + 0.1, SHOWN_STYLE), *fade_out],
     }
 
 
 def _render_animation_style(element_id: str, keyframes: Keyframes, length: float) -> str:
-    """The style of the element ``element_id``: its first state lasts from the beginning, its last one until the end."""
+    """Render the style of an element; its first state lasts from the beginning, its last one until the end."""
     states = [(0, keyframes[0][1]), *keyframes, (length, keyframes[-1][1])]
     frames = "".join(f"{100 * at / length:.2f}%{{{state}}}" for at, state in states)
     return f"@keyframes {element_id}{{{frames}}}#{element_id}{{animation-name:{element_id}}}"
 
 
 def _render_caption(game: Game, names: Sequence[str], ply: int) -> str:
-    """A line about a gift and one about its placement; where nothing moves, that of the last ply alone is seen."""
+    """Render a line about a gift and one about its placement.
+
+    Without animation, only the caption of the last ply is visible.
+    """
     (piece, cell), short = (
         game.plies[ply],
         [name if len(name) <= MAX_NAME_LETTERS else f"{name[:MAX_NAME_LETTERS]}…" for name in names],
@@ -189,6 +203,6 @@ def _render_caption(game: Game, names: Sequence[str], ply: int) -> str:
     giver, mover = short[ply % 2], short[(ply + 1) % 2]
     chosen = f"{mover} chooses" if game.rules.mover_chooses else f"{giver} gives"
     lines = f"{ply}: {chosen} {format_piece(piece)}", f"{mover} places it on {format_cell(cell)}"
-    spans = "".join(f'<tspan x="0" dy="{LINE_HEIGHT}">{escape(each)}</tspan>' for each in lines)
-    seen = int(ply == len(game.plies) - 1)
-    return f'<text id="text{ply}" class="moves" y="{-LINE_HEIGHT - 6}" opacity="{seen}">{spans}</text>'
+    spans = "".join(f'<tspan x="0" dy="{LINE_HEIGHT}">{escape(line)}</tspan>' for line in lines)
+    opacity = int(ply == len(game.plies) - 1)
+    return f'<text id="text{ply}" class="moves" y="{-LINE_HEIGHT - 6}" opacity="{opacity}">{spans}</text>'

@@ -14,31 +14,31 @@ from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, qu
 from quarto.errors import RequestError, describe_valid_names
 
 CHART_KINDS = ("bars", "line", "points", "heat map")
-WIDTH, HEIGHT = 560, 300  # pixels of the plot
+WIDTH, HEIGHT = 560, 300  # of the plot, in pixels
 MAX_BARS = 60
 MAX_POINTS = 2_000
-LABEL_WIDTH = 150  # pixels, after which a label is cut
-LETTERS_ACROSS = 80  # of all labels of a heat map that stand beside each other
-FEW_TILES = 14  # in a row: each shows its number
-FEW_TICKS = 12
-LEGEND_COLUMNS = 4  # the reader's letters may be wider than the ones that the renderer knows
+LABEL_WIDTH = 150  # pixels after which a label is cut
+LETTERS_ACROSS = 80  # total length of the column labels of a heat map, beyond which they are slanted
+FEW_TILES = 14  # up to so many tiles in a row show their numbers
+FEW_TICKS = 12  # an axis over so small a range has a tick at every whole number
+LEGEND_COLUMNS = 4  # few, because the reader's font may be wider than the renderer's
 
 
 class ChartPlan(NamedTuple):
-    """A chart of the columns of an answer."""
+    """The kind of a chart, and the columns that it shows."""
 
-    kind: str  # one of KINDS
+    kind: str  # one of ``CHART_KINDS``
     x: str
     y: str
-    colour: str | None = None  # a further column; of a heat map the one that colours
-    low: str | None = None  # of an interval of y
+    colour: str | None = None  # column of the series; in a heat map, of the tiles' values
+    low: str | None = None  # columns of the interval of y
     high: str | None = None
 
 
 def plan_chart(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", colour: str = "") -> ChartPlan:
-    """The chart that is asked for; what is left open follows from the columns.
+    """Plan a chart of an answer; a kind or column that is "" is chosen to fit the answer.
 
-    Raises ``RequestError`` for an unknown kind or column, and for an answer that has nothing to draw.
+    Raises ``RequestError`` for an unknown kind or column, and for an answer without rows or numbers.
     """
     if kind and kind not in CHART_KINDS:
         raise RequestError(f"chart {kind!r} is not one of {', '.join(CHART_KINDS)}")
@@ -49,9 +49,9 @@ def plan_chart(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", co
     if not frame.height or not numbers:
         raise RequestError("a chart needs rows and a column of numbers")
     x = x or next((name for name in frame.columns if name != y), frame.columns[0])
-    others = [name for name in frame.columns if name != x]
+    other_columns = [name for name in frame.columns if name != x]
     if kind == "heat map":
-        y = y or next(iter(others), x)
+        y = y or next(iter(other_columns), x)
         colour = colour or next((name for name in reversed(numbers) if name not in (x, y)), numbers[-1])
         return ChartPlan(kind, x, y, _check_number_column(colour, numbers))
     y = _check_number_column(y or next((name for name in numbers if name != x), numbers[0]), numbers)
@@ -60,39 +60,39 @@ def plan_chart(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", co
 
 
 def _check_number_column(column: str, numbers: Sequence[str]) -> str:
-    """A column of numbers. Raises ``RequestError`` for one of anything else."""
+    """Return a column, after checking that it holds numbers. Raises ``RequestError`` otherwise."""
     if column not in numbers:
         raise RequestError(f"column {column!r} has no numbers: draw one of {', '.join(numbers)}")
     return column
 
 
 def _find_series_column(frame: pl.DataFrame, x: str, y: str) -> str | None:
-    """The column that tells rows with the same ``x`` apart; None if there are none, or no such column."""
+    """Find a column that distinguishes rows with the same ``x``; return None if it is not needed or there is none."""
     if frame[x].n_unique() == frame.height:
         return None
-    others = [name for name in frame.columns if name not in (x, y) and not frame[name].dtype.is_float()]
-    return next((name for name in others if frame.select(x, name).is_unique().all()), None)
+    candidates = [name for name in frame.columns if name not in (x, y) and not frame[name].dtype.is_float()]
+    return next((name for name in candidates if frame.select(x, name).is_unique().all()), None)
 
 
 def build_chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
-    """A chart as a figure. Rows without a value are left out.
+    """Draw a chart. Rows without a value are left out, and so are those beyond the limit of the chart's kind.
 
-    Raises ``RequestError`` for bars and tiles that would lie on each other: bars would look like a sum.
+    Raises ``RequestError`` if bars or tiles would cover each other, because bars would look like a sum.
     """
-    most = MAX_BARS if plan.kind == "bars" else MAX_POINTS
-    columns = list(dict.fromkeys(each for each in plan[1:] if each))
-    rows = _to_drawable(frame.select(columns).drop_nulls().head(most))
+    max_rows = MAX_BARS if plan.kind == "bars" else MAX_POINTS
+    columns = list(dict.fromkeys(column for column in plan[1:] if column))
+    rows = _to_drawable(frame.select(columns).drop_nulls().head(max_rows))
     within = {"bars": [plan.x, plan.colour or plan.x], "heat map": [plan.x, plan.y]}.get(plan.kind)
     if within and not rows.select(*dict.fromkeys(within)).is_unique().all():
         names = " and ".join(dict.fromkeys(within))
         raise RequestError(f"several rows have the same {names}: choose columns that tell them apart, or points")
-    note = f"The first {most:,} of {frame.height:,} rows." if frame.height > most else ""
+    note = f"The first {max_rows:,} of {frame.height:,} rows." if frame.height > max_rows else ""
     draw = {"bars": _build_bars, "heat map": _build_heat_map}.get(plan.kind, _build_marks)
     return Figure(title, {"width": WIDTH, "height": HEIGHT, **draw(rows, plan)}, "chart-", note)
 
 
 def _to_drawable(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with values that a picture can hold: numbers and texts. Only the labels of texts are cut."""
+    """Convert all values to numbers and texts, because a chart can hold nothing else."""
     texts = [
         pl.Series(name, [str(value) for value in rows[name].to_list()], pl.String)
         for name, kind in rows.schema.items()
@@ -103,7 +103,10 @@ def _to_drawable(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_data_and_field_names(rows: pl.DataFrame) -> tuple[Spec, dict[str, str]]:
-    """The rows of a chart, and the plain name of each column there: dots and brackets in names would be paths."""
+    """Build the inline data of a chart, and the plain name that stands for each column there.
+
+    Columns get plain names because a dot or a bracket in a name would be read as a path.
+    """
     names = {column: f"c{number}" for number, column in enumerate(rows.columns)}
     values = [
         {
@@ -135,7 +138,7 @@ def _build_colour_encoding(plan: ChartPlan, names: dict[str, str], rows: pl.Data
 
 
 def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
-    """A line or points, with the interval of each value if the plan has one."""
+    """Build a line or points, with the interval of each value if the plan has one."""
     values, names = _build_data_and_field_names(rows)
     line, numeric = plan.kind == "line", rows.schema[plan.x].is_numeric()
     ticks = _build_whole_ticks(rows[plan.x]) if numeric and rows[plan.x].dtype.is_integer() else {}
@@ -159,11 +162,14 @@ def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
 
 
 def _build_whole_ticks(values: pl.Series) -> dict[str, Any]:
-    """Ticks of whole numbers: on a short axis each of them, where fractions would be rounded to the same ones."""
+    """Build axis ticks for whole numbers.
+
+    A short axis has a tick at every number, because several fractional ticks would be rounded to the same number.
+    """
     if not len(values):
         return {}
-    least, most = min(values), max(values)
-    return {"format": "d", **({"values": [*range(least, most + 1)]} if most - least <= FEW_TICKS else {})}
+    lowest, highest = min(values), max(values)
+    return {"format": "d", **({"values": [*range(lowest, highest + 1)]} if highest - lowest <= FEW_TICKS else {})}
 
 
 def _build_bars(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
@@ -178,12 +184,12 @@ def _build_bars(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     return {"data": values, **layer("bar", encoding)}
 
 
-MAX_SHADE = 0.55  # opacity of a tile: its number can be read on it, on light and on dark paper
-FULL_COLOUR_INTERVALS = 3.0  # half-widths of intervals from the mean that have the full colour at least
+MAX_SHADE = 0.55  # opacity of a tile, at most, so that its number is legible in light and dark mode
+FULL_COLOUR_INTERVALS = 3.0  # mean half-widths of intervals: nearer to the mean, no value has the full colour
 
 
 def _build_heat_map(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
-    """Tiles, blue above the mean of all and orange below it; pale where the interval of a value holds the mean."""
+    """Build tiles, blue above the mean of all and orange below it; pale where a value's interval contains the mean."""
     column = plan.colour or plan.y
     values, names = _build_data_and_field_names(rows.with_columns(_build_shade_columns(column, plan)))
     plain = {"domain": False, "ticks": False, "labelLimit": LABEL_WIDTH}
@@ -205,11 +211,11 @@ def _build_heat_map(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     return {"data": values, "encoding": placed, "layer": layers}
 
 
-SIDE_COLUMN, SHADE_COLUMN = "\0side", "\0shade"  # columns of tiles: no column of an answer has such a name
+SIDE_COLUMN, SHADE_COLUMN = "\0side", "\0shade"  # names that no column of an answer can have
 
 
 def _build_shade_columns(column: str, plan: ChartPlan) -> list[pl.Expr]:
-    """On which side of the mean each value is, and how far from it: the opacity of its tile."""
+    """Build expressions for the side of the mean on which each value lies, and for the opacity of its tile."""
     away = pl.col(column) - pl.col(column).mean()
     reach, within = away.abs().max(), pl.lit(value=False)
     if plan.low is not None and plan.high is not None:
@@ -223,11 +229,11 @@ def _build_shade_columns(column: str, plan: ChartPlan) -> list[pl.Expr]:
 
 
 def warm_up_renderer() -> None:
-    """Load what draws: the first picture of a process takes a second longer than the others."""
+    """Load the chart renderer now, because the first picture of a process takes a second longer than the others."""
     frame = pl.DataFrame({"x": [0, 1], "y": [0, 1]})
-    build_chart(frame, ChartPlan("line", "x", "y"), "").svg  # noqa: B018  (it is drawn)
+    build_chart(frame, ChartPlan("line", "x", "y"), "").svg  # noqa: B018  (reading the property draws)
 
 
 def list_axis_columns(frame: pl.DataFrame) -> Sequence[str]:
-    """The columns that a chart can have on its axes."""
+    """List the columns that a chart can have on its axes."""
     return [name for name, kind in frame.schema.items() if not kind.is_nested()]

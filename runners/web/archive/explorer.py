@@ -1,4 +1,4 @@
-"""The decisions that were made in a position, with their results, up to symmetry: for a board and as a table."""
+"""The opening explorer: the decisions made in a position, up to symmetry, with their results."""
 
 from __future__ import annotations
 
@@ -25,42 +25,46 @@ from quarto.position import Position
 from quarto.rules import NONE
 from runners.web.archive import urls
 
-MAX_REPLAYED_GAMES = 2_000_000  # games that are counted here without an index: a second or two
+MAX_REPLAYED_GAMES = 2_000_000  # replaying so many games without an index takes a second or two
 MAX_ROWS = 60
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 DECISION_COLUMNS = ("position", "piece", "cell", "gift")
-BRIEF_COLUMNS = 4  # columns after the decision, where there is little room
+BRIEF_COLUMNS = 4  # columns after the decision in a brief table
 
 
 class ExplorerResult(NamedTuple):
-    """The decisions that were made in a position."""
+    """Decisions made in a position, or the reason why none can be shown."""
 
     explored: OpeningsResult | None
-    results: Sequence[ChoiceResult]  # of cells or pieces, one of each group of equivalent ones
-    missing: str = ""  # why there is nothing to show
-    damaged: bool = False  # because of a damaged file
+    results: Sequence[ChoiceResult]  # of cells or pieces, one for each group of equivalent ones
+    missing: str = ""  # reason for which there is nothing to show
+    damaged: bool = False  # the reason is a damaged file
 
 
 def build_empty_result(reason: str) -> ExplorerResult:
-    """No decisions, and why."""
+    """Build a result without decisions, with the reason."""
     return ExplorerResult(None, (), reason)
 
 
 def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResult:
-    """The decisions in a position. Raises ``RequestError`` for a text that is no live position, and unknown filters."""
+    """Find the decisions made in a position.
+
+    An archive that cannot be read gives an empty result. Raises ``RequestError`` for a text that is no unfinished
+    position, for an unknown filter, and if too many games would have to be replayed.
+    """
     position, _, records = parse_openings_query(opened.archive, query)
-    _check_few_games_unindexed(opened, records, query, position)
+    _check_replay_is_short(opened, records, query, position)
     try:
         explored = run_openings_query(opened, query, with_samples=False)
-    except ArenaError as error:  # the board is shown whatever the archive is like
+    except ArenaError as error:  # the board is shown even if the archive is unreadable
         return build_empty_result(str(error))._replace(damaged=isinstance(error, FailureError))
     return ExplorerResult(explored, sum_choices(explored))
 
 
-def _check_few_games_unindexed(
+def _check_replay_is_short(
     opened: OpenArchive, records: list[RunRecord], query: OpeningsQuery, position: Position
 ) -> None:
-    """Raise ``RequestError`` for a question that would replay too many games."""
+    """Raise ``RequestError`` if too many games would have to be replayed because they are not indexed."""
     later = query.first_free is not False and not query.imposed and is_start(position)
     later = later and (query.first_free or all(record.spec["opening_plies"] for record in records))
     games = deepest = 0
@@ -85,15 +89,16 @@ def build_decisions_table(
     brief: bool = False,
     url_of_position: Callable[[str], str] = urls.openings_url,
 ) -> Table:
-    """Build the table of the decisions with their results, most played first.
+    """Build the table of decisions with their results, the most frequent first.
 
-    ``url_after`` is the address after a decision, ``url_of_position`` that of one of several positions. ``brief``: only
-    how often, and with which score.
+    ``url_after`` returns the address after a decision; ``url_of_position`` returns that of a position, if rows name
+    several. With ``brief``, only frequency and score are shown.
     """
     rows = result.rows.head(MAX_ROWS)
     dicts, columns = rows.to_dicts(), opening_columns(rows)
-    in_hand = result.position.hand != NONE  # in every row the same piece
-    in_hand |= result.first_free and result.by != "gift" and not result.rules.mover_chooses  # it is in the position
+    # If the piece is given, the column with it is left out: all rows agree, or the position of each row names it.
+    in_hand = result.position.hand != NONE
+    in_hand |= result.first_free and result.by != "gift" and not result.rules.mover_chooses
     names = [name for name in rows.columns if name in DECISION_COLUMNS and not (in_hand and name == "piece")]
     decided = [
         text_column(name, [_build_decision_cell(result, name, row, url_after, url_of_position) for row in dicts])
@@ -121,7 +126,10 @@ def _build_decision_cell(
     url_after: Callable[[str], str],
     url_of_position: Callable[[str], str],
 ) -> Cell:
-    """A piece with its picture, or a cell; the last of a decision leads to the position after it."""
+    """Build the cell of one column of a decision.
+
+    The column that completes the decision links to the position after it.
+    """
     value, hand = row[column], result.position.hand
     if value is None:
         return Cell("·")

@@ -1,4 +1,4 @@
-"""`qarena show`: one logged game in the terminal, its boards, its plies and what each decision gave up."""
+"""`qarena show`: a logged game in the terminal, with its boards, its plies and what each decision gave up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from analytics import open_archive
 from analytics.questions import logged_games
@@ -44,9 +44,9 @@ from runners.web.archive.board_svg import render_animated_game_svg, render_board
 from runners.web.archive.games import LoggedEvaluations
 
 BOARD_WIDTH = 2 + 2 * SIDE
-BOARD_GAP = 4  # columns between two boards
-MAX_RUNS = 6  # that a message names
-DEFAULT_WIDTH = 80  # of a row of boards where there is no terminal
+BOARD_GAP = 4  # characters between two boards
+MAX_RUNS = 6  # named in a message
+DEFAULT_WIDTH = 80  # characters of a row of boards, if the output is no terminal
 BOARD_LEGEND = "> marks the last piece, = the pieces of a finished line"
 VALUE_LEGEND = (
     "ply: from 0; value: exact value for the player that decides, and what it became; lost: half-points, 1 from a win "
@@ -59,29 +59,37 @@ EVALUATION_LEGEND = (
 )
 
 
-def parse_game_reference(archive: ArchiveStore, reference: str, run: str | None) -> tuple[str, int]:
-    """The run and the id of a game that is written as tables print it, ``15ab38 555``, or as its id alone.
+class GameReference(NamedTuple):
+    """A logged game, by its run and its number there."""
 
-    The run may be left out if there is only one. Raises ``RequestError`` for anything else.
+    run_id: str
+    game_id: int
+
+
+def parse_game_reference(archive: ArchiveStore, reference: str, run: str | None) -> GameReference:
+    """Parse a game as tables print it, ``15ab38 555``, or its id alone.
+
+    The run may be left out if the archive has only one. Raises ``RequestError`` for an invalid reference, and for a run
+    that is unknown or ambiguous.
     """
     *runs, number = reference.split() or [""]
     named = [*([run] if run is not None else []), *runs]
     if len(named) > 1 or not number.isdecimal():
         raise RequestError(f"{reference!r} is not a game: write the run and the game's id, such as 15ab38 555")
-    return _find_run_id(archive, named[0] if named else ""), int(number)
+    return GameReference(_find_run_id(archive, named[0] if named else ""), int(number))
 
 
 def _find_run_id(archive: ArchiveStore, prefix: str) -> str:
-    """The run whose id begins so."""
-    known = archive.list_recorded_run_ids()
-    found = [run_id for run_id in known if run_id.startswith(prefix)]
-    if not found:
-        raise unknown_run_error(archive, prefix, known)
-    if len(found) > 1:
-        ids = ", ".join(found[:MAX_RUNS])
+    """Find the only run whose id begins with ``prefix``. Raises ``RequestError`` if there is none or several."""
+    run_ids = archive.list_recorded_run_ids()
+    matches = [run_id for run_id in run_ids if run_id.startswith(prefix)]
+    if not matches:
+        raise unknown_run_error(archive, prefix, run_ids)
+    if len(matches) > 1:
+        ids = ", ".join(matches[:MAX_RUNS])
         named = f"run {prefix!r} is one of several" if prefix else "there are several runs, name one"
-        raise RequestError(f"{named}: {ids}{', …' if len(found) > MAX_RUNS else ''}")
-    return found[0]
+        raise RequestError(f"{named}: {ids}{', …' if len(matches) > MAX_RUNS else ''}")
+    return matches[0]
 
 
 def output_game(
@@ -92,19 +100,20 @@ def output_game(
     svg_file: Path | None,
     animate: bool = False,
 ) -> None:
-    """Print a game, and write it as JSON and as a picture. Raises ``RequestError`` for one that is not there.
+    """Print a logged game; write it as JSON to ``json_file`` and as a picture to ``svg_file``, if they are given.
 
-    ``animate``: the picture is one board on which the game is played.
+    With ``animate``, the picture is one board on which the game is played. Raises ``RequestError`` if the game does not
+    exist.
     """
     if animate and svg_file is None:
         raise RequestError("--animate is about the picture of --svg FILE, which is missing")
     run_id, game_id = parse_game_reference(ArchiveStore.open(root), reference, run)
     with open_archive(root) as opened:
         game = load_logged_game(opened, run_id, game_id)
-        judged = logged_games.read_judgements(opened, run_id, game_id)
+        judgements = logged_games.read_judgements(opened, run_id, game_id)
         evaluations = games.read_evaluations(opened, run_id, game_id)
     if json_file is not None:
-        write_file(json_file, f"{format_json_line(game_to_dict(game, judged, evaluations))}\n".encode())
+        write_file(json_file, f"{format_json_line(game_to_dict(game, judgements, evaluations))}\n".encode())
     title = f"Game {format_game_name(run_id, game_id)}: {_describe_players(game)}; {game.record.rules.name} rules"
     if svg_file is not None:
         boards_after = replay_game(game)
@@ -121,49 +130,52 @@ def output_game(
         console.print_line(row)
     console.print_line(BOARD_LEGEND)
     console.print_tables(
-        [console.build_table([*_build_ply_columns(game, judged), *_build_evaluation_columns(game, evaluations)])]
+        [console.build_table([*_build_ply_columns(game, judgements), *_build_evaluation_columns(game, evaluations)])]
     )
-    if judged:
+    if judgements:
         console.print_line(VALUE_LEGEND)
     if evaluations:
         console.print_line(EVALUATION_LEGEND)
     console.print_line(_describe_ending(game))
-    for line in _describe_players_mistakes(game, judged):
+    for line in _describe_players_mistakes(game, judgements):
         console.print_line(line)
-    if not logged_games.is_fully_judged(game, judged):
-        some = f"{len(judged)} of {logged_games.count_free_decisions(game)} decisions are judged"
+    if not logged_games.is_fully_judged(game, judgements):
+        progress = f"{len(judgements)} of {logged_games.count_free_decisions(game)} decisions are judged"
         command = console.format_annotate_command(root, GameFilter(f"game_id = {game.game_id}", (run_id,)))
-        console.print_note(f"{some}; this judges the rest, and the games in the same file: {command}")
+        console.print_note(f"{progress}; this judges the rest, and the games in the same file: {command}")
 
 
 def _describe_players(game: ArchivedGame) -> str:
-    zero, one = (f"{agent} (seat {seat})" for seat, agent in enumerate(game.agents))
+    player_0, player_1 = (f"{agent} (seat {seat})" for seat, agent in enumerate(game.agents))
     if game.record.rules.mover_chooses:
-        return f"{one} places the first piece, {zero} the second"
-    return f"{zero} gives the first piece, {one} places it"
+        return f"{player_1} places the first piece, {player_0} the second"
+    return f"{player_0} gives the first piece, {player_1} places it"
 
 
 # Boards.
 
 
 def replay_game(game: ArchivedGame) -> list[Game]:
-    """The game after each ply."""
+    """Return the game after each ply."""
     return [Game(game.record.rules, game.plies[: ply + 1]) for ply in range(len(game.plies))]
 
 
 def render_boards(game: ArchivedGame, width: int) -> list[str]:
-    """The board after each ply, as many side by side as fit."""
-    drawn = [_render_board(each) for each in replay_game(game)]
+    """Render the board after each ply as lines of text.
+
+    As many boards stand side by side as fit into ``width`` characters.
+    """
+    boards = [_render_board(position) for position in replay_game(game)]
     across = max(1, (width + BOARD_GAP) // (BOARD_WIDTH + BOARD_GAP))
     return [
-        (" " * BOARD_GAP).join(part.ljust(BOARD_WIDTH) for part in parts).rstrip()
-        for first in range(0, len(drawn), across)
-        for parts in zip(*drawn[first : first + across], strict=True)
+        (" " * BOARD_GAP).join(line.ljust(BOARD_WIDTH) for line in lines).rstrip()
+        for first in range(0, len(boards), across)
+        for lines in zip(*boards[first : first + across], strict=True)
     ]
 
 
 def _render_board(game: Game) -> list[str]:
-    """The board after a ply, under the number of the ply."""
+    """Render a board under the number of its ply."""
     won, last = {cell for line in game.lines for cell in line}, game.plies[-1][1]
     rows = [f"ply {len(game.plies) - 1}", "  " + "".join(f" {letter}" for letter in COLUMN_LETTERS)]
     for row, digit in enumerate(ROW_DIGITS):
@@ -178,10 +190,10 @@ def _render_board(game: Game) -> list[str]:
 
 
 def _build_ply_columns(game: ArchivedGame, judgements: Judgements) -> list[ResultColumn]:
-    """A row a ply: the gift, the placement and, where they are judged, their values."""
+    """Build one row for each ply: the gift, the placement and, if any decision is judged, their values."""
     decisions = logged_games.list_decisions(game, judgements)
-    gifts = [each for each in decisions if each.kind == GIFT]
-    placements = [each for each in decisions if each.kind == PLACEMENT]
+    gifts = [decision for decision in decisions if decision.kind == GIFT]
+    placements = [decision for decision in decisions if decision.kind == PLACEMENT]
     return [
         number_column("ply", range(len(game.plies))),
         *(_build_decision_columns("giver", "piece", gifts, bool(judgements)) if gifts else []),
@@ -193,24 +205,27 @@ def _build_decision_columns(
     player_heading: str, choice_heading: str, decisions: Sequence[Decision], with_values: bool
 ) -> list[ResultColumn]:
     columns = [
-        text_column(player_heading, [each.agent for each in decisions]),
-        text_column(choice_heading, [each.choice for each in decisions]),
+        text_column(player_heading, [decision.agent for decision in decisions]),
+        text_column(choice_heading, [decision.choice for decision in decisions]),
     ]
     if with_values:
         columns.append(text_column("value", map(_format_value_change, decisions)))
-        columns.append(ResultColumn("lost", [_format_regret(each) for each in decisions]))
+        columns.append(ResultColumn("lost", [_format_regret(decision) for decision in decisions]))
     return columns
 
 
 def _build_evaluation_columns(game: ArchivedGame, evaluations: LoggedEvaluations) -> list[ResultColumn]:
-    """The mover's evaluation of each of its turns."""
+    """Build the columns of the mover's evaluation of each turn."""
     by_ply = [evaluations.get(ply) for ply in range(len(game.plies))] if evaluations else []
     if not by_ply:
         return []
-    values = ["" if each is None or each.value is None else format_expected_value(each.value) for each in by_ply]
+    values = [
+        "" if evaluation is None or evaluation.value is None else format_expected_value(evaluation.value)
+        for evaluation in by_ply
+    ]
     return [
         ResultColumn("evaluation", values),
-        ResultColumn("s", ["" if each is None else format_seconds(each.seconds) for each in by_ply]),
+        ResultColumn("s", ["" if evaluation is None else format_seconds(evaluation.seconds) for evaluation in by_ply]),
     ]
 
 
@@ -227,7 +242,7 @@ def _format_regret(decision: Decision) -> str:
 
 
 def _describe_ending(game: ArchivedGame) -> str:
-    """The winner and the line, or how the game ended otherwise."""
+    """Describe the winner and the line, or how the game ended otherwise."""
     ended, last = Game(game.record.rules, game.plies), len(game.plies) - 1
     if game.winner == NONE:
         return f"A draw: the board is full after ply {last}, and no line is finished."
@@ -239,15 +254,15 @@ def _describe_ending(game: ArchivedGame) -> str:
 
 
 def _describe_players_mistakes(game: ArchivedGame, judgements: Judgements) -> list[str]:
-    """A line on the losses of each player, if anything is judged."""
-    lost: list[list[int]] = [[], []]
-    for each in logged_games.list_decisions(game, judgements):
-        if each.judgement is not None and each.judgement.regret:
-            lost[each.seat].append(each.judgement.regret)
+    """Describe the regret of each player in one sentence, if anything is judged."""
+    regrets_by_seat: list[list[int]] = [[], []]
+    for decision in logged_games.list_decisions(game, judgements):
+        if decision.judgement is not None and decision.judgement.regret:
+            regrets_by_seat[decision.seat].append(decision.judgement.regret)
     return [
         f"{agent} (seat {seat}) lost {format_count_with_noun(sum(regrets), 'half-point')} in "
         f"{format_count_with_noun(len(regrets), 'mistake')}."
-        for seat, (agent, regrets) in enumerate(zip(game.agents, lost, strict=True))
+        for seat, (agent, regrets) in enumerate(zip(game.agents, regrets_by_seat, strict=True))
         if judgements
     ]
 
@@ -256,7 +271,7 @@ def _describe_players_mistakes(game: ArchivedGame, judgements: Judgements) -> li
 
 
 def game_to_dict(game: ArchivedGame, judgements: Judgements, evaluations: LoggedEvaluations) -> dict[str, Any]:
-    """A game as names and values."""
+    """Convert a logged game to the dictionary that `qarena show --json` writes."""
     lines = Game(game.record.rules, game.plies).lines
     return {
         "run_id": game.record.run_id,
@@ -278,9 +293,9 @@ def _ply_to_dict(
     rules, (piece, cell) = game.record.rules, game.plies[ply]
     before = Game(rules, game.plies[:ply], NONE if rules.mover_chooses else piece)
     values: Mapping[str, Any] = {
-        kind: {"value_before": found.before, "value_after": found.after, "regret": found.regret}
+        kind: {"value_before": judgement.before, "value_after": judgement.after, "regret": judgement.regret}
         for kind in (GIFT, PLACEMENT)
-        if (found := judgements.get((ply, kind)))
+        if (judgement := judgements.get((ply, kind)))
     }
     return {
         "ply": ply,

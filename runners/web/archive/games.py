@@ -1,4 +1,4 @@
-"""Lists of games of an archive that meet filters, and the evaluations of one game."""
+"""Lists of the logged games that match filters, and the evaluations of one game."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from quarto.rules import NONE
 from runners.web.archive import urls
 from runners.web.archive.runs import RunRow, find_run_record, select_runs
 
-MAX_SEARCHED_RUNS = 20  # of more runs the newest are searched: each is a file at least
-ROWS_PER_PAGE = 50  # a page
+MAX_SEARCHED_RUNS = 20  # the newest runs, because each run means reading at least one file
+ROWS_PER_PAGE = 50
 RESULTS = ("won", "drawn", "lost")
 ORDERS = ("logged", "shortest", "longest")
 
 
 class GamesPage(NamedTuple):
-    """A page of a list of games."""
+    """One page of a list of games."""
 
     table: Table
-    total: int  # games that meet the filters, in the runs that were searched
-    searched: int  # runs
-    matching: int  # runs that may have such games
-    damaged: tuple[str, ...] = ()  # a line for each run that was left out because a file of it is damaged
+    total: int  # games that match the filters, in the searched runs
+    searched: int  # number of runs
+    matching: int  # number of runs that may hold such games
+    damaged: tuple[str, ...] = ()  # a line for each run with a damaged file, which was left out
 
 
 NO_GAMES = GamesPage(Table("Games"), 0, 0, 0)
@@ -44,30 +44,30 @@ def list_games(
     order: str = ORDERS[0],
     page: int = 1,
 ) -> GamesPage:
-    """The games that meet filters, those of the newest runs first. ``run_rows``: all runs, the newest first.
+    """List one page of the games that match the filters, those of the newest runs first.
 
-    ``result`` is one of RESULTS for the agent; without an agent: whether it was drawn. Raises ``RequestError`` for a
-    run that is not there.
+    ``run_rows`` are all runs, the newest first. ``result`` is one of ``RESULTS``, from the view of the filter's agent;
+    without an agent, only ``drawn`` has an effect. Raises ``RequestError`` for an unknown run, result or order.
     """
     for run_id in game_filter.runs:
-        find_run_record(opened, run_id)  # raises if it is not there
+        find_run_record(opened, run_id)  # raises if there is no such run
     if result not in ("", *RESULTS) or order not in ORDERS:
         raise RequestError(f"a result is one of {', '.join(RESULTS)}, an order one of {', '.join(ORDERS)}")
     runs = [row for row in select_runs(run_rows, game_filter) if row.games]
     searched, damaged = _scan_readable_games(opened, runs[:MAX_SEARCHED_RUNS])
     if not searched:
         return NO_GAMES._replace(damaged=damaged)
-    found = pl.concat(searched).with_columns(pl.col("agent_0", "agent_1", "ending").cast(pl.String))
-    found = found.filter(_build_condition(game_filter, result))
+    games = pl.concat(searched).with_columns(pl.col("agent_0", "agent_1", "ending").cast(pl.String))
+    games = games.filter(_build_condition(game_filter, result))
     if order != ORDERS[0]:
-        found = found.sort("plies", descending=order == "longest", maintain_order=True)
+        games = games.sort("plies", descending=order == "longest", maintain_order=True)
     first = ROWS_PER_PAGE * (max(1, page) - 1)
-    total, shown = pl.collect_all([found.select(pl.len()), found.slice(first, ROWS_PER_PAGE)])
-    return GamesPage(_build_games_table(shown), int(total.item()), len(searched), len(runs), damaged)
+    total, page_rows = pl.collect_all([games.select(pl.len()), games.slice(first, ROWS_PER_PAGE)])
+    return GamesPage(_build_games_table(page_rows), int(total.item()), len(searched), len(runs), damaged)
 
 
 def _scan_readable_games(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[list[pl.LazyFrame], tuple[str, ...]]:
-    """The games of the runs whose files can be read, and a line for each of the others."""
+    """Scan the games of the runs whose files can be read; describe each damaged run in one line."""
     frames, damaged = [], []
     for row in runs:
         try:
@@ -79,29 +79,29 @@ def _scan_readable_games(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[l
 
 
 def _build_condition(game_filter: GameFilter, result: str) -> pl.Expr:
-    zero, one, winner = pl.col("agent_0"), pl.col("agent_1"), pl.col("winner")
-    both: list[pl.Expr] = []
-    for seat, (mine, other) in enumerate(((zero, one), (one, zero))):
-        found = pl.lit(value=True)
+    agent_0, agent_1, winner = pl.col("agent_0"), pl.col("agent_1"), pl.col("winner")
+    conditions: list[pl.Expr] = []
+    for seat, (agent, opponent) in enumerate(((agent_0, agent_1), (agent_1, agent_0))):
+        condition = pl.lit(value=True)
         if game_filter.agent:
-            found &= mine == game_filter.agent
+            condition &= agent == game_filter.agent
         if game_filter.opponent:
-            found &= other == game_filter.opponent
+            condition &= opponent == game_filter.opponent
         if result == "drawn":
-            found &= winner == NONE
+            condition &= winner == NONE
         elif result and game_filter.agent:
-            found &= winner == (seat if result == "won" else 1 - seat)
-        both.append(found)
-    return both[0] | both[1]
+            condition &= winner == (seat if result == "won" else 1 - seat)
+        conditions.append(condition)
+    return conditions[0] | conditions[1]
 
 
 def _build_games_table(page: pl.DataFrame) -> Table:
     agents = page.select("agent_0", "agent_1").rows()
     columns = [
-        text_column("game", [urls.build_game_cell(*each) for each in page.select("run_id", "game_id").rows()]),
+        text_column("game", [urls.build_game_cell(*ids) for ids in page.select("run_id", "game_id").rows()]),
         link_column("gives first", page["agent_0"], map(urls.agent_url, page["agent_0"])),
         link_column("places first", page["agent_1"], map(urls.agent_url, page["agent_1"])),
-        text_column("winner", [describe_winner(*each) for each in zip(page["winner"], agents, strict=True)]),
+        text_column("winner", [describe_winner(*outcome) for outcome in zip(page["winner"], agents, strict=True)]),
         number_column("plies", page["plies"]),
         text_column("ending", page["ending"].str.replace_all("_", " ")),
         number_column("imposed plies", page["opening"]),
@@ -109,30 +109,37 @@ def _build_games_table(page: pl.DataFrame) -> Table:
     return Table("Games", columns)
 
 
-def find_neighbour_ids(opened: OpenArchive, run_id: str, game_id: int) -> tuple[int | None, int | None]:
-    """The ids of the games before and after a game in its run."""
+class NeighbourIds(NamedTuple):
+    """Ids of the games before and after a game in its run; None at the ends of the run."""
+
+    before: int | None
+    after: int | None
+
+
+def find_neighbour_ids(opened: OpenArchive, run_id: str, game_id: int) -> NeighbourIds:
+    """Find the games before and after a game in its run."""
     ids = opened.scan("games", run_id).select(
         before=pl.col("game_id").filter(pl.col("game_id") < game_id).max(),
         after=pl.col("game_id").filter(pl.col("game_id") > game_id).min(),
     )
-    before, after = ids.collect().row(0)
-    return before, after
+    return NeighbourIds(*ids.collect().row(0))
 
 
 class LoggedEvaluation(NamedTuple):
     """An agent's evaluation of a turn."""
 
-    value: float | None  # the result that it expected, from 1, won, to -1, lost
+    value: float | None  # expected result, from -1 (lost) to 1 (won)
     visits: int | None
     seconds: float
 
 
-LoggedEvaluations = Mapping[int, LoggedEvaluation]  # by the ply that the turn placed; a first gift has the ply before
+# By the ply of the turn's placement; a first gift has the ply before that of its placement.
+LoggedEvaluations = Mapping[int, LoggedEvaluation]
 
 
 def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEvaluations:
-    """The evaluations in a game, if they are in the archive."""
-    found = opened.sql(
+    """Read the evaluations of a game; the result is empty if none are stored."""
+    rows = opened.sql(
         "SELECT ply, value, visits, seconds FROM evaluations WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )
-    return {ply: LoggedEvaluation(*evaluation) for ply, *evaluation in found.iter_rows()}
+    return {ply: LoggedEvaluation(*evaluation) for ply, *evaluation in rows.iter_rows()}

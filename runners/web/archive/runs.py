@@ -1,4 +1,4 @@
-"""The runs of an archive as rows, and one run."""
+"""Lists of the runs of an archive, and tables about one run."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from runners.web.archive import urls
 
-MAX_AGENTS = 4  # that a row names
-SILENT_SECONDS = 300.0  # without a new file, after which a run is no longer said to be running
+MAX_AGENTS = 4  # named in a row
+SILENT_SECONDS = 300.0  # without a new file, after which a run no longer counts as running
 RUN_STATUSES = ("complete", "running", "interrupted")
 
 
@@ -39,8 +39,8 @@ class RunRow(NamedTuple):
     """A run in a list."""
 
     record: RunRecord
-    games: int  # in the archive
-    last_written: float = 0.0  # of one that is not complete: when a file of it was written last, in seconds since 1970
+    games: int  # number of games in the archive
+    last_written: float = 0.0  # when the newest file of a running run was written, in seconds since 1970
 
     @property
     def run_id(self) -> str:
@@ -48,23 +48,23 @@ class RunRow(NamedTuple):
 
     @property
     def rules(self) -> str:
-        """Their name."""
+        """Name of the run's rules."""
         return str(self.record.spec["rules"]["name"])
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The labels, first the one whose score is shown."""
+        """Labels of the agents; the list shows the score of the first one."""
         return self.record.agents
 
     @property
     def games_text(self) -> str:
-        """The games that there are, and of how many if some are missing."""
-        asked = self.record.games * len(self.record.pairings)
-        return f"{self.games:,}" if self.games == asked else f"{self.games:,} of {asked:,}"
+        """Number of games, and of how many if some are missing."""
+        planned = self.record.games * len(self.record.pairings)
+        return f"{self.games:,}" if self.games == planned else f"{self.games:,} of {planned:,}"
 
     @property
     def status(self) -> str:
-        """The status of its record, or the time without new games: a run that was killed cannot change its record."""
+        """Status of the record, or the time without new games: a run that was killed cannot change its record."""
         silent = time.time() - self.last_written
         if self.record.status != "running" or silent < SILENT_SECONDS:
             return self.record.status
@@ -72,36 +72,39 @@ class RunRow(NamedTuple):
 
     @property
     def start_text(self) -> str:
-        """The time when it began (2026-01-31 12:00, UTC), with the status if it is not complete."""
+        """Time when the run began (2026-01-31 12:00, UTC), with the status unless it is complete."""
         created = format_minute(self.record.created)
         return created if self.record.status == "complete" else f"{created}, {self.status}"
 
 
 def format_minute(created: str) -> str:
-    """A moment of a record as tables show it: 2026-01-31 12:00."""
+    """Format a time from a record as tables show it: 2026-01-31 12:00."""
     return created[:16].replace("T", " ")
 
 
 def select_runs(
     rows: Iterable[RunRow], game_filter: GameFilter, status: str = "", search_text: str = ""
 ) -> list[RunRow]:
-    """The runs that may have some games, with a status, and a text in their id or one of their agents' labels."""
+    """Select the runs that may hold games for a filter.
+
+    They also need the status, if one is given, and the text in their id or in the label of an agent.
+    """
     return [
         row
         for row in rows
         if status in ("", row.record.status)
-        and (not search_text or any(search_text.lower() in each.lower() for each in (row.run_id, *row.agents)))
+        and (not search_text or any(search_text.lower() in text.lower() for text in (row.run_id, *row.agents)))
         and game_filter.can_match_run(row.record)
     ]
 
 
 def list_runs(opened: OpenArchive) -> tuple[RunRow, ...]:
-    """All runs, the newest first. Raises ``FailureError`` for a damaged record."""
+    """List all runs, the newest first. Raises ``FailureError`` for a damaged record."""
     return tuple(build_run_row(opened, record) for record in reversed(opened.archive.load_runs()))
 
 
 def build_run_row(opened: OpenArchive, record: RunRecord) -> RunRow:
-    """A run as a row."""
+    """Build the list's row for a run."""
     games = opened.archive.count_games(record.run_id)
     if record.status != "running":
         return RunRow(record, games)
@@ -110,7 +113,7 @@ def build_run_row(opened: OpenArchive, record: RunRecord) -> RunRow:
 
 
 def find_run_record(opened: OpenArchive, run_id: str) -> RunRecord:
-    """The record of a run. Raises ``NotFoundError`` if there is none."""
+    """Find the record of a run. Raises ``NotFoundError`` if there is none."""
     record = opened.archive.find_run(run_id)
     if record is None:
         raise unknown_run_error(opened.archive, run_id, opened.archive.list_recorded_run_ids())
@@ -118,14 +121,14 @@ def find_run_record(opened: OpenArchive, run_id: str) -> RunRecord:
 
 
 class FilterNames(NamedTuple):
-    """The names that filters can have."""
+    """Names of rules and agents that filters can offer."""
 
     rules: tuple[str, ...]
     agents: tuple[str, ...]
 
 
 def list_filter_names(rows: Iterable[RunRow]) -> FilterNames:
-    """The rules and agents of runs, the most frequent first and in alphabetical order."""
+    """List the rules of runs, those with the most games first, and their agents in alphabetical order."""
     counts: dict[str, int] = {}
     agents: set[str] = set()
     for row in rows:
@@ -135,9 +138,9 @@ def list_filter_names(rows: Iterable[RunRow]) -> FilterNames:
 
 
 def build_agents_cell(row: RunRow) -> Cell:
-    """The first agents of a run, each with its page, and how many more there are."""
-    shown, more = row.agents[:MAX_AGENTS], len(row.agents) - MAX_AGENTS
-    parts = tuple(Cell(agent, link=urls.agent_url(agent, row.rules)) for agent in shown)
+    """Build the cell with the first agents of a run, each linked to its page, and the number of others."""
+    first_agents, more = row.agents[:MAX_AGENTS], len(row.agents) - MAX_AGENTS
+    parts = tuple(Cell(agent, link=urls.agent_url(agent, row.rules)) for agent in first_agents)
     return Cell(f"{more} more" if more > 0 else "", parts=parts)
 
 
@@ -145,7 +148,7 @@ ORDERS = ("newest", "most games", "first agent's score")
 
 
 def sort_runs(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[RunRow]:
-    """The runs in one of ``ORDERS``. Raises ``RequestError`` for another one."""
+    """Sort runs by one of ``ORDERS``. Raises ``RequestError`` for any other order."""
     if order not in ORDERS:
         raise RequestError(f"an order is one of {', '.join(ORDERS)}")
     if order == ORDERS[1]:
@@ -159,14 +162,14 @@ def sort_runs(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[R
 
 
 def compute_first_agent_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
-    """The score of the first agent of each match; None for a tournament, and where there are no games."""
+    """Compute the score of the first agent of each match, from 0 to 1; None for a tournament or a run without games."""
     matches = (row.record for row in rows if len(row.record.pairings) == 1 and row.games)
-    found = load_results_by_run(opened.archive, matches)
-    return [found[row.run_id][0].score.mean if row.run_id in found else None for row in rows]
+    results = load_results_by_run(opened.archive, matches)
+    return [results[row.run_id][0].score.mean if row.run_id in results else None for row in rows]
 
 
 def build_runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> Table:
-    """A table of runs; ``brief``: with the most important columns only."""
+    """Build a table of runs; with ``brief``, only its most important columns."""
     names = [Cell(row.run_id, link=urls.run_url(row.run_id), code=True) for row in rows]
     columns = [
         text_column("run", names if brief else [replace(name, checkbox=name.text) for name in names]),
@@ -184,11 +187,11 @@ def build_runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, 
     return Table(caption, columns)
 
 
-MAX_PAIRINGS = 100  # rows
+MAX_PAIRINGS = 100  # rows of the table of results
 
 
 def build_run_tables(opened: OpenArchive, row: RunRow) -> list[Table]:
-    """The results and the properties of a run."""
+    """Build the tables of the results and of the properties of a run."""
     fingerprint = f"{opened.archive.list_effective_ranges(row.run_id).fingerprint:016x}"
     return [
         _build_pairings_table(row.record, load_results(opened.archive, row.run_id)),
@@ -215,23 +218,31 @@ def _build_properties_table(row: RunRow, fingerprint: str) -> Table:
 
 
 def _build_pairings_table(record: RunRecord, results: Sequence[PairingResult]) -> Table:
-    """The results of the first agents, in the columns of `qarena run`."""
-    shown, rules = results[:MAX_PAIRINGS], record.rules.name
-    games = [urls.games_url(run=record.run_id, agent=each.first, opponent=each.second) for each in shown]
+    """Build the table of the first agents' results, with the columns that `qarena run` prints."""
+    first_results, rules = results[:MAX_PAIRINGS], record.rules.name
+    games = [urls.games_url(run=record.run_id, agent=result.first, opponent=result.second) for result in first_results]
     columns = [
-        link_column("first", [each.first for each in shown], [urls.agent_url(each.first, rules) for each in shown]),
-        link_column("second", [each.second for each in shown], [urls.agent_url(each.second, rules) for each in shown]),
-        link_column("games", [format_count(each.games) for each in shown], games, right_aligned=True),
-        *pairing_columns(pairings_frame(shown))[3:],
-        number_column("plies a game", [each.mean_plies for each in shown], format_plies),
+        link_column(
+            "first",
+            [result.first for result in first_results],
+            [urls.agent_url(result.first, rules) for result in first_results],
+        ),
+        link_column(
+            "second",
+            [result.second for result in first_results],
+            [urls.agent_url(result.second, rules) for result in first_results],
+        ),
+        link_column("games", [format_count(result.games) for result in first_results], games, right_aligned=True),
+        *pairing_columns(pairings_frame(first_results))[3:],
+        number_column("plies a game", [result.mean_plies for result in first_results], format_plies),
     ]
-    some = "" if len(results) <= MAX_PAIRINGS else f" (the first {MAX_PAIRINGS} of {len(results):,})"
-    return Table(f"Results of the first agent{some}, in %", columns)
+    limit_note = "" if len(results) <= MAX_PAIRINGS else f" (the first {MAX_PAIRINGS} of {len(results):,})"
+    return Table(f"Results of the first agent{limit_note}, in %", columns)
 
 
 def select_records(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
-    """The runs that may have these games. Raises ``RequestError`` if there are none."""
-    found = game_filter.select_runs(opened.archive)
-    if not found:
+    """Select the runs that may hold games for a filter. Raises ``RequestError`` if there are none."""
+    records = game_filter.select_runs(opened.archive)
+    if not records:
         raise RequestError("all runs here are those of trainings")
-    return found
+    return records

@@ -1,4 +1,4 @@
-"""Results, ratings, mistakes and pictures of the games of some runs: the sections of a report, one a page."""
+"""Pages of a run, and sections of the report about the games of some runs, one section on each page."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.runs import build_run_row, build_run_tables, find_run_record, select_records
 
-FIRST_SCORE_COLUMN = 3  # column of a crosstable
-MAX_MISTAKES = 25  # that a list shows
-MAX_OF_A_KIND = 2  # of an agent, a kind of decision and a ply, unless a ply is asked for
+FIRST_SCORE_COLUMN = 3  # index of a crosstable's first column of scores
+MAX_MISTAKES = 25  # rows of the list of mistakes
+MAX_OF_A_KIND = 2  # rows for an agent, a kind of decision and a ply, unless one ply is selected
 
 
 def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
-    """The page of a run by its id: its results and properties. Raises ``NotFoundError`` if there is none."""
+    """Build the page of a run with its results and properties. Raises ``NotFoundError`` if there is no such run."""
     row = build_run_row(opened, find_run_record(opened, run_id))
     lead = f"{format_count_with_noun(row.games, 'game')} by {row.record.rules.name} rules"
     parts = [*build_crosstable(opened, run_id), *build_run_tables(opened, row)]
@@ -42,7 +42,7 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
 
 
 def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
-    """The crosstable of a run of several pairings that has games."""
+    """Build the crosstable of a run; empty if the run has one pairing or no games."""
     if len(find_run_record(opened, run_id).pairings) < 2 or not opened.archive.count_games(run_id):
         return []
     table = build_section(opened, "crosstable", GameFilter(runs=(run_id,))).section.table
@@ -50,44 +50,45 @@ def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
 
 
 class SectionView(NamedTuple):
-    """A section, and the games that it is about."""
+    """A section of the report, and the size of what it is about."""
 
     section: Result
     games: int
     runs: int
-    agents: int  # of which at most ``report_data.MAX_AGENTS`` are shown
+    agents: int  # at most ``report_data.MAX_AGENTS`` of them are shown
 
 
 def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> SectionView:
-    """A section about all games of some runs.
+    """Build a section about all games that match the filter.
 
     Raises ``RequestError`` for an unknown section or run, and if there are no games.
     """
     subject = find_subject(slug)
-    chosen = select_reported_games(opened, game_filter)
-    made = subject.build_section(chosen)
-    if slug == "crosstable" and made.table is not None:
-        labels = _list_labels(chosen.records.values())
-        made = replace(made, table=_link_games(made.table, labels, game_filter))
-    made = replace(made, table=_link_agents(made.table, chosen.records.values()))
-    return SectionView(made, chosen.selection.games, len(chosen.records), len(chosen.games_by_agent))
+    data = select_reported_games(opened, game_filter)
+    section = subject.build_section(data)
+    if slug == "crosstable" and section.table is not None:
+        labels = _list_labels(data.records.values())
+        section = replace(section, table=_link_games(section.table, labels, game_filter))
+    section = replace(section, table=_link_agents(section.table, data.records.values()))
+    return SectionView(section, data.selection.games, len(data.records), len(data.games_by_agent))
 
 
 def counts_trainings(slug: str) -> bool:
-    """Whether a section counts games of trainings unless told otherwise: all do but those about strength."""
+    """Return whether a section counts games of trainings by default: all sections do, except those about strength."""
     return not find_subject(slug).by_rules
 
 
 def select_reported_games(opened: OpenArchive, game_filter: GameFilter) -> ReportData:
-    """All games of these runs. Raises ``RequestError`` if there are none."""
+    """Select all games that match the filter. Raises ``RequestError`` if there are none."""
     records = select_records(opened, game_filter)
-    held = [(record, opened.archive.count_games(record.run_id)) for record in records]
-    there = [(record, games) for record, games in held if games]
-    if not there:
+    counted = [(record, opened.archive.count_games(record.run_id)) for record in records]
+    nonempty = [(record, games) for record, games in counted if games]
+    if not nonempty:
         raise RequestError("these runs have no games yet")
-    where = run_condition_sql(record.run_id for record, _ in there)
-    chosen = Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there))
-    return ReportData(chosen, frozenset(record.run_id for record, _ in there))  # trainings are there if asked for
+    where = run_condition_sql(record.run_id for record, _ in nonempty)
+    selection = Selection(opened, where, tuple(record for record, _ in nonempty), tuple(count for _, count in nonempty))
+    # A filter that includes trainings is a request to report them too.
+    return ReportData(selection, frozenset(record.run_id for record, _ in nonempty))
 
 
 def _list_labels(records: Iterable[RunRecord]) -> set[str]:
@@ -95,21 +96,24 @@ def _list_labels(records: Iterable[RunRecord]) -> set[str]:
 
 
 def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table | None:
-    """A table in whose first column the labels of agents lead to their pages."""
+    """Link the agents in the first column of a table to their pages."""
     if table is None:
         return None
     labels, rules = _list_labels(records), {record.rules.name for record in records}
-    own, (first, *others) = next(iter(rules)) if len(rules) == 1 else "", table.columns
-    known = [resolve_shown_agent_label(cell.text, labels) for cell in first.cells]
+    rules_name, (first, *other_columns) = next(iter(rules)) if len(rules) == 1 else "", table.columns
+    cell_labels = [resolve_shown_agent_label(cell.text, labels) for cell in first.cells]
     cells = [
-        replace(cell, link=urls.agent_url(label, own)) if label else cell
-        for cell, label in zip(first.cells, known, strict=True)
+        replace(cell, link=urls.agent_url(label, rules_name)) if label else cell
+        for cell, label in zip(first.cells, cell_labels, strict=True)
     ]
-    return replace(table, columns=[first._replace(texts=cells), *others])
+    return replace(table, columns=[first._replace(texts=cells), *other_columns])
 
 
 def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) -> Table:
-    """A crosstable in which each score leads to the games behind it, unless a name is more than a label."""
+    """Link each score of a crosstable to its games.
+
+    A heading that is more than a label, such as one with a version of code, names no filter and gets no links.
+    """
     agents = [cell.text for cell in table.columns[0].cells]
     filters = {"run": game_filter.runs[0]} if game_filter.runs else {"rules": game_filter.rules or ""}
 
@@ -128,14 +132,13 @@ def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) 
 
 
 def build_mistakes_table(opened: OpenArchive, game_filter: GameFilter, kind: str = "", ply: int | None = None) -> Table:
-    """The mistakes of some games, those that gave up most first, then the latest in a game; of each sort a few.
+    """Build the table of mistakes with the largest regret first, then the latest ply in a game first.
 
-    A sort is an agent, a kind of decision and a ply.
-
-    ``kind`` is gift or placement, ``ply`` counts from 0. Raises ``RequestError`` for a run that is not there.
+    Only a few mistakes are listed for each agent, kind of decision and ply, unless ``ply`` selects one. ``kind`` is
+    ``gift``, ``placement`` or "", and ``ply`` counts from 0. Raises ``RequestError`` for an unknown run.
     """
     records = select_records(opened, game_filter)
-    found = opened.sql(
+    rows = opened.sql(
         "SELECT run_id, game_id, ply, kind, agent, value_before, value_after FROM decisions "  # noqa: S608  (ids)
         f"WHERE regret > 0 AND {run_condition_sql(record.run_id for record in records)} "
         "AND ($agent IS NULL OR agent = $agent) AND ($kind = '' OR kind = $kind) AND ($ply IS NULL OR ply = $ply) "
@@ -143,12 +146,12 @@ def build_mistakes_table(opened: OpenArchive, game_filter: GameFilter, kind: str
         f"ORDER BY regret DESC, ply DESC, run_id, game_id LIMIT {MAX_MISTAKES}",
         {"agent": game_filter.agent, "kind": kind, "ply": ply, "each": MAX_OF_A_KIND if ply is None else MAX_MISTAKES},
     )
-    values = found.select("value_before", "value_after").rows()
+    values = rows.select("value_before", "value_after").rows()
     columns = [
-        text_column("game", [urls.build_game_cell(*each) for each in found.select("run_id", "game_id", "ply").rows()]),
-        link_column("agent", found["agent"], map(urls.agent_url, found["agent"])),
-        text_column("decision", found["kind"]),
-        number_column("ply", found["ply"]),
+        text_column("game", [urls.build_game_cell(*place) for place in rows.select("run_id", "game_id", "ply").rows()]),
+        link_column("agent", rows["agent"], map(urls.agent_url, rows["agent"])),
+        text_column("decision", rows["kind"]),
+        number_column("ply", rows["ply"]),
         text_column("value", [f"{VALUE_NAMES[before]} → {VALUE_NAMES[after]}" for before, after in values]),
     ]
     return Table("The largest mistakes, the latest in a game first", columns)

@@ -1,4 +1,4 @@
-"""An archive for many readers at once: opened once, opened again when it changes, answers kept until then."""
+"""Snapshots: an archive opened once for many readers, and reopened when it changes; answers are kept until then."""
 
 from __future__ import annotations
 
@@ -21,70 +21,74 @@ from analytics.store import marker
 from analytics.store.files.local_files import LocalBackend
 from quarto.errors import ArenaError, FailureError
 
-CONNECTIONS = 3  # questions that are answered at once
-QUERY_LIMITS = QueryLimits(memory="20%", spill="4GiB", seconds=20.0, options=False)  # of each
-BUSY_SECONDS = 20.0  # that a question waits for a connection
-CHECK_SECONDS = 0.5  # between two looks whether the archive has changed
-FAILED_PAUSE_FACTOR = 20  # times as long as opening takes, an archive with damaged files is not opened again
-REOPEN_WAIT_SECONDS = (
-    1.5  # that a reader waits for a changed archive: then the old one is shown until the new one is open
-)
-REMOTE_SECONDS = 60.0  # between two openings of an archive that does not show whether it has changed
-MAX_ANSWERS = 128  # answers
-MAX_WAITING = 20  # readers: more would leave no thread to answer what is known
+CONNECTIONS = 3  # requests that can be answered at the same time
+QUERY_LIMITS = QueryLimits(memory="20%", spill="4GiB", seconds=20.0, options=False)  # of each connection
+BUSY_SECONDS = 20.0  # that a request waits for a connection
+CHECK_SECONDS = 0.5  # between two checks whether the archive has changed
+FAILED_PAUSE_FACTOR = 20  # pause before a damaged archive is reopened, in multiples of the time that opening takes
+REOPEN_WAIT_SECONDS = 1.5  # that a reader waits for a changed archive, before the old snapshot is shown
+REMOTE_SECONDS = 60.0  # between two openings of an archive in object storage
+MAX_ANSWERS = 128  # kept for each snapshot
+MAX_WAITING = 20  # readers; more would leave no thread to send answers that are kept
 
 ResultT = TypeVar("ResultT")
 Stamp = tuple[Any, ...]
 
 
 def read_archive_stamp(root: PurePath) -> Stamp:
-    """The marks of an archive's state: the times of its folders of records, games, policies and the like.
+    """Read a stamp that changes with the archive: the modification times of its folders of records, games and the like.
 
-    Object storage tells nothing of that without listing it: there it changes with time.
+    Object storage tells nothing without listing the whole archive, so there the stamp changes with time.
     """
     if not isinstance(root, Path):
         return (time.monotonic() // REMOTE_SECONDS,)
-    found: list[tuple[str, int]] = []
+    times: list[tuple[str, int]] = []
     backend = LocalBackend(root)
     for folder in (root, *(root / name for name in _NESTED_FOLDERS)):
-        text = str(folder)  # thousands of paths as objects would take twice as long
-        with suppress(OSError):  # folders come and go, and a link is none
-            found += sorted((name, os.lstat(f"{text}/{name}").st_mtime_ns) for name in backend.list_names(folder))
-    return tuple(found)
+        text = str(folder)  # because thousands of path objects would take twice as long
+        with suppress(OSError):  # a folder may vanish, or be a link
+            times += sorted((name, os.lstat(f"{text}/{name}").st_mtime_ns) for name in backend.list_names(folder))
+    return tuple(times)
 
 
-# With a folder for each run, sweep or policy. Plies and tallies are written before the games that they belong to.
+# These have a folder for each run, sweep or policy. Plies and tallies need no check, because they are written before
+# the games that they belong to.
 _NESTED_FOLDERS = ("games", "decisions", "evaluations", "positions", "first_plies", "policies", "sweeps")
 
 
 class BusyError(FailureError):
-    """Others are served first: the same request may succeed in a moment."""
+    """The server is busy with other requests, so the same request may succeed in a moment."""
 
 
 class ArchiveSnapshot:
     """An archive as it was when it was opened, without the runs whose records are damaged."""
 
     def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
-        """Raises ``RequestError`` when there is no archive, ``FailureError`` for one that has lost games."""
+        """Open the archive. Raises ``RequestError`` if there is none, ``FailureError`` if it has lost games."""
         self.stamp = read_archive_stamp(root)
         started = time.monotonic()
         opened = OpenArchive(root, limits)
-        self.seconds = time.monotonic() - started  # that opening took
-        self.damaged = opened.archive.drop_damaged_runs()  # a line for each record
+        self.seconds = time.monotonic() - started  # that opening the archive took
+        self.damaged = opened.archive.drop_damaged_runs()  # a line for each damaged record
         self.runs = len(opened.archive.list_recorded_run_ids())
-        self.failed = bool(self.damaged)  # a file is damaged: it may be mended at any time
-        self._free: LifoQueue[OpenArchive] = LifoQueue()  # the one used last is the one that is prepared best
-        everyone = [opened, *(opened.fork() for _ in range(CONNECTIONS - 1))]
-        for each in reversed(everyone):
-            self._free.put(each)
+        self.failed = bool(self.damaged)  # a damaged file may be repaired at any time
+        self._free: LifoQueue[OpenArchive] = (
+            LifoQueue()
+        )  # last in, first out: the connection used last has the most in its caches
+        connections = [opened, *(opened.fork() for _ in range(CONNECTIONS - 1))]
+        for connection in reversed(connections):
+            self._free.put(connection)
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
         self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
         self._waiting = threading.BoundedSemaphore(MAX_WAITING)
-        self._finalizer = weakref.finalize(self, _close_all, everyone)
+        self._finalizer = weakref.finalize(self, _close_all, connections)
 
     def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
-        """``compute(opened, *question)``, kept for whoever asks the same; ``opened`` is for this call alone."""
+        """Return ``compute(opened, *arguments)``, computed once for all readers that request the same.
+
+        ``opened`` belongs to this call alone until it returns. Raises ``BusyError`` while too many readers wait.
+        """
         key = (compute, arguments)
         with self._lock:
             if key in self._answers:
@@ -93,12 +97,12 @@ class ArchiveSnapshot:
         if not self._waiting.acquire(blocking=False):
             raise _build_busy_error()
         try:
-            with lock:  # of two that ask the same at once, one waits for the other's answer
+            with lock:  # concurrent readers of the same answer wait for the first one
                 return self._compute_answer(key, compute, arguments)
         except BaseException as error:
             damaged = isinstance(error, FailureError | pl.exceptions.PolarsError) and not isinstance(error, BusyError)
             with self._lock:
-                self._locks.pop(key, None)  # what failed is not kept, whoever may have asked for it
+                self._locks.pop(key, None)  # failures are not kept
                 self.failed |= damaged
             if damaged and not isinstance(error, FailureError):
                 raise FailureError(f"a file changed while it was read: load the page again ({error})") from error
@@ -115,12 +119,12 @@ class ArchiveSnapshot:
             if key in self._answers:
                 return self._find_kept_answer(key)  # type: ignore[no-any-return]
         with self._borrow_connection() as opened:
-            found = compute(opened, *arguments)
+            answer = compute(opened, *arguments)
         with self._lock:
-            self._answers[key] = found
+            self._answers[key] = answer
             while len(self._answers) > MAX_ANSWERS:
                 self._locks.pop(self._answers.popitem(last=False)[0], None)
-        return found
+        return answer
 
     @contextmanager
     def _borrow_connection(self) -> Iterator[OpenArchive]:
@@ -139,7 +143,7 @@ class ArchiveSnapshot:
 
 
 def _build_busy_error() -> BusyError:
-    return BusyError("the server is answering other questions: try again in a moment")
+    return BusyError("the server is busy with other requests: try again in a moment")
 
 
 def _close_all(archives: Sequence[OpenArchive]) -> None:
@@ -148,11 +152,11 @@ def _close_all(archives: Sequence[OpenArchive]) -> None:
 
 
 class StillOpeningError(Exception):
-    """There is nothing to read yet: the archive is being opened."""
+    """Nothing can be read yet, because the archive is being opened for the first time."""
 
 
 class SnapshotService:
-    """The content of an archive by now. It is opened again when it changes, or may be mended. Safe for threads."""
+    """The current snapshot of an archive, which is replaced when the archive changes. Safe for threads."""
 
     def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
         self._root = root
@@ -164,10 +168,10 @@ class SnapshotService:
         self._lock = threading.Lock()
 
     def load_snapshot(self) -> ArchiveSnapshot | None:
-        """The archive as it is, or was a moment ago if it takes long to open.
+        """Return the archive as it is, or as it was a moment ago if it takes long to open.
 
-        None: there is none, or it has no runs. Raises ``FailureError`` for a damaged archive, ``StillOpeningError``
-        while it is opened for the first time.
+        Returns None if there is no archive or it has no runs. Raises ``FailureError`` for a damaged archive and
+        ``StillOpeningError`` while the archive is opened for the first time.
         """
         opening = self._start_opening_if_changed()
         if opening is not None:
@@ -180,7 +184,7 @@ class SnapshotService:
             return self._snapshot
 
     def _start_opening_if_changed(self) -> threading.Thread | None:
-        """The thread that opens the archive anew; None if nothing has changed."""
+        """Return the thread that reopens the archive, or None if nothing has changed since it was opened."""
         with self._lock:
             if self._opening is not None and self._opening.is_alive():
                 return self._opening

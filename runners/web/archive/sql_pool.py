@@ -1,9 +1,9 @@
-"""Questions in SQL from strangers, each answered within limits by a process that can be ended; answers as tables.
+"""SQL queries from untrusted visitors: a subprocess answers each one within limits and can be ended at any time.
 
-DuckDB's own limits are not enough for a page that anybody may fill in. ``len(range(1000000000))`` took 8 GB where 256
-MB were allowed. ``levenshtein`` of two long texts went on for 84 seconds after DuckDB was told to stop. So a process
-answers: the system limits its address space, and it is ended when its time is up. Another one starts at once.
-``analytics.questions.sql.vocabulary`` decides what a question may read.
+DuckDB's own limits are not enough for a page that anybody may use: ``len(range(1000000000))`` took 8 GB where 256 MB
+were allowed, and ``levenshtein`` of two long texts went on for 84 seconds after DuckDB was told to stop. So the
+system limits the address space of the subprocess, and the subprocess is ended when its time is up; another one
+starts at once. ``analytics.questions.sql.vocabulary`` decides what a query may read.
 """
 
 from __future__ import annotations
@@ -29,55 +29,57 @@ from runners.web.archive import urls
 from runners.web.archive.snapshots import BusyError
 
 PROCESS_TARGET = "runners.web.archive.sql_process:build_handler"
-MAX_ERROR_BYTES = 1 << 20  # of a message that is no answer, such as a traceback
-GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
+MAX_ERROR_BYTES = 1 << 20  # of an error message, such as a traceback
+GRACE_SECONDS = 0.5  # after DuckDB should have interrupted a query, before its process is ended
 OPEN_SECONDS = 120.0  # that opening the archive may take
-MAX_QUESTION_CHARACTERS = 20_000  # characters of a question
-MAX_ROWS = 200  # that a page shows: a file has them all
+MAX_QUESTION_CHARACTERS = 20_000
+MAX_ROWS = 200  # on a page; the CSV file has all rows
 MAX_COLUMNS = 40
-MAX_CELL_LETTERS = 120  # of a cell
-MAX_CELLS = 2_400  # that a page shows
+MAX_CELL_LETTERS = 120
+MAX_CELLS = 2_400  # on a page
 
 
 @dataclass(frozen=True)
 class QuestionLimits:
-    """Limits of a question and of all questions together."""
+    """Limits of one query, and of all queries together."""
 
     rows: int = 10_000
     bytes: int = 32_000_000  # of an answer
     seconds: float = 10.0
-    memory: str = "512MiB"  # of DuckDB
+    memory: str = "512MiB"  # for DuckDB, and below for its temporary files
     spill: str = "1GiB"
-    megabytes: int = 2_048  # of address space that the process may take beyond what its imports take
-    processes: int = 2  # questions that are answered at once
-    waiting_seconds: float = 30.0  # for a process: then the question is refused
+    megabytes: int = 2_048  # of address space for the process, in addition to what its imports take
+    processes: int = 2  # queries that can be answered at the same time
+    waiting_seconds: float = 30.0  # for a free process, after which a query is refused
 
 
 class SqlAnswer:
-    """The rows of an answer, at most as many as the limit."""
+    """Rows of an answer, at most ``max_rows`` of them."""
 
     def __init__(self, frame: pl.DataFrame, max_rows: int) -> None:
-        self.cut = frame.height > max_rows  # there are more rows
+        self.cut = frame.height > max_rows  # rows were left out
         self.frame = frame.head(max_rows)
 
 
 class SqlProcessPool:
-    """Answers questions to an archive. Safe for threads."""
+    """Subprocesses that answer queries about one archive. Safe for threads."""
 
     def __init__(self, archive_root: PurePath, limits: QuestionLimits | None = None) -> None:
         self._archive = archive_root
         self.limits = limits or QuestionLimits()
         self._closed = False
-        self._slots: LifoQueue[_ProcessSlot] = LifoQueue()  # the one used last has its archive open
+        self._slots: LifoQueue[_ProcessSlot] = (
+            LifoQueue()
+        )  # last in, first out: the slot used last has its archive open
         self._all = [_ProcessSlot() for _ in range(self.limits.processes)]
         for slot in self._all:
             self._slots.put(slot)
 
     def request_answer(self, question: str) -> SqlAnswer:
-        """The answer to a question.
+        """Answer a query.
 
-        Raises ``RequestError`` for a question that is not allowed, wrong, or beyond a limit; ``FailureError`` for a
-        damaged archive, ``BusyError`` while too many other questions are answered.
+        Raises ``RequestError`` for a query that is not allowed, wrong, or beyond a limit; ``FailureError`` for a
+        damaged archive; ``BusyError`` if no process becomes free in time.
         """
         if not question.strip():
             raise RequestError("SQL: there is no question: write a SELECT, or take one of the questions below")
@@ -90,7 +92,7 @@ class SqlProcessPool:
         try:
             slot = self._slots.get(timeout=self.limits.waiting_seconds)
         except Empty:
-            raise BusyError("the server is answering other questions in SQL: ask again in a moment") from None
+            raise BusyError("the server is answering other SQL queries: try again in a moment") from None
         try:
             return SqlAnswer(self._request_frame(slot, question), self.limits.rows)
         finally:
@@ -103,7 +105,7 @@ class SqlProcessPool:
             slot.stop()
 
     def _start_process(self, slot: _ProcessSlot) -> Subprocess:
-        """Start a process, which opens the archive while nobody waits for it yet."""
+        """Start a process and let it open the archive, so that the next query does not have to wait for that."""
         limits = {name: getattr(self.limits, name) for name in ("rows", "bytes", "seconds", "memory", "spill")}
         slot.scratch = ScratchFolder()
         slot.process = Subprocess(
@@ -121,22 +123,22 @@ class SqlProcessPool:
     def _request_frame(self, slot: _ProcessSlot, question: str) -> pl.DataFrame:
         opened = False
         try:
-            child = slot.process or self._start_process(slot)
+            process = slot.process or self._start_process(slot)
             if not slot.pending_responses:
-                child.send(None)
+                process.send(None)
                 slot.pending_responses = 1
             while slot.pending_responses:
                 slot.pending_responses -= 1
-                child.receive(type(None), OPEN_SECONDS)
+                process.receive(type(None), OPEN_SECONDS)
             opened = True
             text = question.encode(errors="replace").decode()
-            return pl.read_ipc(child.request(text, b"", type(None), self.limits.seconds + GRACE_SECONDS)[1])
+            return pl.read_ipc(process.request(text, b"", type(None), self.limits.seconds + GRACE_SECONDS)[1])
         except BaseException as error:
             if isinstance(error, RemoteError) and error.details.exit_code is not None:
                 raise error.to_arena_error("SQL") from None
             slot.stop()
             if opened and not self._closed:
-                self._start_process(slot)  # now: the next question must not wait for it
+                self._start_process(slot)  # now, so that the next query does not wait for it
             match error:
                 case TurnTimeoutError():
                     raise self._build_late_error(opened) from None
@@ -146,46 +148,46 @@ class SqlProcessPool:
 
     def _build_late_error(self, opened: bool) -> RequestError | FailureError:
         if not opened:
-            return FailureError(f"the archive took longer than {OPEN_SECONDS:g} seconds to open: ask again in a moment")
+            return FailureError(f"the archive took longer than {OPEN_SECONDS:g} seconds to open: try again in a moment")
         return RequestError(
             f"SQL: the question took longer than {self.limits.seconds:g} seconds: ask about fewer games"
         )
 
     def _build_death_error(self, opened: bool, error: Exception) -> RequestError | FailureError:
         if not opened:
-            return FailureError(f"the archive could not be opened for the question ({error})")
+            return FailureError(f"the archive could not be opened for the query ({error})")
         return RequestError(f"SQL: the question needs more memory than it may use ({error}): ask about fewer games")
 
 
 class _ProcessSlot:
-    """The child that answers one question at a time, started when it is needed."""
+    """Place for a subprocess, which answers one query at a time and is started when it is needed."""
 
     process: Subprocess | None = None
-    scratch: ScratchFolder  # for its temporary files: a process that is ended removes nothing
-    pending_responses: int = 0  # answers of the child before it takes a question: it is set up, the archive is open
+    scratch: ScratchFolder  # for temporary files, because an ended process cannot remove them
+    pending_responses: int = 0  # due before the process takes a query: about its start, and about the archive
 
     def stop(self) -> None:
-        child, self.process = self.process, None
-        if child is not None:
-            child.stop()
+        process, self.process = self.process, None
+        if process is not None:
+            process.stop()
             self.scratch.remove()
 
 
 def build_answer_table(frame: pl.DataFrame) -> Table:
-    """The first rows and columns of an answer."""
-    shown = frame[:, :MAX_COLUMNS]
-    shown = shown.head(min(MAX_ROWS, max(10, MAX_CELLS // max(1, shown.width))))
-    rows = shown.to_dicts()
+    """Build a table of the first rows and columns of an answer."""
+    visible = frame[:, :MAX_COLUMNS]
+    visible = visible.head(min(MAX_ROWS, max(10, MAX_CELLS // max(1, visible.width))))
+    rows = visible.to_dicts()
     columns = [
         ResultColumn(name, [_build_cell(name, row[name], row) for row in rows], right_aligned=kind.is_numeric())
-        for name, kind in shown.schema.items()
+        for name, kind in visible.schema.items()
     ]
-    what = f"{frame.height:,} {'row' if frame.height == 1 else 'rows'}"
-    if shown.height < frame.height:
-        what = f"The first {shown.height:,} of {what}"
-    if shown.width < frame.width:
-        what += f", the first {shown.width} of {frame.width} columns"
-    return Table(what, columns)
+    caption = f"{frame.height:,} {'row' if frame.height == 1 else 'rows'}"
+    if visible.height < frame.height:
+        caption = f"The first {visible.height:,} of {caption}"
+    if visible.width < frame.width:
+        caption += f", the first {visible.width} of {frame.width} columns"
+    return Table(caption, columns)
 
 
 def _build_cell(name: str, value: Any, row: dict[str, Any]) -> Cell:
@@ -195,7 +197,10 @@ def _build_cell(name: str, value: Any, row: dict[str, Any]) -> Cell:
 
 
 def _format_number(name: str, value: float | Decimal) -> str:
-    """A number as readers know them, 321,000 and 0.03133; ids and seeds are names, and truth values no numbers."""
+    """Format a number for readers, as in 321,000 and 0.03133.
+
+    Ids, seeds and truth values are written as they are.
+    """
     if isinstance(value, bool) or name.endswith("_id") or name in {"sample_game", "seed"}:
         return str(value)
     if isinstance(value, int):

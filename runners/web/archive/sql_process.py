@@ -1,6 +1,6 @@
-"""The child that answers strangers' questions in SQL, see ``runners.web.archive.sql_pool``.
+"""The subprocess that answers SQL queries for ``runners.web.archive.sql_pool``.
 
-DuckDB interrupts most questions at the time limit; whoever started the process ends it if not.
+DuckDB interrupts most queries at the time limit; the parent process ends this one if DuckDB does not.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from quarto.errors import RequestError
 from runners.hosting.subprocess_program import Message, RequestHandler
 from runners.web.archive.snapshots import read_archive_stamp
 
-NICENESS = 5  # pages come first
+NICENESS = 5  # below the pages
 
 
 def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHandler]:
-    """Serve questions. None opens the archive, or opens it again if it has changed; a question gets rows for Arrow."""
+    """Build the handler of requests.
+
+    A request None opens the archive, or reopens it if it has changed; a query is answered with rows in Arrow's format.
+    """
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
     root = parse_location(setup["archive"])
@@ -33,24 +36,24 @@ def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHand
         nonlocal opened, stamp
         if question is not None and opened is not None:
             return None, _encode_arrow(opened.read_first_rows(question, setup["rows"] + 1), setup["bytes"])
-        found = read_archive_stamp(root)
+        current_stamp = read_archive_stamp(root)
         if opened is None:
             opened = OpenArchive(root, limits, vocabulary_only=True)
-        elif found == stamp:
+        elif current_stamp == stamp:
             return None, b""
         else:
             opened.refresh()
-        opened.read_first_rows("SELECT run_id FROM games LIMIT 0", 1)  # DuckDB starts now, not in a question's time
-        stamp = found
+        opened.read_first_rows("SELECT run_id FROM games LIMIT 0", 1)  # starts DuckDB before a query's time begins
+        stamp = current_stamp
         return None, b""
 
     return (None, b""), respond
 
 
 def _encode_arrow(frame: Any, max_bytes: int) -> bytes:
-    """A frame in Arrow's format. Raises ``RequestError`` for one of too many bytes."""
+    """Encode a frame in Arrow's file format. Raises ``RequestError`` if it takes more than ``max_bytes``."""
     content = io.BytesIO()
-    frame.write_ipc(content)  # not compressed: whoever reads it must not need more memory than it has bytes
+    frame.write_ipc(content)  # uncompressed, so that reading it takes no more memory than its size
     if content.tell() > max_bytes:
         raise RequestError(f"SQL: the answer is larger than {max_bytes / 1e6:g} MB: ask for fewer columns or rows")
     return content.getvalue()

@@ -1,4 +1,4 @@
-"""Sweeps: which there are, the results of one, and its picture where one or two settings vary."""
+"""The list of sweeps, and the page of one: its jobs, and its picture if one or two settings vary."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from runners.web.archive.runs import format_minute
 MAX_ROWS = 200
 MAX_ERRORS = 20
 SCORE = "score, %"
-_NOT_SETTINGS = ("archive.root", "archive", "progress")  # of every job: they say where and how, not what
+_NOT_SETTINGS = ("archive.root", "archive", "progress")  # these say where and how a job runs, not what it plays
 
 
 class SweepRow(NamedTuple):
@@ -43,18 +43,22 @@ class SweepRow(NamedTuple):
     sweep_id: str
     jobs: int
     complete: int
-    settings: tuple[str, ...]  # that vary
+    settings: tuple[str, ...]  # those that vary
     objective: str
-    created: str  # when its first run began
+    created: str  # when the first run began
 
 
 def list_sweeps(opened: OpenArchive) -> tuple[SweepRow, ...]:
-    """All sweeps, the newest first."""
-    of: dict[str, list[SweepJob]] = {}
+    """List all sweeps, the newest first."""
+    jobs_by_sweep: dict[str, list[SweepJob]] = {}
     for job in opened.archive.load_sweep_jobs():
-        of.setdefault(job.sweep_id, []).append(job)
+        jobs_by_sweep.setdefault(job.sweep_id, []).append(job)
     return tuple(
-        sorted((_build_sweep_row(opened, *each) for each in of.items()), key=lambda row: row.created, reverse=True)
+        sorted(
+            (_build_sweep_row(opened, *sweep) for sweep in jobs_by_sweep.items()),
+            key=lambda row: row.created,
+            reverse=True,
+        )
     )
 
 
@@ -67,7 +71,7 @@ def _build_sweep_row(opened: OpenArchive, sweep_id: str, jobs: Sequence[SweepJob
 
 
 def build_sweeps_table(rows: Sequence[SweepRow]) -> Table:
-    """A table of sweeps."""
+    """Build a table of sweeps."""
     jobs = [f"{row.jobs:,}" if row.complete == row.jobs else f"{row.complete:,} of {row.jobs:,}" for row in rows]
     columns = [
         link_column("sweep", [row.sweep_id for row in rows], [urls.sweep_url(row.sweep_id) for row in rows], code=True),
@@ -80,34 +84,37 @@ def build_sweeps_table(rows: Sequence[SweepRow]) -> Table:
 
 
 def build_sweep_page(opened: OpenArchive, sweep_id: str) -> ArchivePage:
-    """The page of a sweep by its id: its picture and its jobs. Raises ``NotFoundError`` if there is none."""
+    """Build the page of a sweep with its picture and its jobs. Raises ``NotFoundError`` if there is no such sweep."""
     jobs = [job for job in opened.archive.load_sweep_jobs() if job.sweep_id == sweep_id]
     if not jobs:
-        known = {job.sweep_id for job in opened.archive.load_sweep_jobs()}
+        sweep_ids = {job.sweep_id for job in opened.archive.load_sweep_jobs()}
         raise NotFoundError(
-            f"sweep {sweep_id!r} is not in archive {opened.archive.root}{describe_valid_names(sweep_id, known)}"
+            f"sweep {sweep_id!r} is not in archive {opened.archive.root}{describe_valid_names(sweep_id, sweep_ids)}"
         )
     settings = _list_varying_settings(jobs)
-    found = load_job_results(opened.archive, jobs)
-    named = [name for name in jobs[0].overrides if name not in (*settings, *_NOT_SETTINGS)]
-    shared = ", ".join(f"`{name}={jobs[0].overrides[name]}`" for name in sorted(named))
+    job_results = load_job_results(opened.archive, jobs)
+    shared_names = [name for name in jobs[0].overrides if name not in (*settings, *_NOT_SETTINGS)]
+    shared = ", ".join(f"`{name}={jobs[0].overrides[name]}`" for name in sorted(shared_names))
     lead = f"{', '.join(settings[:-2])}{', ' if settings[2:] else ''}{' and '.join(settings[-2:]) or 'Nothing'} varied"
     lead += f"; the same in all jobs: {shared}" if shared else ""
-    parts = [_build_figure(settings, found), _build_jobs_table(settings, found), *_build_error_tables(jobs)]
+    parts = [_build_figure(settings, job_results), _build_jobs_table(settings, job_results), *_build_error_tables(jobs)]
     return ArchivePage(f"Sweep `{sweep_id}`", lead, parts=parts)
 
 
 def _build_error_tables(jobs: Sequence[SweepJob]) -> list[Table]:
-    """The errors of the jobs that have no results because of them."""
+    """Build the table of the errors of failed jobs, if any job failed."""
     failed = [job for job in jobs if job.error]
-    some = "" if len(failed) <= MAX_ERRORS else f": the first {MAX_ERRORS} of {len(failed)}, see the view sweeps"
-    shown = failed[:MAX_ERRORS]
-    columns = [text_column("job", [str(job.job) for job in shown]), text_column("error", [job.error for job in shown])]
-    return [Table(f"Why jobs failed{some}", columns)] if failed else []
+    limit_note = "" if len(failed) <= MAX_ERRORS else f": the first {MAX_ERRORS} of {len(failed)}, see the view sweeps"
+    first_jobs = failed[:MAX_ERRORS]
+    columns = [
+        text_column("job", [str(job.job) for job in first_jobs]),
+        text_column("error", [job.error for job in first_jobs]),
+    ]
+    return [Table(f"Why jobs failed{limit_note}", columns)] if failed else []
 
 
 def _list_varying_settings(jobs: Sequence[SweepJob]) -> list[str]:
-    """The settings that are not the same in all jobs, in the order in which they were given."""
+    """List the settings that differ between jobs, in the order in which they were given."""
     names = dict.fromkeys(name for job in jobs for name in job.overrides)
     return [name for name in names if name not in _NOT_SETTINGS and len({job.overrides.get(name) for job in jobs}) > 1]
 
@@ -120,7 +127,7 @@ def _find_objective(job_results: JobResults) -> str | None:
 
 
 def _is_judged_by_score(job_results: JobResults) -> bool:
-    """Whether jobs are judged by the first agent's score, and each is one pairing."""
+    """Return whether the first agent's score judges the jobs and every job has a single pairing."""
     return all(len(pairings) == 1 for _, pairings in job_results if pairings) and _find_objective(job_results) in (
         None,
         "score",
@@ -128,12 +135,12 @@ def _is_judged_by_score(job_results: JobResults) -> bool:
 
 
 def _build_jobs_table(settings: Sequence[str], job_results: JobResults) -> Table:
-    """A row for each pairing of each job; a job without results says why in the place of its first agent."""
+    """Build a row for each pairing of each job. A job without results shows its status in place of the first agent."""
     nothing: list[PairingResult | None] = [None]
-    rows = [(job, each) for job, pairings in job_results for each in pairings or nothing]
-    shown = rows[:MAX_ROWS]
-    jobs, pairings = [job for job, _ in shown], [each for _, each in shown]
-    scores, objective = [each.score if each else None for each in pairings], _find_objective(job_results)
+    rows = [(job, pairing) for job, pairings in job_results for pairing in pairings or nothing]
+    first_rows = rows[:MAX_ROWS]
+    jobs, pairings = [job for job, _ in first_rows], [pairing for _, pairing in first_rows]
+    scores, objective = [pairing.score if pairing else None for pairing in pairings], _find_objective(job_results)
     pages = [urls.run_url(job.run_id) if job.run_id else "" for job in jobs]
     values = [MISSING if job.value is None else format_quantity(objective or "", job.value) for job in jobs]
     columns = [
@@ -144,23 +151,23 @@ def _build_jobs_table(settings: Sequence[str], job_results: JobResults) -> Table
             if _is_judged_by_score(job_results)
             else [ResultColumn(format_quantity_heading(objective or "objective"), values)]
         ),
-        text_column("first agent", [each.first if each else job.status for job, each in shown]),
-        text_column("second agent", [each.second if each else MISSING for each in pairings]),
-        number_column("games", [each.games if each else None for each in pairings]),
-        number_column(SCORE, [each.mean if each else None for each in scores], format_percent),
+        text_column("first agent", [pairing.first if pairing else job.status for job, pairing in first_rows]),
+        text_column("second agent", [pairing.second if pairing else MISSING for pairing in pairings]),
+        number_column("games", [pairing.games if pairing else None for pairing in pairings]),
+        number_column(SCORE, [score.mean if score else None for score in scores], format_percent),
         interval_column(
-            [each.low if each else None for each in scores], [each.high if each else None for each in scores]
+            [score.low if score else None for score in scores], [score.high if score else None for score in scores]
         ),
     ]
-    some = "" if len(rows) <= MAX_ROWS else f" (the first {MAX_ROWS} of {len(rows):,} rows)"
-    return Table(f"Jobs{some}", columns)
+    limit_note = "" if len(rows) <= MAX_ROWS else f" (the first {MAX_ROWS} of {len(rows):,} rows)"
+    return Table(f"Jobs{limit_note}", columns)
 
 
 def _build_figure(settings: Sequence[str], job_results: JobResults) -> Figure | str:
-    """The picture, or why there is none."""
+    """Draw the picture of a sweep, or say why there is none."""
     if len(settings) not in (1, 2):
-        what = "no setting varies" if not settings else f"{len(settings)} settings vary"
-        return f"No picture: {what}: a picture needs one or two."
+        reason = "no setting varies" if not settings else f"{len(settings)} settings vary"
+        return f"No picture: {reason}: a picture needs one or two."
     rows, y = _build_points_and_value_name(settings, job_results)
     if rows.height < 2:
         return "No picture: fewer than two jobs have a value."
@@ -183,9 +190,9 @@ def _build_figure(settings: Sequence[str], job_results: JobResults) -> Figure | 
 
 
 def _build_points_and_value_name(settings: Sequence[str], job_results: JobResults) -> tuple[pl.DataFrame, str]:
-    """A row for each job that has a value, and the name of the value.
+    """Build a row for each job that has a value, and the name of the value.
 
-    It is the first agent's score with its interval where each job is one pairing, else what jobs are judged by.
+    The value is the first agent's score, with its interval, if each job is one pairing; otherwise it is the objective.
     """
     objective, by_score = _find_objective(job_results), _is_judged_by_score(job_results)
     name = SCORE if by_score else format_quantity_heading(objective or "value")
@@ -197,8 +204,8 @@ def _build_points_and_value_name(settings: Sequence[str], job_results: JobResult
             rows.append({**point, SCORE: 100 * score.mean, "low": 100 * score.low, "high": 100 * score.high})
         elif not by_score and job.value is not None:
             rows.append({**point, name: scale_quantity(objective or "", job.value)})
-    # All rows are looked at for the type of a column: a setting may be a number in a hundred jobs and then a text. A
-    # number that no type holds is left out, where ``strict`` would raise.
+    # All rows are read to find the type of a column, because a setting may be a number in a hundred jobs and then a
+    # text. A number that no type can hold becomes null, where ``strict`` would raise.
     return pl.DataFrame(rows, strict=False, infer_schema_length=None), name
 
 

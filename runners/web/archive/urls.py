@@ -1,4 +1,4 @@
-"""The addresses of pages: one state of a page is one address."""
+"""Addresses of pages. Each state of a page has exactly one address."""
 
 from __future__ import annotations
 
@@ -13,62 +13,67 @@ BROWSE = "/browse"
 
 
 def build_url(path: str, query: Mapping[str, object]) -> str:
-    """A path with a query; values that are None, false or empty are left out."""
-    given = {name: str(value) for name, value in query.items() if not (value is None or value is False or value == "")}
-    return f"{path}?{urlencode(given, safe='/@()=,.:')}" if given else path
+    """Build an address from a path and a query, without the values that are None, False or ""."""
+    parameters = {
+        name: str(value) for name, value in query.items() if not (value is None or value is False or value == "")
+    }
+    return f"{path}?{urlencode(parameters, safe='/@()=,.:')}" if parameters else path
 
 
 def run_url(run_id: str) -> str:
-    """The page of a run."""
+    """Return the address of a run's page."""
     return f"{BROWSE}/runs/{run_id}"
 
 
 def agent_url(agent: str, rules: str = "") -> str:
-    """The page of an agent, under some rules."""
+    """Return the address of an agent's page, under the named rules if there are any."""
     return build_url(f"{BROWSE}/agent", {"agent": agent, "rules": rules})
 
 
 def game_url(run_id: str, game_id: int, ply: int | None = None) -> str:
-    """The page of a logged game, after so many plies."""
+    """Return the address of a logged game after ``ply`` plies, by default at its end."""
     return build_url(f"{BROWSE}/games/{run_id}/{game_id}", {"ply": ply})
 
 
 def build_game_cell(run_id: str, game_id: int, ply: int | None = None) -> Cell:
-    """The cell of a table that names a game and leads to its page."""
+    """Build the cell of a table that names a game and links to its page."""
     return Cell(format_game_name(run_id, game_id), code=True, link=game_url(run_id, game_id, ply))
 
 
 def games_url(**filters: object) -> str:
-    """The list of games that meet filters."""
+    """Return the address of the list of games with the given filters."""
     return build_url(f"{BROWSE}/games", filters)
 
 
 def openings_url(position: str, **filters: object) -> str:
-    """The explorer in a position."""
+    """Return the address of the opening explorer in a position."""
     return build_url(f"{BROWSE}/openings", {"position": position, **filters})
 
 
 def results_url(slug: str, **filters: object) -> str:
-    """The section of a report about some games."""
+    """Return the address of a section of the report, with the given filters."""
     return build_url(f"{BROWSE}/results/{slug}", filters)
 
 
 def policy_url(policy_id: str) -> str:
-    """The page of a policy."""
+    """Return the address of a policy's page."""
     return f"{BROWSE}/policies/{policy_id}"
 
 
 def sweep_url(sweep_id: str) -> str:
-    """The page of a sweep."""
+    """Return the address of a sweep's page."""
     return f"{BROWSE}/sweeps/{sweep_id}"
 
 
 def analysis_url(position: str) -> str:
-    """The analysis of a position."""
+    """Return the address of the analysis of a position."""
     return build_url("/analyse", {"text": position})
 
 
 def game_analysis_url(plies: Sequence[tuple[int, int]], rules: str, hand: int = NONE) -> str:
-    """The analysis of a game so far, under the named rules; ``hand`` is the piece that was given last."""
+    """Return the address of the analysis of a game so far, under the named rules.
+
+    ``hand`` is the piece that was given last, or NONE.
+    """
     words = [*([format_game(plies)] if plies else []), *([] if hand == NONE else [format_piece(hand)])]
     return build_url("/analyse", {"rules": None if rules == CLASSIC_NAME else rules, "text": " ".join(words)})

@@ -1,7 +1,7 @@
-"""The games that this server holds: each with its address and the agent's answers, and logged once when it is over.
+"""The games that this server holds, each with its address and the agent's turns. A finished game is logged once.
 
-The address of a game says who plays, and every decision of the person so far. The agent's turns are not in it: they
-follow from the rest, so an address cannot claim a turn that the agent never took.
+The address of a game says who plays, and holds every decision that the person made. It leaves out the agent's turns,
+because they follow from the rest; so nobody can invent a turn that the agent never took.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from runners.web.background import BackgroundJob, BackgroundPool
 from runners.web.page_rendering import check_decision_words, parse_whole_number
 from runners.web.site import Site
 
-MAX_GAMES = 1000  # that are held; one that has not been touched for longest is forgotten
-MAX_THINKING = 16  # agents at a time
-FOREVER = float("inf")  # an agent's limits are its own (turn_seconds)
-IDLE_SECONDS = 30.0  # without a page that asks, after which an agent gives up its place
+MAX_GAMES = 1000  # games held; beyond that, the least recently used one is forgotten
+MAX_THINKING = 16  # agents that think at a time
+FOREVER = float("inf")  # seconds: a job has no limit, because an agent has its own (turn_seconds)
+IDLE_SECONDS = 30.0  # without a request by a page, after which an agent's thread is abandoned
 
 _serials = count()
 
@@ -40,11 +40,11 @@ TurnsByGame = dict[Game, tuple[int, int] | AgentFailedError]
 
 
 class TurnPendingError(Exception):
-    """The agent has not answered yet."""
+    """The agent has not taken its turn yet."""
 
 
 class RememberingOpponent:
-    """An opponent that repeats the answers that were given; for others it asks ``thinking``, if that is there."""
+    """An opponent that repeats the turns it took before. New positions go to ``opponent``, if there is one."""
 
     def __init__(self, label: str, turns_by_game: TurnsByGame, opponent: Opponent | None = None) -> None:
         self.label = label
@@ -52,26 +52,30 @@ class RememberingOpponent:
         self._thinking = opponent
 
     def take_turn(self, game: Game) -> tuple[int, int]:
+        """Return the remembered turn, or ask the opponent for one and remember it.
+
+        Raises ``TurnPendingError`` if there is no opponent to ask, and the ``AgentFailedError`` of a failed turn.
+        """
         if game not in self._answers and self._thinking is not None:
             try:
                 self._answers[game] = self._thinking.take_turn(game)
             except AgentFailedError as error:
                 self._answers[game] = error
-        found = self._answers.get(game)
-        if found is None:
+        turn = self._answers.get(game)
+        if turn is None:
             raise TurnPendingError
-        if isinstance(found, AgentFailedError):
-            raise found
-        return found
+        if isinstance(turn, AgentFailedError):
+            raise turn
+        return turn
 
 
 class GameState(NamedTuple):
     """A game after some decisions of the person."""
 
     session: Session
-    turns: tuple[int, ...]  # the indices of the decisions with which the person's turns began
-    news: tuple[str, ...]  # sentences about what happened after the person's last decision but one
-    thinking: bool  # the agent has not answered yet
+    turns: tuple[int, ...]  # indices of the decisions that began the person's turns
+    news: tuple[str, ...]  # sentences about what happened since the person's last turn began
+    thinking: bool  # the agent has not taken its turn yet
 
     @property
     def game(self) -> Game:
@@ -86,38 +90,39 @@ class WebGame:
         self.prepared = prepared_game
         self.serial = next(_serials)
         self.aids = set(aids)
-        self.moves: tuple[str, ...] = ()  # that count: those of the form that was sent last
-        self.log_entry: tuple[str, int] | None = None  # run and number, once the game is logged
-        self.log_error = ""  # why it could not be logged
-        self.lock = threading.Lock()  # of what may change; not held while the agent thinks
+        self.moves: tuple[str, ...] = ()  # the current decisions: those of the form that was sent last
+        self.log_entry: tuple[str, int] | None = None  # run id and game number, once the game is logged
+        self.log_error = ""  # why the game could not be logged
+        self.lock = threading.Lock()  # guards the attributes above; not held while the agent thinks
         self._thinking = threading.Lock()
         self._answers: TurnsByGame = {}
         self._started = time.perf_counter()
 
     def replay(self, moves: Sequence[str]) -> GameState:
-        """The game after decisions. Raises ``RequestError`` for an illegal one."""
+        """Return the game after these decisions. Raises ``RequestError`` for an illegal decision."""
         return self._replay_against(moves, RememberingOpponent(self.prepared.opponent.label, self._answers))
 
     def play_agent_turn(self, moves: Sequence[str]) -> None:
-        """Let the agent answer; log the game if that ends it and the decisions are those that count."""
+        """Let the agent take its turn. If that ends the game and ``moves`` are the current decisions, log the game."""
         with self._thinking:
             opponent = self.prepared.opponent
-            found = self._replay_against(moves, RememberingOpponent(opponent.label, self._answers, opponent))
+            state = self._replay_against(moves, RememberingOpponent(opponent.label, self._answers, opponent))
         with self.lock:
-            if found.session.is_over and tuple(moves) == self.moves:
-                self._log_game(found.game)
+            if state.session.is_over and tuple(moves) == self.moves:
+                self._log_game(state.game)
 
     def is_to_be_logged(self, moves: Sequence[str]) -> bool:
-        """Whether these decisions count, end the game, and it is not in the archive yet."""
+        """Return whether ``moves`` are the current decisions and end a game that is not in the archive yet."""
         with self.lock:
             if self.log_entry is not None or self.log_error or tuple(moves) != self.moves:
                 return False
             return self.replay(moves).session.is_over
 
     def decide(self, moves: Sequence[str], decision: str) -> tuple[str, ...]:
-        """The decisions after one more, which then count. Raises ``RequestError`` if it is illegal.
+        """Add a decision to ``moves`` and make the result current; return it.
 
-        If the person went back to an earlier page, turns are taken back. The last decision may come twice.
+        A decision on an earlier page takes back the turns after it. The same decision may arrive twice, because a form
+        can be sent twice. Raises ``RequestError`` for an illegal decision and while the agent is thinking.
         """
         with self.lock:
             if self.moves == (*moves, decision):
@@ -125,15 +130,15 @@ class WebGame:
             self._check_not_logged()
             if self.replay(moves).thinking:
                 raise RequestError(f"{self.prepared.opponent.label} is thinking: wait for its turn")
-            after = (*moves, decision)
-            self.replay(after)
-            if self.moves[: len(after)] != after and tuple(moves) != self.moves:
+            new_moves = (*moves, decision)
+            self.replay(new_moves)
+            if self.moves[: len(new_moves)] != new_moves and tuple(moves) != self.moves:
                 self.aids.add("undo")
-            self.moves = after
-            return after
+            self.moves = new_moves
+            return new_moves
 
     def undo(self, moves: Sequence[str]) -> tuple[str, ...]:
-        """The decisions without the last turn of the person, or its beginning."""
+        """Take back the person's last turn, or the part of it that was decided, and return the remaining decisions."""
         with self.lock:
             self._check_not_logged()
             turns = self.replay(moves).turns
@@ -144,7 +149,7 @@ class WebGame:
             return self.moves
 
     def record_hint(self) -> None:
-        """The person wants a hint."""
+        """Record that the person asked for a hint. Raises ``RequestError`` if the game is logged already."""
         with self.lock:
             self._check_not_logged()
             self.aids.add("hint")
@@ -197,10 +202,18 @@ def _apply_decision(word: str, game: Game) -> Game:
     return game.with_forfeit(FORFEIT_RESIGNED) if word == RESIGN else parse_and_play_decision(word, game)
 
 
-class WebGameService:
-    """The games of a site. Agents think in threads of their own, one for each browser at a time.
+class BegunGame(NamedTuple):
+    """A game whose agent is being prepared."""
 
-    So nobody waits for another one's. ``session`` names the browser.
+    id: str  # as ``create_web_game_id`` returns it
+    setup_job: BackgroundJob  # its result is the ``WebGame``
+
+
+class WebGameService:
+    """The games of a site.
+
+    Agents think in background threads, at most one for each browser, so nobody waits for another person's agent.
+    ``browser_id`` identifies the browser.
     """
 
     def __init__(self, site: Site) -> None:
@@ -214,34 +227,36 @@ class WebGameService:
     def close(self) -> None:
         self._background.close()
 
-    def start_setup_of_new_game(self, setup: GameSetup, browser_id: str) -> tuple[str, BackgroundJob]:
-        """Begin a game: its id, and the job that sets the agent up, whose result is the game.
+    def begin_game(self, setup: GameSetup, browser_id: str) -> BegunGame:
+        """Begin a game by starting the job that prepares its agent.
 
-        Raises ``RequestError`` for rules or an agent that do not exist.
+        Raises ``RequestError`` if the rules or the agent do not exist.
         """
-        identity = create_web_game_id()
-        return identity, self._start_setup_job(identity, setup, browser_id, identity)
+        web_game_id = create_web_game_id()
+        return BegunGame(web_game_id, self._start_setup_job(web_game_id, setup, browser_id, web_game_id))
 
     def find_setup_job(self, web_game_id: str) -> BackgroundJob:
-        """The job that sets up the game of an id. Raises ``NotFoundError`` if there is none."""
-        found = self._background.find(web_game_id)
-        if found is None:
-            raise NotFoundError("this server does not know that game: begin a new one")
-        return found
+        """Return the job that prepares the game with this id. Raises ``NotFoundError`` if there is none."""
+        job = self._background.find(web_game_id)
+        if job is None:
+            raise NotFoundError(
+                "this server does not hold that game, perhaps because it was started again: begin a new one"
+            )
+        return job
 
     def find_game(self, address: GameAddress) -> WebGame | None:
-        """The game of an address, if this server began it or took it up, and has not forgotten it."""
+        """Return the game of an address, or None if this server does not hold it."""
         with self._lock:
-            found = self._games.get(address.beginning)
-            if found is not None:
+            game = self._games.get(address.beginning)
+            if game is not None:
                 self._games.move_to_end(address.beginning)
-            return found
+            return game
 
     def start_reopen_job(self, address: GameAddress, browser_id: str) -> BackgroundJob:
-        """Take up a game where its address says; the job's result is the game.
+        """Resume a game from its address; the result of the job is the ``WebGame``.
 
-        What was taken back in it is not known, so it counts as one in which the person took turns back. Raises as
-        ``begin`` does.
+        The game counts as one with turns taken back, because the address does not tell whether there were any. Raises
+        ``RequestError`` if the rules or the agent do not exist.
         """
         key = ("open", address)
         return self._start_setup_job(
@@ -249,28 +264,31 @@ class WebGameService:
         )
 
     def find_reopen_job(self, address: GameAddress) -> BackgroundJob | None:
-        """The job that takes up the game of an address, if somebody asked for that."""
+        """Return the job that resumes the game of an address, or None if nobody started one."""
         return self._background.find(("open", address))
 
     def start_turn_job(self, game: WebGame, moves: tuple[str, ...], browser_id: str) -> BackgroundJob:
-        """The job in which the agent answers, and the game is logged if it is over."""
+        """Return the job in which the agent takes its turn and a finished game is logged; start it if needed."""
         return self._background.find_or_start(
             (game.serial, moves), lambda _job: game.play_agent_turn(moves), FOREVER, owner=browser_id
         )
 
     def find_turn_job(self, game: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
-        """That job, if it was begun."""
+        """Return the job in which the agent takes its turn after ``moves``, or None if it was not started."""
         return self._background.find((game.serial, moves))
 
     def start_hint_job(self, game: WebGame, moves: tuple[str, ...], browser_id: str) -> BackgroundJob:
-        """The job that finds a hint: it needs kernels, for which no page waits."""
+        """Return the job that finds a hint; start it if needed.
+
+        Pages do not wait for it, because kernels may have to be compiled first.
+        """
         key = ("hint", game.serial, moves)
         return self._background.find_or_start(
             key, lambda _job: find_hint(game.replay(moves).game), FOREVER, owner=browser_id
         )
 
     def find_hint_job(self, game: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
-        """That job, if it was begun."""
+        """Return the job that finds a hint after ``moves``, or None if it was not started."""
         return self._background.find(("hint", game.serial, moves))
 
     def _start_setup_job(
@@ -283,74 +301,75 @@ class WebGameService:
         moves: tuple[str, ...] = (),
         aids: Sequence[str] = (),
     ) -> BackgroundJob:
-        settings, known = self._site.options, self._site.get_or_create_service(AgentsAndRules)
-        rules, agent = known.load_rules(setup.rules), known.load_agent(setup.agent)
+        options, choices = self._site.options, self._site.get_or_create_service(AgentsAndRules)
+        rules, agent = choices.load_rules(setup.rules), choices.load_agent(setup.agent)
 
         def work(_job: BackgroundJob) -> WebGame:
             spec = build_human_run_spec(rules, setup.name, agent, setup.seat, setup.seed)
             player = agent.build()
             players = (player, GuardedAgent(player, agent.label, rules))
-            prepared = prepare_game(spec, setup.seat, players, settings.archive, settings.command, game_number)
-            held = self._keep_game(WebGame(GameAddress(setup, prepared.number, web_game_id), prepared, aids))
-            held.play_agent_turn(moves)
-            return held
+            prepared = prepare_game(spec, setup.seat, players, options.archive, options.command, game_number)
+            game = self._keep_game(WebGame(GameAddress(setup, prepared.number, web_game_id), prepared, aids))
+            game.play_agent_turn(moves)
+            return game
 
         return self._background.find_or_start(key, work, FOREVER, owner=browser_id)
 
     def _keep_game(self, game: WebGame) -> WebGame:
         with self._lock:
-            found = self._games.setdefault(game.start_address, game)
+            kept_game = self._games.setdefault(game.start_address, game)
             while len(self._games) > MAX_GAMES:
                 self._games.popitem(last=False)
-            return found
+            return kept_game
 
 
 GAME_PATH = "/play/game"
 RESIGN = "resign"
-MAX_MOVES = 33  # gifts and placements of one person, and a resignation
+MAX_MOVES = 33  # decisions of one person in a game, at most, and a resignation
 
 _ID = re.compile(r"[\w-]{22}")
 
 
 class GameSetup(NamedTuple):
-    """The players and settings of a game."""
+    """The players and the settings of a game."""
 
     agent: str  # label
     rules: str
-    seat: int  # the person's
+    seat: int  # of the person
     seed: int
-    name: str  # the person's
+    name: str  # of the person
 
 
 class GameAddress(NamedTuple):
-    """A game and the person's decisions."""
+    """A game and the person's decisions in it."""
 
     setup: GameSetup
-    number: int  # in its run
-    id: str  # a random one, by which this server knows the game
+    number: int  # of the game in its run
+    id: str  # random, as ``create_web_game_id`` returns it
     moves: tuple[str, ...] = ()  # cells, pieces, piece@cell where the mover chooses, ``resign``
 
     def to_query(self) -> dict[str, object]:
-        """The values of the address by name."""
-        made = {**self.setup._asdict(), "number": self.number, "id": self.id}
-        return made | ({"moves": ".".join(self.moves)} if self.moves else {})
+        """Return the query parameters of the address by name."""
+        query = {**self.setup._asdict(), "number": self.number, "id": self.id}
+        return query | ({"moves": ".".join(self.moves)} if self.moves else {})
 
     def with_decision(self, decision: str) -> GameAddress:
-        """The address after one more decision. Raises ``RequestError`` for a text that cannot be one."""
+        """Return the address after one more decision. Raises ``RequestError`` for a text that cannot be a decision."""
         return self._replace(moves=_check_moves([*self.moves, decision]))
 
     @property
     def beginning(self) -> GameAddress:
+        """The address of the same game before the person's first decision."""
         return self._replace(moves=())
 
 
 def create_web_game_id() -> str:
-    """An id that nobody can guess."""
+    """Create a random id that nobody can guess."""
     return secrets.token_urlsafe(16)
 
 
 def parse_setup(values: Mapping[str, str]) -> GameSetup:
-    """The setup among the values of a form or an address. Raises ``RequestError`` for what is missing or wrong."""
+    """Parse the setup in a form or an address. Raises ``RequestError`` if a value is missing or invalid."""
     seat, seed = parse_whole_number(values, "seat", 1), parse_whole_number(values, "seed")
     return GameSetup(
         _parse_text_field(values, "agent"),
@@ -362,7 +381,7 @@ def parse_setup(values: Mapping[str, str]) -> GameSetup:
 
 
 def parse_address(values: Mapping[str, str]) -> GameAddress:
-    """The address of a game. Raises ``RequestError`` naming the value that is missing or wrong."""
+    """Parse the address of a game. Raises ``RequestError``, which names the value that is missing or invalid."""
     identity, moves = values.get("id", ""), values.get("moves", "")
     if not _ID.fullmatch(identity):
         raise RequestError(f"id {identity[:40]!r} is not that of a game: begin a new game")

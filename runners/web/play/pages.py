@@ -1,4 +1,4 @@
-"""The pages of playing: choosing an opponent, the game with its board, and the forms of its decisions."""
+"""The play pages: the form for a new game, the game with its board, and the forms that take decisions."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ from runners.web.tiles import DecisionTile, build_filled_cell_tile, build_taken_
 
 router = APIRouter()
 
-DEFAULT_OPPONENT = "rule_based"  # the opponent that the form proposes
+DEFAULT_OPPONENT = "rule_based"  # in the form, before one is chosen
 
 
 @router.get("/play")
 def setup_page(request: Request) -> Response:
-    """The form for a new game, filled in as the address says; ``agent`` may be a label with parameters."""
+    """Show the form for a new game, filled in from the address; ``agent`` may be a label with parameters."""
     return _render_setup_page(request, request.query_params)
 
 
 def _render_setup_page(request: Request, fields: Mapping[str, str], error: str = "") -> Response:
-    """The form with these values, and why they were refused."""
+    """Render the form with the given fields and, if they were refused, the reason."""
     site = find_site(request)
-    known = site.get_or_create_service(AgentsAndRules)
-    agent, given = split_label(fields.get("agent") or DEFAULT_OPPONENT)
-    rules, playable = fields.get("rules") or "classic", known.list_playable_rules(agent)
+    choices = site.get_or_create_service(AgentsAndRules)
+    agent, parameters = split_label(fields.get("agent") or DEFAULT_OPPONENT)
+    rules, playable = fields.get("rules") or "classic", choices.list_playable_rules(agent)
     if rules not in playable and not error:
-        rules = next((each for each in known.all_rules if each in playable), rules)
+        rules = next((name for name in choices.all_rules if name in playable), rules)
     return render_page(
         request,
         "play_setup.html",
         400 if error else 200,
         agent=agent,
-        parameters=known.list_agent_parameters(agent),
-        described=known.all_agents,
-        given=given | _select_parameters(agent, fields),
+        parameters=choices.list_agent_parameters(agent),
+        described=choices.all_agents,
+        values=parameters | _select_parameters(agent, fields),
         levels=LEVELS,
         level=next((level for level in LEVELS if level.agent == (fields.get("agent") or DEFAULT_OPPONENT)), None),
-        all_rules=known.all_rules,
+        all_rules=choices.all_rules,
         playable=playable,
         rules=rules,
         seat=fields.get("seat") or "1",
@@ -77,107 +77,112 @@ def _render_setup_page(request: Request, fields: Mapping[str, str], error: str =
 
 
 def _select_parameters(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """An agent's own parameters: a form may still have those of one that was chosen before."""
+    """Select the parameters of one agent, because the form may still hold those of an agent that was chosen before."""
     prefix = f"{agent}."
     return {key.removeprefix(prefix): text for key, text in fields.items() if key.startswith(prefix)}
 
 
 @router.post("/play")
 def begin_game(request: Request, fields: FormFields) -> Response:
-    """Begin a game, or show the form again with what is wrong in it."""
+    """Begin a game, or show the form again with the reason for which it was refused."""
     site = find_site(request)
     try:
         setup = parse_setup(fields)
-        given = {key: text.strip() for key, text in _select_parameters(setup.agent, fields).items() if text.strip()}
-        if given:  # an empty field means the usual value
-            usual = {
-                each.name: each.usual
-                for each in site.get_or_create_service(AgentsAndRules).list_agent_parameters(setup.agent)
+        parameters = {
+            key: text.strip() for key, text in _select_parameters(setup.agent, fields).items() if text.strip()
+        }
+        if parameters:  # an empty field means the default value
+            defaults = {
+                parameter.name: parameter.default
+                for parameter in site.get_or_create_service(AgentsAndRules).list_agent_parameters(setup.agent)
             }
-            setup = setup._replace(agent=format_label(setup.agent, given, usual))
-        identity, job = site.get_or_create_service(WebGameService).start_setup_of_new_game(
-            setup, find_browser_id(request)
-        )
-        if not job.wait():
-            return redirect_to(f"/play/begun/{identity}")
-        held: WebGame = job.result()
+            setup = setup._replace(agent=format_label(setup.agent, parameters, defaults))
+        begun = site.get_or_create_service(WebGameService).begin_game(setup, find_browser_id(request))
+        if not begun.setup_job.wait():
+            return redirect_to(f"/play/begun/{begun.id}")
+        game: WebGame = begun.setup_job.result()
     except RequestError as error:
         return _render_setup_page(request, fields, str(error))
-    return redirect_to(GAME_PATH, **held.start_address.to_query())
+    return redirect_to(GAME_PATH, **game.start_address.to_query())
 
 
 @router.get("/play/begun/{identity}")
 def game_wait_page(request: Request, identity: str) -> Response:
-    """Wait until the agent is set up, and go on to the game."""
+    """Wait until the agent is ready, then redirect to the game."""
     job = find_site(request).get_or_create_service(WebGameService).find_setup_job(identity)
     if not job.wait():
         return _render_waiting_page(request, job)
-    held: WebGame = job.result()
-    return redirect_to(GAME_PATH, **held.start_address.to_query())
+    game: WebGame = job.result()
+    return redirect_to(GAME_PATH, **game.start_address.to_query())
 
 
 @router.get(GAME_PATH)
 def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
-    """The game of an address. No agent is asked for a link, nor a hint sought: the page has forms that do it."""
+    """Show the game of an address.
+
+    Following a link never makes the agent think nor computes a hint: forms on the page do that.
+    """
     address = parse_address(request.query_params)
     games = find_site(request).get_or_create_service(WebGameService)
-    held = games.find_game(address)
-    if held is None:
+    game = games.find_game(address)
+    if game is None:
         job = games.find_reopen_job(address)
         if job is None:
             return _render_resume_page(request, address)
         if not job.wait():
             return _render_waiting_page(request, job)
-        held = job.result()
-    seen = held.replay(address.moves)
+        game = job.result()
+    state = game.replay(address.moves)
     pending: BackgroundJob | None = None
-    found: Hint | None = None
-    if seen.thinking or held.is_to_be_logged(address.moves):
-        pending = games.find_turn_job(held, address.moves)
+    hint_result: Hint | None = None
+    if state.thinking or game.is_to_be_logged(address.moves):
+        pending = games.find_turn_job(game, address.moves)
         if pending is None:
             return _render_resume_page(request, address)
-    elif hint and "hint" in held.aids and not seen.session.is_over:
-        pending = games.find_hint_job(held, address.moves)
+    elif hint and "hint" in game.aids and not state.session.is_over:
+        pending = games.find_hint_job(game, address.moves)
     if pending and pending.wait():
-        found, pending = pending.result(), None  # raises what went wrong
-        seen = held.replay(address.moves)
-    view = build_game_view(seen, parse_piece(piece) if piece else NONE, found, is_logged=held.log_entry is not None)
-    return _render_game_page(request, address, held, seen, view, pending)
+        hint_result, pending = pending.result(), None  # raises what went wrong
+        state = game.replay(address.moves)
+    view = build_game_view(
+        state, parse_piece(piece) if piece else NONE, hint_result, is_logged=game.log_entry is not None
+    )
+    return _render_game_page(request, address, game, state, view, pending)
 
 
 @router.post(GAME_PATH)
 def decide(request: Request, decision: Annotated[str, Form()] = "", command: Annotated[str, Form()] = "") -> Response:
-    """Carry out a decision of the person, or a command: open, undo, hint, resign, log."""
+    """Carry out a decision of the person, or a command: open, undo, hint, resign or log."""
     address, session = parse_address(request.query_params), find_browser_id(request)
     games = find_site(request).get_or_create_service(WebGameService)
-    held = games.find_game(address)
-    if held is None:
+    game = games.find_game(address)
+    if game is None:
         job = games.start_reopen_job(address, session)
         if not job.wait():
             return redirect_to(GAME_PATH, **address.to_query())
-        held = job.result()
+        game = job.result()
     if command == "open":
-        games.start_turn_job(held, address.moves, session).wait()
+        games.start_turn_job(game, address.moves, session).wait()
         return redirect_to(GAME_PATH, **address.to_query())
     if command == "hint":
-        held.record_hint()
-        games.start_hint_job(held, address.moves, session)
+        game.record_hint()
+        games.start_hint_job(game, address.moves, session)
         return redirect_to(GAME_PATH, **address.to_query(), piece=request.query_params.get("piece"), hint=1)
     if command == "undo":
-        return redirect_to(GAME_PATH, **address._replace(moves=held.undo(address.moves)).to_query())
+        return redirect_to(GAME_PATH, **address._replace(moves=game.undo(address.moves)).to_query())
     if command == "log":
-        held.play_agent_turn(address.moves)
+        game.play_agent_turn(address.moves)
         return redirect_to(GAME_PATH, **address.to_query())
     if command not in ("", RESIGN):
         raise RequestError(f"command {command[:40]!r} is not known: undo, hint, {RESIGN} or log")
-    after = address.with_decision(command or decision)
-    held.decide(address.moves, after.moves[-1])
-    games.start_turn_job(held, after.moves, session).wait()
-    return redirect_to(GAME_PATH, **after.to_query())
+    new_address = address.with_decision(command or decision)
+    game.decide(address.moves, new_address.moves[-1])
+    games.start_turn_job(game, new_address.moves, session).wait()
+    return redirect_to(GAME_PATH, **new_address.to_query())
 
 
 def _render_resume_page(request: Request, address: GameAddress) -> Response:
-    """A page that offers to go on with a game."""
+    """Render a page that offers to resume a game that this server does not hold."""
     return render_page(request, "play_open.html", setup=address.setup, action=build_url(GAME_PATH, address.to_query()))
 
 
@@ -199,7 +204,7 @@ def _render_game_page(
         request,
         "play_game.html",
         view=view,
-        seen=state,
+        state=state,
         setup=setup,
         query=address.to_query(),
         action=build_url(GAME_PATH, {**address.to_query(), "piece": request.query_params.get("piece")}),
@@ -232,32 +237,37 @@ class GameView(NamedTuple):
 
     cells: list[DecisionTile]
     pieces: list[DecisionTile]
-    hand: int  # in hand, or chosen to be placed; NONE
-    words: list[str]  # attributes of that piece
-    task: str  # what the person is to do
-    asked: NextDecision
-    yours: bool  # the person decides
-    text: str  # the plies so far
+    hand: int  # piece in hand or chosen to be placed, or NONE
+    words: list[str]  # attributes of the piece in hand
+    task: str  # a sentence that asks the person for the next decision
+    next_decision: NextDecision
+    yours: bool  # the next decision is the person's
+    text: str  # the plies so far, as notation
     hints: list[str]
 
 
 def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_logged: bool = False) -> GameView:
-    """The view of a game; ``chosen_piece`` is the piece to place where the mover chooses, NONE before that.
+    """Build the view of a game.
 
-    ``is_logged``: the game is in the archive, and this may be an earlier moment of it: nothing can be decided.
+    ``chosen_piece`` is the piece to place where the mover chooses it, or NONE. ``is_logged`` says that the game is in
+    the archive; then no more decisions are offered, even if the view shows an earlier moment.
     """
     game = state.game
     yours = not (is_logged or state.session.is_over or state.thinking)
-    asked = game.next_decision if yours else NextDecision.NOTHING
-    hand = game.hand if asked is not NextDecision.PLY or chosen_piece not in game.pieces_left else chosen_piece
-    best = {word for each in (hint.best if hint and yours else ()) for word in (each, each.partition("@")[0])}
+    next_decision = game.next_decision if yours else NextDecision.NOTHING
+    hand = game.hand if next_decision is not NextDecision.PLY or chosen_piece not in game.pieces_left else chosen_piece
+    best = {
+        word
+        for recommended in (hint.best if hint and yours else ())
+        for word in (recommended, recommended.partition("@")[0])
+    }
     return GameView(
-        [_mark_hint(_build_cell_tile(game, asked, cell, hand), best) for cell in range(CELLS)],
-        [_mark_hint(_build_piece_tile(game, asked, piece, hand), best) for piece in range(PIECES)],
+        [_mark_hint(_build_cell_tile(game, next_decision, cell, hand), best) for cell in range(CELLS)],
+        [_mark_hint(_build_piece_tile(game, next_decision, piece, hand), best) for piece in range(PIECES)],
         hand,
         [] if hand == NONE else list_attribute_words(hand),
-        _describe_task(asked, hand),
-        asked,
+        _describe_task(next_decision, hand),
+        next_decision,
         yours,
         format_game(game.plies),
         hint.lines if hint and yours else [],
@@ -265,7 +275,7 @@ def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_l
 
 
 def _mark_hint(tile: DecisionTile, hinted_words: set[str]) -> DecisionTile:
-    """The tile with a mark if a hint recommends it."""
+    """Mark a tile if the hint recommends its decision."""
     if (tile.decision or tile.choice) not in hinted_words:
         return tile
     return tile._replace(hinted=True, label=f"{tile.label} (hint)")

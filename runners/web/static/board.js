@@ -1,23 +1,23 @@
-// Makes the pages quick and gives them keys. Every link and every form works without this script.
+// Makes the pages fast and adds keyboard control. Every link and every form works without this script.
 //
-// A form of the page, or a link with data-quick, is fetched and the answer's <main> takes the place of this page's. A page with
-// data-refresh on its <main> is fetched again after so many milliseconds. In a grid (data-grid, with data-columns) arrows
-// move from button to button (data-tile), of which Tab reaches one; the grid with data-typing="cell" or "piece" takes a letter and a digit, or one hex
-// digit, and moves to the button of that data-name. A key named by data-key presses its link or button.
+// Forms and links with data-quick are fetched, and the <main> of the response replaces the one of this page. A page whose <main>
+// has data-refresh is fetched again after that many milliseconds. In a grid with data-columns, arrow keys move from button to
+// button (data-tile), and Tab reaches only one of them. A grid with data-typing="cell" takes a letter and a digit, one with
+// data-typing="piece" a hex digit, and moves to the button with that data-name. data-key names the keys that press a link or button.
 "use strict";
 
 let waiting = 0; // the timer of the next refresh
-let request = null; // the one that is under way
-let sending = false; // it is a form's
+let request = null; // the AbortController of the current request
+let sending = false; // the current request sends a form
 let pressed = false; // a pointer is down
-let column = ""; // a letter that was typed in front of a digit
-const keys = []; // that were pressed while a page was under way
+let column = ""; // the letter that was typed before a digit
+const keys = []; // pressed during a request, and handled after it
 
 const main = () => document.getElementById("content");
 const plain = (event) => !(event.ctrlKey || event.metaKey || event.altKey);
-const PATIENCE = 100; // milliseconds until a refresh is tried again that a press holds up
+const PATIENCE = 100; // milliseconds until the next attempt of a refresh, if a pointer was down
 
-// Fetches a page and shows it. keep: it is the same page again, and what is pressed, typed in or has the focus stays.
+// Fetches a page and shows it. keep: the same page is refreshed, so opened details, typed text and the focus stay.
 async function show(url, options, keep) {
   clearTimeout(waiting);
   if (request) request.abort();
@@ -31,7 +31,7 @@ async function show(url, options, keep) {
     if (!found.getElementById("content")) throw new Error("not a page of ours");
     if (keep && pressed) waiting = setTimeout(() => show(url, options, keep), PATIENCE);
     else {
-      replace(found, keep && answer.url === location.href.split("#")[0]); // who waited for a page is led to another one
+      replace(found, keep && answer.url === location.href.split("#")[0]); // a waiting page may redirect to another page
       if (answer.url !== location.href) history[keep ? "replaceState" : "pushState"](null, "", answer.url);
     }
   } catch (error) {
@@ -68,7 +68,7 @@ function replace(found, keep) {
   prepare();
   if (!keep) {
     const wanted = main().querySelector("[data-focus]");
-    const same = active === old ? null : document.getElementById(id); // who waited for a page has the focus on the whole of it
+    const same = active === old ? null : document.getElementById(id); // a reader who waited for the page had the focus on its <main>
     if (inside || wanted) (wanted || same || main()).focus({ preventScroll: true });
     reveal(main().querySelector("[role=alert], [data-shown]") || (wanted && wanted.closest("[data-grid]")));
   } else if (inside && !main().contains(document.activeElement)) main().focus({ preventScroll: true });
@@ -76,7 +76,7 @@ function replace(found, keep) {
   if (text !== before) tell(text);
 }
 
-// Makes an element like another one. Parts that are the same stay, and so does the field that is typed in.
+// Changes an element into a copy of another one. Equal parts stay, and so does the field that has the focus.
 function change(old, now) {
   if (old.isEqualNode(now)) return;
   if (old.nodeName !== now.nodeName || old.id !== now.id) return old.replaceWith(now);
@@ -104,7 +104,7 @@ function change(old, now) {
   }
 }
 
-// Scrolls to what is new. data-shown="start": from its beginning on; else a third of it may be out of sight.
+// Scrolls to new content. With data-shown="start" its top becomes visible; otherwise a third of it may stay out of sight.
 function reveal(part) {
   if (!part) return;
   const { top, height } = part.getBoundingClientRect();
@@ -119,8 +119,8 @@ function tell(text) {
 }
 
 function prepare() {
-  for (const each of document.querySelectorAll("[data-hidden]")) each.hidden = true; // what this script does without a button
-  for (const each of document.querySelectorAll("[data-scripted]")) each.hidden = false; // what needs this script
+  for (const each of document.querySelectorAll("[data-hidden]")) each.hidden = true; // buttons that this script makes unnecessary
+  for (const each of document.querySelectorAll("[data-scripted]")) each.hidden = false; // elements that need this script
   for (const grid of document.querySelectorAll("[data-columns]")) {
     const all = tiles(grid);
     const first = all.find((each) => each.matches("[data-focus]")) || all.find((each) => each.getAttribute("aria-disabled") !== "true") || all[0];
@@ -189,7 +189,7 @@ function typed(event) {
   return true;
 }
 
-// In the field of a question Ctrl and Enter ask it.
+// Ctrl and Enter submit the question.
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) event.target.form.requestSubmit();
 });
@@ -215,7 +215,7 @@ function press(key) {
 }
 
 document.addEventListener("pointerdown", () => (pressed = true));
-for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => setTimeout(() => (pressed = false))); // after its click
+for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => setTimeout(() => (pressed = false))); // after the click event of this press
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-quick]");
@@ -231,7 +231,7 @@ document.addEventListener("submit", (event) => {
     event.preventDefault();
     return;
   }
-  if (form.hasAttribute("data-whole")) return; // a page of its own
+  if (form.hasAttribute("data-whole")) return; // the browser loads the whole page
   event.preventDefault();
   if (sending) return; // the second press of a double click
   const values = new URLSearchParams(new FormData(form, button));
@@ -242,7 +242,7 @@ document.addEventListener("submit", (event) => {
   }
 });
 
-// A select with data-auto shows the page of what is chosen at once: its button is for browsers without this script.
+// Choosing an option of a select with data-auto shows its page at once; the button is for browsers without this script.
 document.addEventListener("change", (event) => {
   const chosen = event.target.closest("select[data-auto]");
   if (!chosen) return;
@@ -251,7 +251,7 @@ document.addEventListener("change", (event) => {
   show(`${chosen.dataset.auto}?${values}`, {}, false);
 });
 
-// A name of the vocabulary that is pressed is put into the question; Ctrl and Space complete the name that is typed.
+// Pressing a name of the vocabulary inserts it into the question; Ctrl and Space complete the typed name.
 function insert(field, from, text) {
   field.setRangeText(text, from, field.selectionEnd, "end");
   field.focus();
@@ -272,7 +272,7 @@ document.addEventListener("keydown", (event) => {
   if (found) insert(event.target, event.target.selectionStart - typed.length, found);
 });
 
-// A heading of an answer sorts its rows: numbers by size, texts by the alphabet.
+// Pressing a heading sorts the rows of an answer: numbers by size, texts alphabetically.
 function sort(heading) {
   const column = [...heading.parentElement.children].indexOf(heading);
   const rising = heading.getAttribute("aria-sort") === "descending";
@@ -290,7 +290,7 @@ document.addEventListener("click", (event) => {
   if (button) sort(button.parentElement);
 });
 
-// Questions that were asked in this browser, the latest first; one that is kept stays. They never leave the browser.
+// Questions asked in this browser, the latest first. Old ones are forgotten unless they are kept. None leaves the browser.
 const MOST_ASKED = 30;
 const asked = () => JSON.parse(localStorage.getItem("asked") || "[]");
 
@@ -332,8 +332,8 @@ function showAsked() {
   );
 }
 
-// A position is set up by dragging: pieces go to a cell or into the hand, and elsewhere off the board. data-setup is its text.
-let drag = null; // the piece's digit, its tile, where it was seized, its picture under the pointer
+// Dragging sets up a position: onto a cell, into the hand, or off the board. data-setup holds the position as text.
+let drag = null; // digit of the piece, its tile, the event that began the drag, the picture under the pointer
 
 document.addEventListener("pointerdown", (event) => {
   const tile = event.target.closest("[data-setup] :is(.cell, .slot, .stand)");
@@ -361,7 +361,7 @@ function drop(event) {
   if (!picture) return;
   picture.remove();
   tile.classList.remove("lifted");
-  const end = (click) => (click.preventDefault(), click.stopImmediatePropagation()); // of the drag, no press
+  const end = (click) => (click.preventDefault(), click.stopImmediatePropagation()); // the click that ends a drag is no press
   document.addEventListener("click", end, true);
   setTimeout(() => document.removeEventListener("click", end, true));
   const under = event.type === "pointerup" && document.elementFromPoint(event.clientX, event.clientY);
@@ -377,7 +377,7 @@ function drop(event) {
 for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, drop);
 document.addEventListener("dragstart", (event) => event.target.closest("[data-setup]") && event.preventDefault());
 
-// A picture of this server as PNG, twice as large as its SVG.
+// Downloads an SVG picture of this server as PNG, at twice its size.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-png]");
   if (!button) return;

@@ -226,3 +226,22 @@ def test_a_file_where_the_command_was_typed_hides_no_module(tmp_path: Path, monk
     served = Subprocess("tests.runners.hosting.served:build_handler", {})
     assert served.receive(int)[0] > 0
     served.stop()
+
+
+def test_a_process_stopped_twice_at_once_closes_its_pipe_once(
+    start: Callable[..., LimitedProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = start("pass")
+    lifeline = process._lifeline
+    closed: list[int] = []
+    close = os.close
+
+    def close_while_stopped_again(descriptor: int) -> None:
+        closed.append(descriptor)
+        if closed.count(descriptor) == 1:
+            process.stop()
+            close(descriptor)
+
+    monkeypatch.setattr(os, "close", close_while_stopped_again)
+    process.stop()
+    assert closed.count(lifeline) == 1

@@ -1,4 +1,4 @@
-"""A visitor of pages over an archive that is empty, or holds a few games."""
+"""Visitors of a site whose archive is empty, or a copy of the sample archive."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if find_spec("fastapi") is None:  # without the extra they cannot be imported: a
 
 @pytest.fixture
 def ada(tmp_path: Path) -> Iterator[Visitor]:
-    """A visitor of a site whose archive does not exist yet."""
+    """Open a site whose archive does not exist yet."""
     from tests.runners.web.visiting import visitor
 
-    with visitor(tmp_path / "games") as found:
-        yield found
+    with visitor(tmp_path / "games") as guest:
+        yield guest
 
 
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
-    """A visitor of a site over the sample archive, for what writes nothing."""
+    """Open a site over the sample archive, for tests that write nothing."""
     from tests.runners.web.visiting import visitor
 
     archive = tmp_path_factory.mktemp("pages") / "sample"
     shutil.copytree(SAMPLE, archive)
-    with visitor(archive) as found:
-        yield found
+    with visitor(archive) as guest:
+        yield guest

@@ -1,4 +1,4 @@
-"""The pages of analysing say what `qarena solve` and `qarena openings` say, and their searches end."""
+"""The analysis pages say what `qarena solve` and `qarena openings` say, and their searches end."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ GAME = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
 HARD = "..../..../..../.... - own_piece"  # no tablebase ships: twenty seconds
 
 
-def badges(page: Page) -> dict[str, str]:
-    """The value in the label of each cell and piece."""
-    found = {name: re.search(r": ((?:win|loss) in \d+|draw)$", label) for name, label in page.labels().items()}
-    return {name: value[1] for name, value in found.items() if value}
+def read_badges(page: Page) -> dict[str, str]:
+    """Read the value in the label of each cell and piece."""
+    matches = {name: re.search(r": ((?:win|loss) in \d+|draw)$", label) for name, label in page.labels().items()}
+    return {name: value[1] for name, value in matches.items() if value}
 
 
-def text_of(value: int, distance: int) -> str:
+def format_value(value: int, distance: int) -> str:
     return "draw" if value == 0 else f"{'win' if value > 0 else 'loss'} in {distance}"
 
 
-def expected(answer: dict[str, Any]) -> dict[str, str]:
-    """The value of each cell and each gift alone in an answer of `qarena solve`, whose turns are best first."""
-    found: dict[str, str] = {}
+def parse_solved_values(answer: dict[str, Any]) -> dict[str, str]:
+    """Find the value of each cell or gift in an answer of `qarena solve`, which lists the best turns first."""
+    values: dict[str, str] = {}
     for move in answer["moves"]:
-        text = text_of(move["value"], move["distance"])
+        text = format_value(move["value"], move["distance"])
         for name in (move.get("cell"), move.get("gift")) if "cell" not in move else (move["cell"],):
             if name:
-                found.setdefault(name, text)
-    return found
+                values.setdefault(name, text)
+    return values
 
 
 def test_twenty_positions_have_the_values_that_qarena_solve_gives(
@@ -67,35 +67,35 @@ def test_twenty_positions_have_the_values_that_qarena_solve_gives(
     ]
     for text, answer in zip(texts, answers, strict=True):
         page = reader.ready("/analyse", text=text)
-        value = text_of(answer["value"], answer["distance"])
+        value = format_value(answer["value"], answer["distance"])
         assert page.says.partition(".")[0].endswith(f": {value}")
-        assert badges(page) == expected(answer), text
+        assert read_badges(page) == parse_solved_values(answer), text
         rows = re.findall(r"<tr>(.*?)</tr>", page.text, re.DOTALL)
         for move in (move for move in answer["moves"] if "cell" in move and "gift" in move):
             shown = next(row for row in rows if f">{move['cell']}</a>" in row)
             kept = [plain(cell) for cell in re.findall("<td>(.*?)</td>", shown, re.DOTALL)][2:]
-            gifts = sorted({each["gift"] for each in answer["moves"] if "gift" in each})
-            assert kept[gifts.index(move["gift"])] == text_of(move["value"], move["distance"]).replace(" in", "")
+            gifts = sorted({turn["gift"] for turn in answer["moves"] if "gift" in turn})
+            assert kept[gifts.index(move["gift"])] == format_value(move["value"], move["distance"]).replace(" in", "")
 
 
 def test_where_the_mover_chooses_the_piece_each_piece_and_then_each_cell_has_its_value(
     reader: Visitor, qarena: Qarena
 ) -> None:
     rules = PRESETS["own_piece"]
-    position = next(each for each in asked(rules, 3) if each.occupied.bit_count() == 9)
+    position = next(candidate for candidate in asked(rules, 3) if candidate.occupied.bit_count() == 9)
     text = format_position(position, rules.name)
     answer = json.loads(qarena("solve", text, "--json", "-", "--memory", "4MiB").out)
     page = reader.ready("/analyse", text=text)
     of_pieces: dict[str, str] = {}
     for move in answer["moves"]:
-        of_pieces.setdefault(move["gift"], text_of(move["value"], move["distance"]))
-    assert {name: value for name, value in badges(page).items() if len(name) == 1} == of_pieces
+        of_pieces.setdefault(move["gift"], format_value(move["value"], move["distance"]))
+    assert {name: value for name, value in read_badges(page).items() if len(name) == 1} == of_pieces
     piece = next(iter(of_pieces))
     chosen = reader.ready(f"{page.url}&piece={piece}")
     cells = {
-        move["cell"]: text_of(move["value"], move["distance"]) for move in answer["moves"] if move["gift"] == piece
+        move["cell"]: format_value(move["value"], move["distance"]) for move in answer["moves"] if move["gift"] == piece
     }
-    assert {name: value for name, value in badges(chosen).items() if len(name) == 2} == cells
+    assert {name: value for name, value in read_badges(chosen).items() if len(name) == 2} == cells
 
 
 def test_the_share_of_safe_gifts_and_of_those_that_keep_the_value(reader: Visitor) -> None:
@@ -119,16 +119,16 @@ def test_a_game_is_stepped_through_with_its_mistakes(reader: Visitor, qarena: Qa
     assert [(at, len(mark)) for at, (_, mark) in enumerate(marks) if mark] == wrong.rows()
     at = []
     while "Next mistake" in page.text:
-        found = re.search(r'href="([^"]+)" data-key="n"', page.text)
-        if not found:
+        match = re.search(r'href="([^"]+)" data-key="n"', page.text)
+        if not match:
             break
-        page = reader.ready(found[1].replace("&amp;", "&"))
+        page = reader.ready(match[1].replace("&amp;", "&"))
         at.append(int(page.query["at"]))
         assert "which turned a" in page.says
     assert at == wrong.to_series(0).to_list()
-    found = re.search(r'href="([^"]+)" data-key="N"', page.text)
-    assert found
-    assert f"at={at[-2]}" in found[1]
+    match = re.search(r'href="([^"]+)" data-key="N"', page.text)
+    assert match
+    assert f"at={at[-2]}" in match[1]
 
 
 def test_what_the_players_expected_goes_through_the_graph_and_not_through_a_branch(tmp_path: Path) -> None:
@@ -163,9 +163,9 @@ def test_another_decision_begins_a_branch_and_one_can_leave_it(reader: Visitor) 
     assert 'id="piece-button-4" class="slot left played"' in page.text
 
     def link(name: str) -> str:
-        found = re.search(rf'data-name="{name}" aria-label="[^"]*" data-quick href="([^"]+)"', page.text)
-        assert found, name
-        return found[1].replace("&amp;", "&")
+        match = re.search(rf'data-name="{name}" aria-label="[^"]*" data-quick href="([^"]+)"', page.text)
+        assert match, name
+        return match[1].replace("&amp;", "&")
 
     assert "branch" not in link("4")
     page = reader.ready(link("5"))
@@ -243,19 +243,19 @@ def test_a_finished_game_has_no_values_and_says_who_won(reader: Visitor) -> None
     page = reader.ready(f"{page.url}&at=22")
     assert page.says.startswith("Seat ")
     assert "has won" in page.says
-    assert badges(page) == {}
+    assert read_badges(page) == {}
 
 
 def test_a_search_shows_the_value_first_then_turns_then_how_soon_they_end_the_game() -> None:
     solver = Solver(CLASSIC, 1.0)
-    found = list(searches.solve_in_stages(solver, searches.WARM_UP_POSITION))
-    assert len({solution.value for solution in found}) == 1
-    assert [bool(solution.turns) for solution in found] == [False, True, True]
-    assert [solution.distance is not None for solution in found] == [False, False, True]
+    solutions = list(searches.solve_in_stages(solver, searches.WARM_UP_POSITION))
+    assert len({solution.value for solution in solutions}) == 1
+    assert [bool(solution.turns) for solution in solutions] == [False, True, True]
+    assert [solution.distance is not None for solution in solutions] == [False, False, True]
 
 
-def nodes(visitor: Visitor) -> int:
-    """Positions searched so far by the searches under way."""
+def count_nodes(visitor: Visitor) -> int:
+    """Count the positions that the current searches have visited."""
     return sum(solver.nodes for solver in visitor.site.get_or_create_service(searches.SearchService).active_solvers)
 
 
@@ -273,7 +273,7 @@ def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
     page = ada.get("/analyse", text=HARD)
     assert page.refreshes
     assert "Still searching" in page.text
-    wait_until(lambda: nodes(ada) > 0)
+    wait_until(lambda: count_nodes(ada) > 0)
     ada.client.post(page.url, data={"token": ada.site.token, "command": "stop"})
     wait_until(lambda: not service.active_solvers)
     page = ada.get(page.url)
@@ -287,7 +287,7 @@ def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
     wait_until(lambda: not service.active_solvers)
     assert ada.get("/analyse", text=f"7{HARD[1:]}").refreshes
     monkeypatch.setattr(service.pool, "_idle_seconds", 0.1)
-    (job,) = [each for each in service.pool._jobs.values() if not each.ended]
+    (job,) = [candidate for candidate in service.pool._jobs.values() if not candidate.ended]
     wait_until(lambda: not service.active_solvers)
     assert job.reason == IDLE_REASON
     wait_until(lambda: job.ended)

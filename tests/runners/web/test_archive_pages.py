@@ -1,4 +1,4 @@
-"""The pages about the archive: each is small, leads to others that work, and shows what its filters choose."""
+"""The pages about the archive are small, link to working pages, and show what their filters select."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from analytics.store.records import format_current_time
 from runners.web.archive import snapshots
 from runners.web.archive.snapshots import SnapshotService
 from runners.web.archive.sql_pool import QuestionLimits, SqlProcessPool
-from runners.web.archive_pages import ArchiveService
+from runners.web.archive_reader import ArchiveService
 from runners.web.sql_page import QuestionService
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 from tests.analytics.uneven_games import write_uneven_archive
@@ -141,9 +141,9 @@ def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
 ) -> None:
     may_open = threading.Event()
 
-    def slowly(*given: Any) -> OpenArchive:
+    def slowly(*arguments: Any) -> OpenArchive:
         may_open.wait(60)
-        return OpenArchive(*given)
+        return OpenArchive(*arguments)
 
     monkeypatch.setattr("runners.web.archive.snapshots.REOPEN_WAIT_SECONDS", 0.01)
     monkeypatch.setattr("runners.web.archive.snapshots.OpenArchive", slowly)
@@ -181,7 +181,7 @@ def test_filters_change_what_is_shown(reader: Visitor) -> None:
 
 def test_runs_are_sorted_by_the_score_of_their_first_agent(reader: Visitor) -> None:
     page = plain(reader.get("/browse?order=first+agent's+score").text)
-    scores = [float(each) for each in re.findall(r"semi_random , random (\d\d\.\d\d) ", page)]
+    scores = [float(text) for text in re.findall(r"semi_random , random (\d\d\.\d\d) ", page)]
     assert len(scores) == 4
     assert scores == sorted(scores, reverse=True)
 
@@ -211,7 +211,7 @@ def test_the_best_agents_of_the_first_page_are_those_with_a_rank(tmp_path: Path)
         best = compute_ratings(opened, rules="classic").ranked[:5]
     with visitor(tmp_path / "games") as ada:
         page = plain(ada.ready("/").text)
-    listed = " ".join(f"{each.agent} {format_elo(each.elo.mean)} Elo" for each in best)
+    listed = " ".join(f"{rating.agent} {format_elo(rating.elo.mean)} Elo" for rating in best)
     assert f"Best agents, classic rules {listed} {RANKING_RULE[0].upper()}{RANKING_RULE[1:]}." in page
 
 
@@ -233,24 +233,24 @@ def test_pages_show_what_can_be_read_name_what_is_damaged_and_see_it_mended(
     shutil.copytree(SAMPLE, root)
     record = root / "runs" / f"{SQUARE}.json"
     shard, games = (min((root / table / f"run={ROUND_ROBIN}").iterdir()) for table in ("plies", "games"))
-    whole = {path: path.read_bytes() for path in (record, shard, games)}
+    contents = {path: path.read_bytes() for path in (record, shard, games)}
     with visitor(root) as guest:
         record.write_bytes(b"{")
         for path in ("/browse", "/browse/games", "/browse/results/crosstable", "/browse/openings"):
             page = guest.ready(path)
             assert (page.status, str(record) in page.text) == (200, True), path
         assert "4 of 4 runs" in plain(guest.ready("/browse").text)
-        record.write_bytes(whole[record])
+        record.write_bytes(contents[record])
         assert "5 of 5 runs" in plain(guest.ready("/browse").text)
         for file, game in ((shard, 8), (games, 9)):  # what was asked before is remembered
-            file.write_bytes(whole[file][:-100])
+            file.write_bytes(contents[file][:-100])
             assert guest.ready(f"/browse/games/{ROUND_ROBIN}/{game}").status == 500
             listed = guest.ready("/browse/games")
             assert (listed.status, str(games) in listed.text) == (200, file == games)
             for board in ("/analyse?text=0.../..../..../.... F", "/browse/openings?position=0.../..../..../.... F"):
                 shown = guest.ready(board)
                 assert (shown.status, 'data-name="b1"' in shown.text) == (200, True)
-            file.write_bytes(whole[file])
+            file.write_bytes(contents[file])
             assert guest.ready(f"/browse/games/{ROUND_ROBIN}/{game}").status == 200
 
 
@@ -352,16 +352,16 @@ def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pyte
     assert content is not None
     monkeypatch.setattr(content, "_waiting", threading.BoundedSemaphore(1))
     assert content._waiting.acquire()
-    asked = "/browse/games?result=drawn&agent=dumb&rules=classic"
-    page = reader.get(asked)
+    address = "/browse/games?result=drawn&agent=dumb&rules=classic"
+    page = reader.get(address)
     assert (page.status, page.headers["retry-after"]) == (503, "3")
-    assert "answering other questions" in page.line
-    assert links(page) == {asked, "/browse", "/ask", "/browse/charts.css"}
+    assert "busy with other requests" in page.line
+    assert links(page) == {address, "/browse", "/ask", "/browse/charts.css"}
     service = reader.site.get_or_create_service(QuestionService)
     monkeypatch.setattr(service._background, "_most_waiting", 0)
     page = reader.send("/ask", q="SELECT 'a question that nobody asked'")
     assert (page.status, page.headers["retry-after"]) == (503, "3")
-    assert "ask again in a moment" in page.line
+    assert "try again in a moment" in page.line
 
 
 def test_an_archive_in_a_bucket_is_shown_and_opened_again_as_time_goes(

@@ -1,4 +1,4 @@
-"""Background work: one job a key, limits of time and interest, nobody waits for a thread that hangs."""
+"""Background jobs: one for each key, limits of time and idleness, and no waiting for a thread that hangs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PATIENCE = 20.0
 
 
 @pytest.fixture(autouse=True)
-def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits are looked at often."""
+def check_limits_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check the limits of jobs often, so that the tests are quick."""
     monkeypatch.setattr(background, "POLL_SECONDS", 0.005)
 
 
-def until_stopped(begun: threading.Event | None = None) -> Callable[[BackgroundJob], str]:
-    """Work that ends when it is stopped."""
+def build_stoppable_work(begun: threading.Event | None = None) -> Callable[[BackgroundJob], str]:
+    """Build work that ends only when it is stopped."""
 
     def work(job: BackgroundJob) -> str:
         if begun:
@@ -61,10 +61,10 @@ def test_what_the_work_raises_is_raised_where_the_result_is_asked_for() -> None:
 
 def test_a_job_ends_when_its_time_is_up_and_may_then_work_longer() -> None:
     jobs = BackgroundPool(1)
-    job = jobs.find_or_start("key", until_stopped(), max_seconds=0.02)
+    job = jobs.find_or_start("key", build_stoppable_work(), max_seconds=0.02)
     assert job.wait(PATIENCE)
     assert (job.ended, job.reason) == (True, "0.02 seconds were not enough")
-    assert jobs.find_or_start("key", until_stopped(), max_seconds=0.02) is job
+    assert jobs.find_or_start("key", build_stoppable_work(), max_seconds=0.02) is job
     longer = jobs.find_or_start("key", lambda _job: "done", max_seconds=1)
     assert longer is not job
     assert longer.wait(PATIENCE)
@@ -74,13 +74,15 @@ def test_a_job_ends_when_its_time_is_up_and_may_then_work_longer() -> None:
 
 def test_a_job_that_was_stopped_begins_again_when_that_is_wanted() -> None:
     jobs = BackgroundPool(1)
-    job = jobs.find_or_start("key", until_stopped(), max_seconds=60)
+    job = jobs.find_or_start("key", build_stoppable_work(), max_seconds=60)
     job.stop("you stopped it")
     assert job.wait(PATIENCE)
-    assert jobs.find_or_start("key", until_stopped(), max_seconds=60) is job
+    assert jobs.find_or_start("key", build_stoppable_work(), max_seconds=60) is job
     second = jobs.find_or_start("key", lambda _job: "done", max_seconds=60, restart_stopped=True)
     assert second.wait(PATIENCE)
-    assert jobs.find_or_start("key", until_stopped(), max_seconds=60, restart_stopped=True) is second  # it is done
+    assert (
+        jobs.find_or_start("key", build_stoppable_work(), max_seconds=60, restart_stopped=True) is second
+    )  # it is done
     jobs.close()
 
 
@@ -111,15 +113,15 @@ def test_what_a_page_waits_for_is_answered_though_its_archive_changes(monkeypatc
 def test_a_job_for_which_nobody_asks_ends_and_begins_again_when_somebody_does() -> None:
     jobs = BackgroundPool(1, idle_seconds=0.05)
     begun = threading.Event()
-    job = jobs.find_or_start("key", until_stopped(begun))
+    job = jobs.find_or_start("key", build_stoppable_work(begun))
     assert begun.wait(PATIENCE)
     for _ in range(20):
         time.sleep(0.01)
-        assert jobs.find_or_start("key", until_stopped()) is job
+        assert jobs.find_or_start("key", build_stoppable_work()) is job
     assert not job.ended
     assert job.wait(PATIENCE)
     assert job.reason == IDLE_REASON
-    assert jobs.find_or_start("key", until_stopped()) is not job
+    assert jobs.find_or_start("key", build_stoppable_work()) is not job
     jobs.close()
 
 
@@ -143,30 +145,30 @@ def test_preparation_does_not_count() -> None:
 def test_at_most_so_many_work_and_so_many_wait() -> None:
     jobs = BackgroundPool(2, max_waiting=1)
     begun = [threading.Event() for _ in range(3)]
-    made = []
+    running = []
     for number in range(2):
-        made.append(jobs.find_or_start(number, until_stopped(begun[number])))
+        running.append(jobs.find_or_start(number, build_stoppable_work(begun[number])))
         assert begun[number].wait(PATIENCE)
-    third = jobs.find_or_start(2, until_stopped(begun[2]))
+    third = jobs.find_or_start(2, build_stoppable_work(begun[2]))
     assert third.queued
-    with pytest.raises(BusyError, match="busy: 1 questions wait"):
-        jobs.find_or_start(3, until_stopped())
-    made[0].stop("enough")
+    with pytest.raises(BusyError, match=r"busy \(requests that wait: 1\)"):
+        jobs.find_or_start(3, build_stoppable_work())
+    running[0].stop("enough")
     assert begun[2].wait(PATIENCE)
-    assert made[0].wait(PATIENCE)
+    assert running[0].wait(PATIENCE)
     third.stop("enough")
-    made[1].stop("enough")
-    assert all(job.wait(PATIENCE) for job in (*made, third))
+    running[1].stop("enough")
+    assert all(job.wait(PATIENCE) for job in (*running, third))
     jobs.close()
 
 
 def test_of_an_owner_one_job_works_at_a_time() -> None:
     jobs = BackgroundPool(3)
     begun = [threading.Event() for _ in range(3)]
-    first = jobs.find_or_start("first", until_stopped(begun[0]), owner="ada")
+    first = jobs.find_or_start("first", build_stoppable_work(begun[0]), owner="ada")
     assert begun[0].wait(PATIENCE)
-    second = jobs.find_or_start("second", until_stopped(begun[1]), owner="ada")
-    third = jobs.find_or_start("third", until_stopped(begun[2]), owner="bob")
+    second = jobs.find_or_start("second", build_stoppable_work(begun[1]), owner="ada")
+    third = jobs.find_or_start("third", build_stoppable_work(begun[2]), owner="bob")
     assert begun[2].wait(PATIENCE)
     assert second.queued
     first.stop("enough")
@@ -177,21 +179,21 @@ def test_of_an_owner_one_job_works_at_a_time() -> None:
 
 def test_work_that_cannot_be_ended_is_left_alone_and_its_result_still_taken() -> None:
     jobs, go_on = BackgroundPool(1, unstoppable=True), threading.Event()
-    left: list[BackgroundJob] = []
-    while len(left) < background.MAX_ABANDONED_THREADS:
-        left.append(jobs.find_or_start(len(left), lambda _job: go_on.wait(PATIENCE), owner="ada"))
-        while left[-1].started is None:
+    abandoned: list[BackgroundJob] = []
+    while len(abandoned) < background.MAX_ABANDONED_THREADS:
+        abandoned.append(jobs.find_or_start(len(abandoned), lambda _job: go_on.wait(PATIENCE), owner="ada"))
+        while abandoned[-1].started is None:
             time.sleep(0.001)
         jobs._idle_seconds = 0.0  # nobody asks for it
-        while len(jobs._abandoned_jobs) < len(left):
+        while len(jobs._abandoned_jobs) < len(abandoned):
             time.sleep(0.001)
         jobs._idle_seconds = None
     waiting = jobs.find_or_start("waiting", lambda _job: "ada", owner="ada")  # two are enough for one owner
     other = jobs.find_or_start("other", lambda _job: "bob", owner="bob")
     assert other.wait(PATIENCE)
     assert waiting.queued
-    assert jobs.find_or_start(0, lambda _job: "again") is left[0]
+    assert jobs.find_or_start(0, lambda _job: "again") is abandoned[0]
     go_on.set()
     assert waiting.wait(PATIENCE)
-    assert [job.wait(PATIENCE) and job.result() for job in left] == [True, True]
+    assert [job.wait(PATIENCE) and job.result() for job in abandoned] == [True, True]
     jobs.close()

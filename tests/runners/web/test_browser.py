@@ -1,4 +1,4 @@
-"""The pages in a real browser, with and without a mouse. One browser and one server serve all tests of this file."""
+"""The pages in a real browser, with and without a mouse. All tests of this file share one browser and one server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ pytestmark = [
 ]
 
 
-class Served:
+class RunningServer:
     """A server in a process of its own."""
 
     def __init__(self, home: str, archive: Path) -> None:
@@ -56,8 +56,8 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("served")
+def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    folder = tmp_path_factory.mktemp("running_server")
     shutil.copytree(SAMPLE, folder / "games")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -66,7 +66,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with subprocess.Popen(command, cwd=folder, env=environment_with(), stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         assert f"http://127.0.0.1:{port}/" in server.stdout.readline()
-        yield Served(f"http://127.0.0.1:{port}", folder / "games")
+        yield RunningServer(f"http://127.0.0.1:{port}", folder / "games")
         server.send_signal(signal.SIGHUP)
         assert server.wait(20) == 129
 
@@ -76,15 +76,15 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
-        yield found
-        found.close()
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture
-def tab(browser: Any, served: Served) -> Iterator[Any]:
-    """A page whose requests all go to our server and succeed, and which reports no error."""
-    context = browser.new_context(base_url=served.home, viewport={"width": 1400, "height": 900})
+def tab(browser: Any, running_server: RunningServer) -> Iterator[Any]:
+    """Open a tab, and check at the end that all requests went to our server and no error was reported."""
+    context = browser.new_context(base_url=running_server.home, viewport={"width": 1400, "height": 900})
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     wrong: list[str] = []
@@ -93,7 +93,7 @@ def tab(browser: Any, served: Served) -> Iterator[Any]:
         if not fine:
             wrong.append(text)
 
-    page.on("request", lambda request: note(request.url, request.url.startswith(served.home)))
+    page.on("request", lambda request: note(request.url, request.url.startswith(running_server.home)))
     page.on("console", lambda message: note(message.text, message.type != "error" or "400" in message.text))
     page.on("pageerror", lambda error: note(str(error)))
     yield page
@@ -101,8 +101,8 @@ def tab(browser: Any, served: Served) -> Iterator[Any]:
     context.close()
 
 
-def settled(tab: Any) -> None:
-    """Wait until the page no longer loads itself again."""
+def wait_until_settled(tab: Any) -> None:
+    """Wait until the page no longer reloads itself."""
     tab.locator("#content:not([data-refresh])").wait_for(state="attached")
 
 
@@ -110,49 +110,49 @@ def begin(tab: Any, agent: str = "rule_based") -> None:
     tab.goto(f"/play?agent={agent}")
     tab.get_by_role("button", name="Begin the game").click()
     tab.wait_for_url("**/play/game?**")
-    settled(tab)
+    wait_until_settled(tab)
 
 
 def is_over(tab: Any) -> bool:
     return bool(tab.get_by_role("button", name="Rematch").count())
 
 
-def after(tab: Any, act: Callable[[], object]) -> None:
+def act_and_wait(tab: Any, act: Callable[[], object]) -> None:
     """Do something that leads to another address, and wait until the page there is settled."""
     before = tab.url
     act()
     tab.wait_for_url(lambda url: url != before)
-    settled(tab)
+    wait_until_settled(tab)
 
 
-def logged(tab: Any, served: Served) -> list[tuple[int, int]]:
-    """The plies of the game that the page says is logged, by the question that it shows."""
+def read_logged_plies(tab: Any, running_server: RunningServer) -> list[tuple[int, int]]:
+    """Read the plies of the logged game with the SQL query that its page shows."""
     tab.get_by_text(re.compile("Logged as game")).wait_for()
     question = re.search(r'"(SELECT .*)"', tab.locator("#sql pre").text_content())
     assert question
-    with open_archive(served.archive) as opened:
-        found = opened.sql(question[1])
+    with open_archive(running_server.archive) as opened:
+        plies = opened.sql(question[1])
         run_id = re.search(r"run_id = '(\w+)'", question[1])
         assert run_id
         (labels,) = opened.sql(f"SELECT agent_0, agent_1 FROM games WHERE run_id = '{run_id[1]}' LIMIT 1").rows()
         assert labels == ("rule_based", "human:ada")
-    return [(piece, cell) for _, _, piece, cell in found.rows()]
+    return [(piece, cell) for _, _, piece, cell in plies.rows()]
 
 
-def shown(tab: Any) -> list[tuple[int, int]]:
-    """The plies that the page shows."""
+def read_shown_plies(tab: Any) -> list[tuple[int, int]]:
+    """Read the plies that the page shows."""
     from quarto.notation import parse_game
 
     return parse_game(tab.locator(".plies").text_content())
 
 
-def test_a_whole_game_by_keyboard_alone_is_found_by_sql(tab: Any, served: Served) -> None:
+def test_a_whole_game_by_keyboard_alone_is_found_by_sql(tab: Any, running_server: RunningServer) -> None:
     tab.goto("/play")
     press = tab.keyboard.press
     tab.locator("[data-focus]").focus()
     press("Enter")
     tab.wait_for_url("**/play/game?**")
-    settled(tab)
+    wait_until_settled(tab)
     assert tab.evaluate("document.activeElement.id") == "cell-a1"  # the first empty cell
     press("ArrowRight")
     press("ArrowDown")
@@ -160,22 +160,22 @@ def test_a_whole_game_by_keyboard_alone_is_found_by_sql(tab: Any, served: Served
     press("c")
     press("3")
     assert tab.evaluate("document.activeElement.id") == "cell-c3"
-    after(tab, lambda: press("Enter"))
+    act_and_wait(tab, lambda: press("Enter"))
     assert tab.locator("#live").text_content().endswith("Your turn: give a piece.")
     while not is_over(tab):
         if tab.locator("[data-typing=piece]").count():
             name = tab.locator("[data-typing=piece] button[name=decision]").first.get_attribute("data-name")
             press(name.lower())
             assert tab.evaluate("document.activeElement.dataset.name") == name
-        after(tab, lambda: press("Enter"))
+        act_and_wait(tab, lambda: press("Enter"))
     assert tab.evaluate("document.activeElement.textContent") == "Rematch"
-    assert logged(tab, served) == shown(tab)
-    after(tab, lambda: press("Enter"))
+    assert read_logged_plies(tab, running_server) == read_shown_plies(tab)
+    act_and_wait(tab, lambda: press("Enter"))
     assert not is_over(tab)
 
 
-def test_without_script_every_form_works(browser: Any, served: Served) -> None:
-    context = browser.new_context(base_url=served.home, java_script_enabled=False)
+def test_without_script_every_form_works(browser: Any, running_server: RunningServer) -> None:
+    context = browser.new_context(base_url=running_server.home, java_script_enabled=False)
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     page.goto("/play")
@@ -199,41 +199,41 @@ def test_without_script_every_form_works(browser: Any, served: Served) -> None:
 
 def test_a_logged_game_is_replayed_by_keys(tab: Any) -> None:
     tab.goto(f"/analyse?text={GAME}")
-    settled(tab)
+    wait_until_settled(tab)
     press = tab.keyboard.press
     for _ in range(3):
-        after(tab, lambda: press("ArrowRight"))
+        act_and_wait(tab, lambda: press("ArrowRight"))
     assert "at=3" in tab.url
-    after(tab, lambda: press("ArrowLeft"))
+    act_and_wait(tab, lambda: press("ArrowLeft"))
     assert "at=2" in tab.url
     mistakes = []
     while tab.locator("[data-key=n]").count():
-        after(tab, lambda: press("n"))
+        act_and_wait(tab, lambda: press("n"))
         mistakes.append(int(re.search(r"at=(\d+)", tab.url)[1]))  # type: ignore[index]
     assert mistakes == sorted(mistakes)
     assert "which turned a" in tab.locator(".status").text_content()
-    after(tab, lambda: press("Shift+N"))
+    act_and_wait(tab, lambda: press("Shift+N"))
     assert f"at={mistakes[-2]}" in tab.url
-    after(tab, lambda: press("End"))
+    act_and_wait(tab, lambda: press("End"))
     assert "has won" in tab.locator(".status").text_content()
-    after(tab, tab.go_back)
+    act_and_wait(tab, tab.go_back)
     assert f"at={mistakes[-2]}" in tab.url
     tab.goto(f"/browse/games/{ROUND_ROBIN}/8?ply=0")
-    settled(tab)
-    after(tab, lambda: press("n"))
+    wait_until_settled(tab)
+    act_and_wait(tab, lambda: press("n"))
     assert tab.locator(".move b").count() == 5
-    after(tab, lambda: press("."))  # the best decision instead of the mistake
+    act_and_wait(tab, lambda: press("."))  # the best decision instead of the mistake
     assert "branch=" in tab.url
 
 
-def test_nothing_is_wrong_for_those_who_use_other_means(browser: Any, served: Served) -> None:
+def test_nothing_is_wrong_for_those_who_use_other_means(browser: Any, running_server: RunningServer) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     axe = Axe()
     wrong: list[tuple[str, ...]] = []
     for scheme, width in (("light", 1400), ("dark", 390)):
         context = browser.new_context(
-            base_url=served.home,
+            base_url=running_server.home,
             viewport={"width": width, "height": 844},
             color_scheme=scheme,
             reduced_motion="reduce",
@@ -243,20 +243,20 @@ def test_nothing_is_wrong_for_those_who_use_other_means(browser: Any, served: Se
         page.set_default_timeout(PATIENCE)
 
         def look(name: str, page: Any = page, scheme: str = scheme, width: int = width) -> None:
-            found = axe.run(page).response["violations"]
-            wrong.extend((name, scheme, each["id"], each["nodes"][0]["html"]) for each in found)
+            violations = axe.run(page).response["violations"]
+            wrong.extend((name, scheme, violation["id"], violation["nodes"][0]["html"]) for violation in violations)
             assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), (name, width)
 
         for path in PAGES:
             page.goto(path)
-            settled(page)
+            wait_until_settled(page)
             look(path)
         begin(page, "dumb")
         page.get_by_role("button", name="Hint").click()
         page.locator(".hinted").wait_for()
         look("a game with a hint")
         page.get_by_text("Resign …").click()
-        after(page, page.get_by_role("button", name="Resign this game").click)
+        act_and_wait(page, page.get_by_role("button", name="Resign this game").click)
         look("the end of a game")
         moving = "getComputedStyle(document.querySelector('.button')).transitionDuration"
         assert page.evaluate(moving) == "0s"
@@ -264,33 +264,33 @@ def test_nothing_is_wrong_for_those_who_use_other_means(browser: Any, served: Se
     assert wrong == []
 
 
-def test_a_page_of_another_site_cannot_send_a_form(browser: Any, served: Served, tmp_path: Path) -> None:
+def test_a_page_of_another_site_cannot_send_a_form(browser: Any, running_server: RunningServer, tmp_path: Path) -> None:
     evil = tmp_path / "evil.html"
-    evil.write_text(f'<form method="post" action="{served.home}/play"><button>Win</button></form>')
+    evil.write_text(f'<form method="post" action="{running_server.home}/play"><button>Win</button></form>')
     page = browser.new_page()
     page.goto(evil.as_uri())
-    with page.expect_response(f"{served.home}/play") as answer:
+    with page.expect_response(f"{running_server.home}/play") as answer:
         page.get_by_role("button").click()
     assert answer.value.status == 403
     page.close()
 
 
-def test_a_hundred_connections_and_ten_searches_do_not_block_a_move(tab: Any, served: Served) -> None:
+def test_a_hundred_connections_and_ten_searches_do_not_block_a_move(tab: Any, running_server: RunningServer) -> None:
     begin(tab)
-    hard = [f"{served.home}/analyse?start=..../.{piece:X}../..../....+-&rules=own_piece" for piece in range(10)]
+    hard = [f"{running_server.home}/analyse?start=..../.{piece:X}../..../....+-&rules=own_piece" for piece in range(10)]
     stop = threading.Event()
     taken: list[float] = []
 
     def look() -> None:
         number = 0
         while not stop.is_set():
-            for url in (hard[number % 10], f"{served.home}/play"):
+            for url in (hard[number % 10], f"{running_server.home}/play"):
                 with urlopen(url, timeout=60) as answer:  # noqa: S310  (our own server)
                     assert answer.status == 200
             number += 1
             time.sleep(1)
 
-    port = int(served.home.rpartition(":")[2])
+    port = int(running_server.home.rpartition(":")[2])
     with ExitStack() as stack, ThreadPoolExecutor(4) as pool:
         for _ in range(100):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
@@ -301,7 +301,7 @@ def test_a_hundred_connections_and_ten_searches_do_not_block_a_move(tab: Any, se
                     assert b"Still searching" in answer.read()
             while not is_over(tab):
                 started = time.monotonic()
-                after(tab, tab.locator("button[name=decision]").first.click)
+                act_and_wait(tab, tab.locator("button[name=decision]").first.click)
                 taken.append(time.monotonic() - started)
         finally:  # or the pool would wait for them for ever
             stop.set()
@@ -310,13 +310,13 @@ def test_a_hundred_connections_and_ten_searches_do_not_block_a_move(tab: Any, se
     assert sorted(taken)[len(taken) // 2] < 5, taken
 
 
-def test_pages_are_small_and_load_a_script_and_a_style_alone(tab: Any, served: Served) -> None:
+def test_pages_are_small_and_load_a_script_and_a_style_alone(tab: Any, running_server: RunningServer) -> None:
     sizes: dict[str, int] = {}
     tab.on("response", lambda response: sizes.update({response.url: len(response.body())}))
     for path in ("/", "/play", f"/analyse?text={GAME[:29]}"):
         sizes.clear()
         tab.goto(path)
-        tab.wait_for_load_state("networkidle") if "analyse" not in path else settled(tab)
+        tab.wait_for_load_state("networkidle") if "analyse" not in path else wait_until_settled(tab)
         assert sum(sizes.values()) < 200_000, json.dumps(sizes)
         assert {url.rpartition("/")[2].partition("?")[0] for url in sizes if "/static/" in url} <= {
             *("style.css", "board.js", "icon.svg"),
@@ -380,13 +380,13 @@ def test_quick_presses_of_an_arrow_are_all_obeyed(tab: Any) -> None:
 def test_a_double_click_ends_a_game_as_a_click_does(tab: Any) -> None:
     begin(tab, "random")
     while not is_over(tab):
-        after(tab, tab.locator("button[name=decision]").first.dblclick)
+        act_and_wait(tab, tab.locator("button[name=decision]").first.dblclick)
     tab.get_by_text(re.compile("Logged as game")).wait_for()
     assert not tab.get_by_role("alert").count()
 
 
-def test_a_form_that_comes_twice_ends_a_game_once(browser: Any, served: Served) -> None:
-    context = browser.new_context(base_url=served.home, java_script_enabled=False)
+def test_a_form_that_comes_twice_ends_a_game_once(browser: Any, running_server: RunningServer) -> None:
+    context = browser.new_context(base_url=running_server.home, java_script_enabled=False)
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     page.goto("/play?agent=dumb")
@@ -396,17 +396,17 @@ def test_a_form_that_comes_twice_ends_a_game_once(browser: Any, served: Served) 
     token = page.locator("input[name=token]").first.get_attribute("value")
     for _ in range(2):
         fields = {"token": token, "command": "resign"}
-        answer = context.request.post(page.url, form=fields, headers={"origin": served.home})
+        answer = context.request.post(page.url, form=fields, headers={"origin": running_server.home})
         assert "Rematch" in answer.text()
     context.close()
 
 
-def moved(tab: Any, piece: str, target: str) -> None:
-    """Drag what is in one place to the middle of another one."""
-    after(tab, lambda: tab.drag_and_drop(piece, target))
+def drag(tab: Any, piece: str, target: str) -> None:
+    """Drag the piece at one place to the centre of another."""
+    act_and_wait(tab, lambda: tab.drag_and_drop(piece, target))
 
 
-def test_a_position_is_set_up_by_dragging(tab: Any, browser: Any, served: Served) -> None:
+def test_a_position_is_set_up_by_dragging(tab: Any, browser: Any, running_server: RunningServer) -> None:
     tab.goto("/analyse?rules=square")
     for piece, target in (
         ("#piece-button-F", "#cell-b1"),
@@ -415,17 +415,17 @@ def test_a_position_is_set_up_by_dragging(tab: Any, browser: Any, served: Served
         ("#piece-button-3", "#cell-d4"),  # 0 goes back to the tray
         ("#cell-c3", "#piece-button-5"),  # off the board
     ):
-        moved(tab, piece, target)
+        drag(tab, piece, target)
     assert "start=..../..../..../...3" in tab.url
     assert "rules=square" in tab.url
-    after(tab, tab.locator("#piece-button-7").click)  # a press is still a gift
-    moved(tab, ".stand", "#cell-a1")
+    act_and_wait(tab, tab.locator("#piece-button-7").click)  # a press is still a gift
+    drag(tab, ".stand", "#cell-a1")
     assert "start=7.../..../..../...3+-" in tab.url
-    context = browser.new_context(base_url=served.home, has_touch=True, viewport={"width": 390, "height": 1200})
+    context = browser.new_context(base_url=running_server.home, has_touch=True, viewport={"width": 390, "height": 1200})
     page = context.new_page()
     page.goto("/analyse")
-    settled(page)
-    from_, to = (page.locator(each).bounding_box() for each in ("#piece-button-F .piece", "#cell-b1"))
+    wait_until_settled(page)
+    from_, to = (page.locator(selector).bounding_box() for selector in ("#piece-button-F .piece", "#cell-b1"))
     touch = context.new_cdp_session(page)
     for kind, box in (("touchStart", from_), ("touchMove", to), ("touchEnd", None)):
         points = [{"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}] if box else []
@@ -467,7 +467,7 @@ def test_an_answer_is_sorted_and_its_question_remembered_in_the_browser(tab: Any
     tab.get_by_text("Your questions").click()
     tab.get_by_role("button", name="Keep").click()
     tab.get_by_role("button", name="Kept").wait_for()
-    after(tab, tab.get_by_role("link", name="SELECT unnest").click)
+    act_and_wait(tab, tab.get_by_role("link", name="SELECT unnest").click)
     assert "unnest" in tab.locator("#q").input_value()
 
 

@@ -1,4 +1,4 @@
-"""Playing by forms alone: the same games as `qarena play` logs, whatever an address claims."""
+"""Games played with forms alone are logged as `qarena play` logs them, whatever an address claims."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.extras
 
 
-def played(ada: Visitor, page: Page, seed: int = 1) -> Page:
-    """The end of a game whose decisions are random."""
+def play_to_end(ada: Visitor, page: Page, seed: int = 1) -> Page:
+    """Play random decisions to the end of the game."""
     dice = random.Random(seed)
-    while not over(page):
+    while not is_over(page):
         page = next_page(ada, page, dice)
     return page
 
 
-def over(page: Page) -> bool:
+def is_over(page: Page) -> bool:
     return "Rematch" in page.text
 
 
 def next_page(ada: Visitor, page: Page, dice: random.Random) -> Page:
-    """What follows one decision."""
+    """Make one random decision and get the page after it."""
     choices = [name for name, label in page.labels().items() if label.startswith("Place ")]
     if choices and not page.decisions():  # the mover chooses the piece first
         page = ada.ready(f"{page.url}&piece={dice.choice(choices)}")
@@ -68,9 +68,9 @@ def test_a_game_is_logged_as_qarena_play_logs_it(ada: Visitor, preset: str, seat
     page = ada.begin("random", preset, seat)
     lines, game = typed_ahead(PRESETS[preset], seat, "random", 3, 0, name="ada")
     for word in " ".join(lines).split():
-        if not over(page):
+        if not is_over(page):
             page = ada.send(page.url, decision=word.lower() if len(word) == 2 else word[0].upper() + word[1:].lower())
-    assert over(page), page.text
+    assert is_over(page), page.text
     assert "Logged as game 0 of run" in page.text
     assert format_game(game.plies) in page.text
     (row,) = rows(ada, "SELECT agent_0, agent_1, game_id, winner, ending FROM games")
@@ -101,7 +101,7 @@ def test_an_illegal_decision_is_one_line_and_changes_nothing(ada: Visitor, decis
     page = ada.send(page.url, decision="F")
     if decision == "resign":
         page = ada.send(page.url, command="resign")
-        assert over(page)
+        assert is_over(page)
         decision = "a1"
     wrong = ada.send(page.url, decision=decision)
     assert wrong.status == 400
@@ -115,17 +115,17 @@ def test_help_is_part_of_the_label_also_if_it_is_taken_by_going_back(ada: Visito
     hinted = ada.send(first.url, command="hint")
     assert "Suggestion: place it on " in hinted.text
     assert "Suggestion: place it on " not in ada.get(first.url).text
-    played(ada, hinted)
+    play_to_end(ada, hinted)
     second = ada.begin()
     page = ada.send(ada.send(second.url, decision="d4").url, decision="F")
     assert ada.send(page.url, command="undo").url == second.url
-    played(ada, second)
+    play_to_end(ada, second)
     third = ada.begin()
     ada.send(ada.send(third.url, decision="d4").url, decision="F")
-    played(ada, ada.send(third.url, decision="c3"))  # from the first page, as after the browser's Back
-    played(ada, ada.begin())
-    found = rows(ada, "SELECT agent_1 FROM games ORDER BY game_id")
-    assert found == [("human:ada(hint)",), ("human:ada(undo)",), ("human:ada(undo)",), ("human:ada",)]
+    play_to_end(ada, ada.send(third.url, decision="c3"))  # from the first page, as after the browser's Back
+    play_to_end(ada, ada.begin())
+    labels = rows(ada, "SELECT agent_1 FROM games ORDER BY game_id")
+    assert labels == [("human:ada(hint)",), ("human:ada(undo)",), ("human:ada(undo)",), ("human:ada",)]
 
 
 def test_an_earlier_moment_of_a_logged_game_offers_no_decision(ada: Visitor) -> None:
@@ -135,7 +135,7 @@ def test_an_earlier_moment_of_a_logged_game_offers_no_decision(ada: Visitor) -> 
         page = ada.get(earlier.url)
         assert "This is an earlier moment of a game that is over" in page.text
         assert (page.decisions(), "Your turn" in page.text, page.refreshes) == ([], False, False)
-        assert f'href="{html.escape(end.url)}">To its end' in page.text
+        assert f'href="{html.escape(end.url)}">Go to the end' in page.text
 
 
 def test_a_hint_keeps_the_piece_that_was_chosen(ada: Visitor) -> None:
@@ -191,11 +191,11 @@ def test_a_page_waits_for_the_log_of_the_decisions_that_count(ada: Visitor) -> N
 def test_a_forged_address_is_one_line_and_writes_nothing(ada: Visitor, change: dict[str, str], line: str) -> None:
     begun = ada.begin()
     values = {**begun.query, "id": "A" * 22, **change}
-    found = ada.get("/play/game", **values)
-    if found.status == 200:  # the page offers to go on with the game
-        found = ada.send(found.url, command="open")
-    assert (found.status, found.line.count("\n")) == (400, 0)
-    assert line in found.line
+    page = ada.get("/play/game", **values)
+    if page.status == 200:  # the page offers to go on with the game
+        page = ada.send(page.url, command="open")
+    assert (page.status, page.line.count("\n")) == (400, 0)
+    assert line in page.line
     assert not rows(ada, "SELECT * FROM games")
 
 
@@ -205,7 +205,7 @@ def test_a_forged_address_is_one_line_and_writes_nothing(ada: Visitor, change: d
 def test_a_label_in_a_link_is_checked_before_it_is_read(
     ada: Visitor, parameters: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No reader of the site waits meanwhile: reading configurations holds a lock."""
+    """Check the length and depth first, because parsing would hold a lock that all readers of the site need."""
     monkeypatch.setattr(OverridesParser, "parse_override", None)
     for path in ("/play", "/play/game"):
         refused = ada.get(f"{path}?agent=random({parameters})")
@@ -216,14 +216,14 @@ def test_a_label_in_a_link_is_checked_before_it_is_read(
 def test_a_game_of_another_server_can_be_gone_on_with_but_not_as_one_without_help(ada: Visitor) -> None:
     page = ada.begin()
     link = ada.get("/play/game", **{**page.query, "id": "B" * 22, "moves": "d4.F"})
-    assert "Go on with this game?" in link.text
+    assert "Continue this game?" in link.text
     stranger = ada.send(link.url, command="open")
     assert stranger.says.endswith("dumb places F on a1 and gives you 1. Your turn: place piece 1 on an empty cell.")
-    played(ada, stranger)
+    play_to_end(ada, stranger)
     assert rows(ada, "SELECT agent_1 FROM games") == [("human:ada(undo)",)]
     looked_at = ada.get("/play/game", **{**page.query, "id": "C" * 22, "moves": "resign"})
     looked_at = ada.send(looked_at.url, command="open")
-    assert "it is not logged again" in looked_at.text
+    assert "the game is not logged again" in looked_at.text
     assert rows(ada, "SELECT count(*) FROM games") == [(1,)]
 
 
@@ -272,9 +272,9 @@ def test_parameters_of_the_form_become_the_label(ada: Visitor) -> None:
     page = ada.get("/play", agent="mcts")
     assert 'name="mcts.iterations"' in page.text
     assert "for each turn, 2 to 1,000,000" in page.text
-    begun = ada.begin("mcts", others={"mcts.iterations": " 20 ", "mcts.c": "2.0", "mcts.reuse": "", "dumb.x": "1"})
+    begun = ada.begin("mcts", parameters={"mcts.iterations": " 20 ", "mcts.c": "2.0", "mcts.reuse": "", "dumb.x": "1"})
     assert begun.query["agent"] == "mcts(iterations=20)"
-    wrong = ada.begin("mcts", others={"mcts.iterations": "many"})
+    wrong = ada.begin("mcts", parameters={"mcts.iterations": "many"})
     assert wrong.status == 400
     assert "iterations" in wrong.line
     assert 'name="mcts.iterations" value="many"' in wrong.text  # the form is shown again as it was sent
@@ -299,8 +299,8 @@ SETUP = {"rules": "classic", "seat": "1", "seed": "3", "name": "ada"}
 
 
 @pytest.fixture
-def released(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """``semi_random`` thinks until this is set."""
+def release(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Keep ``semi_random`` thinking until the yielded event is set."""
     go_on, turn = threading.Event(), AgentOpponent.take_turn
 
     def slowly(self: AgentOpponent, game: object) -> tuple[int, int]:
@@ -316,8 +316,8 @@ def begin(visitor: Visitor, agent: str) -> Page:
     return Page(visitor.client.post("/play", data={"token": visitor.site.token, "agent": agent, **SETUP}))
 
 
-def another(ada: Visitor) -> Visitor:
-    """Somebody at another browser."""
+def open_another_browser(ada: Visitor) -> Visitor:
+    """Open the same site with another browser."""
     from starlette.testclient import TestClient
 
     guest = Visitor(TestClient(ada.client.app, base_url=HOME, headers={"origin": HOME}), ada.site)
@@ -325,18 +325,18 @@ def another(ada: Visitor) -> Visitor:
     return guest
 
 
-def test_many_games_of_one_browser_do_not_keep_another_from_playing(ada: Visitor, released: threading.Event) -> None:
+def test_many_games_of_one_browser_do_not_keep_another_from_playing(ada: Visitor, release: threading.Event) -> None:
     ada.get("/play")
     slow = [begin(ada, "semi_random") for _ in range(games.MAX_THINKING + 1)]
     assert all("The agent is being set up" in page.text for page in slow)
     assert "others are served first" in slow[-1].text
-    assert another(ada).begin("dumb").says.endswith("Your turn: place piece 0 on an empty cell.")
-    released.set()
+    assert open_another_browser(ada).begin("dumb").says.endswith("Your turn: place piece 0 on an empty cell.")
+    release.set()
     assert "gives you" in ada.ready(slow[-1].url).says
 
 
 def test_who_closes_the_page_of_a_slow_agent_can_play_another_one(
-    ada: Visitor, released: threading.Event, monkeypatch: pytest.MonkeyPatch
+    ada: Visitor, release: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background, "POLL_SECONDS", 0.005)
     ada.get("/play")
@@ -350,4 +350,4 @@ def test_who_closes_the_page_of_a_slow_agent_can_play_another_one(
     monkeypatch.setattr(jobs, "_idle_seconds", games.IDLE_SECONDS)
     assert ada.begin("dumb").says.endswith("Your turn: place piece 0 on an empty cell.")
     assert len(jobs._abandoned_jobs) == 1
-    released.set()
+    release.set()

@@ -1,4 +1,4 @@
-"""The pages of puzzles: the turn is two links, the answer is judged at once and then explained by the solver."""
+"""The puzzle pages: two links make a turn, which is judged at once and then explained by the solver."""
 
 from __future__ import annotations
 
@@ -20,37 +20,39 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.extras
 
-NUMBER = next(at for at, each in enumerate(load_shipped_puzzles(), 1) if each.position.occupied.bit_count() >= 11)
+NUMBER = next(
+    number for number, puzzle in enumerate(load_shipped_puzzles(), 1) if puzzle.position.occupied.bit_count() >= 11
+)
 PUZZLE = load_shipped_puzzles()[NUMBER - 1]
 CELL, GIFT = PUZZLE.turn.split()
 
 
-def links(page: Page, to: str) -> list[str]:
-    """The addresses on a page that begin so."""
-    return [html.unescape(each) for each in re.findall(r'href="([^"]+)"', page.text) if each.startswith(to)]
+def list_links(page: Page, to: str) -> list[str]:
+    """List the links of a page whose addresses begin with ``to``."""
+    return [html.unescape(address) for address in re.findall(r'href="([^"]+)"', page.text) if address.startswith(to)]
 
 
 def test_the_right_turn_is_found_by_two_links_and_explained(reader: Visitor) -> None:
     page = reader.get(f"/puzzles/{NUMBER}")
     assert not page.refreshes
     assert "You place" in page.says
-    (to_cell,) = [each for each in links(page, f"/puzzles/{NUMBER}?turn=") if each.endswith(f"={CELL}")]
+    (to_cell,) = [address for address in list_links(page, f"/puzzles/{NUMBER}?turn=") if address.endswith(f"={CELL}")]
     page = reader.get(to_cell)
     assert "Now give a piece" in page.says
-    (to_gift,) = [each for each in links(page, f"/puzzles/{NUMBER}?turn=") if each.endswith(f".{GIFT}")]
+    (to_gift,) = [address for address in list_links(page, f"/puzzles/{NUMBER}?turn=") if address.endswith(f".{GIFT}")]
     page = reader.ready(to_gift)
     assert f"Right: {PUZZLE.turn} is the only turn that {PUZZLE.goal}s." in page.says
     assert "The other turns: " in page.says
     assert "Agents missed it in" in page.says
-    assert links(page, f"/puzzles/{NUMBER + 1}")
+    assert list_links(page, f"/puzzles/{NUMBER + 1}")
     assert not re.search(r"Try again|Show the answer", page.text)
-    (analysis,) = {each for each in links(page, "/analyse?") if each.endswith(f"line={CELL}.{GIFT}&at=2")}
+    (analysis,) = {address for address in list_links(page, "/analyse?") if address.endswith(f"line={CELL}.{GIFT}&at=2")}
     assert reader.ready(analysis).status == 200
 
 
 def test_every_other_turn_is_wrong_and_has_a_reply(reader: Visitor) -> None:
-    for cell in links(reader.get(f"/puzzles/{NUMBER}"), f"/puzzles/{NUMBER}?turn="):
-        for turn in links(reader.get(cell), cell + "."):
+    for cell in list_links(reader.get(f"/puzzles/{NUMBER}"), f"/puzzles/{NUMBER}?turn="):
+        for turn in list_links(reader.get(cell), cell + "."):
             page = reader.ready(turn)
             right = turn.endswith(f"={CELL}.{GIFT}")
             assert page.says.startswith("Right: " if right else "Wrong: "), turn
@@ -82,14 +84,14 @@ def test_the_first_page_shows_the_puzzle_of_the_day(reader: Visitor, monkeypatch
     )
     page = reader.ready("/")
     assert "Puzzle of the day" in plain(page.text)
-    assert links(page, "/puzzles/")[-1] == reader.get("/puzzles").url == "/puzzles/7"
+    assert list_links(page, "/puzzles/")[-1] == reader.get("/puzzles").url == "/puzzles/7"
 
 
 def test_each_easy_classic_puzzle_has_its_day() -> None:
     easy = {
         at
-        for at, each in enumerate(load_shipped_puzzles(), 1)
-        if each.level <= EASY_LEVEL and each.rules == CLASSIC_NAME
+        for at, puzzle in enumerate(load_shipped_puzzles(), 1)
+        if puzzle.level <= EASY_LEVEL and puzzle.rules == CLASSIC_NAME
     }
     days = [date(2026, 11, 24) + timedelta(days) for days in range(len(easy))]
     assert {find_daily_puzzle_number(day) for day in days} == easy

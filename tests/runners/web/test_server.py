@@ -1,4 +1,4 @@
-"""`qarena serve` before it serves: what cannot be had is one line."""
+"""`qarena serve` before it serves: an impossible request is refused with one line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.runners.conftest import Qarena
 def test_without_the_extra_a_line_names_it(qarena: Qarena, monkeypatch: pytest.MonkeyPatch, library: str) -> None:
     for name in ("python_multipart", "uvicorn") if library == "python_multipart" else ("uvicorn",):
         monkeypatch.setitem(sys.modules, name, None)
-    found = qarena("serve")
-    assert found.code == 2
-    assert found.err.count("\n") == 1
-    assert found.err.startswith("error: qarena serve needs ")
-    assert "pip install -e '.[web]'" in found.err
+    result = qarena("serve")
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+    assert result.err.startswith("error: qarena serve needs ")
+    assert "pip install -e '.[web]'" in result.err
 
 
 @pytest.mark.extras
@@ -29,9 +29,9 @@ def test_a_port_that_is_taken_is_one_line(qarena: Qarena) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        found = qarena("serve", "--port", str(port))
-    assert found.code == 2
-    assert found.err == (
+        result = qarena("serve", "--port", str(port))
+    assert result.code == 2
+    assert result.err == (
         f"error: port {port} of 127.0.0.1 is in use, perhaps by another qarena serve: choose another one, "
         f"--port {port + 1}\n"
     )
@@ -48,10 +48,10 @@ def test_a_port_that_is_taken_is_one_line(qarena: Qarena) -> None:
     ],
 )
 def test_what_cannot_be_had_is_one_line(qarena: Qarena, arguments: tuple[str, ...], line: str) -> None:
-    found = qarena("serve", "--port", "0", *arguments)
-    assert found.code == 2
-    assert found.err.startswith(f"error: {line}")
-    assert found.err.count("\n") == 1
+    result = qarena("serve", "--port", "0", *arguments)
+    assert result.code == 2
+    assert result.err.startswith(f"error: {line}")
+    assert result.err.count("\n") == 1
 
 
 def test_only_this_machine_can_connect_unless_another_address_is_named() -> None:

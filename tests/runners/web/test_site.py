@@ -1,4 +1,4 @@
-"""Requests that do not come from our own pages are refused, and answers load nothing from elsewhere."""
+"""Requests that do not come from our own pages are refused, and our pages load nothing from other servers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_foreign_host_is_refused(reader: Visitor, host: str) -> None:
     answer = reader.client.get("/play", headers={"host": host})
     assert answer.status_code == 403
     assert answer.text.count("\n") == 1
-    assert "is not this server" in answer.text
+    assert "does not name this server" in answer.text
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:9000", "[::1]:8000", "LOCALHOST"])
@@ -49,23 +49,23 @@ def test_where_others_may_connect_only_names_that_are_no_addresses_are_foreign(t
 
 def test_where_others_may_connect_only_built_in_agents_play(tmp_path: Path) -> None:
     create_agent_files("corner", "choose", tmp_path / "mine")
-    folder = stranger(tmp_path)
+    folder = write_stranger(tmp_path)
     with visitor(tmp_path / "games", host="0.0.0.0", config_dir=tmp_path / "mine") as ada:  # noqa: S104  (as above)
         offered = ada.get("/play").text
         assert ">rule_based</option>" in offered
         for name in ("polito", "corner"):
             assert f">{name}</option>" not in offered
-            assert "it runs other people's code" in ada.get("/play", agent=name).line
+            assert "it runs third-party code" in ada.get("/play", agent=name).line
         polito = f"polito(folder={folder},player=stranger.Player)"
         for label in ("polito", polito, "corner", f"oracle(horizon=4,below='{polito}')", "oracle(below=corner)"):
-            found = ada.begin(label)
-            assert found.status == 400, label
-            assert re.search("it runs other people's code|code that this project does not vouch for", found.line), label
+            page = ada.begin(label)
+            assert page.status == 400, label
+            assert re.search("it runs third-party code|code that this project does not vouch for", page.line), label
     assert not (folder / "ran").exists()
 
 
 def test_a_link_of_another_site_starts_no_program_and_writes_nothing(tmp_path: Path) -> None:
-    folder = stranger(tmp_path)
+    folder = write_stranger(tmp_path)
     from_elsewhere = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     with visitor(tmp_path / "games", trust_agents=True) as ada:
         setup = {"agent": f"polito(folder={folder},player=stranger.Player)", "rules": "classic", "seat": "0"}
@@ -73,7 +73,7 @@ def test_a_link_of_another_site_starts_no_program_and_writes_nothing(tmp_path: P
         for path in ("/play", "/play/game", "/play/game?hint=1", "/play/begun/AAAAAAAAAAAAAAAAAAAAAA"):
             answer = ada.client.get(path, params=query, headers=from_elsewhere)
             assert answer.status_code == (404 if "begun" in path else 200)
-        assert "Go on with this game?" in ada.get("/play/game", **query).text
+        assert "Continue this game?" in ada.get("/play/game", **query).text
         assert not (tmp_path / "games").exists()
         assert not (folder / "ran").exists()
         ada.send(ada.get("/play/game", **query).url, command="open")
@@ -82,16 +82,16 @@ def test_a_link_of_another_site_starts_no_program_and_writes_nothing(tmp_path: P
 
 def test_a_form_starts_no_program_either_unless_the_server_was_told_so(tmp_path: Path) -> None:
     create_agent_files("corner", "choose", tmp_path / "mine")
-    folder = stranger(tmp_path)
+    folder = write_stranger(tmp_path)
     with visitor(tmp_path / "games", config_dir=tmp_path / "mine") as ada:
         for label in (f"polito(folder={folder},player=stranger.Player)", "corner", "oracle(below=corner)"):
-            found = ada.begin(label)
-            assert (found.status, "allow it with --trust-agents" in found.line) == (400, True), label
+            page = ada.begin(label)
+            assert (page.status, "allow it with --trust-agents" in page.line) == (400, True), label
     assert not (folder / "ran").exists()
 
 
-def stranger(tmp_path: Path) -> Path:
-    """A folder with a player whose module leaves a file when it is imported."""
+def write_stranger(tmp_path: Path) -> Path:
+    """Write a player whose module creates a file when it is imported, and return its folder."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     (folder / "stranger.py").write_text(
@@ -122,7 +122,7 @@ def test_a_form_of_another_site_is_refused(reader: Visitor, origin: str | None) 
 @pytest.mark.parametrize("token", [None, "", "wrong", "\N{SNOWMAN}"])
 def test_a_form_without_our_token_is_refused(reader: Visitor, token: str | None) -> None:
     page = Page(reader.client.post("/play", data={} if token is None else {"token": token}))
-    assert (page.status, page.line[:39]) == (403, "This page is older than the server, whi")
+    assert (page.status, page.line[:39]) == (403, "This page is from before the server was")
     assert "Access-Control-Allow-Origin" not in page.headers
 
 
@@ -226,25 +226,25 @@ QUERIES: tuple[dict[str, str], ...] = (
 )
 
 
-def files_of(folder: Path) -> dict[Path, int]:
-    return {each: each.stat().st_mtime_ns for each in folder.rglob("*")}
+def list_file_times(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
 def test_no_get_starts_a_program_or_an_agent_or_writes(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = reader.site.options.archive
-    before, started = files_of(archive), []  # type: ignore[arg-type]
+    before, started = list_file_times(archive), []  # type: ignore[arg-type]
     monkeypatch.setattr(subprocess, "Popen", lambda *arguments, **_: started.append(arguments))
     routes = [route for router in ROUTERS for route in router.routes if isinstance(route, Route)]
     paths = {"/", *(route.path for route in routes if "GET" in (route.methods or ()))}
     assert {"/play", "/play/game", "/ask", "/ask.csv", "/analyse", "/browse/openings"} <= paths
     for path in sorted(paths):
         for query in QUERIES:
-            found = reader.ready(path.format(**VALUES), **query)
-            assert found.status < 500, (path, query, found.line)
+            page = reader.ready(path.format(**VALUES), **query)
+            assert page.status < 500, (path, query, page.line)
     jobs = reader.site.get_or_create_service(WebGameService)._background
     assert not started
     assert not jobs._jobs
-    assert files_of(archive) == before  # type: ignore[arg-type]
+    assert list_file_times(archive) == before  # type: ignore[arg-type]
 
 
 def test_a_whole_number_of_an_address_fits_64_bits() -> None:

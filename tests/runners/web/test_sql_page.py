@@ -1,4 +1,4 @@
-"""The page that answers questions in SQL: tables, charts, files, and one line for what is not allowed."""
+"""The page of SQL queries: tables, charts, files, and one line for a query that is refused."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ASKED: tuple[dict[str, str], ...] = (
 )
 
 
-def asked(reader: Visitor, **values: str) -> Page:
-    """The page of a question after Ask was pressed."""
+def ask(reader: Visitor, **values: str) -> Page:
+    """Press Ask, and get the page of the query."""
     return reader.send("/ask", **values)
 
 
@@ -39,7 +39,7 @@ def test_a_link_fills_the_question_in_and_asks_nothing(ada: Visitor, reader: Vis
             assert page.status == 200
             assert "Press Ask" in page.text
             assert "<table" not in page.text
-    answered = asked(reader, q=text)
+    answered = ask(reader, q=text)
     assert ">42<" in answered.text
     assert reader.get(answered.url).text == answered.text  # the address of an answer that is kept
     assert reader.get("/ask.csv", q=text).text == "shared\n42\n"
@@ -48,12 +48,12 @@ def test_a_link_fills_the_question_in_and_asks_nothing(ada: Visitor, reader: Vis
 
 
 def test_a_question_of_the_cookbook_is_filled_in_and_answered(reader: Visitor) -> None:
-    page = asked(reader, question="1", q=read_cookbook()[0].sql)
+    page = ask(reader, question="1", q=read_cookbook()[0].sql)
     assert page.status == 200
     assert "FROM seats" in page.text
     words = plain(page.text)
     assert "semi_random 10,000 0.9075 0.9002 0.9061 0.9117" in words
-    assert all(plain(each.title) in words for each in read_cookbook())
+    assert all(plain(query.title) in words for query in read_cookbook())
     titles = {re.findall("<title>(.*?)</title>", reader.get("/ask", **values).text)[0] for values in ASKED}
     assert len(titles) == len(ASKED)
     assert reader.get("/ask", question="99").status == 404
@@ -61,24 +61,24 @@ def test_a_question_of_the_cookbook_is_filled_in_and_answered(reader: Visitor) -
 
 def test_an_answer_is_a_table_with_links_a_file_and_a_chart(reader: Visitor) -> None:
     text = "SELECT run_id, game_id, plies FROM games ORDER BY run_id, game_id LIMIT 3"
-    page = asked(reader, q=text)
+    page = ask(reader, q=text)
     assert '<a href="/browse/games/2a6d3741319d/1">' in page.text
     file = reader.get("/ask.csv", q=text)
     assert file.headers["content-type"].startswith("text/csv")
     assert file.text.splitlines()[:2] == ["run_id,game_id,plies", "2a6d3741319d,0,6"]
-    numbers = asked(reader, q="SELECT 321000 AS games, 0.031333333 AS share, 12345 AS game_id, 1234567.891 AS n")
-    assert all(f">{each}<" in numbers.text for each in ("321,000", "0.03133", "12345", "1,234,567.9"))
-    asked(reader, q="SELECT '=1+1' AS x, chr(27) AS y")
+    numbers = ask(reader, q="SELECT 321000 AS games, 0.031333333 AS share, 12345 AS game_id, 1234567.891 AS n")
+    assert all(f">{number}<" in numbers.text for number in ("321,000", "0.03133", "12345", "1,234,567.9"))
+    ask(reader, q="SELECT '=1+1' AS x, chr(27) AS y")
     assert reader.get("/ask.csv", q="SELECT '=1+1' AS x, chr(27) AS y").text == "x,y\n=1+1,\\x1b\n"
-    made = reader.get("/ask.csv", q="SELECT '=1+1' AS x, chr(27) AS y", spreadsheet="1")
-    assert made.text == "x,y\n'=1+1,\\x1b\n"
-    shown = asked(reader, q="SELECT chr(27) || chr(8238) AS x, '\t' AS y").text
+    spreadsheet = reader.get("/ask.csv", q="SELECT '=1+1' AS x, chr(27) AS y", spreadsheet="1")
+    assert spreadsheet.text == "x,y\n'=1+1,\\x1b\n"
+    shown = ask(reader, q="SELECT chr(27) || chr(8238) AS x, '\t' AS y").text
     assert "\\x1b\\u202e" in shown
     assert not {"\x1b", "\u202e"} & set(shown)
-    drawn = asked(reader, q="SELECT plies, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL", chart="line")
+    drawn = ask(reader, q="SELECT plies, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL", chart="line")
     assert "<figcaption>games by plies" in drawn.text
     assert re.search(r"<figure.*?<svg", drawn.text, re.DOTALL)
-    wrong = asked(reader, q="SELECT 'a' AS x", chart="bars")
+    wrong = ask(reader, q="SELECT 'a' AS x", chart="bars")
     assert "a chart needs rows and a column of numbers" in wrong.line
 
 
@@ -95,7 +95,7 @@ def test_an_answer_is_a_table_with_links_a_file_and_a_chart(reader: Visitor) -> 
     ],
 )
 def test_what_cannot_be_answered_is_one_line_beside_the_question(reader: Visitor, text: str, line: str) -> None:
-    page = asked(reader, q=text)
+    page = ask(reader, q=text)
     assert page.status in (400, 500)
     assert line in page.line
     assert "<textarea" in page.text

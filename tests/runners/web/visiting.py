@@ -1,4 +1,4 @@
-"""A visitor of the pages for tests: requests in the process of the tests, and what a page says."""
+"""A visitor of the pages for tests: sends requests without a network, and reads what a page says."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ PATIENCE = 120  # seconds: kernels may have to be compiled first
 
 
 class Visitor:
-    """Somebody with a browser without scripts."""
+    """Somebody whose browser runs no scripts."""
 
     def __init__(self, client: Any, site: Site) -> None:
         self.client = client
         self.site = site
 
     def get(self, path: str, **values: str) -> Page:
-        """The page at an address, redirections followed."""
+        """Get the page at an address, after all redirections."""
         return Page(self.client.get(path, params=values or None))
 
     def ready(self, path: str, **values: str) -> Page:
-        """The page once it no longer loads itself again."""
+        """Get a page, and reload it until it no longer refreshes itself."""
         page, end = self.get(path, **values), time.monotonic() + PATIENCE
         while page.refreshes:
             assert time.monotonic() < end, page.text
@@ -40,20 +40,20 @@ class Visitor:
         return page
 
     def send(self, path: str, **values: str) -> Page:
-        """What follows a form of our own pages."""
+        """Send a form of our own pages, and get the page that follows when it is ready."""
         sent = Page(self.client.post(path, data={"token": self.site.token, **values}))
         return self.ready(sent.url) if sent.refreshes else sent
 
     def begin(
-        self, agent: str = "dumb", rules: str = "classic", seat: int = 1, others: Mapping[str, str] | None = None
+        self, agent: str = "dumb", rules: str = "classic", seat: int = 1, parameters: Mapping[str, str] | None = None
     ) -> Page:
-        """A new game."""
+        """Begin a game and get its page."""
         setup = {"agent": agent, "rules": rules, "seat": str(seat), "seed": "3", "name": "ada"}
-        return self.send("/play", **setup, **(others or {}))
+        return self.send("/play", **setup, **(parameters or {}))
 
 
 class Page:
-    """An answer."""
+    """A response, with what a reader finds in it."""
 
     def __init__(self, answer: Any) -> None:
         self.status: int = answer.status_code
@@ -63,42 +63,44 @@ class Page:
 
     @property
     def refreshes(self) -> bool:
+        """Whether the page reloads itself."""
         return " data-refresh=" in self.text
 
     @property
     def query(self) -> dict[str, str]:
+        """Parameters of the address by name."""
         return {name: values[0] for name, values in parse_qs(urlsplit(self.url).query).items()}
 
     @property
     def says(self) -> str:
-        """What it announces."""
-        found = re.search(r"data-announce>(.*?)</div>", self.text, re.DOTALL)
-        return plain(found[1]) if found else ""
+        """Text that the page announces to screen readers."""
+        match = re.search(r"data-announce>(.*?)</div>", self.text, re.DOTALL)
+        return plain(match[1]) if match else ""
 
     @property
     def line(self) -> str:
-        """The line of an error page."""
-        found = re.search(r'role="alert">(.*?)</p>', self.text, re.DOTALL)
-        return plain(found[1]) if found else ""
+        """Message of an error page."""
+        match = re.search(r'role="alert">(.*?)</p>', self.text, re.DOTALL)
+        return plain(match[1]) if match else ""
 
     def decisions(self) -> list[str]:
-        """The decisions that its buttons send."""
-        return [html.unescape(each) for each in re.findall(r'name="decision" value="([^"]+)"', self.text)]
+        """List the decisions that the buttons of the page send."""
+        return [html.unescape(decision) for decision in re.findall(r'name="decision" value="([^"]+)"', self.text)]
 
     def labels(self) -> dict[str, str]:
-        """The labels of cells and pieces by name."""
-        found = re.findall(r'data-name="(\w+)" aria-label="([^"]+)"', self.text)
-        return {name: html.unescape(label) for name, label in found}
+        """Map each cell and piece to its label."""
+        labels = re.findall(r'data-name="(\w+)" aria-label="([^"]+)"', self.text)
+        return {name: html.unescape(label) for name, label in labels}
 
 
 def plain(part: str) -> str:
-    """HTML as text."""
+    """Convert HTML to text."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", part)).split())
 
 
 @contextmanager
 def visitor(archive: PurePath, **settings: Any) -> Iterator[Visitor]:
-    """A visitor of a site over an archive."""
+    """Open a site over an archive, and yield a visitor of it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is a newer client than the one that is locked
         from starlette.testclient import TestClient

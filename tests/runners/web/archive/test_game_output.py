@@ -1,4 +1,4 @@
-"""`qarena show`: one game, its boards, its plies, and what each decision gave up."""
+"""`qarena show`: a game with its boards, its plies, and what each decision gave up."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GAMES = 4
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Games by two rules; those by classic rules are judged from twelve pieces on."""
+    """Play games by two rules, and judge those by classic rules from twelve pieces on."""
     folder = tmp_path_factory.mktemp("archive")
     for rules in ("classic", "own_piece"):
         play(folder, "agents=[random,semi_random]", f"games={GAMES}", "opening_plies=4", f"rules={rules}", "threads=1")
@@ -45,19 +45,19 @@ def rows(root: Path, question: str) -> list[dict[str, Any]]:
         return archive.sql(question).to_dicts()
 
 
-def drawn(ply: int, out: str) -> list[str]:
-    """The rows of the board under ``ply 3``, without marks."""
+def read_board_rows(ply: int, out: str) -> list[str]:
+    """Read the rows of the board under ``ply``, without marks."""
     lines = out.splitlines()
     top = next(number for number, line in enumerate(lines) if re.search(rf"\bply {ply}(\s\s|$)", line))
-    left = re.search(rf"\bply {ply}(\s\s|$)", lines[top]).start()  # type: ignore[union-attr]  # it was found
-    return [line[left + 2 : left + 10].ljust(8)[1::2] for line in lines[top + 2 : top + 6]]
+    column = re.search(rf"\bply {ply}(\s\s|$)", lines[top]).start()  # type: ignore[union-attr]  # it was found
+    return [line[column + 2 : column + 10].ljust(8)[1::2] for line in lines[top + 2 : top + 6]]
 
 
 def test_a_picture_has_the_board_after_each_ply(qarena: Qarena, root: Path, tmp_path: Path) -> None:
     run = of_rules(root, "classic")
     game = rows(root, f"FROM games WHERE run_id = '{run}' AND ending = 'line' ORDER BY game_id LIMIT 1")[0]
-    asked = ("show", *format_game_name(run, game["game_id"]).split(), "--archive", str(root), "--svg", "game.svg")
-    assert qarena(*asked).code == 0
+    arguments = ("show", *format_game_name(run, game["game_id"]).split(), "--archive", str(root), "--svg", "game.svg")
+    assert qarena(*arguments).code == 0
     picture = ET.fromstring((tmp_path / "game.svg").read_text(encoding="utf-8"))  # noqa: S314  (our own)
     name = "{http://www.w3.org/2000/svg}"
     boards = picture.findall(f"{name}g")
@@ -67,18 +67,18 @@ def test_a_picture_has_the_board_after_each_ply(qarena: Qarena, root: Path, tmp_
         (16, 1, False)
     ] * (game["plies"] - 1)
     assert fills[-1].count(FINISHED_COLOUR) >= 4
-    assert "game.svg exists" in qarena(*asked).err
+    assert "game.svg exists" in qarena(*arguments).err
 
 
 @pytest.mark.parametrize("rules", ["classic", "own_piece"])
 def test_a_game_leaves_as_a_picture_that_moves(qarena: Qarena, root: Path, tmp_path: Path, rules: str) -> None:
     run = of_rules(root, rules)
     game = rows(root, f"FROM games WHERE run_id = '{run}' AND ending = 'line' ORDER BY game_id LIMIT 1")[0]
-    asked = ("show", run, str(game["game_id"]), "--archive", str(root), "--animate")
-    assert "--animate is about the picture of --svg FILE" in qarena(*asked).refusal
-    assert qarena(*asked, "--svg", "game.svg").code == 0
+    arguments = ("show", run, str(game["game_id"]), "--archive", str(root), "--animate")
+    assert "--animate is about the picture of --svg FILE" in qarena(*arguments).refusal
+    assert qarena(*arguments, "--svg", "game.svg").code == 0
     text = (tmp_path / "game.svg").read_text(encoding="utf-8")
-    moving = [each.attrib["id"] for each in ET.fromstring(text).iter() if each.get("class") == "moves"]  # noqa: S314
+    moving = [element.attrib["id"] for element in ET.fromstring(text).iter() if element.get("class") == "moves"]  # noqa: S314
     assert sorted(moving) == sorted(re.findall(r"#(\w+)\{animation-name:\1\}", text))
     assert [text.count(f'id="{kind}') for kind in ("stroke", "piece", "text")] == [1, 16 + game["plies"], game["plies"]]
     assert "<script" not in text
@@ -88,7 +88,7 @@ def test_a_game_leaves_as_a_picture_that_moves(qarena: Qarena, root: Path, tmp_p
 def test_names_in_a_moving_picture_are_text_and_no_markup() -> None:
     game = Game(CLASSIC, ((0, 0), (1, 1)))
     svg = render_animated_game_svg(game, ["<script>", "a&b" * 20], "<title>")
-    texts = [each.text for each in ET.fromstring(svg).iter() if each.tag.endswith("tspan")]  # noqa: S314  (our own)
+    texts = [element.text for element in ET.fromstring(svg).iter() if element.tag.endswith("tspan")]  # noqa: S314  (our own)
     assert texts[0] == "0: <script> gives 0"
     assert texts[1] == "a&ba&ba&ba&ba&ba&b… places it on a1"
 
@@ -109,7 +109,7 @@ def test_a_game_is_shown_board_by_board_and_ply_by_ply(qarena: Qarena, root: Pat
         board = ["."] * 16
         for ply in plies:
             board[ply["cell"]] = f"{ply['piece']:X}"
-            assert drawn(ply["ply"], out) == ["".join(board[row : row + 4]) for row in range(0, 16, 4)]
+            assert read_board_rows(ply["ply"], out) == ["".join(board[row : row + 4]) for row in range(0, 16, 4)]
         table = [[word.strip() for word in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
         assert [int(row[0]) for row in table] == [ply["ply"] for ply in plies]
         assert all(game[f"agent_{(ply + 1) % 2}"] in row for ply, row in enumerate(table))
@@ -125,12 +125,12 @@ def test_a_game_is_shown_board_by_board_and_ply_by_ply(qarena: Qarena, root: Pat
 def test_the_values_and_losses_are_those_of_the_view_decisions(qarena: Qarena, root: Path) -> None:
     run, regrets = of_rules(root, "classic"), 0
     for game in rows(root, f"FROM games WHERE run_id = '{run}'"):
-        found = rows(root, f"FROM decisions WHERE run_id = '{run}' AND game_id = {game['game_id']} ORDER BY ply")
+        decisions = rows(root, f"FROM decisions WHERE run_id = '{run}' AND game_id = {game['game_id']} ORDER BY ply")
         out = qarena("show", f"{run} {game['game_id']}", "--archive", str(root)).out
         for seat in (0, 1):
-            lost = [row["regret"] for row in found if row["seat"] == seat and row["regret"]]
+            lost = [row["regret"] for row in decisions if row["seat"] == seat and row["regret"]]
             regrets += len(lost)
-            if found:
+            if decisions:
                 assert f"(seat {seat}) lost {sum(lost) or 'no'} half-point" in out
                 assert f" in {len(lost) or 'no'} mistake" in out
         data = json.loads(qarena("show", run, str(game["game_id"]), "--json", "-", "--archive", str(root)).out)
@@ -140,7 +140,7 @@ def test_the_values_and_losses_are_those_of_the_view_decisions(qarena: Qarena, r
             for kind in ("gift", "placement")
             if kind in ply
         }
-        assert judged == {(row["ply"], row["kind"]): row["regret"] for row in found}
+        assert judged == {(row["ply"], row["kind"]): row["regret"] for row in decisions}
         assert format_game(parse_game(data["game"])) == data["game"]
     assert regrets
 
@@ -152,12 +152,14 @@ def test_evaluations_are_in_columns_and_in_json(qarena: Qarena, tmp_path: Path) 
     logged = rows(games, f"FROM evaluations WHERE run_id = '{run}' AND game_id = 0 AND ply > 8 ORDER BY ply")
     out = qarena("show", run, "0", "--archive", str(games)).out
     assert "evaluation: the result that the mover expected of its turn" in out
-    values = ["" if each["value"] is None else format_expected_value(each["value"]) for each in logged]
+    values = [
+        "" if evaluation["value"] is None else format_expected_value(evaluation["value"]) for evaluation in logged
+    ]
     table = [re.split(r"\s*[│|]\s*", line.strip()) for line in out.splitlines() if re.match(r"\s*[│|]\s+\d", line)]
     assert [row[-3] for row in table[9:]] == values
     assert any(values)
     plies = json.loads(qarena("show", run, "0", "--json", "-", "--archive", str(games)).out)["plies"]
-    assert [ply["evaluation"]["value"] for ply in plies[9:]] == [each["value"] for each in logged]
+    assert [ply["evaluation"]["value"] for ply in plies[9:]] == [evaluation["value"] for evaluation in logged]
     assert "evaluation" not in plies[0]
 
 
@@ -179,6 +181,6 @@ def test_a_game_is_named_by_a_part_of_its_run_or_with_an_option(qarena: Qarena, 
 
 def test_what_is_not_judged_is_named_with_the_command_that_judges_it(qarena: Qarena, root: Path) -> None:
     run = of_rules(root, "own_piece")
-    found = qarena("show", run, "0", "--archive", str(root))
-    assert f"qarena annotate --run {run} --where 'game_id = 0' --archive {root}\n" in found.err
-    assert "lost" not in found.out
+    result = qarena("show", run, "0", "--archive", str(root))
+    assert f"qarena annotate --run {run} --where 'game_id = 0' --archive {root}\n" in result.err
+    assert "lost" not in result.out

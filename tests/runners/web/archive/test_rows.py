@@ -1,4 +1,4 @@
-"""What the pages about the archive show, as rows: runs, games, results, sweeps, policies."""
+"""Tables of the pages about the archive: runs, games, results, sweeps and policies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ROUND_ROBIN, SQUARE, IMPOSED = "8d1cb3670fa3", "2a6d3741319d", "a0a7dbeb5972"
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenArchive]:
-    """A copy of the sample, because questions about openings index it."""
+    """Open a copy of the sample archive; it is a copy because questions about openings write an index."""
     root = shutil.copytree(SAMPLE, tmp_path_factory.mktemp("opened") / "sample")
     with OpenArchive(root) as archive:
         yield archive
@@ -88,8 +88,8 @@ def texts(table: object) -> list[list[str]]:
 
 
 def table_of(page: ArchivePage, title: str) -> Table:
-    (found,) = (part for part in page.parts if isinstance(part, Table) and part.title.startswith(title))
-    return found
+    (table,) = (part for part in page.parts if isinstance(part, Table) and part.title.startswith(title))
+    return table
 
 
 def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
@@ -106,7 +106,7 @@ def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
 
 
 def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qarena: Qarena) -> None:
-    """A person in the default seat is the first agent of the spec, and the second of the pairing."""
+    """Put a person in the default seat: the spec names the person first, the pairing second."""
     archive = ArchiveStore.open(tmp_path / "games", create=True)
     first_agents = {}
     for seed, pairing in ((1, ("oracle", "human:ada")), (2, ("human:ada", "oracle"))):
@@ -138,9 +138,9 @@ def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qar
 
 
 def test_many_runs_are_chosen_as_few_are(opened: OpenArchive) -> None:
-    others = [f"{number:012x}" for number in range(MAX_COMPARED)]
+    other_ids = [f"{number:012x}" for number in range(MAX_COMPARED)]
     few, many = (
-        f"SELECT * FROM plies WHERE {run_condition_sql([SQUARE, *more])} ORDER BY ALL" for more in ([], others)
+        f"SELECT * FROM plies WHERE {run_condition_sql([SQUARE, *more])} ORDER BY ALL" for more in ([], other_ids)
     )
     assert few != many
     assert opened.sql(few).equals(opened.sql(many))
@@ -183,10 +183,10 @@ def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
 def test_decisions_of_a_game(opened: OpenArchive) -> None:
     game = load_logged_game(opened, IMPOSED, 0)
     assert game.opening == 2
-    made = list_decisions(game, {(2, GIFT): ValueChange(1, -1)})
-    assert [each.imposed for each in made[:6]] == [True, True, True, True, False, False]
-    assert [(each.seat, each.kind) for each in made[:3]] == [(0, GIFT), (1, PLACEMENT), (1, GIFT)]
-    assert made[4].judgement == ValueChange(1, -1)
+    decisions = list_decisions(game, {(2, GIFT): ValueChange(1, -1)})
+    assert [decision.imposed for decision in decisions[:6]] == [True, True, True, True, False, False]
+    assert [(decision.seat, decision.kind) for decision in decisions[:3]] == [(0, GIFT), (1, PLACEMENT), (1, GIFT)]
+    assert decisions[4].judgement == ValueChange(1, -1)
     with pytest.raises(RequestError, match="has no game 123456"):
         load_logged_game(opened, IMPOSED, 123_456)
 
@@ -226,26 +226,28 @@ def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive)
         side, of_agent = ("itself", score) if one == "dumb" else ("its opponent", 1 - score)
         counted.setdefault((side, place, alike), []).append(of_agent)
     for row in table.cells:
-        found = counted[tuple(cell.text for cell in row[:3])]
-        assert (row[3].text, row[4].text) == (f"{len(found):,}", f"{100 * sum(found) / len(found):.2f}")
+        row_scores = counted[tuple(cell.text for cell in row[:3])]
+        assert (row[3].text, row[4].text) == (f"{len(row_scores):,}", f"{100 * sum(row_scores) / len(row_scores):.2f}")
 
 
 def test_games_of_trainings_are_left_out_where_strength_is_the_subject(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "sample")
     with OpenArchive(tmp_path / "sample") as archive:
         before = rate_agents(archive, "classic")
-        archive.archive.update_run(IMPOSED, lambda known: known and structs.replace(known, training=True))
+        archive.archive.update_run(IMPOSED, lambda record: record and structs.replace(record, training=True))
         archive.refresh()
-        found = rate_agents(archive, "classic")
+        after = rate_agents(archive, "classic")
         rated = compute_ratings(archive, rules="classic").ratings
         found_runs = {}
         for slug in ("crosstable", "ratings", "lengths", "placements", "mistakes", "learning"):
             found_runs[slug] = build_section(archive, slug, GameFilter(trainings=counts_trainings(slug))).runs
         assert found_runs == dict.fromkeys(found_runs, 5) | {"crosstable": 4, "ratings": 4}
-    assert found is not None
+    assert after is not None
     assert before is not None
-    assert [(each.agent, each.elo.mean) for each in found.ratings] == [(each.agent, each.elo.mean) for each in rated]
-    assert found.ratings != before.ratings
+    assert [(rating.agent, rating.elo.mean) for rating in after.ratings] == [
+        (rating.agent, rating.elo.mean) for rating in rated
+    ]
+    assert after.ratings != before.ratings
 
 
 def test_openings_of_an_agent_begin_with_the_first_free_decision(tmp_path: Path) -> None:
@@ -258,9 +260,9 @@ def test_openings_of_an_agent_begin_with_the_first_free_decision(tmp_path: Path)
         assert headings == ["decides", "position", "cell", "gift", "games"]
         answer = run_openings_query(archive, OpeningsQuery(by="turn", games=GameFilter(agent="random")))
         chosen = dict(zip(answer.rows.select("position", "cell", "gift").rows(), answer.rows["score"], strict=True))
-        own = [row for row in table.cells if row[0].text == "itself"]
-        assert own
-        for row in own:
+        own_rows = [row for row in table.cells if row[0].text == "itself"]
+        assert own_rows
+        for row in own_rows:
             key = row[1].text, row[2].text, None if row[3].text == "·" else row[3].text
             assert row[5].text == format_percent(chosen[key])
             assert row[1].link == urls.openings_url(row[1].text)
@@ -279,15 +281,15 @@ def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened:
     (every,) = start.results
     assert (every.choice, len(every.alike), every.games, every.share) == ("0", 15, 13_000, 1)
     text = "0.../..../..../.... F"
-    found = explore_position(opened, OpeningsQuery(text))
-    (b1,) = (result for result in found.results if result.choice == "b1")
+    result = explore_position(opened, OpeningsQuery(text))
+    (b1,) = (choice for choice in result.results if choice.choice == "b1")
     assert "a2" in b1.alike
-    assert found.explored is not None
-    assert found.explored.rows["games"].sum() == found.explored.games
-    table = build_decisions_table(found.explored, lambda word: f"/{word}")
-    assert [row[0].link for row in table.cells] == [f"/{cell}" for cell in found.explored.rows["cell"]]
+    assert result.explored is not None
+    assert result.explored.rows["games"].sum() == result.explored.games
+    table = build_decisions_table(result.explored, lambda word: f"/{word}")
+    assert [row[0].link for row in table.cells] == [f"/{cell}" for cell in result.explored.rows["cell"]]
     assert table.cells[0][-1].link.endswith("?ply=2")
-    assert len(build_decisions_table(found.explored, str, brief=True).columns) == 5
+    assert len(build_decisions_table(result.explored, str, brief=True).columns) == 5
     of_turns = explore_position(opened, OpeningsQuery(text, by="turn"))
     assert of_turns.explored is not None
     assert {cell.link for cell in build_decisions_table(of_turns.explored, str).cells[0][:2]} == {""}
@@ -303,7 +305,10 @@ def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened:
 def test_shares_of_openings_add_up_on_the_board_in_the_table_and_in_files(
     opened: OpenArchive, position: str, qarena: Qarena
 ) -> None:
-    """Equivalent cells share one count, which one of them shows: three corners said 58 % each, 287 % in all."""
+    """Count equivalent cells once.
+
+    When each of three corners showed the shared count of 58 %, the shares added up to 287 %.
+    """
     from runners.web.analyse.view import build_frequency_badges
 
     answer = explore_position(opened, OpeningsQuery(position))
@@ -313,7 +318,7 @@ def test_shares_of_openings_add_up_on_the_board_in_the_table_and_in_files(
     listed = {row[column]: row["share"] for row in json.loads(text)}
     assert sum(listed.values()) == pytest.approx(1)
     table = build_decisions_table(answer.explored, str)
-    at = [each.heading for each in table.columns].index("share")
+    at = [table_column.heading for table_column in table.columns].index("share")
     assert {row[0].text: row[at].text for row in table.cells} == {
         choice: format_percent(share) for choice, share in listed.items()
     }
@@ -341,9 +346,9 @@ def test_a_sweep_of_two_settings_is_a_heat_map(opened: OpenArchive) -> None:
 
 def test_a_tile_is_shaded_where_its_interval_leaves_out_the_mean() -> None:
     frame = pl.DataFrame({"x": [0, 1, 2], "y": ["a"] * 3, "v": [40.0, 50.0, 60.0]})
-    known = frame.with_columns(low=pl.col("v") - 5, high=pl.col("v") + 5)
-    for each, plan in ((frame, ()), (known, ("low", "high"))):
-        svg = build_chart(each, ChartPlan("heat map", "x", "y", "v", *plan), "").svg
+    with_intervals = frame.with_columns(low=pl.col("v") - 5, high=pl.col("v") + 5)
+    for rows, plan in ((frame, ()), (with_intervals, ("low", "high"))):
+        svg = build_chart(rows, ChartPlan("heat map", "x", "y", "v", *plan), "").svg
         tiles = re.findall(r'fill="(#\w+)"[^>]*fill-opacity="([\d.]+)"', svg)
         assert [(colour, float(shade) > 0) for colour, shade in tiles] == [
             (style.SECOND_COLOUR, True),
@@ -386,8 +391,8 @@ def test_a_job_of_a_training_has_its_own_games_although_a_longer_one_continued_i
     archive.write_run(run)
     blocks = [naive_games.random_block(1, pairs=10)]
     naive_games.store(archive, run.run_id, blocks, run.pairings, most)
-    asked = (7, 8, 20)
-    for number, games in enumerate(asked):
+    game_counts = (7, 8, 20)
+    for number, games in enumerate(game_counts):
         settings = {"trainer.games": str(games)}
         archive.write_sweep_job(SweepJob("trainings", number, settings, run.run_id, games=games, jobs=3))
     with OpenArchive(archive.root) as opened:
@@ -448,9 +453,9 @@ def test_a_chart_follows_from_the_columns() -> None:
     wrong |= {
         "column 'opponent' has no numbers": {"kind": "heat map", "x": "agent", "y": "score", "colour": "opponent"}
     }
-    for complaint, asked in wrong.items():
+    for complaint, request in wrong.items():
         with pytest.raises(RequestError, match=complaint):
-            plan_chart(frame, **asked)
+            plan_chart(frame, **request)
     with pytest.raises(RequestError, match="a chart needs rows"):
         plan_chart(frame.head(0))
 
@@ -487,18 +492,18 @@ def test_a_lineage_is_drawn_with_what_a_policy_comes_from_on_its_right() -> None
         node(POLICY, "a", "played-by-a"),
     ]
     svg = build_lineage_figure(nodes).svg
-    left = {name: int(x) for name, x in re.findall(r"<title>\w+ &lt;([\w-]+)&gt;</title><rect x=\"(\d+)\"", svg)}
-    columns = {name: x // (BOX_WIDTH + COLUMN_GAP) for name, x in left.items()}
+    left_edges = {name: int(x) for name, x in re.findall(r"<title>\w+ &lt;([\w-]+)&gt;</title><rect x=\"(\d+)\"", svg)}
+    columns = {name: x // (BOX_WIDTH + COLUMN_GAP) for name, x in left_edges.items()}
     assert columns == {"c": 0, "played-by-b": 1, "b": 2, "played-by-a": 3, "a": 4}
     assert svg.count("<path") == 5
     assert set(re.findall('href="([^"]+)"', svg)) == {
         *("/browse/policies/c", "/browse/policies/b", "/browse/runs/played-by-a", "/browse/runs/played-by-b")
     }
     assert "not in this archive" in svg
-    places = [tuple(map(int, each)) for each in re.findall(r'<rect x="(\d+)" y="(\d+)"', svg)]
+    places = [tuple(map(int, corner)) for corner in re.findall(r'<rect x="(\d+)" y="(\d+)"', svg)]
     flat = re.findall(r'd="M[^"]*? (\d+) (\d+)H(\d+)C', svg)  # where a line runs past other columns
     assert flat
-    for left_end, lane, right_end in (map(int, each) for each in flat):
+    for left_end, lane, right_end in (map(int, coordinates) for coordinates in flat):
         behind = [x for x, y in places if left_end < x + BOX_WIDTH and x < right_end and y <= lane <= y + BOX_HEIGHT]
         assert not behind
     build_lineage_figure([*nodes, node(RUN, "played-by-b", "a")])  # records that contradict each other are drawn too

@@ -1,4 +1,4 @@
-"""Strangers' questions are answered by a process within limits, whatever they ask."""
+"""A subprocess answers SQL queries of untrusted visitors within limits, whatever they contain."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ UNSTOPPABLE = "SELECT levenshtein(repeat('a', 200000), repeat('b', 200000)) AS m
 
 @pytest.fixture(scope="module")
 def asking() -> Iterator[SqlProcessPool]:
-    found = SqlProcessPool(SAMPLE, LIMITS)
+    pool = SqlProcessPool(SAMPLE, LIMITS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "GRACE_SECONDS", 0.3)
-        yield found
-    found.close()
+        yield pool
+    pool.close()
 
 
 def test_answers_are_cut_at_the_limit_of_rows(asking: SqlProcessPool) -> None:
-    found = asking.request_answer("SELECT agent, count(*) AS games FROM seats GROUP BY agent ORDER BY agent")
-    assert found.frame.rows() == [("dumb", 6000), ("random", 10000), ("rule_based", 6000), ("semi_random", 10000)]
-    assert not found.cut
+    answer = asking.request_answer("SELECT agent, count(*) AS games FROM seats GROUP BY agent ORDER BY agent")
+    assert answer.frame.rows() == [("dumb", 6000), ("random", 10000), ("rule_based", 6000), ("semi_random", 10000)]
+    assert not answer.cut
     endless = asking.request_answer("SELECT * FROM range(1000000000000)")
     assert (endless.frame.height, endless.cut) == (5, True)
 
@@ -74,7 +74,7 @@ def test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered(aski
     thread = threading.Thread(target=ask_for_much)
     thread.start()
     time.sleep(0.1)
-    with pytest.raises(BusyError, match="answering other questions in SQL: ask again"):  # there is one process
+    with pytest.raises(BusyError, match="answering other SQL queries: try again"):  # there is one process
         asking.request_answer("SELECT 1 AS x")
     thread.join()
     assert not scratch.exists()
@@ -85,16 +85,16 @@ def test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered(aski
 
 def test_the_command_ends_too_and_leaves_nothing(tmp_path: Path) -> None:
     remember_archive(SAMPLE)
-    found = command(tmp_path, "sql", UNSTOPPABLE, "--timeout", "0.5", "--archive", str(SAMPLE), TMPDIR=str(tmp_path))
+    result = command(tmp_path, "sql", UNSTOPPABLE, "--timeout", "0.5", "--archive", str(SAMPLE), TMPDIR=str(tmp_path))
     complaint = (
         "error: SQL: the question took longer than 0.5 seconds: allow more (--timeout), or ask about fewer games"
     )
-    assert (found.returncode, found.stdout, found.stderr) == (2, "", f"{complaint}\n")
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"{complaint}\n")
     assert [*tmp_path.iterdir()] == []
 
 
 def test_the_marks_of_an_archive_are_its_own(tmp_path: Path) -> None:
-    """A link in an archive may lead anywhere: to the folders of another one, or to a file system that hangs."""
+    """Ignore links, which may lead to the folders of another archive or to a file system that hangs."""
     root, other = tmp_path / "archive", tmp_path / "other"
     for folder in (root / "games/run=1", other / "run=1"):
         folder.mkdir(parents=True)

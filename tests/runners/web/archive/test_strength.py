@@ -1,4 +1,4 @@
-"""The strength of an agent is one value, whoever shows it: commands, files, the report, the pages."""
+"""The strength of an agent is the same in commands, files, the report and the pages."""
 
 from __future__ import annotations
 
@@ -44,77 +44,81 @@ DICE = random.Random(3)
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenArchive]:
     root = tmp_path_factory.mktemp("uneven") / "games"
     write_uneven_archive(root)
-    with open_archive(root) as found:
-        yield found
+    with open_archive(root) as archive:
+        yield archive
 
 
 @pytest.fixture(scope="module")
-def rated(opened: OpenArchive) -> Ratings:
+def strengths(opened: OpenArchive) -> Ratings:
     return compute_ratings(opened, rules="classic")
 
 
 def read_cells(table: Table | None) -> dict[str, dict[str, str]]:
-    """The texts of a table by the agent of the row and the heading."""
+    """Map the first cell of each row and the heading to the text of the cell."""
     assert table is not None
     headings = [column.heading for column in table.columns]
     return {row[0].text: dict(zip(headings, map(str, row), strict=True)) for row in table.cells}
 
 
 def format_rows(ratings: Ratings) -> dict[str, tuple[str, str]]:
-    """The rank and the rating of each agent, as people see them."""
+    """Format the rank and the rating of each agent as people see them."""
     return {
-        each.agent: (MISSING if each.rank is None else str(each.rank), format_elo(each.elo.mean))
-        for each in ratings.ratings
+        rating.agent: (MISSING if rating.rank is None else str(rating.rank), format_elo(rating.elo.mean))
+        for rating in ratings.ratings
     }
 
 
-def test_the_archive_is_as_hard_as_the_tests_need(rated: Ratings) -> None:
-    assert len(rated.ratings) > MAX_AGENTS + 3
-    reasons: Mapping[str, tuple[str, ...]] = {each.agent: each.unranked for each in rated.ratings if each.unranked}
+def test_the_archive_is_as_hard_as_the_tests_need(strengths: Ratings) -> None:
+    assert len(strengths.ratings) > MAX_AGENTS + 3
+    reasons: Mapping[str, tuple[str, ...]] = {
+        rating.agent: rating.unranked for rating in strengths.ratings if rating.unranked
+    }
     assert reasons.keys() == {STAR, RARE, PERSON, PARTNER}
     assert reasons[STAR] == (WON_ALL,)
     assert FEW_GAMES in reasons[RARE]
     assert reasons[PARTNER] == (FEW_GAMES,)  # of 140 games 120 were against a person
     assert reasons[PERSON] == ("a person",)
-    assert {each.agent for each in rated.ranked} == {*LEAGUE}
-    assert [each.rank for each in rated.ranked] == [*range(1, 15)]
-    assert min(each.games for each in rated.ranked) == 104 >= MIN_RANKED_GAMES
-    assert PERSON in [each.agent for each in rated.ratings[:3]]  # among the best of all that have a bound
+    assert {rating.agent for rating in strengths.ranked} == {*LEAGUE}
+    assert [rating.rank for rating in strengths.ranked] == [*range(1, 15)]
+    assert min(rating.games for rating in strengths.ranked) == 104 >= MIN_RANKED_GAMES
+    assert PERSON in [rating.agent for rating in strengths.ratings[:3]]  # among the best of all that have a bound
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_the_command_writes_the_ratings(qarena: Qarena, opened: OpenArchive, rated: Ratings, form: str) -> None:
+def test_the_command_writes_the_ratings(qarena: Qarena, opened: OpenArchive, strengths: Ratings, form: str) -> None:
     where = ("--archive", str(opened.archive.root), "--rules", "classic")
-    found = qarena("rate", *where, "--format", form)
-    assert found.code == 0
+    result = qarena("rate", *where, "--format", form)
+    assert result.code == 0
     if form == "csv":
-        frame = pl.read_csv(io.StringIO(found.out), infer_schema_length=None)
-        assert frame.rows() == rated.to_frame().rows()
+        frame = pl.read_csv(io.StringIO(result.out), infer_schema_length=None)
+        assert frame.rows() == strengths.to_frame().rows()
         return
-    finite = rated.to_frame().with_columns(pl.when(pl.col("elo").is_finite()).then(pl.col("elo", "low", "high")))
+    finite = strengths.to_frame().with_columns(pl.when(pl.col("elo").is_finite()).then(pl.col("elo", "low", "high")))
     names = ("rank", "agent", "elo", "low", "high", "games", "bounded", "unranked")
-    assert [[row[name] for name in names] for row in json.loads(found.out)] == [*map(list, finite.select(names).rows())]
+    assert [[row[name] for name in names] for row in json.loads(result.out)] == [
+        *map(list, finite.select(names).rows())
+    ]
 
 
-def test_the_command_prints_the_ratings(qarena: Qarena, opened: OpenArchive, rated: Ratings) -> None:
-    found = qarena("rate", "--archive", str(opened.archive.root), "--rules", "classic", "--wide")
-    rows = {row[1]: (row[0], row[2]) for row in lines_of(found.out)}
-    assert rows == format_rows(rated)
-    lines = found.out.splitlines()
+def test_the_command_prints_the_ratings(qarena: Qarena, opened: OpenArchive, strengths: Ratings) -> None:
+    result = qarena("rate", "--archive", str(opened.archive.root), "--rules", "classic", "--wide")
+    rows = {row[1]: (row[0], row[2]) for row in lines_of(result.out)}
+    assert rows == format_rows(strengths)
+    lines = result.out.splitlines()
     assert f"Without a rank, a person: {PERSON}." in lines
     assert f"Without a rank, {FEW_GAMES}: {PARTNER}, {RARE}." in lines
 
 
 def test_report_and_page_show_some_of_the_agents_with_the_ratings_of_all(
-    opened: OpenArchive, rated: Ratings, monkeypatch: pytest.MonkeyPatch
+    opened: OpenArchive, strengths: Ratings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(style, "_render_spec", lambda _: "<svg></svg>")  # drawing takes longer than all the rest
     of_rules = {part.rules[0]: part for part in select_report_data(opened).parts_by_rules}
     classic = of_rules["classic"]
-    assert classic.rate_agents().ratings == rated.ratings
+    assert classic.rate_agents().ratings == strengths.ratings
     assert of_rules["square"].rate_agents().ratings == compute_ratings(opened, rules="square").ratings
-    expected = format_rows(rated)
-    best = [each.agent for each in rated.ranked[:MAX_AGENTS]]
+    expected = format_rows(strengths)
+    best = [rating.agent for rating in strengths.ranked[:MAX_AGENTS]]
     section = build_section(opened, "ratings", CLASSIC).section
     rows = read_cells(section.table)
     assert [*rows] == best
@@ -125,10 +129,10 @@ def test_report_and_page_show_some_of_the_agents_with_the_ratings_of_all(
     # The report has other agents, the best under either rules, and the same values.
     page = render_report(opened)
     (of_classic,) = re.findall(r'<section id="ratings--classic">.*?</table>', page, re.DOTALL)
-    found = re.findall(
+    matches = re.findall(
         r"<th[^>]*>(?:<span[^>]*></span>)?([^<]+)</th><td[^>]*>([^<]+)</td><td[^>]*>([^<]+)</td>", of_classic
     )
-    assert {agent: (rank, elo) for agent, rank, elo in found} == {agent: expected[agent] for agent in classic.agents}
+    assert {agent: (rank, elo) for agent, rank, elo in matches} == {agent: expected[agent] for agent in classic.agents}
     assert len(classic.agents) == MAX_AGENTS
     assert {LEAGUE[13], LEAGUE[0]} < {
         *classic.agents
@@ -136,18 +140,18 @@ def test_report_and_page_show_some_of_the_agents_with_the_ratings_of_all(
     assert f"Shown are the {MAX_AGENTS} best agents of 18, those with a rank first: {RANKING_RULE}" in page
 
 
-def test_the_page_of_an_agent_has_its_rating_and_rank(opened: OpenArchive, rated: Ratings) -> None:
-    for agent, (rank, elo) in format_rows(rated).items():
+def test_the_page_of_an_agent_has_its_rating_and_rank(opened: OpenArchive, strengths: Ratings) -> None:
+    for agent, (rank, elo) in format_rows(strengths).items():
         lead = build_agent_page(opened, agent, "classic").lead
         if rank != MISSING:
             assert lead.startswith(f"{elo} Elo, rank {rank} of {len(LEAGUE)} under classic rules")
         else:
-            (rating,) = [each for each in rated.ratings if each.agent == agent]
+            (rating,) = [candidate for candidate in strengths.ratings if candidate.agent == agent]
             assert lead.startswith(f"{elo} Elo under classic rules, without a rank ({', '.join(rating.unranked)})")
     first = rate_agents(opened, "classic")
     assert first is not None
-    assert [(each.agent, each.rank, each.elo.mean) for each in first.ratings] == [
-        (each.agent, each.rank, each.elo.mean) for each in rated.ratings
+    assert [(candidate.agent, candidate.rank, candidate.elo.mean) for candidate in first.ratings] == [
+        (candidate.agent, candidate.rank, candidate.elo.mean) for candidate in strengths.ratings
     ]
 
 
@@ -155,7 +159,7 @@ def test_scores_are_over_all_games_with_others_everywhere(qarena: Qarena, opened
     root = str(opened.archive.root)
     printed = qarena("crosstable", "--archive", root, "--rules", "classic", "--wide").out
     rows = {row[1]: row[2] for row in lines_of(printed.partition("Head to head")[0])}
-    runs = run_condition_sql(each.run_id for each in CLASSIC.select_runs(opened.archive))
+    runs = run_condition_sql(run.run_id for run in CLASSIC.select_runs(opened.archive))
     scores = dict(opened.sql(f"SELECT agent, avg(score) FROM seats WHERE {runs} GROUP BY agent").rows())
     assert rows == {agent: format_percent(score) for agent, score in scores.items()}
     shown = read_cells(build_section(opened, "crosstable", CLASSIC).section.table)
@@ -166,17 +170,20 @@ def test_scores_are_over_all_games_with_others_everywhere(qarena: Qarena, opened
     )
     pairs = build_section(opened, "crosstable", CLASSIC).section.numbers
     assert pairs is not None
-    known = {
+    csv_scores = {
         (first, second): format_percent(score)
         for first, second, score in table.select("first", "second", "score").rows()
     }
-    found = {(str(row[0]), str(row[1])): str(row[3]) for row in pairs.cells}
-    assert found.items() <= known.items()
+    page_scores = {(str(row[0]), str(row[1])): str(row[3]) for row in pairs.cells}
+    assert page_scores.items() <= csv_scores.items()
 
 
 @pytest.fixture
 def by_seat(tmp_path: Path) -> Path:
-    """A won both games against B; of C and D each won with seat 0. No two games are a pair, as in imported ones."""
+    """Write an archive in which A beats B twice, and C and D each win once, with seat 0.
+
+    No two games form a pair, as after an import.
+    """
     pairings = [("A", "B"), ("B", "A"), ("C", "D"), ("D", "C")]
     archive = ArchiveStore.open(tmp_path / "by_seat", create=True)
     run = record(spec_of(pairings=pairings, seats="fixed"), games=1, status="complete")
@@ -218,14 +225,14 @@ def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path, monkeyp
         archive.write_run(structs.replace(run, code={**run.code, "agents": {"a": code, "b": "3" * 64}}))
         store(archive, run.run_id, [random_block(seed, pairs=60)], pairings)
     with open_archive(tmp_path / "codes") as opened:
-        rated = compute_ratings(opened)
+        strengths = compute_ratings(opened)
         page = build_agent_page(opened, "a")
-        assert {each.agent for each in rated.ratings} == {"a@111111", "a@222222", "b"}
-        for rating in (each for each in rated.ratings if each.agent != "b"):
+        assert {candidate.agent for candidate in strengths.ratings} == {"a@111111", "a@222222", "b"}
+        for rating in (candidate for candidate in strengths.ratings if candidate.agent != "b"):
             assert f"{rating.agent}: {format_elo(rating.elo.mean)} Elo, rank {rating.rank} of 3" in page.lead
         table = next(part for part in page.parts if isinstance(part, Table) and part.title.startswith("Results of a"))
         met = compute_head_to_head(opened)
-        expected = {each.first: ["b", format_percent(each.score.mean)] for each in met.results}
+        expected = {result.first: ["b", format_percent(result.score.mean)] for result in met.results}
         assert {cells[1].text: [cells[0].text, cells[3].text] for cells in table.cells} == expected
         assert "played by 2 codes, shown as a@111111 and a@222222" in html.unescape(render_report(opened))
         ratings = build_section(opened, "ratings", CLASSIC).section.table
@@ -239,8 +246,8 @@ def test_the_pace_of_an_agent_leaves_out_games_against_people(qarena: Qarena, op
     assert f"; {games / SECONDS:,.0f} games a second" in build_agent_page(opened, LEAGUE[2], "classic").lead
     assert "games a second" not in build_agent_page(opened, PERSON, "classic").lead
     ids = [record.run_id for record in opened.archive.load_runs() if {PERSON, LEAGUE[9]} & {*record.labels}]
-    found = qarena("compare", *ids, "--archive", str(opened.archive.root), "--wide")
-    speeds = {row[0]: row[3] for row in lines_of(found.out) if row[0] in ids and len(row) == 4}
+    result = qarena("compare", *ids, "--archive", str(opened.archive.root), "--wide")
+    speeds = {row[0]: row[3] for row in lines_of(result.out) if row[0] in ids and len(row) == 4}
     assert speeds == {
         run_id: f"{games / SECONDS:,.0f}" if LEAGUE[9] in opened.archive.load_run(run_id).labels else MISSING
         for run_id in ids
