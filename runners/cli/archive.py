@@ -1,7 +1,4 @@
-"""Questions to an archive, ``qarena sql``, ``crosstable``, ``rate``, ``openings``, ``show`` and ``report``; its upkeep.
-
-``qarena archive`` lists, verifies, replays, indexes, cleans, compacts and merges, exports and imports.
-"""
+"""The commands on an archive: ``qarena sql``, ``crosstable``, ``rate``, ``report``, other questions, and its upkeep."""
 
 from __future__ import annotations
 
@@ -296,10 +293,10 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.cli.queries import output_openings
     from runners.config.agents import find_stored_label
 
-    decided, against = (find_stored_label(archive, label) for label in (agent, opponent))
-    games = GameFilter(runs=tuple(run or ()), agent=decided, opponent=against, since=since, until=until)
-    asked = OpeningsQuery(add_rules_name(position, rules), by, games, least, imposed, sort, first_free or None)
-    output_openings(archive, asked, table)
+    decider, opponent_label = (find_stored_label(archive, label) for label in (agent, opponent))
+    games = GameFilter(runs=tuple(run or ()), agent=decider, opponent=opponent_label, since=since, until=until)
+    query = OpeningsQuery(add_rules_name(position, rules), by, games, least, imposed, sort, first_free or None)
+    output_openings(archive, query, table)
 
 
 def show(

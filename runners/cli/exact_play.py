@@ -1,4 +1,7 @@
-"""Exact values, ``qarena solve``, ``annotate``, ``mistakes`` and ``tablebase``; ``bench``, ``warm``, ``perft``."""
+"""The commands on exact values: ``qarena solve``, ``annotate``, ``mistakes``, ``puzzles``, ``tablebase`` and ``perft``.
+
+``bench`` and ``warm``, which concern this machine, are here too.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +48,14 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.exact.solutions import SolveOptions
 
     options.check_output_files(force, json)
-    wanted = SolveOptions(turns=turns, distance=distance)
-    proven = solutions.find_whole_game_rules_name(position, file, game, rules)
-    if proven is not None:
-        solutions.output_game_value(proven, megabytes, json)
+    solve_options = SolveOptions(turns=turns, distance=distance)
+    rules_name = solutions.find_whole_game_rules_name(position, file, game, rules)
+    if rules_name is not None:
+        solutions.output_game_value(rules_name, megabytes, json)
     elif file is not None:
-        solutions.print_file_solutions(file, wanted, megabytes)
+        solutions.print_file_solutions(file, solve_options, megabytes)
     else:
-        solutions.output_position_solution(str(position), wanted, megabytes, json)
+        solutions.output_position_solution(str(position), solve_options, megabytes, json)
 
 
 def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -81,10 +84,11 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics.exact.annotation import AnnotationOptions
     from analytics.questions.selection import GameFilter
     from runners.config.requests import load_executor
-    from runners.exact.annotation import annotate_games as judge
+    from runners.exact.annotation import annotate_games
 
-    settings = AnnotationOptions(choices, from_pieces, megabytes=megabytes)
-    judge(archive, GameFilter(where, tuple(runs or ())), settings, threads, load_executor(executor, ray_address))
+    annotation_options = AnnotationOptions(choices, from_pieces, megabytes=megabytes)
+    games = GameFilter(where, tuple(runs or ()))
+    annotate_games(archive, games, annotation_options, threads, load_executor(executor, ray_address))
 
 
 @options.add_output_options
@@ -145,8 +149,8 @@ def make_puzzles(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.exact.puzzle_generation import PuzzleOptions, create_puzzle_file
 
     options.check_output_files(force, output)
-    asked = PuzzleOptions(count, seed, threads, megabytes)
-    create_puzzle_file(archive, GameFilter(runs=tuple(runs or ()), rules=rules), asked, output)
+    puzzle_options = PuzzleOptions(count, seed, threads, megabytes)
+    create_puzzle_file(archive, GameFilter(runs=tuple(runs or ()), rules=rules), puzzle_options, output)
 
 
 @tablebase_group.command()
@@ -168,8 +172,8 @@ def build(
     from runners.config.yaml_options import load_rules
     from runners.exact.tablebases import build_tablebase
 
-    job = TablebaseBuildRequest(load_rules(rules), pieces, directory or user_folder(), threads, megabytes)
-    raise typer.Exit(build_tablebase(job, load_executor(executor, ray_address), options.format_command_line()))
+    request = TablebaseBuildRequest(load_rules(rules), pieces, directory or user_folder(), threads, megabytes)
+    raise typer.Exit(build_tablebase(request, load_executor(executor, ray_address), options.format_command_line()))
 
 
 @tablebase_group.command()
@@ -225,10 +229,10 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     options.check_output_files(force, json)
     if turn is not None:
-        from runners.bench.turn_times import run_turn_benchmark as bench_turn
+        from runners.bench.turn_times import run_turn_benchmark
 
         raise typer.Exit(
-            bench_turn(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
+            run_turn_benchmark(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
         )
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
@@ -242,9 +246,9 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 def warm() -> None:
     """Compile all kernels now, so that later commands start at once."""
-    from runners.bench.warm_up import run_and_time_warm_up_steps as compile_all
+    from runners.bench.warm_up import run_and_time_warm_up_steps
 
-    for name, seconds in compile_all():
+    for name, seconds in run_and_time_warm_up_steps():
         typer.echo(f"{seconds:6.2f} s  {name}")
 
 

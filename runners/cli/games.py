@@ -1,4 +1,4 @@
-"""Games, ``qarena run``, ``sweep``, ``sprt``, ``play``, ``serve`` and ``reproduce``; the players, ``agents``."""
+"""The commands that play, ``qarena run``, ``sweep``, ``sprt``, ``play``, ``serve``, ``reproduce``, and ``qarena agents``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sweep(launch: options.Launch, arguments: options.Players = None, keep_going:
 
 
 def choose_application(arguments: Sequence[str]) -> Any:
-    """What carries out ``run`` and ``sweep``: as ``train`` does, if the chosen experiment is a training."""
+    """Return the application that carries out ``run`` or ``sweep``: ``TRAIN`` if the experiment is a training."""
     if is_training_requested(arguments):
         from runners.learning.training.application import TRAIN
 
@@ -85,10 +85,20 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.play.game_series import PlayOptions, play_series
     from runners.play.levels import find_level_agent
 
-    logged, command = None if no_log else archive, f"qarena {options.format_command_line()}"
+    logged_archive, command = None if no_log else archive, f"qarena {options.format_command_line()}"
     play_series(
         PlayOptions(
-            find_level_agent(agent), rules, seat, seed, name, logged, archive, config_dir, plain, review, command
+            find_level_agent(agent),
+            rules,
+            seat,
+            seed,
+            name,
+            logged_archive,
+            archive,
+            config_dir,
+            plain,
+            review,
+            command,
         )
     )
 
@@ -145,8 +155,10 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     check_choice("--other-code", other_code, OTHER_CODE_ACTIONS)
     options.check_output_files(force, markdown, html)
     storage = ArchiveOptions(archive, other_code=other_code)
-    settings = reproduction.PairingOptions(games, seed, threads, storage, options.format_command_line())
-    raise typer.Exit(reproduction.reproduce(reproduction.build_reproduce_request(study, settings, markdown, html)))
+    pairing_options = reproduction.PairingOptions(games, seed, threads, storage, options.format_command_line())
+    raise typer.Exit(
+        reproduction.reproduce(reproduction.build_reproduce_request(study, pairing_options, markdown, html))
+    )
 
 
 @agents_group.callback()
@@ -200,7 +212,7 @@ def new(
     width = max(len(str(path)) for path in files)
     program, folder = find_program(), shlex.quote(str(config_dir))
     for line in (
-        *(f"{path!s:<{width}}  {what}" for path, what in files.items()),
+        *(f"{path!s:<{width}}  {content}" for path, content in files.items()),
         "Check it, play it, vary it, test it:",
         f"  {program} agents check {name} --config-dir {folder}",
         f"  {program} run {name} random games=1000 --config-dir {folder}",

@@ -1,4 +1,4 @@
-"""``qarena train``, ``policy`` and ``benchmark``: policies are learned, judged, compared and scored."""
+"""The commands on policies, ``qarena train``, ``policy`` and ``benchmark``: learn, judge, compare and score them."""
 
 from __future__ import annotations
 
@@ -161,7 +161,9 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     output: Annotated[Path, Option(help="The Parquet file to write.")],
     rules: Annotated[str, options.rules_option("The rules of the positions.")] = "classic",
-    each: Annotated[int, Option(min=1, max=4000, help="Positions of each source and number of pieces, at most.")] = 500,
+    stratum_size: Annotated[
+        int, Option("--each", min=1, max=4000, help="Positions of each source and number of pieces, at most.")
+    ] = 500,
     seed: Annotated[int, options.seed_option("Of the draw.", 31)] = 2026,
     from_pieces: Annotated[int, Option(min=1, max=15, help="Leave out boards with fewer pieces.")] = 1,
     archive: options.Archive = options.ARCHIVE,
@@ -179,8 +181,8 @@ def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.exact.verdicts import PositionSetOptions, create_position_set
 
     options.check_output_files(force, output)
-    asked = PositionSetOptions(load_rules(rules), each, seed, range(from_pieces, 16), threads, megabytes)
-    create_position_set(archive, asked, output)
+    set_options = PositionSetOptions(load_rules(rules), stratum_size, seed, range(from_pieces, 16), threads, megabytes)
+    create_position_set(archive, set_options, output)
 
 
 @benchmark_group.command("make")
