@@ -1,4 +1,4 @@
-"""The commands that play, ``qarena run``, ``sweep``, ``sprt``, ``play``, ``serve``, ``reproduce``, and ``qarena agents``."""
+"""The commands that play: ``qarena run``, ``sweep``, ``sprt``, ``play``, ``serve``, ``reproduce``; and ``agents``."""
 
 from __future__ import annotations
 

@@ -101,8 +101,7 @@ def output_sql_answer(
     """Print or write the answer to a question in SQL, after indexing positions if the question needs them.
 
     Only the first rows are printed. Formats that are written in parts need no more memory than ``limits`` allow,
-    however
-    many rows there are. The process ends if the whole takes longer than the time limit.
+    however many rows there are. The process ends if the whole takes longer than the time limit.
     """
     with _enforce_time_limit(limits):
         try:

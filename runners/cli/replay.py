@@ -38,8 +38,7 @@ def replay_and_compare(
     """Play a run again and compare the games; the archive is only read.
 
     Raises ``RequestError`` for a run that does not exist or cannot be repeated, whose agents do not exist here, or
-    which
-    names third-party code unless ``trusted``; ``FailureError`` for damaged games.
+    which names third-party code unless ``trusted``; ``FailureError`` for damaged games.
     """
     archive = ArchiveStore.open(root)
     record = archive.load_requested_run(run_id)

@@ -78,8 +78,7 @@ def attach_policy(agent: AgentSpec, yaml_settings: Mapping[str, Any], root: Pure
     """Return a copy of ``agent`` with the policy that one of its ``POLICY_PARAMETERS`` names.
 
     ``yaml_settings`` are the keys of the agent's yaml, without the user's changes. If the constructor takes a policy,
-    it
-    gets the policy itself. If it takes none, the policy must be a genome, and its genes replace the agent's own.
+    it gets the policy itself. If it takes none, the policy must be a genome, and its genes replace the agent's own.
 
     Raises ``RequestError`` if the archive at ``root`` lacks the policy, if the policy is damaged or of a kind that the
     agent does not read, and if the genome does not fit the agent.

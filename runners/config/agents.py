@@ -95,8 +95,7 @@ def agent_from_settings(
     """Build the agent of ``conf/agent/NAME.yaml`` from ``settings``: the keys of its yaml with the user's changes.
 
     ``yaml_settings`` are the same keys without changes, because the label names only the parameters that differ. A
-    policy
-    is read from the archive at ``root``. ``trusted`` is as for ``agent_from_label``.
+    policy is read from the archive at ``root``. ``trusted`` is as for ``agent_from_label``.
     """
     target = find_target(f"agent '{name}'", settings)
     params, yaml_params = select_parameters(settings), select_parameters(yaml_settings)
@@ -121,19 +120,21 @@ def agent_from_settings(
     return attach_policy(spec, yaml_settings, root)
 
 
-def parse_label(text: str, what: str) -> tuple[str, dict[str, Any]]:
-    """Split ``name(parameter=value,…)`` into name and parameters; ``what`` names the setting in messages.
+def parse_label(text: str, setting_name: str) -> tuple[str, dict[str, Any]]:
+    """Split ``name(parameter=value,…)`` into name and parameters; ``setting_name`` is for messages.
 
     Raises ``RequestError`` for text that is not a label.
     """
-    name, parameters = split_label(text, what)
-    setting = f"{what} {text!r}"
+    name, parameters = split_label(text, setting_name)
+    setting = f"{setting_name} {text!r}"
     return name, {key: _parse_parameter(setting, key, value) for key, value in parameters}
 
 
-def _parse_parameter(what: str, key: str, text: str) -> Any:
+def _parse_parameter(setting_name: str, key: str, text: str) -> Any:
     """Return the value of a parameter. The label of another agent stays text, because building that agent parses it."""
-    return text if key in AGENT_PARAMETERS and text.endswith(")") else parse_setting_value(what, f"{key}={text}")
+    return (
+        text if key in AGENT_PARAMETERS and text.endswith(")") else parse_setting_value(setting_name, f"{key}={text}")
+    )
 
 
 def _expand_agent_parameter(key: str, value: Any, root: PurePath) -> Any:

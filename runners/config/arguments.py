@@ -183,8 +183,7 @@ def check_group_choices(config_name: str, overrides: Sequence[Override]) -> None
 
     ``config_name`` is the yaml of the command, which lists its groups. Raises ``RequestError`` for a group that the
     command does not have, for a choice that is not a name, for a plugin that is not installed, and for a number of
-    games
-    with commas.
+    games with commas.
     """
     groups = [
         key.name

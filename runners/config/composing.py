@@ -82,8 +82,7 @@ def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> 
     """Compose the configuration of a single request, or of a sweep's first job.
 
     A setting that varies gets the first of its values. ``multirun`` says that the command is a sweep, but a yaml may
-    also
-    set ``hydra.mode``. Raises ``RequestError`` for several values without a sweep.
+    also set ``hydra.mode``. Raises ``RequestError`` for several values without a sweep.
     """
     cfg = None if multirun else _compose_single_values(config, overrides)
     if cfg is not None and cfg.hydra.mode != RunMode.MULTIRUN:

@@ -1,4 +1,4 @@
-"""Objectives: values by which runs are judged and which sweepers optimise. A yaml in conf/objective names each class."""
+"""Objectives: values that judge runs and that sweepers optimise. Each yaml in conf/objective names a class."""
 
 from __future__ import annotations
 

@@ -38,10 +38,8 @@ def build_request(
     """Build the request of a run from a checked configuration.
 
     ``choices`` are the options of groups that Hydra chose: ``{'agent@a': 'random', …}``. ``overrides`` are the words
-    that
-    were typed. ``objects`` are agents that a program brings; entries of ``agents`` with the key ``OBJECT_KEY`` name
-    them
-    by number.
+    that were typed. ``objects`` are agents that a program brings; entries of ``agents`` with the key ``OBJECT_KEY``
+    name them by number.
 
     Raises ``RequestError`` for the first invalid value.
     """

@@ -160,8 +160,7 @@ def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "")
     Hydra's own check misses ``+key=`` and ``~key``. ``prefix`` precedes the node's keys in messages.
 
     Raises ``RequestError`` for a key that is no field, for a field without a key, for a value where the option of a
-    group
-    belongs, and for a value out of range.
+    group belongs, and for a value out of range.
     """
     hints, keys = get_type_hints(schema, include_extras=True), [str(key) for key in node]
     for key in keys:

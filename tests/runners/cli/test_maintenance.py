@@ -72,7 +72,7 @@ def test_a_dry_run_changes_nothing_and_says_what_goes_and_why(tmp_path: Path, qa
         f"{len(small)} files of games would become fewer and larger; 1 file would be removed",
     ]
     young = qarena("archive", "compact", "--dry-run", *where).out.splitlines()[0]
-    assert re.fullmatch(rf"stays  4 bytes  {half}: .* left it, but only since \d+ s, .*", young)
+    assert re.fullmatch(rf"stays  4 bytes  {half}: .* left it, but only \d+ s ago, .*", young)
     compacted = qarena("archive", "compact", "--age", "0", *where).out
     assert compacted.startswith(
         f"{len(small)} files of games are now 1; {3 * len(small) + 1} old files removed; 1 file "
