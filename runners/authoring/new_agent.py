@@ -63,7 +63,7 @@ def _check_name(name: str) -> None:
             "digits and '_', and no word of Python"
         )
     if keyword.iskeyword(format_class_name(name)) or name == "none" or _is_parsed_as_other_type(name):
-        raise RequestError(f"'{name}' is no text in a yaml or on the command line: choose another name")
+        raise RequestError(f"'{name}' is not read as text in a yaml or on the command line: choose another name")
     if name in list_options("agent"):
         raise RequestError(f"'{name}' is an agent already: choose another name")
 

@@ -37,7 +37,7 @@ from runners.bench.archive import bench_archive
 from runners.bench.solver import bench_solver
 from runners.bench.timing import Figures, compile_program, measure_process
 from runners.bench.turn_times import NANOSECONDS_PER_SECOND, format_figure, measure_turn_nanoseconds
-from runners.bench.warm_up import choose_rules_name, play_games, run_and_time_warm_up_steps
+from runners.bench.warm_up import choose_rules_name, play_games, time_warm_up_steps
 from runners.config.agents import agent_from_label, load_agent
 from runners.config.yaml_options import flatten_settings, list_options, load_rules
 from runners.terminal.console import build_table, print_tables
@@ -68,7 +68,7 @@ def bench_all(quick: bool = False) -> Figures:
     ``quick`` plays a tenth of the games and measures most figures once.
     """
     scale, rounds = (10, 1) if quick else (1, ROUNDS)
-    for _ in run_and_time_warm_up_steps():  # so that compiling is not measured
+    for _ in time_warm_up_steps():  # so that compiling is not measured
         pass
     disk = choose_write_folder()
     figures: Figures = {"threads": available_cores(), "written_to": str(disk)}

@@ -142,7 +142,7 @@ def measure_oracle(quick: bool = False) -> Figures:
 def measure_annotation(folder: Path, threads: int, quick: bool = False) -> Figures:
     """Measure the decisions annotated a second in whole games of four agents, each time in a new archive.
 
-    ``values`` are annotated with the tablebase limited to boards of up to five pieces, then with the whole tablebase.
+    The figures ``values`` use the tablebase for boards of up to five pieces, then the whole tablebase. The figure
     ``choices`` also counts the choices that keep the value.
     """
     games = GAMES // (50 if quick else 1)

@@ -53,7 +53,7 @@ class StepTime(NamedTuple):
     seconds: float
 
 
-def run_and_time_warm_up_steps() -> Iterator[StepTime]:
+def time_warm_up_steps() -> Iterator[StepTime]:
     """Play every agent into a temporary archive, use the archive, and yield the time of each step.
 
     Two processes share the steps, because numba compiles one kernel at a time in a process. One plays the agents; the

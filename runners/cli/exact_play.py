@@ -42,7 +42,7 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Solve positions exactly.
 
-    Shows the value, the distance to the end, and every turn with its value.
+    The answer has the value, the distance to the end, and every turn with its value.
     """
     from runners.exact import solutions
     from runners.exact.solutions import SolveOptions
@@ -101,7 +101,7 @@ def mistakes(
 ) -> None:
     """Show the regret of each agent, and the worst mistakes.
 
-    Needs the values of `qarena annotate`. Of equal mistakes, those easiest to avoid come first.
+    The games need values of `qarena annotate`. Of equal mistakes, those that are easiest to avoid come first.
     """
     from runners.exact.annotation import output_mistakes
 
@@ -116,7 +116,7 @@ def play_puzzles(
 ) -> None:
     """Solve puzzles at the terminal.
 
-    Also over a pipe: one line a turn.
+    It also works over a pipe, with one line for each turn.
     """
     from analytics.exact.puzzles import load_shipped_puzzles, parse_puzzles
     from runners.exact.puzzle_dialogue import run_puzzles
@@ -142,8 +142,8 @@ def make_puzzles(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Make puzzles from annotated games.
 
-    Needs the values of `qarena annotate --choices`. Built-in agents try each puzzle, which gives its level. The same
-    games and options give the same bytes.
+    The games need values of `qarena annotate --choices`. Built-in agents try each puzzle, which gives its level. The
+    same games and options give the same bytes.
     """
     from analytics.questions.selection import GameFilter
     from runners.exact.puzzle_generation import PuzzleOptions, create_puzzle_file
@@ -184,7 +184,7 @@ def verify(
 ) -> None:
     """Check a tablebase.
 
-    Its checksum, its boards, its values against one another, and a sample that is solved again.
+    Its checksum and its boards are checked, its values against one another, and a sample is solved again.
     """
     from runners.exact.tablebases import verify_and_print_tablebases
 
@@ -225,7 +225,7 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Measure the speed on this machine.
 
-    Games a second, bytes a row and memory, as ratios within one run; or the turns of one agent.
+    The figures are games a second, bytes a row and memory, as ratios within one run, or the turns of one agent.
     """
     options.check_output_files(force, json)
     if turn is not None:
@@ -246,9 +246,9 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 def warm() -> None:
     """Compile all kernels now, so that later commands start at once."""
-    from runners.bench.warm_up import run_and_time_warm_up_steps
+    from runners.bench.warm_up import time_warm_up_steps
 
-    for name, seconds in run_and_time_warm_up_steps():
+    for name, seconds in time_warm_up_steps():
         typer.echo(f"{seconds:6.2f} s  {name}")
 
 
@@ -258,7 +258,7 @@ def perft(
 ) -> None:
     """Count positions after 0 to PLIES plies, exactly.
 
-    Games that a line has ended are left out. Positions count up to symmetry.
+    Games that a line has ended are left out, and positions are counted up to symmetry.
     """
     from runners.exact.tablebases import print_perft
 

@@ -80,7 +80,7 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Play against an agent at the terminal.
 
-    Also over a pipe: one line a decision.
+    It also works over a pipe, with one line for each decision.
     """
     from runners.play.game_series import PlayOptions, play_series
     from runners.play.levels import find_level_agent
@@ -146,7 +146,7 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Replay five published studies and compare the figures.
 
-    Shows each published figure, ours with its interval, and why some differ.
+    The tables show each published figure, ours with its interval, and why some differ.
     """
     from runners.arena.storage import OTHER_CODE_ACTIONS, ArchiveOptions
     from runners.bench import reproduction
@@ -233,10 +233,11 @@ def check(
 ) -> None:
     """Check that an agent is legal, repeatable and in time.
 
-    It plays twenty games with itself and twenty with random.
+    The agent plays twenty games with itself and twenty with random.
 
-    Is every turn legal? Where does it raise? Does it play the same games again, also in other batches and in another
-    order? Does it print? How many turns does it take a second? Nothing is stored. Exits 1 if anything is wrong.
+    The check shows whether every turn is legal, where the agent raises an error, whether it plays the same games again
+    (also in other batches and in another order), whether it prints, and how many turns it takes a second. Nothing is
+    stored. The exit code is 1 if anything is wrong.
     """
     from runners.authoring.agent_check import check_agent_and_print
 

@@ -33,7 +33,7 @@ GARBAGE_THRESHOLD = 100_000
 
 
 class CommandGroup(TyperGroup):
-    """All commands, in the order of the help. At Ctrl-C it prints a line, because Typer alone would end silently."""
+    """The group of all commands, in the order of the help. It prints a line at Ctrl-C, because Typer would not."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """List the names of the commands, panel by panel."""

@@ -203,7 +203,7 @@ def add_game_filters(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def add_config_dir_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option ``--config-dir`` to a command, which then finds the yamls and modules in that folder."""
+    """Add the option ``--config-dir`` to a command; the command then finds the yamls and modules in that folder."""
 
     def run_command(config_dir: ConfigDir = None, **arguments: Any) -> None:
         from runners.config.yaml_options import use_config_dir

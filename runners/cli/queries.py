@@ -55,7 +55,7 @@ FROM runs ORDER BY created
 """
 
 
-def answer(root: PurePath, output: TableOutput, question: str, *words: str, **arguments: Any) -> None:
+def output_answer(root: PurePath, output: TableOutput, question: str, *words: str, **arguments: Any) -> None:
     """Ask an archive a question, which names a method of ``analytics.Archive``, and print or write the answer."""
     with open_archive(root) as archive:
         result = getattr(archive, question)(*words, **arguments)

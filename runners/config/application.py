@@ -52,7 +52,7 @@ class OneLineFormatter(logging.Formatter):
 
 
 class HydraLinesAndWarningsFilter(logging.Filter):
-    """A filter that passes Hydra's own messages, the lines in which launchers name their jobs, and all warnings."""
+    """A filter that passes Hydra's own messages, lines in which launchers name their jobs, and all warnings."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.startswith("hydra_plugins."):  # failures are reported anyway

@@ -54,7 +54,10 @@ class Objective(ABC):
         return find_agent_index(spec, self.agent, "objective.agent")
 
     def check_duration(self, spec: RunSpec) -> None:  # noqa: B027  (most objectives cost nothing)
-        """Raise ``RequestError`` if computing the value would clearly take too long; no game has been played yet."""
+        """Refuse, before any game is played, a run whose value would take too long to compute.
+
+        Raises ``RequestError``.
+        """
 
     @abstractmethod
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:

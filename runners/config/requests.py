@@ -164,9 +164,9 @@ def load_executor(name: str, ray_address: str | None) -> Executor:
 def name_rules(rules: Rules, preset: str) -> Rules:
     """Name rules after ``preset`` and the keys that differ from it, unless the user gave the rules a name."""
     keys, preset_keys = asdict(rules), asdict(load_rules(preset))
-    return (
-        replace(rules, name=format_label(rules.name, keys, preset_keys)) if rules.name == preset_keys["name"] else rules
-    )
+    if rules.name != preset_keys["name"]:
+        return rules
+    return replace(rules, name=format_label(rules.name, keys, preset_keys))
 
 
 def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> SprtExperiment:

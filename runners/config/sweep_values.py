@@ -84,7 +84,7 @@ def compose_other_configs(
 
 
 def _select_values_to_check(values: Iterable[Any], keep_all_texts: bool) -> list[str]:
-    """Select the values that stand for all in the check, as texts; ``keep_all_texts`` keeps every value but numbers."""
+    """Select the values that stand for all in the check, as texts; ``keep_all_texts`` keeps every text."""
     numbers: dict[type, list[float]] = {int: [], float: []}
     texts: dict[str, None] = {}
     for value in values:

@@ -57,7 +57,7 @@ def train(
         with stop_on_signal() as stop, show_progress_bar("training", "games", request.progress) as progress:
             outcome = request.trainer.train(replace(request.context, stop=stop, progress=progress))
         if outcome.policy is None:
-            raise KeyboardInterrupt("the training is not complete: the same call goes on where that is possible")
+            raise KeyboardInterrupt("the training is not complete: the same call continues where the trainer can")
         card = save_policy(request, outcome, outcome.policy)
         root = parse_location(cfg.archive.root)
     return _build_policy_result(root, card, request.notes)
@@ -175,7 +175,7 @@ def judge(
     with take_turn(), stop_on_signal() as stop:
         judgement = judge_agents(request, JudgeOptions(draws, games, seed, threads or available_cores()), stop)
     if judgement is None:
-        raise KeyboardInterrupt("no agent is judged")
+        raise KeyboardInterrupt("interrupted before any agent was judged: make the same call again")
     return build_list_result("Agents against exact values", build_verdict_frame(judgement.verdicts))
 
 

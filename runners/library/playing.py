@@ -176,7 +176,7 @@ def sprt(
             bar.start(request.games)
             outcome = execute_sprt(test, call.command, stop, lambda trial: bar.set_done(2 * trial.pairs))
     if not outcome.trial.ended:
-        raise KeyboardInterrupt(f"run {test.experiment.run_id}: games are kept, the same call goes on")
+        raise KeyboardInterrupt(f"run {test.experiment.run_id}: games are kept, the same call continues")
     return _build_verdict_result(request.storage.root, test.experiment.run_id, request.notes)
 
 
