@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [path for path in [str(ROOT)] if path not in sys.path]  # mkdocs runs from its own folder
 
 from runners.config.arguments import ConfigKey  # noqa: E402  (found by the line above)
-from runners.config.help_page import list_archive_keys, parse_purpose_and_examples, parse_yaml_keys_with_types  # noqa: E402  (found by the line above)
+from runners.config.help_page import list_archive_keys, parse_yaml_header, parse_yaml_keys_with_types  # noqa: E402  (found by the line above)
 from runners.config.schemas import SCHEMAS  # noqa: E402  (found by the line above)
 
 ELSEWHERE = {
@@ -168,7 +168,7 @@ def configuration_page() -> str:
     lines = [CONFIGURATION]
     for name, schema in SCHEMAS.items():
         text = (ROOT / "conf" / f"{name}.yaml").read_text(encoding="utf-8")
-        said, examples = parse_purpose_and_examples(text)
+        said, examples = parse_yaml_header(text)
         keys = list(parse_yaml_keys_with_types(text, schema))
         lines += [f"## `qarena {name.replace('_', ' ')}`", "", said, "", "```", *examples, "```", "", *_keys(keys), ""]
     lines += [

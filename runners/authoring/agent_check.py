@@ -1,6 +1,6 @@
-"""`qarena agents check`: does an agent keep to the rules of the arena? Its games are not stored.
+"""`qarena agents check`: whether an agent keeps to the rules of the arena. Its games are not stored.
 
-Games rarely reach some positions in which agents fail: these are made here.
+Some positions in which agents fail are rare in games, so they are built here.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from runners.hosting.guarded_agent import ILLEGAL, NO_TURN, RAISED, WAS_LATE, Gu
 from runners.terminal.console import ProgressBar, print_line, print_note, show_progress_bar
 
 PAIRS = 10  # twenty games
-PAIR_WORK, OTHER_WORK = 9, 11  # in pairs against ``random``: for each pair; rare positions and speed
-QUICK_SECONDS = 10.0  # in which all is checked without a word
+PAIR_WORK, OTHER_WORK = 9, 11  # cost of each pair, and of rare positions with speed, in pairs against ``random``
+QUICK_SECONDS = 10.0  # a check that takes less than this plays all games without a note
 DEFAULT_SECONDS = 120.0
-PLANNED_SHARE = 0.6  # of the time, by a plan: games differ in length, and the first turns take longest
+PLANNED_SHARE = 0.6  # of the time: a reserve is left, because games differ in length and first turns take longest
 TIMED_SECONDS = 0.5
 REMEDY = "\na turn may depend on its position and on rng alone: "
 MEMORY_REMEDY, RANDOMNESS_REMEDY = "keep nothing from other turns", "it drew from random or numpy.random: draw from rng"
@@ -50,11 +50,11 @@ SELF_PAIRING, RANDOM_PAIRING = 0, 1  # pairings: the agent against itself, and a
 
 
 class TooSlowError(FailureError):
-    """An agent is too slow for the seconds that its check may take."""
+    """The error of an agent that is too slow for the seconds that its check may take."""
 
 
 class CheckResult(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check of an agent."""
 
     subject: str
     is_fine: bool
@@ -69,46 +69,46 @@ def check_agent_and_print(
     config_dir: Path | None,
     max_seconds: float = DEFAULT_SECONDS,
 ) -> bool:
-    """Check an agent for at most so many seconds and print what was found; whether all is fine.
+    """Check an agent for at most ``max_seconds``, print the results, and return whether all of them are fine.
 
-    ``archive_root`` has its policy, if it plays by one; ``config_dir``: agents and rules of the user's own. Raises
-    ``RequestError`` for an agent that cannot be made or does not play the rules.
+    ``archive_root`` is the archive with the agent's policy, if it plays by one; ``config_dir`` is a folder with the
+    user's agents and rules. Raises ``RequestError`` for an agent that cannot be built or does not play the rules.
     """
     with use_config_dir(config_dir):
         agent, rules = agent_from_label(label, archive_root, True), load_rules(rules_name)
         for note in describe_untrained_agents([agent]):
             print_note(note)
-        findings = list(run_checks(agent, rules, seed, max_seconds=max_seconds))
-    for finding in findings:
-        first, *more = finding.text.split("\n")
-        print_line(f"{'ok' if finding.is_fine else 'FAIL':<5}{finding.subject}: {first}")
-        for line in more:
+        results = list(run_checks(agent, rules, seed, max_seconds=max_seconds))
+    for result in results:
+        first_line, *other_lines = result.text.split("\n")
+        print_line(f"{'ok' if result.is_fine else 'FAIL':<5}{result.subject}: {first_line}")
+        for line in other_lines:
             print_line(f"      {line}")
-    return all(finding.is_fine for finding in findings)
+    return all(result.is_fine for result in results)
 
 
 def find_faults(folder: Path, label: str, rules: str = "classic", seed: int = 1) -> list[str]:
-    """The faults of an agent of a user's own folder, for its test: each finding of ``agents check`` that is not fine.
+    """Return the faults of an agent in a user's folder, for the agent's test: each failed check of ``agents check``.
 
-    ``folder`` has ``agent/NAME.yaml``. Raises ``RequestError`` for an agent that cannot be made or does not play the
+    ``folder`` holds ``agent/NAME.yaml``. Raises ``RequestError`` for an agent that cannot be built or does not play the
     rules.
     """
     with use_config_dir(folder):
-        found = run_checks(agent_from_label(label, trusted=True), load_rules(rules), seed, with_speed=False)
-        return [f"{finding.subject}: {finding.text}" for finding in found if not finding.is_fine]
+        results = run_checks(agent_from_label(label, trusted=True), load_rules(rules), seed, with_speed=False)
+        return [f"{result.subject}: {result.text}" for result in results if not result.is_fine]
 
 
 def load_own_agent(folder: Path, label: str) -> Agent:
-    """An agent of a user's own folder, for its test: ``corner``, ``corner(safe=false)``.
+    """Build an agent of a user's folder, for the agent's test; ``label`` is ``corner`` or ``corner(safe=false)``.
 
-    Raises ``RequestError`` for an agent that does not exist or cannot be made.
+    Raises ``RequestError`` for an agent that does not exist or cannot be built.
     """
     with use_config_dir(folder):
         return agent_from_label(label, trusted=True).build()
 
 
 def choose_turn(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASSIC) -> tuple[int, int]:
-    """The turn of an agent in a position, (cell, gift), for its test; ``seed`` is that of the turn's randomness.
+    """Return the agent's turn in a position as (cell, gift), for the agent's test; ``seed`` is for the turn alone.
 
     Raises what the agent raises.
     """
@@ -122,12 +122,13 @@ def choose_turn(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASS
 def run_checks(
     agent: AgentSpec, rules: Rules, seed: int, with_speed: bool = True, max_seconds: float = DEFAULT_SECONDS
 ) -> Iterator[CheckResult]:
-    """The findings of twenty games of an agent with itself, twenty with ``random``, and rare positions.
+    """Yield the results of checking an agent in twenty games with itself, twenty with ``random``, and rare positions.
 
-    With ``with_speed`` its speed too. A slow agent plays fewer games, so that the check ends within ``max_seconds``.
+    ``with_speed`` adds the agent's speed. A slow agent plays fewer games, so that the check ends within
+    ``max_seconds``.
     """
     spec = RunSpec(rules, (agent, _build_random_opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
-    findings, printed = list[CheckResult](), io.StringIO()
+    results, printed = list[CheckResult](), io.StringIO()
     with (
         silence_forfeit_log(),
         show_progress_bar("checking", "games") as bar,
@@ -135,21 +136,21 @@ def run_checks(
         _capture_output(printed),
     ):
         try:
-            findings.extend(_run_game_checks(spec, watch, bar, printed))
-            if with_speed and len(findings) > 1:
-                findings.append(_measure_speed(spec))
+            results.extend(_run_game_checks(spec, watch, bar, printed))
+            if with_speed and len(results) > 1:
+                results.append(_measure_speed(spec))
         except TooSlowError as error:
-            findings.append(CheckResult("in time", False, str(error)))
+            results.append(CheckResult("in time", False, str(error)))
         except KeyboardInterrupt as error:
             if not watch.end_reason:
                 raise
             notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-            findings.append(CheckResult("in time", False, f"{watch.end_reason}{_format_author_line(error)}{notes}"))
-    yield from findings
+            results.append(CheckResult("in time", False, f"{watch.end_reason}{_format_author_line(error)}{notes}"))
+    yield from results
 
 
 def _format_author_line(error: BaseException) -> str:
-    """The line of an agent's author at which an exception came; nothing if it came elsewhere, or in another process."""
+    """Return the line of the author's code that raised the error, or an empty text if the line is in this project."""
     line = find_error_location(error)
     return "" if str(Path(line).absolute()).startswith(PROJECT_FOLDERS) else f", at {line}"
 
@@ -157,48 +158,54 @@ def _format_author_line(error: BaseException) -> str:
 def _run_game_checks(
     spec: RunSpec, watch: Watchdog, bar: ProgressBar, captured_output: io.StringIO
 ) -> Iterator[CheckResult]:
-    """All findings but the speed. If the first of an agent's own checks fails, there are no others.
+    """Yield the results of all checks but speed; if the first of the agent's own checks fails, yield that one alone.
 
-    An agent may have ``own_checks``: names of what it looks at, each with what is wrong.
+    An agent may have a method ``own_checks``, which returns pairs of a name and a fault, or None for no fault.
     """
-    own = (
-        CheckResult(name, wrong is None, wrong or "kept")
-        for name, wrong in getattr(spec.agents[0].build(), "own_checks", lambda _rules: ())(spec.rules)
+    own_results = (
+        CheckResult(name, fault is None, fault or "kept")
+        for name, fault in getattr(spec.agents[0].build(), "own_checks", lambda _rules: ())(spec.rules)
     )
-    first = next(own, None)
-    if first is not None and not first.is_fine:
-        yield first
+    first_result = next(own_results, None)
+    if first_result is not None and not first_result.is_fine:
+        yield first_result
         return
     pairs = _count_affordable_pairs(_build_watched_engine(spec, watch), watch)
-    engine, other = _build_watched_engine(spec, watch), _build_watched_engine(spec, watch)
+    engine, second_engine = _build_watched_engine(spec, watch), _build_watched_engine(spec, watch)
     bar.start(3 * 4 * pairs)
-    dice = _read_random_states()
-    played = _play_all_at_once(engine, pairs, bar)
-    draws = _read_random_states() != dice
-    has_taken_a_turn = _has_taken_a_turn(played, spec.rules)
-    asked = take_and_count_rare_turns(engine.guarded_agents[0], spec.seed) if has_taken_a_turn else 0
-    yield from _build_fault_results(engine.guarded_agents[0], has_taken_a_turn, 4 * pairs, asked)
-    again, parts = _play_all_at_once(other, pairs, bar), _play_pair_by_pair(engine, pairs, bar)
-    yield from filter(None, (first, *own))
-    changed = describe_first_difference(played, again)
+    random_states = _read_random_states()
+    blocks = _play_all_at_once(engine, pairs, bar)
+    draws_outside_rng = _read_random_states() != random_states
+    has_taken_a_turn = _has_taken_a_turn(blocks, spec.rules)
+    rare_turns = take_and_count_rare_turns(engine.guarded_agents[0], spec.seed) if has_taken_a_turn else 0
+    yield from _build_fault_results(engine.guarded_agents[0], has_taken_a_turn, 4 * pairs, rare_turns)
+    repeated_blocks = _play_all_at_once(second_engine, pairs, bar)
+    reordered_blocks = _play_pair_by_pair(engine, pairs, bar)
+    yield from filter(None, (first_result, *own_results))
+    difference = describe_first_difference(blocks, repeated_blocks)
     yield CheckResult(
         "repeatable",
-        changed is None,
-        f"{changed}{REMEDY}{RANDOMNESS_REMEDY if draws else MEMORY_REMEDY}"
-        if changed
+        difference is None,
+        f"{difference}{REMEDY}{RANDOMNESS_REMEDY if draws_outside_rng else MEMORY_REMEDY}"
+        if difference
         else "another one plays the same games",
     )
-    if changed is None:
-        changed = describe_first_difference(played, parts)
-        text = f"{changed}{REMEDY}{MEMORY_REMEDY}" if changed else "the same games pair by pair, in the opposite order"
-        yield CheckResult("no memory between games", changed is None, text)
-    logged = "".join(getattr(each.guarded_agents[0].fork_player(), "printed", "") for each in (engine, other))
-    yield _build_prints_result(captured_output.getvalue(), logged)
+    if difference is None:
+        difference = describe_first_difference(blocks, reordered_blocks)
+        text = (
+            f"{difference}{REMEDY}{MEMORY_REMEDY}"
+            if difference
+            else "the same games pair by pair, in the opposite order"
+        )
+        yield CheckResult("no memory between games", difference is None, text)
+    players = [watched.guarded_agents[0].fork_player() for watched in (engine, second_engine)]
+    logged_text = "".join(getattr(player, "printed", "") for player in players)
+    yield _build_prints_result(captured_output.getvalue(), logged_text)
 
 
 def _read_random_states() -> tuple[object, str]:
-    """The states of the generators that a process has: whoever draws from them changes them."""
-    return random.getstate(), str(np.random.get_state())  # noqa: NPY002  (theirs, not ours)
+    """Return the states of the generators that the process shares; drawing from one of them changes its state."""
+    return random.getstate(), str(np.random.get_state())  # noqa: NPY002  (an agent may draw from it)
 
 
 def _build_watched_engine(spec: RunSpec, watch: Watchdog) -> BatchEngine:
@@ -209,7 +216,7 @@ def _build_watched_engine(spec: RunSpec, watch: Watchdog) -> BatchEngine:
 
 
 def _count_affordable_pairs(engine: BatchEngine, watch: Watchdog) -> int:
-    """The pairs of each pairing that fit into the time that is left, by the pace of one pair against ``random``.
+    """Count the pairs of each pairing that fit into the remaining time, by the pace of one pair against ``random``.
 
     Raises ``TooSlowError`` if none fits.
     """
@@ -237,7 +244,7 @@ def _build_random_opponent(agent: AgentSpec) -> AgentSpec:
 
 
 def _play_all_at_once(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
-    """The games of each pairing, all at once."""
+    """Play the games of each pairing in one block."""
     blocks = []
     for pairing in (SELF_PAIRING, RANDOM_PAIRING):
         blocks.append(engine.play_block(PairRange(pairing, 0, pairs)))
@@ -246,20 +253,20 @@ def _play_all_at_once(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list
 
 
 def _play_pair_by_pair(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
-    """The same games pair by pair, the last first."""
+    """Play the games of each pairing pair by pair, the last pair first, and return them in their usual order."""
     blocks = []
     for pairing in (SELF_PAIRING, RANDOM_PAIRING):
-        parts = list[Games]()
+        games = list[Games]()
         for pair in reversed(range(pairs)):
-            parts.insert(0, engine.play_block(PairRange(pairing, pair, 1)).games)
+            games.insert(0, engine.play_block(PairRange(pairing, pair, 1)).games)
             bar.advance(2)
-        blocks.append(Block(pairing, 0, 0, concat_game_columns(parts)))
+        blocks.append(Block(pairing, 0, 0, concat_game_columns(games)))
     return blocks
 
 
 @contextmanager
 def _capture_output(buffer: io.StringIO) -> Iterator[None]:
-    """Collects printed text in ``buffer``, except for the notice that kernels are compiled."""
+    """Collect printed text in ``buffer`` inside the context, except for the notice that kernels are compiled."""
     screen, notice = sys.stderr, compilation_progress.announce
 
     def print_notice() -> None:
@@ -275,7 +282,7 @@ def _capture_output(buffer: io.StringIO) -> Iterator[None]:
 
 
 def take_and_count_rare_turns(guarded: GuardedAgent, seed: int) -> int:
-    """Ask for turns in positions that games rarely reach; returns how many there are."""
+    """Let an agent take turns in positions that games rarely reach; return the number of positions."""
     player, rules = guarded.fork_player(), guarded.rules
     positions = sample_rare_positions(rules, seed)
     for number, position in enumerate(positions):
@@ -290,65 +297,76 @@ def take_and_count_rare_turns(guarded: GuardedAgent, seed: int) -> int:
 
 
 def _is_legal(view: PositionView, cell: int, gift: int) -> bool:
-    """Whether a turn is legal. A gift after the last placement, or after one that wins, counts for nothing."""
+    """Return whether a turn is legal; a gift after the last placement, or after a winning one, is ignored."""
     gives_only = view.hand == NONE and not view.rules.mover_chooses
-    placed = gives_only or cell in view.free
-    return placed and (gift in view.available or not view.available or cell in view.winning_cells())
+    can_place = gives_only or cell in view.free
+    return can_place and (gift in view.available or not view.available or cell in view.winning_cells())
 
 
 def _has_taken_a_turn(blocks: Sequence[Block], rules: Rules) -> bool:
-    """Whether the agent has taken any turn. The first of a game shows no ply: it is a gift, and seat 1 then failed."""
-    given = not rules.mover_chooses and (blocks[SELF_PAIRING].games.winner == 0).any()
-    return bool(given or any(block.games.plies.any() for block in blocks))
+    """Return whether the agent has taken any turn.
+
+    The first turn of a game is a gift, which is no ply by itself; if seat 1 then failed, seat 0 won without a ply.
+    """
+    has_given = not rules.mover_chooses and (blocks[SELF_PAIRING].games.winner == 0).any()
+    return bool(has_given or any(block.games.plies.any() for block in blocks))
 
 
 def _build_fault_results(
     guarded: GuardedAgent, has_taken_a_turn: bool, games: int, rare_positions: int
 ) -> Iterator[CheckResult]:
-    """Its faults in ``games`` games, of which it plays half with itself, and in ``rare_positions`` rare positions."""
+    """Yield the results on the faults of an agent in ``games`` games and in ``rare_positions`` rare positions."""
     illegal = [f"{fault.description}\n{guarded.first_illegal_report}" for fault in guarded.list_faults(ILLEGAL)]
-    fine = f"every turn of {games} games and in {rare_positions} rare positions" if has_taken_a_turn else ""
-    yield CheckResult("legal", has_taken_a_turn and not illegal, "\n".join(illegal) or fine or "no turn was taken")
-    raised = [fault.description for fault in guarded.list_faults(RAISED, NO_TURN)]
-    yield CheckResult("exceptions", not raised, "\n".join(raised) or "none")
+    success_text = f"every turn of {games} games and in {rare_positions} rare positions" if has_taken_a_turn else ""
+    yield CheckResult(
+        "legal", has_taken_a_turn and not illegal, "\n".join(illegal) or success_text or "no turn was taken"
+    )
+    exceptions = [fault.description for fault in guarded.list_faults(RAISED, NO_TURN)]
+    yield CheckResult("exceptions", not exceptions, "\n".join(exceptions) or "none")
     for fault in guarded.list_faults(WAS_LATE):
         yield CheckResult("in time", False, fault.description)
 
 
 def describe_first_difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:
-    """Where games that should be the same differ first; None if they do not."""
+    """Describe the first difference between games that should be the same; return None if there is none."""
     for block, twin in zip(one, other, strict=True):
         against = "itself" if block.pairing == SELF_PAIRING else "random"
         for game in range(len(block.games.plies)):
-            mine, theirs = _format_plies(block.games, game), _format_plies(twin.games, game)
-            if mine != theirs:
-                ply = next(i for i in range(CELLS + 1) if mine[i : i + 1] != theirs[i : i + 1])
-                texts = [plies[ply] if ply < len(plies) else "no ply" for plies in (mine, theirs)]
+            plies, twin_plies = _format_plies(block.games, game), _format_plies(twin.games, game)
+            if plies != twin_plies:
+                ply = next(i for i in range(CELLS + 1) if plies[i : i + 1] != twin_plies[i : i + 1])
+                texts = [line[ply] if ply < len(line) else "no ply" for line in (plies, twin_plies)]
                 return f"game {game} against {against} differs at ply {ply}: {texts[0]}, then {texts[1]}"
     return None
 
 
 def _format_plies(games: Games, game: int) -> list[str]:
     count = int(games.plies[game])
-    both = zip(games.pieces[:count, game].tolist(), games.cells[:count, game].tolist(), strict=True)
-    return [f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in both] + [f"ending {games.ending[game]}"]
+    pieces_and_cells = zip(games.pieces[:count, game].tolist(), games.cells[:count, game].tolist(), strict=True)
+    return [f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in pieces_and_cells] + [
+        f"ending {games.ending[game]}"
+    ]
 
 
 def _build_prints_result(printed_text: str, logged_text: str) -> CheckResult:
-    """Whether it prints; ``logged_text``: what a process of its own keeps for the log."""
-    lines, kept = printed_text.splitlines(), logged_text.splitlines()
+    """Build the result on printing; ``logged_text`` is what an agent's subprocess printed, which goes to the log."""
+    lines, logged_lines = printed_text.splitlines(), logged_text.splitlines()
     if lines:
-        found = f"{len(lines):,} lines, which slow a run down and mix with its output: {lines[0]!r}"
+        text = f"{len(lines):,} lines, which slow a run down and mix with its output: {lines[0]!r}"
     else:
-        found = f"{len(kept):,} lines, which go to the log of a run: {kept[0]!r}" if kept else "nothing"
-    return CheckResult("prints", not lines, found)
+        text = (
+            f"{len(logged_lines):,} lines, which go to the log of a run: {logged_lines[0]!r}"
+            if logged_lines
+            else "nothing"
+        )
+    return CheckResult("prints", not lines, text)
 
 
 def _measure_speed(spec: RunSpec) -> CheckResult:
-    """Turns a second of the agent against itself, in one thread, in blocks that grow."""
+    """Measure the turns a second of the agent against itself on one thread, in blocks that grow."""
     turns, seconds, pairs, first = 0, 0.0, 1, 0
     engine = build_engine(spec)
-    engine.play_block(PairRange(SELF_PAIRING, first, pairs))  # what is compiled or loaded at the first turn is no speed
+    engine.play_block(PairRange(SELF_PAIRING, first, pairs))  # compiling and loading at the first turn are not timed
     while seconds < TIMED_SECONDS:
         block = engine.play_block(PairRange(SELF_PAIRING, first, pairs))
         seconds += block.seconds
@@ -359,52 +377,57 @@ def _measure_speed(spec: RunSpec) -> CheckResult:
     )
 
 
-RANDOM_GAMES = 1024  # that are played at random, without finishing a line
+RANDOM_GAMES = 1024  # games of random turns that finish no line
 LAST_PIECES_POSITIONS = 8  # positions with one piece left, and as many with two
 POSITIONS_PER_KIND = 2  # of each other kind, for each number of pieces on the board
 
 
 def sample_rare_positions(rules: Rules, seed: int) -> list[Position]:
-    """The first turn, boards on which one gift is safe or none, and the last two pieces.
+    """Sample the first turn, boards on which no gift or one gift is safe, and positions with one or two pieces left.
 
-    Gifts matter where the opponent chooses the piece. Under rules whose boards of a kind are hardly ever met, positions
-    of this kind are missing.
+    Safe gifts matter only where the opponent chooses the piece. A kind of positions is missing under rules in which
+    random games hardly ever reach it.
     """
-    found = [EMPTY]
+    positions = [EMPTY]
     for ply, view in enumerate(_sample_unfinished_positions_by_ply(rules, np.random.default_rng(seed))):
         if ply >= CELLS - 2:
-            found += [each.packed for each in view][:LAST_PIECES_POSITIONS]
+            positions += [position.packed for position in view][:LAST_PIECES_POSITIONS]
         elif not rules.mover_chooses:
-            safe = _find_gifts_safe_after_placing(view).sum(axis=1)
-            lost = ~view.winning_cells().any(axis=1)
-            for wanted in (0, 1):
-                found += [view[i].packed for i in np.flatnonzero(lost & (safe == wanted))[:POSITIONS_PER_KIND].tolist()]
-    return found
+            safe_counts = _find_gifts_safe_after_placing(view).sum(axis=1)
+            without_win = ~view.winning_cells().any(axis=1)
+            for safe_count in (0, 1):
+                chosen = np.flatnonzero(without_win & (safe_counts == safe_count))[:POSITIONS_PER_KIND]
+                positions += [view[i].packed for i in chosen.tolist()]
+    return positions
 
 
 def _sample_unfinished_positions_by_ply(rules: Rules, rng: np.random.Generator) -> Iterator[BatchView]:
-    """The positions before each ply of random games in which no line is finished; those that cannot go on are gone."""
+    """Yield the positions before each ply of random games in which no line is finished.
+
+    Games that cannot go on without finishing a line are dropped.
+    """
     view = BatchView(Batch.from_positions([EMPTY] * RANDOM_GAMES), rules)
     for _ in range(CELLS):
-        given = _sample_columns(view.available, rng)
+        gifts = _sample_columns(view.available, rng)
         if not rules.mover_chooses:
-            view = view.with_turns(NONE, given)
+            view = view.with_turns(NONE, gifts)
         yield view
-        quiet = view.free & ~view.winning_cells(given)
-        going: NDArray[np.bool_] = np.asarray(quiet.any(axis=1))
-        view, given, quiet = BatchView(view.packed.select(going), rules), given[going], quiet[going]
-        cells = _sample_columns(quiet, rng)
-        view = view.with_turns(cells, given if rules.mover_chooses else NONE)
+        quiet_cells = view.free & ~view.winning_cells(gifts)
+        continues: NDArray[np.bool_] = np.asarray(quiet_cells.any(axis=1))
+        view = BatchView(view.packed.select(continues), rules)
+        gifts, quiet_cells = gifts[continues], quiet_cells[continues]
+        cells = _sample_columns(quiet_cells, rng)
+        view = view.with_turns(cells, gifts if rules.mover_chooses else NONE)
 
 
 def _sample_columns(allowed: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
-    """A true column of each row, at random."""
+    """Draw a random column among those that are true in each row: [B]."""
     columns: NDArray[np.int64] = np.argmax(allowed * (1.0 + rng.random(allowed.shape)), axis=1)
     return columns
 
 
 def _find_gifts_safe_after_placing(view: BatchView) -> NDArray[np.bool_]:
-    """Whether each piece is safe to give after some placement of the piece in hand: [B, 16]."""
+    """Return whether each piece is safe to give after some placement of the piece in hand: [B, 16]."""
     safe = np.zeros((len(view), CELLS), bool)
     for cell in range(CELLS):
         free = view.free[:, cell]

@@ -1,4 +1,4 @@
-"""The agents that there are, as a table: `qarena agents`."""
+"""The table of agents that `qarena agents` prints."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ WIDTH, FRAME = 80, 7  # characters of the table, and of its frame
 
 
 def print_agents(wide: bool) -> None:
-    """Print the table of agents, each in one line unless ``wide``. Raises after it for a yaml that cannot be read."""
-    agents, wrong = dict[str, dict[str, Any]](), list[RequestError]()
+    """Print the table of agents, one line each unless ``wide``; then raise ``RequestError`` for unreadable yamls."""
+    agents, errors = dict[str, dict[str, Any]](), list[RequestError]()
     for name in list_options("agent"):
         try:
             agents[name] = load_option("agent", name)
         except RequestError as error:
-            wrong.append(error)
+            errors.append(error)
     room = None if wide else max(20, WIDTH - FRAME - max(map(len, agents)))
     plays = (read_option_comment("agent", name) for name in agents)
     columns = [
@@ -28,11 +28,10 @@ def print_agents(wide: bool) -> None:
         text_column("plays", (textwrap.shorten(text, room, placeholder=" …") if room else text for text in plays)),
     ]
     if wide:
-        parameters = (select_parameters(own).items() for own in agents.values())
-        columns.append(
-            text_column("parameters", (", ".join(f"{key}={value}" for key, value in each) for each in parameters))
-        )
-        columns.append(text_column("class", (str(own.get("_target_")) for own in agents.values())))
+        items = (select_parameters(settings).items() for settings in agents.values())
+        texts = (", ".join(f"{key}={value}" for key, value in parameters) for parameters in items)
+        columns.append(text_column("parameters", texts))
+        columns.append(text_column("class", (str(settings.get("_target_")) for settings in agents.values())))
     print_tables([build_table(columns)])
-    if wrong:
-        raise RequestError("\n".join(map(str, wrong)))
+    if errors:
+        raise RequestError("\n".join(map(str, errors)))

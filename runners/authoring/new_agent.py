@@ -1,4 +1,4 @@
-"""``qarena agents new``: an agent of one's own with its yaml and its test, ready to be played and then changed."""
+"""``qarena agents new``: a new agent with its yaml and its test, ready to be played and then changed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ INTERFACES = {
 }
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,39}")
 TEMPLATE_FOLDER = Path(str(templates.__file__)).parent
-TEMPLATE_CLASS = re.compile(rf"({'|'.join(map(str.title, INTERFACES))})?Template")  # in the yaml without the interface
+TEMPLATE_CLASS = re.compile(rf"({'|'.join(map(str.title, INTERFACES))})?Template")  # the yaml leaves out the interface
 
 
 def create_agent_files(name: str, interface: str, folder: Path) -> dict[Path, str]:
-    """Write an agent with its yaml and its test into a folder; returns each file and what it is.
+    """Write an agent with its yaml and its test into a folder; return a description of each file by path.
 
-    Raises ``RequestError`` for a name that cannot be that of a new agent and for files that exist, ``FailureError`` for
-    a folder that cannot be written to. Nothing is then written.
+    Raises ``RequestError`` for a name that no new agent can have and for files that exist, ``FailureError`` for a
+    folder that cannot be written to. Nothing is then written.
     """
     if interface not in INTERFACES:
         raise RequestError(f"--interface {interface} does not exist{describe_valid_names(interface, INTERFACES)}")
@@ -53,7 +53,7 @@ def create_agent_files(name: str, interface: str, folder: Path) -> dict[Path, st
             path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise FailureError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
-    return {path: what for path, (_, what) in files.items()}
+    return {path: description for path, (_, description) in files.items()}
 
 
 def _check_name(name: str) -> None:
@@ -63,17 +63,17 @@ def _check_name(name: str) -> None:
             "digits and '_', and no word of Python"
         )
     if keyword.iskeyword(format_class_name(name)) or name == "none" or _is_parsed_as_other_type(name):
-        raise RequestError(f"'{name}' is no text in a yaml or on the command line: choose another name")
+        raise RequestError(f"'{name}' is not read as text in a yaml or on the command line: choose another name")
     if name in list_options("agent"):
         raise RequestError(f"'{name}' is an agent already: choose another name")
 
 
 def _is_parsed_as_other_type(name: str) -> bool:
-    """Whether YAML or Hydra read a name as another type: ``true``, ``null``, ``yes``, ``nan``."""
-    hydra = OverridesParser.create().parse_override(f"key={name}").value()
-    return hydra != name or OmegaConf.to_container(OmegaConf.create(f"key: {name}")) != {"key": name}
+    """Return whether YAML or Hydra read a name as another type: ``true``, ``null``, ``yes``, ``nan``."""
+    parsed_value = OverridesParser.create().parse_override(f"key={name}").value()
+    return parsed_value != name or OmegaConf.to_container(OmegaConf.create(f"key: {name}")) != {"key": name}
 
 
 def format_class_name(name: str) -> str:
-    """``corner_first`` as the name of a class, ``CornerFirst``."""
+    """Convert ``corner_first`` to the name of a class, ``CornerFirst``."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))

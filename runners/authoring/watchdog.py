@@ -1,4 +1,4 @@
-"""A watch on an agent that is checked: it notes slow turns, and ends a check that takes too long."""
+"""A watch on an agent during its check: it notes slow turns, and ends a check that takes too long."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from runners.arena.batch_engine import BatchEngine
 from runners.terminal.console import print_note
 
 SLOW_SECONDS = 5.0
-MAX_NOTES = 3  # on slow turns
+MAX_NOTES = 3  # notes on slow turns
 
 
 class Watchdog:
-    """A limit of ``seconds`` for what the main thread does within the context, and notes on slow turns.
+    """A limit of ``seconds`` for the work of the main thread inside the context, and notes on slow turns.
 
-    At the limit the main thread gets a ``KeyboardInterrupt``, and ``ended`` says in which position the agent was asked.
-    An endless turn of an agent in Python, or one that another process takes, can be ended in no other way.
+    At the limit the main thread gets a ``KeyboardInterrupt``, and ``end_reason`` says in which position the agent was
+    thinking. An endless turn in Python, or in another process, can be ended in no other way.
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.end_reason = seconds, ""
-        self._screen = sys.stderr  # whatever standard error is while the agent plays
+        self._screen = sys.stderr  # standard error is replaced while the agent plays
         self._deadline = time.monotonic() + seconds
-        self._current_turn: tuple[float, Batch] | None = None  # when, and for which positions, if a turn is being taken
+        self._current_turn: tuple[float, Batch] | None = None  # start in seconds and positions of the turn under way
         self._notes, self._lock, self._is_open = MAX_NOTES, threading.Lock(), True
         self._timer = threading.Timer(seconds, self._interrupt)
         self._timer.daemon = True
-        self._handler: Any = None  # of Ctrl-C, as the watch found it
+        self._handler: Any = None  # the handler of Ctrl-C before the context
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            # A script's job in the background ignores it; and the command's own handler takes it for the user's.
+            # A background job of a script ignores the signal, and the command's handler would take it for the user's.
             self._handler = signal.signal(signal.SIGINT, signal.default_int_handler)
             self._timer.start()
         return self
@@ -59,25 +59,25 @@ class Watchdog:
         return self._deadline - time.monotonic()
 
     def print_to_screen(self, text: str) -> None:
-        """Print a note on the screen."""
+        """Print a note on the standard error that was in place before the check."""
         print_note(text, self._screen)
 
     def watch_agent(self, engine: BatchEngine, agent: Agent) -> None:
-        """Watch ``agent``, the first of ``engine``, from now on. The turns of one that is jitted are not seen."""
+        """Watch ``agent``, the first of ``engine``, from now on; turns of a jitted agent cannot be watched."""
         if not isinstance(agent, KernelAgent):
             alone = isinstance(agent, GameAgent) and not isinstance(agent, BatchAgent)
             engine.replace_player(0, WatchedPlayer(engine.guarded_agents[0].fork_player(), alone, self))
 
     def start_turn(self, batch: Batch) -> threading.Timer:
-        """A timer that notes this turn, unless it is cancelled in time."""
+        """Note the start of a turn, and return a timer that prints a note unless it is cancelled in time."""
         self._current_turn = time.monotonic(), batch
-        slow = threading.Timer(SLOW_SECONDS, self._print_slow_note, [batch.copy()])
-        slow.daemon = True
-        slow.start()
-        return slow
+        timer = threading.Timer(SLOW_SECONDS, self._print_slow_note, [batch.copy()])
+        timer.daemon = True
+        timer.start()
+        return timer
 
     def end_turn(self) -> None:
-        """The turn has been taken."""
+        """Note that the turn has been taken."""
         self._current_turn = None
 
     def _print_slow_note(self, batch: Batch) -> None:
@@ -93,28 +93,28 @@ class Watchdog:
         with self._lock:
             if not self._is_open:
                 return
-            asked, self.end_reason = (
+            current_turn, self.end_reason = (
                 self._current_turn,
                 f"the check was not over after {self.seconds:g} seconds (--seconds)",
             )
-            if asked is not None:
-                since = time.monotonic() - asked[0]
+            if current_turn is not None:
+                since = time.monotonic() - current_turn[0]
                 self.end_reason += (
-                    f": the agent has been asked for {since:.1f} seconds in {_describe_positions(asked[1])}"
+                    f": the agent has been asked for {since:.1f} seconds in {_describe_positions(current_turn[1])}"
                 )
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def _describe_positions(batch: Batch) -> str:
-    others = len(batch.lanes) - 1
-    return f"position {format_position(batch.position(0))}{f' and {others} others' if others else ''}"
+    other_count = len(batch.lanes) - 1
+    return f"position {format_position(batch.position(0))}{f' and {other_count} others' if other_count else ''}"
 
 
 class WatchedPlayer(BatchPlayer):
-    """Plays as ``player`` does, and tells ``watch`` of each turn."""
+    """A player that plays as ``player`` does and reports the start and the end of each turn to ``watchdog``."""
 
     def __init__(self, player: BatchPlayer, one_position_at_a_time: bool, watchdog: Watchdog) -> None:
-        """``one_position_at_a_time``: it is asked for one position at a time, so that a note can say which."""
+        """Wrap ``player``; with ``one_position_at_a_time`` it plays single positions, so that a note can name one."""
         self._player, self._watch = player, watchdog
         self.one_position_at_a_time, self.game_words = (
             one_position_at_a_time or player.one_position_at_a_time,
@@ -136,9 +136,9 @@ class WatchedPlayer(BatchPlayer):
     def play(
         self, batch: Batch, rng: Streams, slots: NDArray[Any] | None = None, evaluations: Evaluations | None = None
     ) -> Turns:
-        slow = self._watch.start_turn(batch)
+        timer = self._watch.start_turn(batch)
         try:
             return self._player.play(batch, rng, slots, evaluations)
         finally:
-            slow.cancel()
+            timer.cancel()
             self._watch.end_turn()

@@ -24,12 +24,12 @@ from runners.config.agents import load_agent
 from runners.config.yaml_options import load_rules
 
 GAMES, QUICK_GAMES = 10_000_000, 300_000
-POLICY_KINDS = ("mc_afterstate", "gift")  # of policies that are derived
-ROUNDS = 3  # the best counts: noise only ever adds
+POLICY_KINDS = ("mc_afterstate", "gift")  # kinds of policies to derive
+ROUNDS = 3  # the fastest counts, because noise only adds time
 MEMORY = "1GiB"
 # Needs more than MEMORY from about three million games on.
 LARGE_QUESTION = "SELECT count(*) AS plies FROM (SELECT DISTINCT game_id, piece, cell FROM plies WHERE ply < 4)"
-# Of 0 to 3 pieces, with a piece in hand and without.
+# Positions of 0 to 3 pieces, with a piece in hand and without.
 POSITIONS = (
     EMPTY_BOARD,
     "..../..../..../.... 5",
@@ -40,15 +40,15 @@ POSITIONS = (
 
 
 def bench_archive(quick: bool = False) -> Figures:
-    """All figures, nested as they are printed; ``quick`` takes them from a smaller archive."""
+    """Measure an archive and return all figures, nested as they are printed; ``quick`` measures a smaller archive."""
     games, spec = (
         QUICK_GAMES if quick else GAMES,
         RunSpec(load_rules("classic"), (load_agent("random"), load_agent("random")), ((0, 1),), 1, 0),
     )
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         root = Path(folder) / "archive"
-        made = play_games(spec, root, games, available_cores())
-        figures: Figures = {"threads": available_cores(), "games": games, "made": {"seconds": made}}
+        seconds = play_games(spec, root, games, available_cores())
+        figures: Figures = {"threads": available_cores(), "games": games, "made": {"seconds": seconds}}
         for measure in (
             _measure_indexing,
             _measure_queries,
@@ -60,20 +60,20 @@ def bench_archive(quick: bool = False) -> Figures:
 
 
 def _measure_indexing(root: Path) -> Figures:
-    """Seconds to index all games, and to find that none is left to index."""
+    """Measure the seconds to index all games, and to find that none is left to index."""
     archive = ArchiveStore.open(root)
     started = time.perf_counter()
     indexed, _ = index_and_compact_sums(archive, archive.list_run_ids())
     seconds = time.perf_counter() - started
-    left = partial(list_index_chunks, archive, archive.list_run_ids())
-    if left():
+    list_remaining_chunks = partial(list_index_chunks, archive, archive.list_run_ids())
+    if list_remaining_chunks():
         raise FailureError("games that were indexed are still listed as not indexed")
     index = {"seconds": seconds, "games_per_second": indexed.games / seconds, "rows": indexed.rows}
-    return {"index": index, "index_unchanged": {"seconds": time_fastest(left, ROUNDS)}}
+    return {"index": index, "index_unchanged": {"seconds": time_fastest(list_remaining_chunks, ROUNDS)}}
 
 
 def _measure_queries(root: Path) -> Figures:
-    """Seconds of two named queries on an open archive."""
+    """Measure the seconds of two named queries on an open archive."""
     with open_archive(root) as opened:
         opened.sql("SELECT 1 AS one")
         names = ("win_rates", "first_plies")
@@ -81,7 +81,7 @@ def _measure_queries(root: Path) -> Figures:
 
 
 def _measure_position_lookups(root: Path) -> Figures:
-    """Milliseconds to look up a position in the index, without sample games and with them."""
+    """Measure the milliseconds to look up a position in the index, without sample games and with them."""
 
     def look_up_positions(samples: bool) -> None:
         for position in POSITIONS:
@@ -95,7 +95,7 @@ def _measure_position_lookups(root: Path) -> Figures:
 
 
 def _measure_spilling(root: Path) -> Figures:
-    """Seconds of a question that needs more memory than DuckDB is given, so that it spills to the disk."""
+    """Measure the seconds of a question that needs more memory than DuckDB is given, so that it spills to the disk."""
     with open_archive(root, MEMORY) as opened:
         started = time.perf_counter()
         rows = opened.sql(LARGE_QUESTION)["plies"].item()
@@ -107,9 +107,10 @@ def _measure_spilling(root: Path) -> Figures:
 
 
 def _measure_policy(archive_root: Path, kind: str, games: int) -> Figures:
-    """Seconds and peak memory of a policy that is derived from all games in a process of its own, its start included.
+    """Measure the seconds and the peak memory of a process that derives a policy from all games, its start included.
 
-    It goes into a second archive, of copies of the files of this one, so that this one does not change.
+    The policy goes into a second archive, whose files are hard links to the first one's, so that the first stays as it
+    is.
     """
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         root = Path(folder) / "archive"

@@ -1,7 +1,7 @@
 """`qarena bench`: playing, writing, learning and start-up, measured so that ratios mean something.
 
-Machines are shared and noisy. So figures that are compared are measured in turns within one run, several times.
-The best time of each counts, since noise only adds.
+Machines are shared and noisy. So figures that are compared are measured alternately within one run, several times, and
+the fastest time of each counts, because noise only adds time.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from runners.bench.archive import bench_archive
 from runners.bench.solver import bench_solver
 from runners.bench.timing import Figures, compile_program, measure_process
 from runners.bench.turn_times import NANOSECONDS_PER_SECOND, format_figure, measure_turn_nanoseconds
-from runners.bench.warm_up import choose_rules_name, play_games, run_and_time_warm_up_steps
+from runners.bench.warm_up import choose_rules_name, play_games, time_warm_up_steps
 from runners.config.agents import agent_from_label, load_agent
 from runners.config.yaml_options import flatten_settings, list_options, load_rules
 from runners.terminal.console import build_table, print_tables
 from runners.terminal.files import is_standard_stream
 from runners.terminal.tables import write_json
 
-Yardstick = Callable[[int, int], float]  # seconds by games and threads
+Yardstick = Callable[[int, int], float]  # plays games on threads and returns the seconds
 ROUNDS = 3
 RAM_DISK_FOLDER, MIN_FREE_BYTES = Path("/dev/shm"), 1 << 30  # noqa: S108  (folders in it are private ones)
 TRAININGS = {"q_placement": ("games", 100_000), "ga2": ("generations", 100)}  # by the studies' schedules
-ITERATIONS, TURNS, YARDSTICK_GAMES = 200, 8000, 1_000_000  # of ``mcts``; that are timed in a round
+ITERATIONS, TURNS, YARDSTICK_GAMES = 200, 8000, 1_000_000  # iterations of ``mcts``; turns and games timed in a round
 
 IMPORTS_PROGRAM = "import numba, polars, duckdb"
 SHARD_GAMES = 1 << 18
-# By name: a command and its exit code.
+# Commands with their exit codes, by name.
 STARTUP_COMMANDS = {
     "help": (["--help"], 0),
     "run_help": (["run", "--help"], 0),
@@ -63,16 +63,19 @@ STARTUP_COMMANDS = {
 
 
 def bench_all(quick: bool = False) -> Figures:
-    """All figures, nested as they are printed; ``quick`` plays a tenth of the games and measures most of them once."""
+    """Measure everything and return the figures, nested as they are printed.
+
+    ``quick`` plays a tenth of the games and measures most figures once.
+    """
     scale, rounds = (10, 1) if quick else (1, ROUNDS)
-    for _ in run_and_time_warm_up_steps():  # compiling is not measured
+    for _ in time_warm_up_steps():  # so that compiling is not measured
         pass
     disk = choose_write_folder()
     figures: Figures = {"threads": available_cores(), "written_to": str(disk)}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         plain_c = build_yardstick(Path(folder))
-        with TemporaryDirectory(prefix="quarto-arena-bench-", dir=disk) as written:
-            games, on_disk = 5_000_000 // scale, Path(written)
+        with TemporaryDirectory(prefix="quarto-arena-bench-", dir=disk) as write_folder:
+            games, on_disk = 5_000_000 // scale, Path(write_folder)
             figures |= measure_throughput(_build_spec("random"), games, rounds, on_disk, plain_c)
             figures["rule_based_v_random"] = measure_throughput(
                 _build_spec("rule_based"), games // 2, rounds, on_disk, None
@@ -93,14 +96,16 @@ MEASUREMENTS: Mapping[str, Callable[[bool], Figures]] = {
 
 
 def build_bench_table(figures: Figures) -> Table:
-    """Figures as a flat table."""
-    found = dict(flatten_settings(figures))
-    texts = [format_figure(value) for value in found.values()]
-    return build_table([ResultColumn("figure", [*found], right_aligned=False), ResultColumn("value", texts)], "bench")
+    """Build a flat table of figures, with dotted names."""
+    values_by_name = dict(flatten_settings(figures))
+    texts = [format_figure(value) for value in values_by_name.values()]
+    return build_table(
+        [ResultColumn("figure", [*values_by_name], right_aligned=False), ResultColumn("value", texts)], "bench"
+    )
 
 
 def run_benchmark(measurement: str, quick: bool, file: Path | None) -> None:
-    """Print the figures of one of ``MEASUREMENTS``, and write them as JSON to ``file``."""
+    """Measure, print the figures of one of ``MEASUREMENTS``, and write them as JSON to ``file``."""
     figures = MEASUREMENTS[measurement](quick)
     if not is_standard_stream(file):
         print_tables([build_bench_table(figures)])
@@ -109,7 +114,7 @@ def run_benchmark(measurement: str, quick: bool, file: Path | None) -> None:
 
 
 def choose_write_folder() -> Path:
-    """The folder in which writing is measured: the RAM disk if there is one with room, else the one for such files.
+    """Choose the folder in which writing is measured: the RAM disk if it has room, otherwise that of temporary files.
 
     A disk is slower than the program, and on a server others use it too. ``TMPDIR`` names another folder.
     """
@@ -123,7 +128,7 @@ def choose_write_folder() -> Path:
 
 
 def build_yardstick(folder: Path) -> Yardstick | None:
-    """A function that plays random games in plain C, compiled into ``folder``; None without ``cc``."""
+    """Build a function that plays random games in plain C, compiled into ``folder``; return None without ``cc``."""
     program = compile_program("yardstick.c", folder)
     if program is None:
         return None
@@ -136,17 +141,17 @@ def build_yardstick(folder: Path) -> Yardstick | None:
 
 
 def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yardstick: Yardstick | None) -> Figures:
-    """Games a second of playing (``simulate``), of writing what is in memory, and of both, in turns.
+    """Measure the games a second of playing (``simulate``), of writing games in memory, and of both.
 
-    All on one thread and on all cores.
+    Each is measured on one thread and on all cores, alternately.
     """
     engine, cores = build_engine(spec), available_cores()
     blocks = list(engine.play(_list_pair_ranges(SHARD_GAMES), cores))
-    best: dict[tuple[str, int], float] = {}
-    size: dict[str, float] = {}
+    best_speeds: dict[tuple[str, int], float] = {}
+    size_figures: dict[str, float] = {}
 
     def keep_best(name: str, threads: int, count: int, seconds: float) -> None:
-        best[name, threads] = max(best.get((name, threads), 0.0), count / seconds)
+        best_speeds[name, threads] = max(best_speeds.get((name, threads), 0.0), count / seconds)
 
     for number in range(rounds):
         for threads in sorted({1, cores}):
@@ -157,49 +162,52 @@ def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yar
             keep_best("write_only", threads, SHARD_GAMES * files, _time_writing(blocks, spec, files, folder, threads))
             root = folder / f"archive-{number}-{threads}"
             keep_best("end_to_end", threads, games, play_games(spec, root, games, threads))
-            size = {"bytes_per_ply_row": _compute_bytes_per_row(root)}
+            size_figures = {"bytes_per_ply_row": _compute_bytes_per_row(root)}
             shutil.rmtree(root)
-    figures: Figures = {f"{threads}_threads": _compute_ratios(best, threads) for threads in sorted({1, cores})}
+    figures: Figures = {f"{threads}_threads": _compute_ratios(best_speeds, threads) for threads in sorted({1, cores})}
     for name in ("simulate", "end_to_end"):
-        figures[f"{name}_speedup"] = best[name, cores] / best[name, 1]
-    return figures | size | {"stages": _measure_stages(engine, spec)}
+        figures[f"{name}_speedup"] = best_speeds[name, cores] / best_speeds[name, 1]
+    return figures | size_figures | {"stages": _measure_stages(engine, spec)}
 
 
 def _list_pair_ranges(games: int) -> Iterator[PairRange]:
-    """The first games of pairing 0, as large blocks."""
+    """Yield the ranges of the first ``games`` games of pairing 0, as large blocks."""
     for first in range(0, games // 2, MAX_BLOCK_PAIRS):
         yield PairRange(0, first, min(MAX_BLOCK_PAIRS, games // 2 - first))
 
 
 def _time_playing(engine: BatchEngine, games: int, threads: int) -> float:
-    """Seconds to play ``games`` and forget them."""
+    """Return the seconds that ``games`` games take to play without being stored."""
     started = time.perf_counter()
     for _ in engine.play(_list_pair_ranges(games), threads):
         pass
     return time.perf_counter() - started
 
 
-def _compute_ratios(best: dict[tuple[str, int], float], threads: int) -> Figures:
-    """The figures of one number of threads, with their ratios."""
-    played = best["simulate", threads]
+def _compute_ratios(best_speeds: dict[tuple[str, int], float], threads: int) -> Figures:
+    """Return the figures of one number of threads with their ratios."""
+    playing_speed = best_speeds["simulate", threads]
     figures: Figures = {
-        name: {"games_per_second": best[name, threads]} for name in ("simulate", "write_only", "end_to_end")
+        name: {"games_per_second": best_speeds[name, threads]} for name in ("simulate", "write_only", "end_to_end")
     }
-    figures["end_to_end"]["ratio_to_playing"] = best["end_to_end", threads] / played
-    if ("yardstick", threads) in best:
-        plain = best["yardstick", threads]
-        figures["simulate"] |= {"yardstick_games_per_second": plain, "ratio_to_yardstick": played / plain}
+    figures["end_to_end"]["ratio_to_playing"] = best_speeds["end_to_end", threads] / playing_speed
+    if ("yardstick", threads) in best_speeds:
+        yardstick_speed = best_speeds["yardstick", threads]
+        figures["simulate"] |= {
+            "yardstick_games_per_second": yardstick_speed,
+            "ratio_to_yardstick": playing_speed / yardstick_speed,
+        }
     return figures
 
 
 def _time_writing(blocks: Sequence[Block], spec: RunSpec, file_count: int, folder: Path, threads: int) -> float:
-    """Seconds to encode the games of a file so many times and to write them."""
+    """Return the seconds to encode and write ``file_count`` files with the same games."""
 
     def write_tables(number: int) -> None:
-        for table, kind in zip(
+        for table, name in zip(
             encode_game_tables(concat_blocks(blocks), [0], spec.pairing_labels), ("games", "plies"), strict=True
         ):
-            path = folder / f"{kind}-{number}.parquet"
+            path = folder / f"{name}-{number}.parquet"
             path.write_bytes(table)
             path.unlink()
 
@@ -210,32 +218,32 @@ def _time_writing(blocks: Sequence[Block], spec: RunSpec, file_count: int, folde
 
 
 def _measure_stages(engine: BatchEngine, spec: RunSpec, repeats: int = 5) -> Figures:
-    """Milliseconds of processor time of each stage of a file of 262,144 games on one thread, and its share."""
+    """Measure the milliseconds of processor time, and the share, of each stage of a file of games on one thread."""
     milliseconds: dict[str, float] = {}
 
     def measure_stage(name: str, work: Callable[[], Any]) -> Any:
-        taken = []
+        seconds = []
         for _ in range(repeats):
             started = time.thread_time()
             result = work()
-            taken.append(time.thread_time() - started)
-        milliseconds[name] = 1000 * min(taken)
+            seconds.append(time.thread_time() - started)
+        milliseconds[name] = 1000 * min(seconds)
         return result
 
     blocks = measure_stage("playing", lambda: [*map(engine.play_block, _list_pair_ranges(SHARD_GAMES))])
-    found = measure_stage("encoding", lambda: encode_game_tables(concat_blocks(blocks), [0], spec.pairing_labels))
-    measure_stage("checks", lambda: [compute_checksum(table) for table in found])
+    tables = measure_stage("encoding", lambda: encode_game_tables(concat_blocks(blocks), [0], spec.pairing_labels))
+    measure_stage("checks", lambda: [compute_checksum(table) for table in tables])
     measure_stage("fingerprints", lambda: [part.fingerprint for part in concat_blocks(blocks)])
     measure_stage("tallies", lambda: [tally_block(block) for block in blocks])
     total = sum(milliseconds.values())
-    return {name: {"milliseconds": each, "share": each / total} for name, each in milliseconds.items()}
+    return {name: {"milliseconds": value, "share": value / total} for name, value in milliseconds.items()}
 
 
 def _compute_bytes_per_row(root: Path) -> float:
-    """Bytes on disk for a ply row, the games table's share included."""
-    stored = {table: list(root.glob(f"{table}/*/*.parquet")) for table in ("games", "plies")}
-    size = sum(path.stat().st_size for paths in stored.values() for path in paths)
-    rows: int = pl.scan_parquet(stored["plies"]).select(pl.len()).collect().item()
+    """Return the bytes on disk for a row of plies, including the share of the table of games."""
+    files = {table: list(root.glob(f"{table}/*/*.parquet")) for table in ("games", "plies")}
+    size = sum(path.stat().st_size for paths in files.values() for path in paths)
+    rows: int = pl.scan_parquet(files["plies"]).select(pl.len()).collect().item()
     return size / rows
 
 
@@ -244,7 +252,7 @@ def _build_spec(agent: str) -> RunSpec:
 
 
 def _measure_agent(name: str, seconds: float) -> Figures:
-    """Games a second of an agent against random, not written, measured for about ``seconds``."""
+    """Measure the games a second of an agent against random for about ``seconds``, without storing them."""
     rules = choose_rules_name(load_agent(name))
     engine = build_engine(replace(_build_spec(name), rules=load_rules(rules)))
     games, pace, started = 0, Pace(), time.perf_counter()
@@ -262,9 +270,9 @@ def _measure_agent(name: str, seconds: float) -> Figures:
 
 
 def measure_search(yardstick: Yardstick | None, rounds: int, turns: int) -> Figures:
-    """Turns a second of ``mcts`` on one thread, with the empty board and each piece in hand in turn.
+    """Measure the turns a second of ``mcts`` on one thread, on the empty board, with each piece in hand equally often.
 
-    An iteration plays one game to its end, so its rollouts are compared with games of plain C on one thread, in the
+    An iteration plays one game to its end, so the rollouts are compared with games of plain C on one thread, in the
     same rounds.
     """
     hands = [number % PIECES for number in range(turns)]
@@ -274,37 +282,44 @@ def measure_search(yardstick: Yardstick | None, rounds: int, turns: int) -> Figu
         build_player(agent_from_label(label).build(), CLASSIC, label),
         Streams(np.arange(turns, dtype=np.uint64)),
     )
-    speed = plain = 0.0
+    speed = yardstick_speed = 0.0
     for _ in range(rounds):
         speed = max(
             speed, NANOSECONDS_PER_SECOND / float(measure_turn_nanoseconds(player, batch, Streams(rng.draw(0))).mean())
         )
-        plain = max(plain, YARDSTICK_GAMES / yardstick(YARDSTICK_GAMES, 1)) if yardstick else plain
+        yardstick_speed = (
+            max(yardstick_speed, YARDSTICK_GAMES / yardstick(YARDSTICK_GAMES, 1)) if yardstick else yardstick_speed
+        )
     figures = {"turns_per_second": speed, "rollouts_per_second": ITERATIONS * speed}
-    return figures | ({"ratio_of_rollouts_to_yardstick": ITERATIONS * speed / plain} if plain else {})
+    return figures | (
+        {"ratio_of_rollouts_to_yardstick": ITERATIONS * speed / yardstick_speed} if yardstick_speed else {}
+    )
 
 
 def _measure_training(trainer: str, folder: Path, scale: int) -> Figures:
-    """A whole training in a process of its own: seconds, start and archive included."""
+    """Measure the seconds of a whole training in a process of its own, including its start and its archive."""
     key, extent = TRAININGS[trainer]
-    changed = [f"trainer.{key}={extent // scale}", f"archive.root={folder / trainer}"]
-    return {key: extent // scale, "seconds": measure_process(["train", f"trainer={trainer}", *changed], folder).seconds}
+    overrides = [f"trainer.{key}={extent // scale}", f"archive.root={folder / trainer}"]
+    return {
+        key: extent // scale,
+        "seconds": measure_process(["train", f"trainer={trainer}", *overrides], folder).seconds,
+    }
 
 
 def _measure_run(games: int, folder: Path) -> Figures:
-    """A whole run in a process of its own: games a second and peak memory."""
+    """Measure the games a second and the peak memory of a whole run in a process of its own."""
     root = folder / "run"
-    asked = ["run", "agent@a=random", "agent@b=random", f"games={games}", f"archive.root={root}"]
-    seconds, peak = measure_process(asked, folder)
+    arguments = ["run", "agent@a=random", "agent@b=random", f"games={games}", f"archive.root={root}"]
+    seconds, peak_bytes = measure_process(arguments, folder)
     shutil.rmtree(root)
-    return {"games": games, "games_per_second": games / seconds, "peak_memory_mib": peak / MEBIBYTE}
+    return {"games": games, "games_per_second": games / seconds, "peak_memory_mib": peak_bytes / MEBIBYTE}
 
 
 def measure_startup(folder: Path, rounds: int) -> Figures:
-    """Wall seconds of each command in its own process, the best of some rounds; their ratio to ``IMPORTS_PROGRAM``.
+    """Measure the fastest wall seconds of each command in its own process, and their ratio to ``IMPORTS_PROGRAM``.
 
-    The commands take turns, so that a disturbance of the machine disturbs all of them. From the second round on the
-    archive has the two games already. ``folder`` is where they run.
+    The commands alternate, so that a disturbance of the machine affects all of them. They run in ``folder``; from the
+    second round on, its archive already has the two games.
     """
     imports: list[float] = []
     seconds: dict[str, list[float]] = {name: [] for name in STARTUP_COMMANDS}
@@ -312,6 +327,6 @@ def measure_startup(folder: Path, rounds: int) -> Figures:
         imports.append(measure_process([], folder, program=IMPORTS_PROGRAM).seconds)
         for name, (arguments, code) in STARTUP_COMMANDS.items():
             seconds[name].append(measure_process(arguments, folder, code).seconds)
-    least = {name: min(each) for name, each in seconds.items()}
-    commands = {name: {"seconds": each, "ratio_to_imports": each / min(imports)} for name, each in least.items()}
+    fastest = {name: min(times) for name, times in seconds.items()}
+    commands = {name: {"seconds": value, "ratio_to_imports": value / min(imports)} for name, value in fastest.items()}
     return {"imports": {"seconds": min(imports)}, **commands}

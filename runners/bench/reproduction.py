@@ -1,6 +1,6 @@
 """`qarena reproduce`: published pairings played by our agents. Games that the archive lacks are played, then compared.
 
-A training that a figure needs is carried out once, and then found by its policy's name.
+A training that a figure needs is carried out once; later its policy is found by name.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from runners.terminal.console import show_progress_bar
 from runners.terminal.files import write_file
 
 TEXT, CODE = "text", "code"  # variants: our agents follow the study's text, or its program
-POLICY_PREFIX = "published_"  # of the policies' names, which keeps them apart from the user's own
+POLICY_PREFIX = "published_"  # begins the policies' names, to distinguish them from the user's own
 NARROW_COLUMNS = (
     "figure",
     "player",
@@ -80,11 +80,11 @@ NARROW_COLUMNS = (
 class PairingOptions:
     """The settings that all pairings share."""
 
-    games: int  # of each pairing
+    games: int  # games of each pairing
     seed: int
     threads: int
     storage: ArchiveOptions
-    command: str  # as it was typed, without the program's name
+    command: str  # the command as typed, without the program's name
 
 
 @dataclass(frozen=True)
@@ -101,55 +101,57 @@ class TrainingResult:
 def train_if_missing(
     overrides: str, storage: ArchiveOptions, command: str, stop: threading.Event, progress: Progress | None
 ) -> TrainingResult | None:
-    """Train as ``qarena train`` does with these overrides, unless the archive has the policy; None if stopped early.
+    """Train as ``qarena train`` does unless the archive has the policy; return None if the training was stopped.
 
-    ``overrides`` are separated by spaces. Raises the errors of a training, those for a wrong
-    request before any game is played.
+    ``overrides`` are separated by spaces. Raises the errors of a training; a wrong request is refused before any game
+    is played.
     """
     request = _build_training_request(overrides.split(), storage, command)
     archive = ArchiveStore.open(storage.root, create=True)
     card, played = _find_trained_card(request, archive), 0
     if card is None:
         check_training_and_create_archive(request)
-        trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))
-        if trained.policy is None:
+        training_outcome = request.trainer.train(replace(request.context, stop=stop, progress=progress))
+        if training_outcome.policy is None:
             return None
-        card, played = save_policy(request, trained, trained.policy), trained.played
+        card, played = save_policy(request, training_outcome, training_outcome.policy), training_outcome.played
     return _load_training_result(archive, card, played)
 
 
 def _build_training_request(overrides: list[str], storage: ArchiveOptions, command: str) -> TrainingRequest:
     with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
-        overrides = [*overrides, f"archive.other_code={storage.other_code}"]  # which affects the training's name
-        composed = compose("train", overrides=overrides, return_hydra_config=True)
-        request = training_request_from_config(composed, composed.hydra.runtime.choices, command)
+        overrides = [*overrides, f"archive.other_code={storage.other_code}"]  # because it affects the training's name
+        config = compose("train", overrides=overrides, return_hydra_config=True)
+        request = training_request_from_config(config, config.hydra.runtime.choices, command)
     return replace(request, context=replace(request.context, storage=storage), policy=POLICY_PREFIX + request.policy)
 
 
 def _find_trained_card(request: TrainingRequest, archive: ArchiveStore) -> PolicyCard | None:
-    """The card of the same training by the same code, if the archive has it."""
+    """Return the card of the same training by the same code, or None if the archive lacks it."""
     card = policy_store.find_by_name(archive, request.policy)
-    same = (
+    is_same = (
         card is not None
         and card.learned["training"] == request.training_id
         and card.learned["parameters"] == dict(request.settings)
         and card.code["fingerprint"] == request.code["fingerprint"]
     )
-    return card if same else None
+    return card if is_same else None
 
 
 def _load_training_result(archive: ArchiveStore, card: PolicyCard, played: int) -> TrainingResult:
-    """The result as the policy's card and learning curve hold it."""
+    """Load a training's result from the policy's card and learning curve."""
     (run_id,) = card.learned["run_ids"]
     learner = find_training(archive, run_id).label
     record = archive.find_run(run_id)
-    others = [label for label in record.labels if label != learner] if record else []
+    other_labels = [label for label in record.labels if label != learner] if record else []
     losses, draws, wins = policy_store.read_table(archive, card, "curve").select("losses", "draws", "wins").sum().row(0)
-    return TrainingResult(card.name, learner, others[0] if others else learner, (losses, draws, wins), played)
+    return TrainingResult(
+        card.name, learner, other_labels[0] if other_labels else learner, (losses, draws, wins), played
+    )
 
 
 class PairingKey(NamedTuple):
-    """The identity of a pairing: its rules and two labels, in alphabetical order."""
+    """The identity of a pairing: its rules and two labels in alphabetical order."""
 
     rules: str
     first: str
@@ -161,15 +163,17 @@ class Side:
     """One of the two players of a figure, in one variant."""
 
     label: str  # without the policy that a training makes
-    trainer: str  # overrides of ``qarena train`` that make its policy; "": it needs none
+    trainer: str  # overrides of ``qarena train`` that make the policy; "" if the player needs none
 
 
 def find_sides(figure: PublishedRate, variant: str) -> tuple[Side, Side] | None:
-    """The player and the opponent of a figure; None for variant ``CODE`` if neither differs from the text."""
-    both = [find_implementation(label, figure.version) for label in (figure.player, figure.opponent)]
-    if variant == CODE and not any(ours and ours.code for ours in both):
+    """Return the player and the opponent of a figure; None for variant ``CODE`` if neither differs from the text."""
+    implementations = [find_implementation(label, figure.version) for label in (figure.player, figure.opponent)]
+    if variant == CODE and not any(implementation and implementation.code for implementation in implementations):
         return None
-    return _build_side(figure.player, both[0], variant), _build_side(figure.opponent, both[1], variant)
+    return _build_side(figure.player, implementations[0], variant), _build_side(
+        figure.opponent, implementations[1], variant
+    )
 
 
 def _build_side(label: str, implementation: Implementation | None, variant: str) -> Side:
@@ -181,9 +185,9 @@ def _build_side(label: str, implementation: Implementation | None, variant: str)
 
 
 def list_training_overrides(figures: Sequence[PublishedRate]) -> list[str]:
-    """The trainings that figures need, as overrides of ``qarena train``, each once."""
-    found = (find_sides(figure, variant) or () for figure in figures for variant in (TEXT, CODE))
-    return list(dict.fromkeys(side.trainer for both in found for side in both if side.trainer))
+    """List the trainings that figures need, each once, as overrides of ``qarena train``."""
+    sides_of_figures = (find_sides(figure, variant) or () for figure in figures for variant in (TEXT, CODE))
+    return list(dict.fromkeys(side.trainer for sides in sides_of_figures for side in sides if side.trainer))
 
 
 @dataclass
@@ -191,13 +195,13 @@ class Pairings:
     """The runs that a list of figures needs, each once, with their results."""
 
     settings: PairingOptions
-    training_results: Mapping[str, TrainingResult]  # by the overrides of the training
+    training_results: Mapping[str, TrainingResult]  # by the training's overrides
     experiments: dict[PairingKey, Experiment] = field(default_factory=dict)
     tallies: dict[PairingKey, Tally] = field(default_factory=dict)
-    _agents_by_label: dict[str, AgentSpec] = field(default_factory=dict)  # by label: reading a yaml takes time
+    _agents_by_label: dict[str, AgentSpec] = field(default_factory=dict)  # a cache, because reading a yaml takes time
 
     def prepare(self, figures: Sequence[PublishedRate]) -> None:
-        """Prepare every run. Raises ``RequestError`` as ``open_experiment`` does."""
+        """Open the run of each pairing that the figures need. Raises ``RequestError`` as ``open_experiment`` does."""
         for figure in figures:
             for variant in (TEXT, CODE):
                 agents = None if figure.is_training else self._find_agents(figure, variant)
@@ -209,24 +213,24 @@ class Pairings:
     @property
     def missing_game_count(self) -> int:
         """The number of games that the archive lacks."""
-        return sum(each.count_missing_games(self.settings.games) for each in self.experiments.values())
+        return sum(experiment.count_missing_games(self.settings.games) for experiment in self.experiments.values())
 
     def play(self, stop: threading.Event, progress: Progress | None) -> int:
-        """Play the games that the archive lacks, until done or ``stop`` is set; returns the number of games played."""
-        count, total = 0, _SharedProgress(progress) if progress else None
+        """Play the games that the archive lacks until done or ``stop`` is set; return the number of games played."""
+        count, shared_progress = 0, _SharedProgress(progress) if progress else None
         if progress and self.missing_game_count:
             progress.start(self.missing_game_count)
         for key, experiment in self.experiments.items():
             if stop.is_set():
                 break
-            outcome = execute_experiment(experiment, f"qarena {self.settings.command}", stop, total)
+            outcome = execute_experiment(experiment, f"qarena {self.settings.command}", stop, shared_progress)
             count += outcome.played
             for result in outcome.results:
                 self.tallies[key] = result.tally
         return count
 
     def compare_figure(self, figure: PublishedRate) -> ComparedRate:
-        """A figure beside the results of the games played for it."""
+        """Compare a published figure with the results of the games played for it."""
         return ComparedRate(figure, self._measure_figure(figure, TEXT), self._measure_figure(figure, CODE))
 
     def _measure_figure(self, figure: PublishedRate, variant: str) -> MeasuredRate | None:
@@ -240,20 +244,20 @@ class Pairings:
         player, opponent = (agent.label for agent in agents)
         if tally is None or not tally.games:
             return None
-        ours = tally if key.first == player else tally.with_agents_swapped
-        return build_measured_rate(figure, player, opponent, count_results_in_seat(ours, figure.seat))
+        player_tally = tally if key.first == player else tally.with_agents_swapped
+        return build_measured_rate(figure, player, opponent, count_results_in_seat(player_tally, figure.seat))
 
     def _measure_training_figure(self, figure: PublishedRate, variant: str) -> MeasuredRate | None:
-        both = find_sides(figure, variant)
-        result = self.training_results.get(both[0].trainer) if both else None
+        sides = find_sides(figure, variant)
+        result = self.training_results.get(sides[0].trainer) if sides else None
         return build_measured_rate(figure, result.learner, result.opponent, result.results) if result else None
 
     def _find_agents(self, figure: PublishedRate, variant: str) -> tuple[AgentSpec, AgentSpec] | None:
-        """The agents of the player and the opponent; None if there are none, or one has not been trained yet."""
-        both = find_sides(figure, variant)
-        if both is None or any(side.trainer and side.trainer not in self.training_results for side in both):
+        """Return the agents of the player and the opponent; None without sides, or while one still needs a training."""
+        sides = find_sides(figure, variant)
+        if sides is None or any(side.trainer and side.trainer not in self.training_results for side in sides):
             return None
-        return self._load_agent(both[0]), self._load_agent(both[1])
+        return self._load_agent(sides[0]), self._load_agent(sides[1])
 
     def _load_agent(self, side: Side) -> AgentSpec:
         result = self.training_results.get(side.trainer)
@@ -268,26 +272,26 @@ class Pairings:
 
 
 class _SharedProgress:
-    """Reports the games of several runs as one count, which has begun."""
+    """The progress of several runs, shown as one count."""
 
     def __init__(self, progress: Progress) -> None:
         self.report_turns, self.advance = progress.report_turns, progress.advance
 
     def start(self, games: int) -> None:
-        """Do nothing."""
+        """Do nothing, because the count has begun."""
 
 
 def add_policy_to_label(label: str, policy: str | None) -> str:
-    """A label with a policy: ``rl_encoded`` becomes ``rl_encoded(policy=NAME)``. Without a policy it stays as it is."""
+    """Add a policy to a label: ``rl_encoded`` becomes ``rl_encoded(policy=NAME)``. None returns the label unchanged."""
     if policy is None:
         return label
     return f"{label[:-1]},policy={policy})" if label.endswith(")") else f"{label}(policy={policy})"
 
 
 def _sort_agents(agents: tuple[AgentSpec, AgentSpec]) -> tuple[AgentSpec, AgentSpec]:
-    """By label, so that two figures that see one pairing from different sides share a run."""
-    one, two = agents
-    return (one, two) if one.label <= two.label else (two, one)
+    """Sort two agents by label, so that figures that see one pairing from different sides share a run."""
+    first, second = agents
+    return (first, second) if first.label <= second.label else (second, first)
 
 
 def _build_pairing_key(figure: PublishedRate, agents: tuple[AgentSpec, AgentSpec]) -> PairingKey:
@@ -313,7 +317,7 @@ class ReproduceRequest:
 def build_reproduce_request(
     study: str | None, settings: PairingOptions, markdown: Path | None, html: Path | None
 ) -> ReproduceRequest:
-    """The request that the options of the command make; an odd number of games becomes the next even one.
+    """Build the request from the options of the command; an odd number of games becomes the next even one.
 
     ``study`` is a list such as ``A,C``, or None for all studies. Raises ``RequestError`` for the first invalid value,
     before any file is touched.
@@ -321,46 +325,46 @@ def build_reproduce_request(
     check_range("--games", settings.games, 1, 2 * MAX_PAIRS)
     check_range("--seed", settings.seed, 0, MAX_SEED)
     check_range("--threads", settings.threads, 1, 1024)
-    chosen = _parse_studies(study)
+    studies = _parse_studies(study)
     games = settings.games + settings.games % 2
     for note in describe_rounding("--games", settings.games, games):
         console.print_note(note)
-    return ReproduceRequest(chosen, replace(settings, games=games), markdown, html)
+    return ReproduceRequest(studies, replace(settings, games=games), markdown, html)
 
 
 def _parse_studies(text: str | None) -> tuple[str, ...]:
-    """The letters in ``A,C``; those of all studies for None."""
-    known = [study.study for study in read_studies()]
-    chosen = known if text is None else [part.strip().upper() for part in text.split(",")]
-    for study in chosen:
-        if study not in known:
-            raise RequestError(f"study {study!r} does not exist{describe_valid_names(study, known)}")
-    return tuple(chosen)
+    """Parse the letters in ``A,C``; None stands for all studies."""
+    valid_studies = [study.study for study in read_studies()]
+    studies = valid_studies if text is None else [letter.strip().upper() for letter in text.split(",")]
+    for study in studies:
+        if study not in valid_studies:
+            raise RequestError(f"study {study!r} does not exist{describe_valid_names(study, valid_studies)}")
+    return tuple(studies)
 
 
 def reproduce(request: ReproduceRequest) -> int:
-    """Play, compare, show and write; returns the exit code."""
+    """Train and play what is missing, print the comparison, write the files, and return the exit code."""
     root = request.settings.storage.root
     with stop_on_signal() as stop:
-        trained = _run_trainings(request, stop)
-        pairings = Pairings(request.settings, trained)
+        training_results = _run_trainings(request, stop)
+        pairings = Pairings(request.settings, training_results)
         pairings.prepare(request.figures)
         with show_progress_bar("playing", "games") as progress:
-            count = pairings.play(stop, progress) + sum(result.played for result in trained.values())
+            count = pairings.play(stop, progress) + sum(result.played for result in training_results.values())
     reproduction = Reproduction(tuple(pairings.compare_figure(figure) for figure in request.figures))
     print_reproduction(reproduction)
     _write_files(request, reproduction)
     if stop.is_set():
-        again = f"{console.find_program()} {request.settings.command}"
-        console.print_note(f"interrupted; all games played so far are in the archive. To continue:\n  {again}")
+        command = f"{console.find_program()} {request.settings.command}"
+        console.print_note(f"interrupted; all games played so far are in the archive. To continue:\n  {command}")
         return exit_code()
-    done = f"{count:,} games played, all of them in {root}" if count else f"Nothing to play: {root} has all games"
-    console.print_line(f"{done}.")
+    summary = f"{count:,} games played, all of them in {root}" if count else f"Nothing to play: {root} has all games"
+    console.print_line(f"{summary}.")
     return 0
 
 
 def _run_trainings(request: ReproduceRequest, stop: threading.Event) -> dict[str, TrainingResult]:
-    """The results of the trainings that the figures need, by overrides; fewer than all if ``stop`` is set."""
+    """Run the trainings that the figures need; return results by overrides, fewer than all if ``stop`` is set."""
     settings, results = request.settings, {}
     for training in list_training_overrides(request.figures):
         if stop.is_set():
@@ -376,9 +380,10 @@ def _run_trainings(request: ReproduceRequest, stop: threading.Event) -> dict[str
 def print_reproduction(reproduction: Reproduction) -> None:
     """Print a table for each study, then the notes and the summary."""
     for study, comparisons in reproduction.comparisons_by_study:
-        columns = {name: each for name, each in reproduction.build_columns(comparisons).items() if name != "where"}
+        all_columns = reproduction.build_columns(comparisons)
+        columns = {name: column for name, column in all_columns.items() if name != "where"}
         title = f"Study {study.study}: {study.title} (games won, in %)"
-        narrow = [each for name, each in columns.items() if name in NARROW_COLUMNS]
+        narrow = [column for name, column in columns.items() if name in NARROW_COLUMNS]
         console.print_tables([console.build_table([*columns.values()], title)], [console.build_table(narrow, title)])
     terminal = console.build_output_console()
     for number, note in enumerate(reproduction.notes, 1):
@@ -387,7 +392,7 @@ def print_reproduction(reproduction: Reproduction) -> None:
 
 
 def _describe_origin(settings: PairingOptions) -> str:
-    """The command and the settings behind a report, in a sentence."""
+    """Return a sentence with the command and the settings behind a report."""
     return (
         f"Made by `qarena {settings.command}` (quarto-arena {project_version()}): {settings.games:,} games of each "
         f"pairing, seed {settings.seed}."
@@ -396,11 +401,11 @@ def _describe_origin(settings: PairingOptions) -> str:
 
 def _write_files(request: ReproduceRequest, reproduction: Reproduction) -> None:
     """Write the requested files. Raises ``FailureError`` if one cannot be written."""
-    made = _describe_origin(request.settings)
+    origin = _describe_origin(request.settings)
     contents: dict[Path, str] = {}
     if request.markdown:
-        contents[request.markdown] = render_markdown(reproduction, made)
+        contents[request.markdown] = render_markdown(reproduction, origin)
     if request.html:
-        contents[request.html] = render_page(reproduction, made, render_charts(reproduction))
+        contents[request.html] = render_page(reproduction, origin, render_charts(reproduction))
     for path, content in contents.items():
         write_file(path, content.encode())

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.exact.tablebase import find_largest_tablebase
@@ -28,17 +29,18 @@ from runners.config.requests import list_pairings
 from runners.config.yaml_options import load_rules
 from runners.exact.solutions import Solvers, run_search
 
-POSITIONS = {4: 10, 5: 40, 6: 200, 7: 600, 8: 2000, 9: 4000, 10: 8000}  # by pieces on the board: seconds each
+POSITIONS = {4: 10, 5: 40, 6: 200, 7: 600, 8: 2000, 9: 4000, 10: 8000}  # by pieces on the board; each takes seconds
 ROUNDS = 2
 MEGABYTES = 128.0
 PROOF_MEGABYTES = 256.0
 
 
 def bench_solver(quick: bool = False) -> Figures:
-    """All figures, nested as they are printed; ``quick`` solves a tenth of the positions and not the whole game.
+    """Measure the solver and return the figures, nested as they are printed.
 
-    The positions of one number of pieces share a table that is empty at first. Milliseconds are of processor time, so
-    that other work on the machine does not count. Raises ``FailureError`` if the C++ program finds another value.
+    ``quick`` solves a tenth of the positions and not the whole game. Positions with the same number of pieces share a
+    table that is empty at first. Milliseconds are processor time, so that other work on the machine does not count.
+    Raises ``FailureError`` if the C++ program finds another value.
     """
     figures: Figures = {}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
@@ -57,29 +59,29 @@ def bench_solver(quick: bool = False) -> Figures:
 
 
 def sample_positions(pieces: int, count: int) -> list[Position]:
-    """``count`` random live positions of so many pieces with a safe piece in hand, the same ones every time."""
-    dice = random.Random(pieces)
-    found: list[Position] = []
-    while len(found) < count:
-        (*placed, hand), cells = dice.sample(range(16), pieces + 1), dice.sample(range(16), pieces)
+    """Sample ``count`` random live positions of ``pieces`` pieces with a safe piece in hand; always the same ones."""
+    generator = random.Random(pieces)
+    positions: list[Position] = []
+    while len(positions) < count:
+        (*placed, hand), cells = generator.sample(range(16), pieces + 1), generator.sample(range(16), pieces)
         plies = list(zip(placed, cells, strict=True))
         wins = ([*plies, (hand, cell)] for cell in set(range(16)) - set(cells))
-        if not any(find_finished_lines(board(position_from_plies(each)), CLASSIC) for each in (plies, *wins)):
-            found.append(position_from_plies(plies, hand))
-    return found
+        if not any(find_finished_lines(board(position_from_plies(line)), CLASSIC) for line in (plies, *wins)):
+            positions.append(position_from_plies(plies, hand))
+    return positions
 
 
 def _measure_pieces(pieces: int, count: int, program: Path | None) -> Figures:
-    asked = sample_positions(pieces, count)
+    positions = sample_positions(pieces, count)
     seconds = yardstick = float("inf")
-    for _ in range(ROUNDS):  # in turns, and the best counts, since noise only ever adds
+    for _ in range(ROUNDS):  # alternately, and the fastest counts, because noise only adds time
         solver, started = Solver(CLASSIC, MEGABYTES), time.thread_time()
-        values = [solver.value(position) for position in asked]
+        values = [solver.value(position) for position in positions]
         seconds = min(seconds, time.thread_time() - started)
         if program:
-            theirs, theirs_took = run_yardstick(program, asked)
-            yardstick = min(yardstick, theirs_took)
-            if theirs != values:
+            result = run_yardstick(program, positions)
+            yardstick = min(yardstick, result.processor_seconds)
+            if result.values != values:
                 raise FailureError(f"the yardstick finds other values of positions with {pieces} pieces")
     figures = {"positions": count, "milliseconds": 1000 * seconds / count}
     if program:
@@ -88,38 +90,48 @@ def _measure_pieces(pieces: int, count: int, program: Path | None) -> Figures:
 
 
 def _measure_threads(positions: Sequence[Position]) -> Figures:
-    """Positions a second on one thread and on two that share a table, which take turns."""
+    """Measure the positions a second on one thread and on two threads that share a table, alternately."""
 
     def measure_speed(threads: int) -> float:
-        shared = Solver(CLASSIC, MEGABYTES)
-        shared.map_memory()  # its pages are in memory, so that no solver waits for the system
-        forks, waiting = [shared.fork() for _ in range(threads)], iter(positions)  # some take a hundred times as long
+        solver = Solver(CLASSIC, MEGABYTES)
+        solver.map_memory()  # so that no solver waits for the system to provide pages
+        # The forks share the iterator, because some positions take a hundred times as long as others.
+        forks, remaining = [solver.fork() for _ in range(threads)], iter(positions)
         started = time.perf_counter()
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(lambda solver: [solver.value(position) for position in waiting], forks))
+            list(pool.map(lambda fork: [fork.value(position) for position in remaining], forks))
         return len(positions) / (time.perf_counter() - started)
 
     one, two = map(max, zip(*((measure_speed(1), measure_speed(2)) for _ in range(ROUNDS + 1)), strict=True))
     return {"one_thread_positions_per_second": one, "two_threads_positions_per_second": two, "speedup": two / one}
 
 
-def run_yardstick(program: Path, positions: Sequence[Position]) -> tuple[list[int], float]:
-    """The values that the yardstick finds, and the processor's seconds it takes for all."""
-    lines = "".join(f"{each.lanes} {each.occupied} {each.available} {each.hand}\n" for each in positions)
+class YardstickResult(NamedTuple):
+    """The values that the C++ program found, and its time."""
+
+    values: list[int]  # one for each position
+    processor_seconds: float  # for all positions
+
+
+def run_yardstick(program: Path, positions: Sequence[Position]) -> YardstickResult:
+    """Solve positions by the C++ program."""
+    lines = "".join(
+        f"{position.lanes} {position.occupied} {position.available} {position.hand}\n" for position in positions
+    )
     command = [str(program), str(MEGABYTES)]
     output = subprocess.run(command, input=lines, check=True, capture_output=True, text=True).stdout  # noqa: S603
     rows = [line.split() for line in output.splitlines()]
-    return [int(value) for value, _ in rows], sum(float(seconds) for _, seconds in rows)
+    return YardstickResult([int(value) for value, _ in rows], sum(float(seconds) for _, seconds in rows))
 
 
-AGENTS = ("random", "rule_based", "ga2", "mcts")  # each plays each other one
+AGENTS = ("random", "rule_based", "ga2", "mcts")  # each plays every other one
 PAIRINGS = list_pairings(len(AGENTS), "round_robin")
-GAMES = 2000  # of each pairing
-TURNS = 200  # of the oracle, with each number of pieces on the board
+GAMES = 2000  # games of each pairing
+TURNS = 200  # turns of the oracle with each number of pieces on the board
 
 
 def measure_oracle(quick: bool = False) -> Figures:
-    """Microseconds of the oracle's turns by pieces on the board, and the greatest of all."""
+    """Measure the microseconds of the oracle's turns by pieces on the board, and the longest of all."""
     times = measure_turn_times(load_agent("oracle"), CLASSIC, TURNS // (10 if quick else 1), 1, threading.Event())
     rows = times.compute_summaries().items()
     figures = {f"{pieces}_pieces": {"median": row["median"], "worst": row["max"]} for pieces, row in rows}
@@ -128,16 +140,16 @@ def measure_oracle(quick: bool = False) -> Figures:
 
 
 def measure_annotation(folder: Path, threads: int, quick: bool = False) -> Figures:
-    """Decisions annotated a second over whole games of four agents, each time in a new archive.
+    """Measure the decisions annotated a second in whole games of four agents, each time in a new archive.
 
-    ``values``: before and after each decision, looking up boards of up to five pieces and of all that the largest
-    tablebase has. ``choices``: those that save the value counted too, with that tablebase.
+    The figures ``values`` use the tablebase for boards of up to five pieces, then the whole tablebase. The figure
+    ``choices`` also counts the choices that keep the value.
     """
     games = GAMES // (50 if quick else 1)
-    known = find_largest_tablebase(CLASSIC)
-    most = known.card.pieces if known else 0
-    figures: Figures = {"games": games * len(PAIRINGS), "tablebase_pieces": most}
-    for pieces in sorted({min(5, most), most}):
+    tablebase = find_largest_tablebase(CLASSIC)
+    largest_pieces = tablebase.card.pieces if tablebase else 0
+    figures: Figures = {"games": games * len(PAIRINGS), "tablebase_pieces": largest_pieces}
+    for pieces in sorted({min(5, largest_pieces), largest_pieces}):
         values = _measure_annotation_speed(
             folder / f"values-{pieces}", games, AnnotationOptions(threads=threads, base_pieces=pieces)
         )
@@ -148,11 +160,11 @@ def measure_annotation(folder: Path, threads: int, quick: bool = False) -> Figur
     return figures | {"choices": {"decisions_per_second": choices}}
 
 
-def _measure_annotation_speed(root: Path, games: int, settings: AnnotationOptions) -> float:
-    """Decisions annotated a second, including reading and writing the archive's files."""
+def _measure_annotation_speed(root: Path, games: int, options: AnnotationOptions) -> float:
+    """Return the decisions annotated a second, including the time to read and write the archive's files."""
     agents = tuple(load_agent(name) for name in AGENTS)
-    play_games(RunSpec(load_rules("classic"), agents, PAIRINGS, 1, 0), root, games, settings.threads)
+    play_games(RunSpec(load_rules("classic"), agents, PAIRINGS, 1, 0), root, games, options.threads)
     archive = ArchiveStore.open(root)
     started = time.perf_counter()
-    done = annotate_runs(archive, archive.list_run_ids(), settings)
-    return done.decisions / (time.perf_counter() - started)
+    summary = annotate_runs(archive, archive.list_run_ids(), options)
+    return summary.decisions / (time.perf_counter() - started)

@@ -1,6 +1,6 @@
 """Timing: commands in processes of their own, functions in rounds, programs in C and C++ to compare with.
 
-Of rounds the best time counts, since noise only ever adds.
+The fastest round counts, because noise only adds time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from quarto.errors import FailureError
 
-Figures = dict[str, Any]  # as they are printed: by name, nested
+Figures = dict[str, Any]  # nested by name, as they are printed
 
-# A process begins with the peak memory of the one that forked it, and this one has used a gigabyte for benchmarks. So a
-# small process in between starts the measured one, waits for it and reports seconds, peak and exit code.
+# A process begins with the peak memory of the process that forked it, and this one has used a gigabyte for benchmarks.
+# So a small process in between starts the measured one, waits for it, and reports seconds, peak memory and exit code.
 WRAPPER_PROGRAM = """
 import os, sys, time
 
@@ -30,36 +30,36 @@ _, status, usage = os.wait4(child, 0)
 print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
 """
 QARENA_PROGRAM = "from runners.cli.main import main; main()"
-# By the ending of a source: the commands that may compile it, and the flag that it needs.
+# The commands that may compile a source, and the flag that it needs, by the ending of its name.
 COMPILERS = {".c": (("cc",), "-pthread"), ".cpp": (("c++", "g++"), "-std=c++17")}
 
 
 class ProcessUsage(NamedTuple):
     """The resources that a process used."""
 
-    seconds: float  # of wall time
-    peak_bytes: int  # bytes of memory
+    seconds: float  # wall time
+    peak_bytes: int  # peak memory
 
 
 def measure_process(
     arguments: Sequence[str], folder: Path, expected_exit_code: int = 0, program: str = QARENA_PROGRAM
 ) -> ProcessUsage:
-    """Run ``qarena`` or another program in ``folder``.
+    """Run ``qarena`` or another program in ``folder`` and measure its time and memory.
 
     Raises ``FailureError`` for another exit code than ``expected_exit_code``.
     """
-    between = [sys.executable, "-S", "-c", WRAPPER_PROGRAM, sys.executable, "-c", program, *arguments]
-    ended = subprocess.run(between, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)
-    seconds, peak, found = ended.stdout.split()
-    if int(found) != expected_exit_code:
-        raise FailureError(f"'{' '.join(arguments)}' failed with exit code {found}: {ended.stderr.strip()}")
+    wrapper_command = [sys.executable, "-S", "-c", WRAPPER_PROGRAM, sys.executable, "-c", program, *arguments]
+    completed = subprocess.run(wrapper_command, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)
+    seconds, peak, exit_code = completed.stdout.split()
+    if int(exit_code) != expected_exit_code:
+        raise FailureError(f"'{' '.join(arguments)}' failed with exit code {exit_code}: {completed.stderr.strip()}")
     return ProcessUsage(
         float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024)
     )  # the unit of ru_maxrss differs
 
 
 def time_fastest(measure: Callable[[], object], rounds: int) -> float:
-    """Seconds of the fastest of some rounds."""
+    """Return the seconds of the fastest of several rounds."""
     seconds = []
     for _ in range(rounds):
         started = time.perf_counter()
@@ -69,7 +69,7 @@ def time_fastest(measure: Callable[[], object], rounds: int) -> float:
 
 
 def compile_program(source: str, folder: Path) -> Path | None:
-    """A program beside this file, compiled into ``folder``; None where there is no compiler."""
+    """Compile a program beside this file into ``folder``; return its path, or None if there is no compiler."""
     commands, flag = COMPILERS[Path(source).suffix]
     compiler = next(filter(None, map(shutil.which, commands)), None)
     if compiler is None:

@@ -1,4 +1,4 @@
-"""Compile all kernels ahead of time."""
+"""Steps that use every kernel once, so that all are compiled ahead of time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from agents.base.player import list_choosers
 from analytics import open_archive
@@ -39,20 +40,27 @@ from runners.learning.training.policy_build import build_kind
 from runners.play.hints import find_hint
 from runners.play.session import AgentOpponent, Session
 
-WarmUpStep = tuple[str, Callable[[], object]]
+WarmUpStep = tuple[str, Callable[[], object]]  # name and action
 
-ARCHIVE_AGENTS = ("oracle", "random")  # whose games an archive needs for what is made of it here
-FROM_PIECES = 12  # on the board, from which decisions are judged: nothing is left to search, but all is compiled
+ARCHIVE_AGENTS = ("oracle", "random")  # agents whose games the steps on an archive need
+FROM_PIECES = 12  # decisions on boards with at least so many pieces are judged: quick to search, and all is compiled
 
 
-def run_and_time_warm_up_steps() -> Iterator[tuple[str, float]]:
-    """Play every agent into a temporary archive, verify it, use it; yields a name and the seconds of each step.
+class StepTime(NamedTuple):
+    """The time that a step took."""
 
-    Two processes share the steps, because numba compiles one kernel at a time in a process. One has the agents and what
-    plays them. The other has what is made of an archive, and the solver. They take as long and share few kernels.
+    name: str
+    seconds: float
+
+
+def time_warm_up_steps() -> Iterator[StepTime]:
+    """Play every agent into a temporary archive, use the archive, and yield the time of each step.
+
+    Two processes share the steps, because numba compiles one kernel at a time in a process. One plays the agents; the
+    other solves, and works on an archive. Both take about as long and share few kernels.
     """
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
-        other, root = Path(folder, "other"), Path(folder, "rest")
+        second_root, root = Path(folder, "other"), Path(folder, "rest")
         steps: list[WarmUpStep] = [
             *(
                 (name, partial(play_agent_against_itself, name, number, root))
@@ -62,7 +70,7 @@ def run_and_time_warm_up_steps() -> Iterator[tuple[str, float]]:
             ("players", load_agent_kernels),
         ]
         executor = Processes()
-        pool = executor.open_pool(WarmUpTask(str(other)), 1, threading.Event())
+        pool = executor.open_pool(WarmUpTask(str(second_root)), 1, threading.Event())
         try:
             pool.submit(None)
             yield from (time_step(*step) for step in steps if step[0] not in ARCHIVE_AGENTS)
@@ -75,37 +83,37 @@ def run_and_time_warm_up_steps() -> Iterator[tuple[str, float]]:
 
 
 @dataclass(frozen=True)
-class WarmUpTask(Task[None, list[tuple[str, float]]]):
-    """Makes what an archive is for, and the solver: the steps of the other process, in one chunk."""
+class WarmUpTask(Task[None, list[StepTime]]):
+    """The steps of the second process, the solver and the work on an archive, as one chunk."""
 
     root: str
 
-    def build_worker(self) -> Worker[None, list[tuple[str, float]]]:
-        return lambda _chunk, _stop: self._time_steps()  # its process is ended
+    def build_worker(self) -> Worker[None, list[StepTime]]:
+        return lambda _chunk, _stop: self._time_steps()  # the pool ends the process to stop it
 
-    def _time_steps(self) -> list[tuple[str, float]]:
-        """Carry out the steps; returns the name and the seconds of each."""
-        other = Path(self.root)
+    def _time_steps(self) -> list[StepTime]:
+        """Carry out the steps and return their times."""
+        root = Path(self.root)
         steps: list[WarmUpStep] = [
             *(
-                (name, partial(play_agent_against_itself, name, number, other))
+                (name, partial(play_agent_against_itself, name, number, root))
                 for number, name in enumerate(ARCHIVE_AGENTS)
             ),
-            ("annotate", partial(annotate_last_decisions, other)),
+            ("annotate", partial(annotate_last_decisions, root)),
             ("play", play_session_with_hints),
-            ("exchange", partial(export_and_read_games, other)),
-            ("openings", partial(index_and_query_openings, other)),
-            ("verify", partial(verify_whole_archive, other)),
-            ("policies", partial(derive_policies, other)),
+            ("exchange", partial(export_and_read_games, root)),
+            ("openings", partial(index_and_query_openings, root)),
+            ("verify", partial(verify_whole_archive, root)),
+            ("policies", partial(derive_policies, root)),
         ]
         return [time_step(*step) for step in steps]
 
 
-def time_step(name: str, step: Callable[[], object]) -> tuple[str, float]:
-    """Carry out a step; returns its name and its seconds."""
+def time_step(name: str, step: Callable[[], object]) -> StepTime:
+    """Carry out a step and measure its time."""
     started = time.perf_counter()
     step()
-    return name, time.perf_counter() - started
+    return StepTime(name, time.perf_counter() - started)
 
 
 def play_agent_against_itself(name: str, seed: int, root: Path) -> None:
@@ -115,7 +123,7 @@ def play_agent_against_itself(name: str, seed: int, root: Path) -> None:
 
 
 def play_python_agents(root: Path) -> None:
-    """Play agents in Python, so that what positions tell them is compiled."""
+    """Play agents written in Python, so that the kernels behind ``PositionView`` and ``BatchView`` are compiled."""
     agents = tuple(
         AgentSpec(interface, f"runners.authoring.templates.{interface}.{interface.title()}Template", {}, trusted=True)
         for interface in ("choose", "play")
@@ -124,7 +132,7 @@ def play_python_agents(root: Path) -> None:
 
 
 def load_agent_kernels() -> None:
-    """Load the kernels of agents, for all values of their parameters, of trainings and of environments."""
+    """Load the kernels of agents for all values of their parameters, and those of trainings and environments."""
     for module in ("runners.learning.training.online", "runners.learning.environments.step_kernels"):
         importlib.import_module(module)
     for name in list_options("agent"):
@@ -146,17 +154,17 @@ def index_and_query_openings(root: Path) -> None:
     archive = ArchiveStore.open(root)
     index_runs(archive, archive.list_run_ids())
     run_id = archive.list_run_ids()[0]
-    parts = [
-        POSITIONS_TABLE.read_frames(archive, run_id, each)
-        for each in archive.list_effective_ranges(run_id, POSITIONS_TABLE.name)
+    frames = [
+        POSITIONS_TABLE.read_frames(archive, run_id, indexed_range)
+        for indexed_range in archive.list_effective_ranges(run_id, POSITIONS_TABLE.name)
     ]
-    POSITIONS_TABLE.build_parent(parts, archive.load_run(run_id), (0, 1))
+    POSITIONS_TABLE.build_parent(frames, archive.load_run(run_id), (0, 1))
     with open_archive(root) as opened:
         explore_position(opened, EMPTY_BOARD, imposed=True)
 
 
 def derive_policies(root: Path) -> None:
-    """Derive a policy of each kind from the games of an archive by classic rules; none is stored."""
+    """Derive a policy of each kind from the games of an archive under classic rules, without storing it."""
     with open_archive(root) as opened:
         dataset = load_dataset(select_games(opened, "agent_0 = 'random'"))
     for kind in list_options(KIND_GROUP):
@@ -176,7 +184,7 @@ def verify_whole_archive(root: Path) -> None:
 
 
 def play_session_with_hints() -> None:
-    """Begin a person's game against an agent, with a hint for either part of a turn."""
+    """Begin a person's game against an agent, and ask for a hint on the placement and on the gift."""
     rules, agent = load_rules("classic"), load_agent("random")
     session = Session(
         rules, 1, AgentOpponent(GuardedAgent(agent.build(), agent.label, rules), run_stream_key=1, game_number=0)
@@ -187,11 +195,11 @@ def play_session_with_hints() -> None:
 
 
 def play_games(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
-    """Play games into an archive without a progress bar or a table; returns the seconds of playing and writing."""
+    """Play games into an archive without progress or tables; return the seconds of playing and writing."""
     request = RunRequest(spec, games, threads, ArchiveOptions(root, other_code="extend"), progress=False)
     return execute_request(request, "qarena warm", threading.Event()).seconds
 
 
 def choose_rules_name(agent: AgentSpec) -> str:
-    """The name of rules that an agent plays: classic, unless it plays only where the mover chooses the piece."""
+    """Return the name of rules that an agent plays: classic, or own_piece if it plays only where the mover chooses."""
     return "classic" if "opponent" in list_choosers(agent.build()) else "own_piece"

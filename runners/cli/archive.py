@@ -1,7 +1,4 @@
-"""Questions to an archive, ``qarena sql``, ``crosstable``, ``rate``, ``openings``, ``show`` and ``report``; its upkeep.
-
-``qarena archive`` lists, verifies, replays, indexes, cleans, compacts and merges, exports and imports.
-"""
+"""The commands on an archive: ``qarena sql``, ``crosstable``, ``rate``, ``report``, other questions, and its upkeep."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Write games for other tools.
 
-    As text, as a table, as episodes for offline learning, or as a folder of tables with a card and a data package.
+    The formats are text, tables, episodes for offline learning, and a folder of tables with a card and a data package.
     """
     from analytics.exchange.export import ExportRequest
     from runners.cli.maintenance import export_games
@@ -87,9 +84,9 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
 
 @archive_group.command("upgrade")
 def upgrade(archive: options.Archive = options.ARCHIVE) -> None:
-    """Bring an archive of an older format to the present one.
+    """Upgrade an archive of an older format to the present one.
 
-    Nothing is lost, and after an interruption the same command goes on. Nobody else may use the archive meanwhile.
+    Nothing is lost, and after an interruption the same command continues. Nobody else may use the archive meanwhile.
     """
     from runners.cli.maintenance import upgrade_archive
 
@@ -106,7 +103,7 @@ def replay(
 ) -> None:
     """Play a run again from its record, and compare.
 
-    Exit code 0: the same games. Exit code 1: other games; the first one is shown.
+    The exit code is 0 if the games are the same, and 1 if they differ; the first game that differs is shown.
     """
     from runners.cli.replay import print_replay
 
@@ -149,10 +146,10 @@ def compact(
         bool, Option("--dry-run", help="Change nothing: list the files that would go, or stay, and why.")
     ] = False,
 ) -> None:
-    """Join small files into large ones, and remove what is not needed.
+    """Join small files into large ones, and remove files that are not needed.
 
-    Files are not needed if larger ones replaced them, or a killed process left them. Others may read and write
-    meanwhile.
+    Files are not needed if larger ones replaced them, or if a process that was killed left them. Others may read and
+    write meanwhile.
     """
     from runners.cli.maintenance import CompactOptions, compact_archive
 
@@ -222,11 +219,11 @@ def rate(
 ) -> None:
     """Rate all agents in one fit: Elo with intervals.
 
-    Also the probability that an agent is above each other one, and the value of the first seat.
+    The answer also has the probability that an agent is above each other one, and the value of the first seat.
     """
-    from runners.cli.queries import answer
+    from runners.cli.queries import output_answer
 
-    answer(archive, table, "ratings", anchor=anchor, anchor_elo=anchor_elo, samples=samples, **filters)
+    output_answer(archive, table, "ratings", anchor=anchor, anchor_elo=anchor_elo, samples=samples, **filters)
 
 
 @options.add_output_options
@@ -239,11 +236,11 @@ def crosstable(
 ) -> None:
     """Show the score of every agent against every other.
 
-    With wins, draws and losses, and 95 % intervals.
+    The tables also have wins, draws and losses, and 95 % intervals.
     """
-    from runners.cli.queries import answer
+    from runners.cli.queries import output_answer
 
-    answer(archive, table, "crosstable", by_seat=by_seat, **filters)
+    output_answer(archive, table, "crosstable", by_seat=by_seat, **filters)
 
 
 @options.add_output_options
@@ -259,9 +256,9 @@ def compare(
     Speed and regret are compared too. Differences of scores have 95 % intervals and p-values. Runs of one seed play
     the same openings, so their pairs of games are compared one by one.
     """
-    from runners.cli.queries import answer
+    from runners.cli.queries import output_answer
 
-    answer(archive, table, "compare", *runs)
+    output_answer(archive, table, "compare", *runs)
 
 
 @options.add_output_options
@@ -289,17 +286,17 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Show what was played in a position, and the results.
 
-    Counts gifts, placements or turns, up to symmetry, each with a sample game.
+    Gifts, placements or turns are counted up to symmetry, each with a sample game.
     """
     from analytics.questions.openings import OpeningsQuery, add_rules_name
     from analytics.questions.selection import GameFilter
     from runners.cli.queries import output_openings
     from runners.config.agents import find_stored_label
 
-    decided, against = (find_stored_label(archive, label) for label in (agent, opponent))
-    games = GameFilter(runs=tuple(run or ()), agent=decided, opponent=against, since=since, until=until)
-    asked = OpeningsQuery(add_rules_name(position, rules), by, games, least, imposed, sort, first_free or None)
-    output_openings(archive, asked, table)
+    decider, opponent_label = (find_stored_label(archive, label) for label in (agent, opponent))
+    games = GameFilter(runs=tuple(run or ()), agent=decider, opponent=opponent_label, since=since, until=until)
+    query = OpeningsQuery(add_rules_name(position, rules), by, games, least, imposed, sort, first_free or None)
+    output_openings(archive, query, table)
 
 
 def show(
@@ -328,11 +325,11 @@ def show(
 def lengths(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
     """Show the number of plies of each agent's games.
 
-    Beside exact random play, with a picture.
+    A picture compares them with exact random play.
     """
-    from runners.cli.queries import answer
+    from runners.cli.queries import output_answer
 
-    answer(archive, table, "lengths", **filters)
+    output_answer(archive, table, "lengths", **filters)
 
 
 @options.add_output_options
@@ -345,23 +342,23 @@ def first_plies(
 ) -> None:
     """Show the first placements or gifts of each agent.
 
-    With their share, their score, and a picture of the board.
+    Each has its share and its score, and a picture shows them on the board.
     """
-    from runners.cli.queries import answer
+    from runners.cli.queries import output_answer
 
-    answer(archive, table, "first_plies", decision=by, **filters)
+    output_answer(archive, table, "first_plies", decision=by, **filters)
 
 
 @options.add_output_options
 @options.add_game_filters
 def learning_curve(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
-    """Show how the policies fared that learned in the games.
+    """Show how policies fared in the games that they learned from.
 
-    With a picture.
+    A picture shows each curve.
     """
-    from runners.cli.queries import answer
+    from runners.cli.queries import output_answer
 
-    answer(archive, table, "learning_curve", **filters)
+    output_answer(archive, table, "learning_curve", **filters)
 
 
 @options.add_output_options
@@ -369,11 +366,12 @@ def learning_curve(table: options.Table, filters: options.Filters, archive: opti
 def evaluations(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
     """Show what agents expected of their turns.
 
-    Against results and exact values, with the seconds that they took. Needs runs with `archive.evaluations=true`.
+    Evaluations are compared with results and exact values, and shown with the seconds that they took. Runs need
+    `archive.evaluations=true`.
     """
-    from runners.cli.queries import answer
+    from runners.cli.queries import output_answer
 
-    answer(archive, table, "evaluations", **filters)
+    output_answer(archive, table, "evaluations", **filters)
 
 
 def report(
@@ -386,7 +384,7 @@ def report(
 ) -> None:
     """Write an HTML report about the games.
 
-    Results, ratings, openings, lengths, learning and mistakes, as one page that needs no network.
+    Results, ratings, openings, lengths, learning and mistakes are on one page, which needs no network.
     """
     from runners.cli.queries import write_report
 

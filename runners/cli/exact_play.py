@@ -1,4 +1,7 @@
-"""Exact values, ``qarena solve``, ``annotate``, ``mistakes`` and ``tablebase``; ``bench``, ``warm``, ``perft``."""
+"""The commands on exact values: ``qarena solve``, ``annotate``, ``mistakes``, ``puzzles``, ``tablebase`` and ``perft``.
+
+``bench`` and ``warm``, which concern this machine, are here too.
+"""
 
 from __future__ import annotations
 
@@ -39,20 +42,20 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Solve positions exactly.
 
-    Shows the value, the distance to the end, and every turn with its value.
+    The answer has the value, the distance to the end, and every turn with its value.
     """
     from runners.exact import solutions
     from runners.exact.solutions import SolveOptions
 
     options.check_output_files(force, json)
-    wanted = SolveOptions(turns=turns, distance=distance)
-    proven = solutions.find_whole_game_rules_name(position, file, game, rules)
-    if proven is not None:
-        solutions.output_game_value(proven, megabytes, json)
+    solve_options = SolveOptions(turns=turns, distance=distance)
+    rules_name = solutions.find_whole_game_rules_name(position, file, game, rules)
+    if rules_name is not None:
+        solutions.output_game_value(rules_name, megabytes, json)
     elif file is not None:
-        solutions.print_file_solutions(file, wanted, megabytes)
+        solutions.print_file_solutions(file, solve_options, megabytes)
     else:
-        solutions.output_position_solution(str(position), wanted, megabytes, json)
+        solutions.output_position_solution(str(position), solve_options, megabytes, json)
 
 
 def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -81,10 +84,11 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics.exact.annotation import AnnotationOptions
     from analytics.questions.selection import GameFilter
     from runners.config.requests import load_executor
-    from runners.exact.annotation import annotate_games as judge
+    from runners.exact.annotation import annotate_games
 
-    settings = AnnotationOptions(choices, from_pieces, megabytes=megabytes)
-    judge(archive, GameFilter(where, tuple(runs or ())), settings, threads, load_executor(executor, ray_address))
+    annotation_options = AnnotationOptions(choices, from_pieces, megabytes=megabytes)
+    games = GameFilter(where, tuple(runs or ()))
+    annotate_games(archive, games, annotation_options, threads, load_executor(executor, ray_address))
 
 
 @options.add_output_options
@@ -97,7 +101,7 @@ def mistakes(
 ) -> None:
     """Show the regret of each agent, and the worst mistakes.
 
-    Needs the values of `qarena annotate`. Of equal mistakes, those easiest to avoid come first.
+    The games need values of `qarena annotate`. Of equal mistakes, those that are easiest to avoid come first.
     """
     from runners.exact.annotation import output_mistakes
 
@@ -112,7 +116,7 @@ def play_puzzles(
 ) -> None:
     """Solve puzzles at the terminal.
 
-    Also over a pipe: one line a turn.
+    It also works over a pipe, with one line for each turn.
     """
     from analytics.exact.puzzles import load_shipped_puzzles, parse_puzzles
     from runners.exact.puzzle_dialogue import run_puzzles
@@ -138,15 +142,15 @@ def make_puzzles(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Make puzzles from annotated games.
 
-    Needs the values of `qarena annotate --choices`. Built-in agents try each puzzle, which gives its level. The same
-    games and options give the same bytes.
+    The games need values of `qarena annotate --choices`. Built-in agents try each puzzle, which gives its level. The
+    same games and options give the same bytes.
     """
     from analytics.questions.selection import GameFilter
     from runners.exact.puzzle_generation import PuzzleOptions, create_puzzle_file
 
     options.check_output_files(force, output)
-    asked = PuzzleOptions(count, seed, threads, megabytes)
-    create_puzzle_file(archive, GameFilter(runs=tuple(runs or ()), rules=rules), asked, output)
+    puzzle_options = PuzzleOptions(count, seed, threads, megabytes)
+    create_puzzle_file(archive, GameFilter(runs=tuple(runs or ()), rules=rules), puzzle_options, output)
 
 
 @tablebase_group.command()
@@ -168,8 +172,8 @@ def build(
     from runners.config.yaml_options import load_rules
     from runners.exact.tablebases import build_tablebase
 
-    job = TablebaseBuildRequest(load_rules(rules), pieces, directory or user_folder(), threads, megabytes)
-    raise typer.Exit(build_tablebase(job, load_executor(executor, ray_address), options.format_command_line()))
+    request = TablebaseBuildRequest(load_rules(rules), pieces, directory or user_folder(), threads, megabytes)
+    raise typer.Exit(build_tablebase(request, load_executor(executor, ray_address), options.format_command_line()))
 
 
 @tablebase_group.command()
@@ -180,7 +184,7 @@ def verify(
 ) -> None:
     """Check a tablebase.
 
-    Its checksum, its boards, its values against one another, and a sample that is solved again.
+    Its checksum and its boards are checked, its values against one another, and a sample is solved again.
     """
     from runners.exact.tablebases import verify_and_print_tablebases
 
@@ -221,14 +225,14 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Measure the speed on this machine.
 
-    Games a second, bytes a row and memory, as ratios within one run; or the turns of one agent.
+    The figures are games a second, bytes a row and memory, as ratios within one run, or the turns of one agent.
     """
     options.check_output_files(force, json)
     if turn is not None:
-        from runners.bench.turn_times import run_turn_benchmark as bench_turn
+        from runners.bench.turn_times import run_turn_benchmark
 
         raise typer.Exit(
-            bench_turn(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
+            run_turn_benchmark(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
         )
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
@@ -242,9 +246,9 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 def warm() -> None:
     """Compile all kernels now, so that later commands start at once."""
-    from runners.bench.warm_up import run_and_time_warm_up_steps as compile_all
+    from runners.bench.warm_up import time_warm_up_steps
 
-    for name, seconds in compile_all():
+    for name, seconds in time_warm_up_steps():
         typer.echo(f"{seconds:6.2f} s  {name}")
 
 
@@ -254,7 +258,7 @@ def perft(
 ) -> None:
     """Count positions after 0 to PLIES plies, exactly.
 
-    Games that a line has ended are left out. Positions count up to symmetry.
+    Games that a line has ended are left out, and positions are counted up to symmetry.
     """
     from runners.exact.tablebases import print_perft
 

@@ -1,4 +1,4 @@
-"""Games, ``qarena run``, ``sweep``, ``sprt``, ``play``, ``serve`` and ``reproduce``; the players, ``agents``."""
+"""The commands that play: ``qarena run``, ``sweep``, ``sprt``, ``play``, ``serve``, ``reproduce``; and ``agents``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sweep(launch: options.Launch, arguments: options.Players = None, keep_going:
 
 
 def choose_application(arguments: Sequence[str]) -> Any:
-    """What carries out ``run`` and ``sweep``: as ``train`` does, if the chosen experiment is a training."""
+    """Return the application that carries out ``run`` or ``sweep``: ``TRAIN`` if the experiment is a training."""
     if is_training_requested(arguments):
         from runners.learning.training.application import TRAIN
 
@@ -80,15 +80,25 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Play against an agent at the terminal.
 
-    Also over a pipe: one line a decision.
+    It also works over a pipe, with one line for each decision.
     """
     from runners.play.game_series import PlayOptions, play_series
     from runners.play.levels import find_level_agent
 
-    logged, command = None if no_log else archive, f"qarena {options.format_command_line()}"
+    logged_archive, command = None if no_log else archive, f"qarena {options.format_command_line()}"
     play_series(
         PlayOptions(
-            find_level_agent(agent), rules, seat, seed, name, logged, archive, config_dir, plain, review, command
+            find_level_agent(agent),
+            rules,
+            seat,
+            seed,
+            name,
+            logged_archive,
+            archive,
+            config_dir,
+            plain,
+            review,
+            command,
         )
     )
 
@@ -136,7 +146,7 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Replay five published studies and compare the figures.
 
-    Shows each published figure, ours with its interval, and why some differ.
+    The tables show each published figure, ours with its interval, and why some differ.
     """
     from runners.arena.storage import OTHER_CODE_ACTIONS, ArchiveOptions
     from runners.bench import reproduction
@@ -145,8 +155,10 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     check_choice("--other-code", other_code, OTHER_CODE_ACTIONS)
     options.check_output_files(force, markdown, html)
     storage = ArchiveOptions(archive, other_code=other_code)
-    settings = reproduction.PairingOptions(games, seed, threads, storage, options.format_command_line())
-    raise typer.Exit(reproduction.reproduce(reproduction.build_reproduce_request(study, settings, markdown, html)))
+    pairing_options = reproduction.PairingOptions(games, seed, threads, storage, options.format_command_line())
+    raise typer.Exit(
+        reproduction.reproduce(reproduction.build_reproduce_request(study, pairing_options, markdown, html))
+    )
 
 
 @agents_group.callback()
@@ -200,7 +212,7 @@ def new(
     width = max(len(str(path)) for path in files)
     program, folder = find_program(), shlex.quote(str(config_dir))
     for line in (
-        *(f"{path!s:<{width}}  {what}" for path, what in files.items()),
+        *(f"{path!s:<{width}}  {content}" for path, content in files.items()),
         "Check it, play it, vary it, test it:",
         f"  {program} agents check {name} --config-dir {folder}",
         f"  {program} run {name} random games=1000 --config-dir {folder}",
@@ -221,10 +233,11 @@ def check(
 ) -> None:
     """Check that an agent is legal, repeatable and in time.
 
-    It plays twenty games with itself and twenty with random.
+    The agent plays twenty games with itself and twenty with random.
 
-    Is every turn legal? Where does it raise? Does it play the same games again, also in other batches and in another
-    order? Does it print? How many turns does it take a second? Nothing is stored. Exits 1 if anything is wrong.
+    The check shows whether every turn is legal, where the agent raises an error, whether it plays the same games again
+    (also in other batches and in another order), whether it prints, and how many turns it takes a second. Nothing is
+    stored. The exit code is 1 if anything is wrong.
     """
     from runners.authoring.agent_check import check_agent_and_print
 

@@ -1,4 +1,4 @@
-"""The command line: the commands by group, and what their errors become. Nothing heavy is imported at the start."""
+"""The command line: the commands by panel, and the messages of their errors. Nothing heavy is imported at the start."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from runners.cli.options import MARKUP
 from runners.cli.system_errors import explain_system_error, flush_output, open_closed_streams, print_error
 from runners.hosting.interruption import exit_code, exit_on_interrupt, is_stop_requested
 
-# Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
-# hundreds, looking through them took a sixth of the time of a short command.
+# Number of new objects after which Python collects garbage. Imports create millions of objects that stay: with Python's
+# own threshold of a few hundred, collecting took a sixth of the time of a short command.
 GARBAGE_THRESHOLD = 100_000
 
 
 class CommandGroup(TyperGroup):
-    """All commands, in the order of the help. At Ctrl-C, Typer alone would end without a word."""
+    """The group of all commands, in the order of the help. It prints a line at Ctrl-C, because Typer would not."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the commands, panel by panel."""
+        """List the names of the commands, panel by panel."""
         return sorted(super().list_commands(ctx), key=[*map(_find_command_name, chain(*PANELS.values()))].index)
 
     def make_context(self, *arguments: Any, **extra: Any) -> typer.Context:
@@ -52,7 +52,7 @@ class CommandGroup(TyperGroup):
 
 @contextmanager
 def _exit_on_interrupt() -> Iterator[None]:
-    """Inside the context a ``KeyboardInterrupt`` becomes a line and ``typer.Exit``."""
+    """Print a line and raise ``typer.Exit`` if ``KeyboardInterrupt`` is raised inside the context."""
     try:
         yield
     except KeyboardInterrupt:
@@ -61,17 +61,17 @@ def _exit_on_interrupt() -> Iterator[None]:
 
 
 class SqlCommand(TyperCommand):
-    """``qarena sql``, whose question may begin with a comment, ``-- …``: names of options have no spaces in them."""
+    """The command ``qarena sql``. Its question may begin with an SQL comment, ``-- …``, which looks like an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words after the command; those that are no options for all their dashes are questions."""
+        """Parse the words after the command; a word that begins with a dash but contains a space is the question."""
         questions = [] if "--" in args else [word for word in args if _is_question(word)]
         options = [word for word in args if word not in questions]
         return super().parse_args(ctx, [*options, "--", *questions] if questions else args)
 
 
 def _is_question(word: str) -> bool:
-    """Whether a word begins with dashes and a space, or has a space before its first ``=``."""
+    """Return whether a word begins with dashes and a space, or has a space before its first ``=``, unlike an option."""
     return word.startswith("-") and len(word.partition("=")[0].split(maxsplit=1)) > 1
 
 
@@ -84,7 +84,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
 )
-# By panel of the help, in the order of their use. What only developers need stands last.
+# The commands by panel of the help, in the order of their use; commands for developers are last.
 PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Play": (
         games.run,
@@ -129,12 +129,12 @@ for panel, commands in PANELS.items():
 
 
 def _find_command_name(command: Any) -> str:
-    """The name of a command, given its function, or of a group of commands."""
+    """Return the name of a command, given its function, or of a group of commands."""
     return str(command.info.name if isinstance(command, typer.Typer) else command.__name__.replace("_", "-"))
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         from importlib import metadata
 
         typer.echo(f"qarena {metadata.version('quarto-arena')}")
@@ -147,11 +147,11 @@ def declare_global_options(
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Experiments with the board game Quarto: play, log every ply, ask in SQL."""
+    """Declare the options of the program itself; Typer calls this function before any command."""
 
 
 def _check_current_folder() -> None:
-    """Raise if the current folder was deleted: no path could be relative to it."""
+    """Raise ``RequestError`` if the current folder was deleted, because no path could be relative to it."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -159,22 +159,22 @@ def _check_current_folder() -> None:
 
 
 def _check_package_shadowing() -> None:
-    """Raise if another package hides one of the project's."""
+    """Raise ``RequestError`` if another package hides a package of the project."""
     if message := describe_hidden_package():
         raise RequestError(message)
 
 
 class CompilingNotice:
-    """Prints on standard error that kernels are compiled, again every ten seconds: a command must not look hung."""
+    """A note on standard error that kernels are being compiled, repeated so that a command does not look hung."""
 
     SECONDS = 10.0
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._last: float | None = None  # when a line was printed
+        self._last: float | None = None  # time of the last line, in seconds
 
     def __call__(self) -> None:
-        """Called before each function is compiled."""
+        """Print the note before the first kernel is compiled, and the count of kernels every ten seconds after that."""
         from analytics.questions.columns import format_count_with_noun
 
         now = self._clock()
@@ -190,7 +190,7 @@ class CompilingNotice:
         self._last = now
 
     def print_total(self) -> None:
-        """Say how long it took, if anything was compiled."""
+        """Print the number of kernels and the time that they took, if any were compiled."""
         from analytics.questions.columns import format_count_with_noun
 
         if self._last is not None:
@@ -198,19 +198,19 @@ class CompilingNotice:
             self.print_note(f"Compiled {count} in {compilation_progress.seconds:.1f} s. Speeds leave this time out.")
 
     def print_note(self, text: str) -> None:
-        """Print on standard error."""
+        """Print a line on standard error."""
         typer.echo(text, err=True)
 
 
 def main() -> None:
-    """The console script: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
+    """Run the console script: exit 2 for a wrong request, 1 for a failure, 130 when interrupted."""
     open_closed_streams()
     try:
         with exit_on_interrupt():
             _run_and_explain_errors()
     finally:
-        if "duckdb" not in sys.modules:  # which complains of what is left
-            gc.freeze()  # looking for garbage in all that was imported takes a quarter of a short run
+        if "duckdb" not in sys.modules:  # DuckDB complains about objects that are never freed
+            gc.freeze()  # a last collection of everything imported takes a quarter of a short command
 
 
 def _run_and_explain_errors() -> None:
@@ -233,8 +233,8 @@ def _run_and_explain_errors() -> None:
     except KeyboardInterrupt:
         print_error("interrupted")
         raise SystemExit(exit_code()) from None
-    except SystemExit as left:
-        if isinstance(left.__context__, BrokenPipeError):  # Typer has met it first, and ends with 1
+    except SystemExit as exit_request:
+        if isinstance(exit_request.__context__, BrokenPipeError):  # Typer handled it first, and exits with 1
             raise SystemExit(0) from None
         raise
     except BaseException as error:  # noqa: BLE001  (the last resort: one line instead of a traceback)
@@ -242,9 +242,8 @@ def _run_and_explain_errors() -> None:
 
         if debug:
             typer.echo(hide_credentials(traceback.format_exc()), err=True, nl=False)
-        if is_stop_requested() and not isinstance(
-            error, FailureError
-        ):  # into which a library turned a KeyboardInterrupt
+        # A library may have turned the KeyboardInterrupt into an error of its own.
+        if is_stop_requested() and not isinstance(error, FailureError):
             print_error("interrupted")
             raise SystemExit(exit_code()) from None
         print_error(f"error: {hide_credentials(_format_error(error, debug))}")
@@ -252,12 +251,12 @@ def _run_and_explain_errors() -> None:
 
 
 def _run_command() -> None:
-    """Carry out the typed command. Raises ``RequestError`` for options and arguments that it does not take."""
+    """Carry out the command. Raises ``RequestError`` for options and arguments that the command does not take."""
     try:
         code = _build_command(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="qarena", standalone_mode=False)
     except typer.TyperException as error:
         message, context = error.format_message(), getattr(error, "ctx", None)
-        if not message:  # a group without a command: its help is printed
+        if not message:  # the words name a group without a command, and its help was printed
             raise SystemExit(RequestError.exit_code) from None
         raise RequestError(
             message.rstrip(".") + (_describe_usage_remedy(error, context, message) if context else "")
@@ -267,7 +266,7 @@ def _run_command() -> None:
 
 
 def _describe_usage_remedy(error: Any, context: typer.Context, message: str) -> str:
-    """What to write in place of an option or an argument that the command does not take."""
+    """Describe what to write in place of an option or an argument that the command does not take."""
     path, options = context.command_path, {option for param in context.command.params for option in param.opts}
     unknown, extra = getattr(error, "option_name", ""), "extra argument" in message
     if extra and path.endswith(" sql"):
@@ -285,24 +284,28 @@ def _describe_usage_remedy(error: Any, context: typer.Context, message: str) -> 
 
 @functools.cache
 def _build_command(command_name: str) -> Any:
-    """The typed command as Click has it, or all of them if there is none of this name.
+    """Build Click's command for the name that was typed; if no command has this name, build all commands.
 
-    Each takes a millisecond to make. What runs many in one process, as the tests do, need not make them anew.
+    Each takes a millisecond to build. The cache serves programs that run many commands in one process, as the tests do.
     """
-    one = copy(app)
-    one.registered_commands = [
-        each for each in app.registered_commands if _find_command_name(each.callback) == command_name
+    single_command_app = copy(app)
+    single_command_app.registered_commands = [
+        info for info in app.registered_commands if _find_command_name(info.callback) == command_name
     ]
-    one.registered_groups = [
-        each for each in app.registered_groups if _find_command_name(each.typer_instance) == command_name
+    single_command_app.registered_groups = [
+        info for info in app.registered_groups if _find_command_name(info.typer_instance) == command_name
     ]
     return _hide_metavars_and_expand_homes(
-        typer.main.get_command(one if one.registered_commands or one.registered_groups else app)
+        typer.main.get_command(
+            single_command_app
+            if single_command_app.registered_commands or single_command_app.registered_groups
+            else app
+        )
     )
 
 
 def _hide_metavars_and_expand_homes(command: Any) -> Any:
-    """Let the help of a command show no type of a flag, which takes no value, and expand ``~`` in each of its paths."""
+    """Hide the type of flags in the help of a command, because flags take no value, and expand ``~`` in its paths."""
     for option in command.get_params(typer.Context(command)):
         if getattr(option, "is_flag", False):
             option.metavar = ""
@@ -313,7 +316,7 @@ def _hide_metavars_and_expand_homes(command: Any) -> Any:
 
 
 def _expand_homes(_context: Any, _parameter: Any, value: Any) -> Any:
-    """The value of an option or argument, with home folders expanded if it is a path or a list of paths."""
+    """Expand ``~`` in the value of an option or argument, if the value is a path or a list of paths."""
     from analytics.store.files.backend import expand_home
 
     if isinstance(value, list | tuple):
@@ -321,17 +324,17 @@ def _expand_homes(_context: Any, _parameter: Any, value: Any) -> Any:
     return expand_home(value) if isinstance(value, Path) else value
 
 
-MAX_ERROR_CHARACTERS = 4000  # characters of an error
+MAX_ERROR_CHARACTERS = 4000  # of an error's message
 
 
 def _format_error(error: BaseException, debug: bool) -> str:
-    """One line about an error that ends a command."""
+    """Format an error that ends a command as one line."""
     from analytics.store.texts import to_line
 
-    if of_system := explain_system_error(error):
-        return to_line(of_system, MAX_ERROR_CHARACTERS)
-    known = isinstance(error, ArenaError)
-    text = to_line(str(error) if known else f"{type(error).__name__}: {error}", MAX_ERROR_CHARACTERS)
-    if known:
+    if system_message := explain_system_error(error):
+        return to_line(system_message, MAX_ERROR_CHARACTERS)
+    is_expected = isinstance(error, ArenaError)
+    text = to_line(str(error) if is_expected else f"{type(error).__name__}: {error}", MAX_ERROR_CHARACTERS)
+    if is_expected:
         return text
     return text if debug else f"{text} (unexpected; --debug shows where)"

@@ -1,6 +1,6 @@
-"""The commands that check, copy or change an archive's files: verify, compact, merge, export, import.
+"""The commands that check, copy or change an archive's files: verify, compact, merge, upgrade, export, import.
 
-Games stay as they are.
+None of them changes a game.
 """
 
 from __future__ import annotations
@@ -41,84 +41,83 @@ from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import STANDARD_STREAM, read_file
 
-MIN_FILE_BYTES, MAX_FILE_BYTES = 1 << 10, 4 << 30  # bytes of a file: it is made in memory
+MIN_FILE_BYTES, MAX_FILE_BYTES = 1 << 10, 4 << 30  # limited, because a file is built in memory
 
-MAX_LINE_CHARACTERS = 1000  # characters of a problem or a path, in a line
+MAX_LINE_CHARACTERS = 1000  # of a line about a problem or a path
 
 
 class CompactOptions(NamedTuple):
     """The settings of a compaction."""
 
     max_file_bytes: int
-    min_age: str = "10m"  # a listing, or a writer between two steps, takes less
-    dry_run: bool = False  # change nothing, and list what would go
+    min_age: str = "10m"  # longer than a listing, or a writer between two steps, takes
+    dry_run: bool = False  # change nothing, and list the files that would be removed
 
 
 def compact_archive(root: PurePath, run_ids: Sequence[str], options: CompactOptions) -> None:
-    """Compact the chosen runs, or all, remove the files that are not needed, and print totals.
+    """Compact the chosen runs, or all of them, remove files that are not needed, and print totals.
 
-    Raises ``RequestError`` for a run that is not there.
+    Raises ``RequestError`` for a run that does not exist, and for a file size out of range.
     """
     size, min_age = options.max_file_bytes, garbage.parse_age(options.min_age)
     if not MIN_FILE_BYTES <= size <= MAX_FILE_BYTES:
         raise RequestError(f"--size {size:,} bytes is not the size of a file: write 1KiB to 4GiB, such as 128MiB")
     archive = ArchiveStore.open(root)
     runs = select_run_ids(archive, run_ids)
-    chosen = runs if run_ids else None
+    filtered_runs = runs if run_ids else None
     if options.dry_run:
         count = sum(count_compactable_files(archive, run_id, size) for run_id in runs)
-        _print_planned_removals(count, _list_unneeded_files(archive, chosen), min_age)
+        _print_planned_removals(count, _list_unneeded_files(archive, filtered_runs), min_age)
         return
     total = CompactionSummary()
     try:
         with show_progress_bar("compacting", "files") as bar:
             bar.start(sum(count_compactable_files(archive, run_id, size) for run_id in runs))
             for run_id in runs:
-                done = compact_run(archive, run_id, size, bar.advance, min_age)
-                total = CompactionSummary(*(a + b for a, b in zip(total, done, strict=True)))
-        unneeded = _list_unneeded_files(archive, chosen)
+                run_total = compact_run(archive, run_id, size, bar.advance, min_age)
+                total = CompactionSummary(*(a + b for a, b in zip(total, run_total, strict=True)))
+        unneeded = _list_unneeded_files(archive, filtered_runs)
         removed = {*garbage.remove_unneeded_files(archive, unneeded, min_age)}
     except KeyboardInterrupt:
         console.print_note("interrupted: the files made so far count; run the same command again to go on")
         raise typer.Exit(exit_code()) from None
-    left = [file for file in unneeded if file not in removed]
+    remaining = [file for file in unneeded if file not in removed]
     total = total._replace(removed=total.removed + len(removed))
-    console.print_line(_format_compaction_summary(total, root, left))
+    console.print_line(_format_compaction_summary(total, root, remaining))
 
 
 def _list_unneeded_files(archive: ArchiveStore, run_ids: Sequence[str] | None) -> list[UnneededFile]:
-    """List the files that are not needed: of the whole archive, or of some runs."""
+    """List the files that are not needed, of the whole archive or of some runs."""
     folders = None if run_ids is None else {f"run={run_id}" for run_id in run_ids}
     files = garbage.list_unneeded_files(archive)
     return [file for file in files if folders is None or file.path.parent.name in folders]
 
 
 def _print_planned_removals(compactable: int, unneeded: Sequence[UnneededFile], min_age: float) -> None:
-    """Say what a compaction would do: which files would become larger ones, and which would go, or stay, and why."""
+    """Print what a compaction would do: how many files it would join, and which it would remove or keep, and why."""
     for file in unneeded:
-        path = to_line(str(file.path), MAX_LINE_CHARACTERS)  # anybody may have named it
+        path = to_line(str(file.path), MAX_LINE_CHARACTERS)  # anybody may have named the file
         fate = "goes " if file.is_removable(min_age) else "stays"
         console.print_line(f"{fate}  {file.bytes:,} bytes  {path}: {_explain_fate(file, min_age)}")
-    going = sum(file.is_removable(min_age) for file in unneeded)
+    removable_count = sum(file.is_removable(min_age) for file in unneeded)
     files = format_count_with_noun(compactable, "file")
-    console.print_line(
-        f"{files} of games would become fewer and larger; {format_count_with_noun(going, 'file')} would be removed"
-    )
+    removals = format_count_with_noun(removable_count, "file")
+    console.print_line(f"{files} of games would become fewer and larger; {removals} would be removed")
 
 
 def _explain_fate(file: UnneededFile, min_age: float) -> str:
-    """Say why a file that does not count would go, or would stay."""
+    """Explain why a file that is not needed would be removed, or would stay."""
     if not file.ours:
         return "no archive names a file like this, so it is never removed"
     why = "other files hold the same" if file.replaced else "a writer that was killed left it"
     seconds = f"{file.age_seconds:,.0f} s"
-    return why if file.is_removable(min_age) else f"{why}, but only since {seconds}, and somebody may still use it"
+    return why if file.is_removable(min_age) else f"{why}, but only {seconds} ago, and somebody may still use it"
 
 
 def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_code: bool) -> None:
-    """Add all but the last of some archives to the last, which is made if need be, and print totals.
+    """Copy the runs of all archives but the last into the last, which is created if need be, and print totals.
 
-    Raises ``RequestError`` for fewer than two archives, one that is named twice, and for what conflicts.
+    Raises ``RequestError`` for fewer than two archives, for one that is named twice, and for contents that conflict.
     """
     if len(roots) < 2:
         raise RequestError("name at least two archives: qarena archive merge SOURCE... DESTINATION")
@@ -132,41 +131,41 @@ def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_co
     try:
         with show_progress_bar("merging", "games") as bar:
             bar.start(sum(source.count_games(record.run_id) for source in sources for record in source.load_runs()))
-            done = archive_merge.merge_archives(
+            summary = archive_merge.merge_archives(
                 sources, target, MergeOptions(policy_prefix, allow_other_code), bar.advance
             )
     except KeyboardInterrupt:
         console.print_note("interrupted: what is merged is kept; run the same command again to go on")
         raise typer.Exit(exit_code()) from None
     counts = (
-        *((done.games, "game", ""), (done.runs, "new run", ""), (done.policies, "policy", "policies")),
-        *((done.jobs, "job of a sweep", "jobs of sweeps"), (done.verdicts, "verdict", "")),
-        (done.tables, "file of derived tables", "files of derived tables"),
+        *((summary.games, "game", ""), (summary.runs, "new run", ""), (summary.policies, "policy", "policies")),
+        *((summary.jobs, "job of a sweep", "jobs of sweeps"), (summary.verdicts, "verdict", "")),
+        (summary.tables, "file of derived tables", "files of derived tables"),
     )
-    added = ", ".join(format_count_with_noun(*each) for each in counts if each[0])
+    added = ", ".join(format_count_with_noun(*count) for count in counts if count[0])
     console.print_line(f"Added to {roots[-1]}: {added}." if added else f"Nothing to add: {roots[-1]} has all.")
 
 
-def _format_compaction_summary(summary: CompactionSummary, root: PurePath, left: Sequence[UnneededFile]) -> str:
+def _format_compaction_summary(summary: CompactionSummary, root: PurePath, remaining: Sequence[UnneededFile]) -> str:
     removed = f"; {format_count_with_noun(summary.removed, 'old file')} removed" if summary.removed else ""
-    young, foreign = sum(file.ours for file in left), sum(not file.ours for file in left)
+    young_count, foreign_count = sum(file.ours for file in remaining), sum(not file.ours for file in remaining)
     option = format_archive_option(root)
     if summary.files:
-        were = "1 file of games is" if summary.files == 1 else f"{summary.files} files of games are"
-        text = f"{were} now {summary.by}{removed}"
+        subject = "1 file of games is" if summary.files == 1 else f"{summary.files} files of games are"
+        text = f"{subject} now {summary.by}{removed}"
     else:
         text = f"Nothing to compact in {root}: all files are large, or alone in their run{removed}"
-    if young:
-        count = "the old file" if young == 1 else f"the {young:,} old files"
+    if young_count:
+        count = "the old file" if young_count == 1 else f"the {young_count:,} old files"
         text += f"; 'qarena archive compact{option}' removes {count} ten minutes after they were replaced"
-    if foreign:
-        count = format_count_with_noun(foreign, "file")
+    if foreign_count:
+        count = format_count_with_noun(foreign_count, "file")
         text += f"; {count} with names that no archive gives: 'qarena archive compact --dry-run{option}'"
     return text if summary.files else f"{text}."
 
 
 def upgrade_archive(root: PurePath) -> None:
-    """Bring an archive of an older format to the present one, and print what was done."""
+    """Upgrade an archive of an older format to the present one, and print each step."""
     steps = format_upgrade.upgrade_archive(root)
     for step in steps:
         console.print_line(f"{root}: format {step.before} is now format {step.before + 1}: {step.summary}")
@@ -175,37 +174,37 @@ def upgrade_archive(root: PurePath) -> None:
 
 
 def verify_archive(root: PurePath) -> int:
-    """Check every file, record and game, and print the problems. Returns the exit code: 1 if there are any."""
-    opened = ArchiveStore.open(root)
+    """Check every file, record and game, and print the problems; return the exit code, 1 if there are any."""
+    archive = ArchiveStore.open(root)
     with show_progress_bar("verifying", "games") as bar:
         bar.start(None)
-        found = verification.verify_archive(opened, bar.advance)
+        report = verification.verify_archive(archive, bar.advance)
     remember_archive(root)
-    for problem in found.problems:
+    for problem in report.problems:
         typer.echo(to_line(str(problem), MAX_LINE_CHARACTERS), err=True)
-    things = (
-        *((found.runs, "run", ""), (found.ranges, "range", "")),
-        *((found.games, "game", ""), (found.plies, "ply", "plies")),
-        *((found.decisions, "decision", ""), (found.positions, "row of positions", "rows of positions")),
-        *((found.policies, "policy", "policies"), (found.verdicts, "verdict", "")),
+    counted_things = (
+        *((report.runs, "run", ""), (report.ranges, "range", "")),
+        *((report.games, "game", ""), (report.plies, "ply", "plies")),
+        *((report.decisions, "decision", ""), (report.positions, "row of positions", "rows of positions")),
+        *((report.policies, "policy", "policies"), (report.verdicts, "verdict", "")),
     )
-    # The first ones are named also if there are none.
-    counts = [format_count_with_noun(*each) for at, each in enumerate(things) if each[0] or at < 4]
-    console.print_line(f"{', '.join(counts)}: {format_count_with_noun(len(found.problems), 'problem')}")
-    return 1 if found.problems else 0
+    # The first four are named even if there are none.
+    counts = [format_count_with_noun(*thing) for at, thing in enumerate(counted_things) if thing[0] or at < 4]
+    console.print_line(f"{', '.join(counts)}: {format_count_with_noun(len(report.problems), 'problem')}")
+    return 1 if report.problems else 0
 
 
 def export_games(root: PurePath, request: ExportRequest, output: str, force: bool) -> None:
-    """Write games to ``output`` and print how many; ``-`` is the standard output. Raises as ``export`` does."""
-    with open_archive(root) as opened:
+    """Write games to ``output`` and print their number; ``-`` is standard output. Raises as ``write_export`` does."""
+    with open_archive(root) as archive:
         if output == STANDARD_STREAM:
-            write_export_to_stream(opened, request, sys.stdout.buffer)
+            write_export_to_stream(archive, request, sys.stdout.buffer)
             sys.stdout.buffer.flush()
             return
         with show_progress_bar("exporting", "games") as bar:
             bar.start(None)
-            exported = write_export(opened, request, Path(output), force, bar.advance)
-    typer.echo(_format_export_summary(exported, request, output))
+            summary = write_export(archive, request, Path(output), force, bar.advance)
+    typer.echo(_format_export_summary(summary, request, output))
 
 
 def _format_export_summary(summary: ExportSummary, request: ExportRequest, output: str) -> str:
@@ -220,9 +219,10 @@ def _format_export_summary(summary: ExportSummary, request: ExportRequest, outpu
 
 
 def import_games_file(root: PurePath, file: str, rules: str, event: str | None, skip_bad: bool, command: str) -> int:
-    """Import a file and print what was added. Returns the exit code: 1 if bad lines were skipped.
+    """Import the games of a text file, print what was added, and return the exit code, 1 if bad lines were skipped.
 
-    Raises ``RequestError`` for a file that cannot be read, has no game, or has bad lines unless ``skip_bad``.
+    ``event`` is the default for games without that tag. Raises ``RequestError`` for a file that cannot be read, has no
+    game, or has bad lines unless ``skip_bad``.
     """
     rules_of = cache(load_rules)
     rules_of(rules)
@@ -232,21 +232,22 @@ def import_games_file(root: PurePath, file: str, rules: str, event: str | None, 
     if text.bad_lines and not skip_bad:
         hint = "--skip-bad imports the others" if len(text.tags) else "no other line is a game"
         raise RequestError(f"{_describe_bad_line(source, text.bad_lines[0], len(text.bad_lines) - 1)} ({hint})")
-    for bad in text.bad_lines:
-        typer.echo(to_line(_describe_bad_line(source, bad), MAX_LINE_CHARACTERS), err=True)
+    for bad_line in text.bad_lines:
+        typer.echo(to_line(_describe_bad_line(source, bad_line), MAX_LINE_CHARACTERS), err=True)
     if not len(text.tags):
         if text.bad_lines:
             raise FailureError(f"{source}: no line is a game, so nothing was imported")
         raise RequestError(f"{source} has no game: a line of it looks like F@b1 3@b2 7@c4")
-    known = {name: rules_of(name) for name in {text.distinct_tags[at].rules for at in set(text.tags.tolist())}}
+    rules_by_name = {name: rules_of(name) for name in {text.distinct_tags[at].rules for at in set(text.tags.tolist())}}
     code = build_class_code_record([IMPORTED_PLAYER_TARGET], learning=False)
     archive = ArchiveStore.open(root, create=True)
-    imported = import_games(archive, text, known, code, command)
+    imported = import_games(archive, text, rules_by_name, code, command)
     for run in imported:
         compact_small_files(archive, run.run_id)  # a text that grows day by day leaves a file each day
         console.print_line(_format_import_summary(run))
-    for lost in sorted({record.run_id for record in text.records} - {run.run_id for run in imported}):
-        typer.echo(f"run {lost} is not whole in {source}: its games are single games, without pairs", err=True)
+    # A run that is not complete in the file got another id.
+    for run_id in sorted({record.run_id for record in text.records} - {run.run_id for run in imported}):
+        typer.echo(f"run {run_id} is not whole in {source}: its games are single games, without pairs", err=True)
     return 1 if text.bad_lines else 0
 
 
@@ -257,9 +258,9 @@ def _describe_bad_line(source: str, bad_line: BadLine, other_count: int = 0) -> 
 
 def _format_import_summary(run: ImportedRun) -> str:
     heading = run.heading
-    what = ", ".join([heading.rules, *filter(None, (heading.event, heading.date))])
+    description = ", ".join([heading.rules, *filter(None, (heading.event, heading.date))])
     opening = f", {heading.opening} plies imposed" if heading.opening else ""
-    known = run.games - run.added
-    return f"run {run.run_id} ({what}{opening}): {format_count_with_noun(run.added, 'game')} added" + (
-        f", {known:,} were in the archive already" if known else ""
+    known_count = run.games - run.added
+    return f"run {run.run_id} ({description}{opening}): {format_count_with_noun(run.added, 'game')} added" + (
+        f", {known_count:,} were in the archive already" if known_count else ""
     )

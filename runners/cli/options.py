@@ -19,47 +19,47 @@ from runners.arena.executors.base import MEBIBYTE, available_cores
 from runners.terminal.files import TABLE_FORMATS, TableOutput, build_table_output, check_output_file
 
 ARCHIVE = DEFAULT_ARCHIVE
-MARKUP: Any = "markdown"  # of help: panels, and whole sentences
-PROJECT_ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
+MARKUP: Any = "markdown"  # the markup of help texts
+PROJECT_ROOT = Path(__file__).resolve().parents[2]  # the project's folder, or the folder of its installation
 
 
 def create_command_group(name: str, help: str, **settings: Any) -> typer.Typer:  # noqa: A002
-    """A group of commands."""
+    """Create a group of commands, which prints its help if no command follows."""
     return typer.Typer(name=name, help=help, rich_markup_mode=MARKUP, **settings or {"no_args_is_help": True})
 
 
 def format_command_line() -> str:
-    """The command as it was typed, without the name of the program."""
+    """Return the command as it was typed, without the name of the program."""
     return shlex.join(sys.argv[1:])
 
 
 def select_by_prefix(incomplete: str, names: Sequence[str]) -> list[str]:
-    """The names that begin with what is typed."""
+    """Select the names that begin with ``incomplete``, the part of a word that the user has typed."""
     return [name for name in names if name.startswith(incomplete)]
 
 
 def list_group_options(group: str, incomplete: str = "") -> list[str]:
-    """The names of the project's own options of a configuration group that begin with ``incomplete``."""
+    """List the project's own options of a configuration group that begin with ``incomplete``."""
     return select_by_prefix(incomplete, sorted(path.stem for path in (PROJECT_ROOT / "conf" / group).glob("*.yaml")))
 
 
 def build_group_completion(group: str) -> Callable[[str], list[str]]:
-    """Completion by the options of a configuration group."""
+    """Build the function that completes a word by the options of a configuration group."""
     return lambda incomplete: list_group_options(group, incomplete)
 
 
 def agent_argument(help: str) -> Any:  # noqa: A002
-    """An argument that names an agent."""
+    """Declare an argument that names an agent."""
     return Argument(help=help, autocompletion=build_group_completion("agent"))
 
 
 def rules_option(help: str) -> Any:  # noqa: A002
-    """An option that names rules."""
+    """Declare an option that names rules."""
     return Option("--rules", help=help, autocompletion=build_group_completion("rules"))
 
 
 def seed_option(help: str, bits: int = 63) -> Any:  # noqa: A002
-    """An option with the seed of something random."""
+    """Declare an option with a random seed of ``bits`` bits."""
     return Option("--seed", min=0, max=(1 << bits) - 1, help=help)
 
 
@@ -130,7 +130,7 @@ SolverMemory = Annotated[
         help="Memory for the table of proven positions.",
     ),
 ]
-MIB_128: Any = "128MiB"  # defaults are parsed as what is typed
+MIB_128: Any = "128MiB"  # defaults are parsed like typed values
 MIB_256: Any = "256MiB"
 
 # How a table is printed, or written.
@@ -151,27 +151,27 @@ Filters = dict[str, Any]  # keywords of a question: see ``analytics.library.Game
 
 
 def check_output_files(force: bool, *files: Path | None) -> None:
-    """Raise ``RequestError`` for a file that must not, or cannot, be written, before long work."""
+    """Raise ``RequestError`` for a file that must not, or cannot, be written, before long work begins."""
     for file in filter(None, files):
         check_output_file(file, force)
 
 
 def add_output_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options that say how its table is printed or written, in place of its parameter ``table``.
+    """Replace the parameter ``table`` of a command by the options that say how its table is printed or written.
 
-    They are checked before anything is done.
+    The options are checked before the command begins.
     """
 
     def run_command(
-        form: Format = None, output: Output = None, force: Force = False, wide: Wide = False, **others: Any
+        form: Format = None, output: Output = None, force: Force = False, wide: Wide = False, **arguments: Any
     ) -> None:
-        command(**others, table=build_table_output(form, output, force, wide))
+        command(**arguments, table=build_table_output(form, output, force, wide))
 
     return _merge_parameters(command, run_command)
 
 
 def add_game_filters(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options that choose games, in place of its parameter ``filters``: those of every question."""
+    """Replace the parameter ``filters`` of a command by the options that every question has to choose games."""
 
     def run_command(
         where: Where = None,
@@ -193,49 +193,56 @@ def add_game_filters(command: Callable[..., None]) -> Callable[..., None]:
                 show_default=False,
             ),
         ] = None,
-        **others: Any,
+        **arguments: Any,
     ) -> None:
         games = {"where": where, "run": run, "rules": rules, "agent": agent, "opponent": opponent}
-        chosen = games if trainings is None else {**games, "trainings": trainings}
-        command(**others, filters={name: value for name, value in chosen.items() if value not in (None, [])})
+        filters = games if trainings is None else {**games, "trainings": trainings}
+        command(**arguments, filters={name: value for name, value in filters.items() if value not in (None, [])})
 
     return _merge_parameters(command, run_command)
 
 
 def add_config_dir_option(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the option ``--config-dir``, whose yamls and modules are found while it is carried out."""
+    """Add the option ``--config-dir`` to a command; the command then finds the yamls and modules in that folder."""
 
-    def run_command(config_dir: ConfigDir = None, **others: Any) -> None:
+    def run_command(config_dir: ConfigDir = None, **arguments: Any) -> None:
         from runners.config.yaml_options import use_config_dir
 
         with use_config_dir(config_dir):
-            command(**others)
+            command(**arguments)
 
     return _merge_parameters(command, run_command)
 
 
 def _merge_parameters(command: Callable[..., None], replacement: Callable[..., None]) -> Callable[..., None]:
-    """Return ``replacement`` as the command: with the command's own parameters that are options, then its own."""
+    """Give ``replacement`` the name, the help and the parameters of ``command``, followed by its own parameters.
+
+    Parameters of ``command`` that ``replacement`` fills itself, such as ``table``, are left out.
+    """
     signature = inspect.signature(command, eval_str=True)
-    own = [each for each in signature.parameters.values() if each.name not in ("table", "filters", "launch")]
-    more = [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for each in inspect.signature(replacement, eval_str=True).parameters.values()
-        if each.kind is not inspect.Parameter.VAR_KEYWORD
+    command_parameters = [
+        parameter for parameter in signature.parameters.values() if parameter.name not in FILLED_PARAMETERS
     ]
+    added_parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in inspect.signature(replacement, eval_str=True).parameters.values()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    parameters = [*command_parameters, *added_parameters]
     update_wrapper(replacement, command)
-    replacement.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
-    replacement.__annotations__ = {each.name: each.annotation for each in (*own, *more)}
-    del replacement.__wrapped__  # type: ignore[attr-defined]  # whose signature Typer would take
+    replacement.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    replacement.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del replacement.__wrapped__  # type: ignore[attr-defined]  # Typer would take its signature
     return replacement
 
 
-Launch = Callable[..., None]  # lets Hydra carry out an application with what the user typed, and ends the program
+FILLED_PARAMETERS = ("table", "filters", "launch")  # parameters of commands that the decorators here fill
+Launch = Callable[..., None]  # lets Hydra carry out an application with the typed words, and ends the program
 KeepGoing = Annotated[bool, Option("--keep-going", help="Play on although an agent forfeits all its games.")]
 
 
 def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that Hydra carries out: with the flags of all these commands, in place of its parameter ``launch``."""
+    """Replace the parameter ``launch`` of a command that Hydra carries out by the flags of all such commands."""
 
     def run_command(
         context: typer.Context,
@@ -252,7 +259,7 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
             Option("--cfg", "-c", help="Print the settings, and do nothing else."),
         ] = None,
         help: Annotated[bool, Option("--help", "-h", help="Show this message and exit.")] = False,  # noqa: A002
-        **others: Any,
+        **arguments: Any,
     ) -> None:
         def launch(application: Any, words: Sequence[str] | None, keep_going: bool = False) -> None:
             from runners.config.arguments import parse_arguments
@@ -260,16 +267,16 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
             from runners.terminal.console import format_shell_line
 
             typed = format_shell_line(sys.argv[1:])
-            asked = parse_arguments(words or [], archive, keep_going, config_dir or [], typed)
-            raise typer.Exit(run_hydra_command(application, context, asked, multirun, cfg, help))
+            command_arguments = parse_arguments(words or [], archive, keep_going, config_dir or [], typed)
+            raise typer.Exit(run_hydra_command(application, context, command_arguments, multirun, cfg, help))
 
-        command(**others, launch=launch)
+        command(**arguments, launch=launch)
 
     return _merge_parameters(command, run_command)
 
 
 def _build_overrides_argument(agents_metavar: str) -> Any:
-    """The argument for agents and Hydra's overrides, completed: an agent, or an option after ``group=``."""
+    """Declare the argument for agents and Hydra's overrides; it completes agents, and options after ``group=``."""
 
     def complete_word(incomplete: str) -> list[str]:
         key, equals, value = incomplete.partition("=")

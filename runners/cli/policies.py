@@ -1,4 +1,4 @@
-"""``qarena train``, ``policy`` and ``benchmark``: policies are learned, judged, compared and scored."""
+"""The commands on policies, ``qarena train``, ``policy`` and ``benchmark``: learn, judge, compare and score them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None
 def show(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCHIVE) -> None:
     """Show a policy: its kind, method and games.
 
-    Also where it comes from: runs, condition, code, and the policies that played its games.
+    The card also says where the policy comes from: runs, condition, code, and the policies that played its games.
     """
     from runners.learning.policies.output import print_policy
 
@@ -77,9 +77,9 @@ def import_(
 
     The table has a value for each turn, from -1 (lost) to 1 (won).
 
-    kind is mc_afterstate, fitted_q or q_table. name is the policy's (the file's). rules are those of the positions
-    (classic). scale multiplies the values (1). conflicts is for turns with different values, up to symmetry: refuse,
-    mean or first (refuse).
+    kind is mc_afterstate, fitted_q or q_table. name is the name of the policy (default: that of the file). rules are
+    those of the positions (classic). scale multiplies the values (1). conflicts says what to do with turns that have
+    different values, up to symmetry: refuse, mean or first (refuse).
     """
     from runners.learning.policies.table_import import import_policy, parse_settings
 
@@ -96,7 +96,7 @@ def rebuild(
 ) -> None:
     """Learn a policy again from the same games, and compare.
 
-    Exit code 0: identical to the last bit. Exit code 1: different.
+    The exit code is 0 if the policy is identical to the last bit, and 1 if it differs.
     """
     from runners.learning.policies.output import rebuild_and_print
 
@@ -112,7 +112,7 @@ def compare(
 ) -> None:
     """Compare the tables of two policies.
 
-    The rows that both have, the differences, and how often they choose the same turn.
+    The answer has the rows that both have, the differences, and how often both choose the same turn.
     """
     from runners.learning.policies.comparison import print_comparison
 
@@ -141,10 +141,10 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Judge how close to perfect policies and agents play.
 
-    Shows optimal turns, exact regret, and draws against the oracle.
+    The table shows optimal turns, exact regret, and draws against the oracle.
 
-    Their turns in a fixed set of positions are looked up among the exact values of all turns. An --output that ends
-    with .md becomes a page with a line on each: the leaderboard.
+    The turns in a fixed set of positions are compared with the exact values of all turns. An --output that ends with
+    .md becomes a page with a line on each: the leaderboard.
     """
     from runners.exact.verdict_tables import judge_and_output
     from runners.exact.verdicts import JudgeOptions, JudgeRequest
@@ -161,7 +161,9 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     output: Annotated[Path, Option(help="The Parquet file to write.")],
     rules: Annotated[str, options.rules_option("The rules of the positions.")] = "classic",
-    each: Annotated[int, Option(min=1, max=4000, help="Positions of each source and number of pieces, at most.")] = 500,
+    stratum_size: Annotated[
+        int, Option("--each", min=1, max=4000, help="Positions of each source and number of pieces, at most.")
+    ] = 500,
     seed: Annotated[int, options.seed_option("Of the draw.", 31)] = 2026,
     from_pieces: Annotated[int, Option(min=1, max=15, help="Leave out boards with fewer pieces.")] = 1,
     archive: options.Archive = options.ARCHIVE,
@@ -171,16 +173,15 @@ def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Make a set of solved positions for `policy judge`.
 
-    Draws positions, solves every turn in them, and writes a Parquet file.
-
-    Half are drawn from all positions up to symmetry, half from logged games. The same options give the same bytes.
+    The command draws positions, solves every turn in them, and writes a Parquet file. Half of the positions are drawn
+    from all positions up to symmetry, half from logged games. The same options give the same bytes.
     """
     from runners.config.yaml_options import load_rules
     from runners.exact.verdicts import PositionSetOptions, create_position_set
 
     options.check_output_files(force, output)
-    asked = PositionSetOptions(load_rules(rules), each, seed, range(from_pieces, 16), threads, megabytes)
-    create_position_set(archive, asked, output)
+    set_options = PositionSetOptions(load_rules(rules), stratum_size, seed, range(from_pieces, 16), threads, megabytes)
+    create_position_set(archive, set_options, output)
 
 
 @benchmark_group.command("make")
@@ -198,9 +199,9 @@ def make(
 ) -> None:
     """Make the datasets.
 
-    random-v0, medium-v0, expert-v0 and mixed-v0, in Minari's format and as archives.
+    They are random-v0, medium-v0, expert-v0 and mixed-v0, in Minari's format and as archives.
 
-    The same options give the same bytes. An interrupted command goes on where it ended.
+    The same options give the same bytes. An interrupted command continues where it ended.
     """
     from runners.learning.benchmark.datasets import (
         DatasetRequest,
@@ -236,9 +237,9 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Score policies and agents.
 
-    Minari's normalised score against an opponent, and exact regret in fixed positions.
+    The figures are Minari's normalised score against an opponent, and exact regret in fixed positions.
 
-    A score of 0 is that of random play against this opponent, 1 that of perfect play.
+    A score of 0 is that of random play against this opponent, and 1 that of perfect play.
     """
     from runners.exact.verdicts import JudgeOptions
     from runners.learning.benchmark.score import ScoreRequest, score_and_output

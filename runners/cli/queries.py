@@ -1,4 +1,4 @@
-"""Questions to an archive: `qarena sql`, `archive ls`, `openings` and `report`, and the index that they need."""
+"""Questions to an archive: ``qarena sql``, ``archive ls``, ``openings``, ``report``, and the index that they need."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from runners.terminal.console import show_progress_bar
 from runners.terminal.files import TableOutput, write_file
 from runners.terminal.tables import output_batches, output_frame, output_result, print_first_rows
 
-GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
+GRACE_SECONDS = 0.5  # time for DuckDB to stop before the process ends
 
 
 RUNS_QUERY = """
@@ -55,52 +55,53 @@ FROM runs ORDER BY created
 """
 
 
-def answer(root: PurePath, output: TableOutput, question: str, *words: str, **arguments: Any) -> None:
-    """Ask an archive a question, which is a method of ``analytics.Archive``, and print or write the answer."""
-    with open_archive(root) as opened:
-        result = getattr(opened, question)(*words, **arguments)
+def output_answer(root: PurePath, output: TableOutput, question: str, *words: str, **arguments: Any) -> None:
+    """Ask an archive a question, which names a method of ``analytics.Archive``, and print or write the answer."""
+    with open_archive(root) as archive:
+        result = getattr(archive, question)(*words, **arguments)
     output_result(result, output)
 
 
 def output_runs(root: PurePath, output: TableOutput) -> None:
-    """Print or write the runs of an archive, the oldest first."""
-    with open_archive(root, check=False) as opened:  # which names what to restore must not need it
-        output_frame(opened.sql(RUNS_QUERY), output)
+    """Print or write the list of an archive's runs, the oldest first."""
+    # Files are not checked, because the list must also show the runs of an archive with damaged files.
+    with open_archive(root, check=False) as archive:
+        output_frame(archive.sql(RUNS_QUERY), output)
 
 
 def index_archive(
     root: PurePath, run_ids: Sequence[str], end_ply: int | None, threads: int | None, executor: Executor = THREADS
 ) -> None:
-    """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
+    """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that does not exist."""
     archive = ArchiveStore.open(root)
     runs = select_run_ids(archive, run_ids)
     clock = WorkClock()
     with stop_on_signal() as stop:
-        indexed, added_up = index_and_compact_sums(archive, runs, end_ply, threads, executor, stop)
+        indexed, sum_count = index_and_compact_sums(archive, runs, end_ply, threads, executor, stop)
     if stop.is_set():
         console.print_note("interrupted: what is indexed is kept; run the same command again to index the rest")
         raise typer.Exit(exit_code())
-    added, seconds = f"; {added_up:,} sums made" if added_up else "", clock.seconds
+    sums_clause, seconds = f"; {sum_count:,} sums made" if sum_count else "", clock.seconds
     if indexed.games:
         speed = f"{format_count_per_second(indexed.games, seconds)} a second"
         counts = format_count_with_noun(indexed.games, "game"), format_count_with_noun(indexed.rows, "row")
         console.print_line(
-            f"{counts[0]} indexed in {seconds:.1f} s, {speed}: {counts[1]}{added}; "
+            f"{counts[0]} indexed in {seconds:.1f} s, {speed}: {counts[1]}{sums_clause}; "
             f"use 'qarena openings{format_archive_option(root)}', or the view positions in SQL"
         )
     else:
         games = sum(map(archive.count_games, runs))
         count, verb = format_count_with_noun(games, "game"), "is" if games == 1 else "are"
-        console.print_line(f"Nothing to index: {count} {verb} indexed in {root}{added}.")
+        console.print_line(f"Nothing to index: {count} {verb} indexed in {root}{sums_clause}.")
 
 
 def output_sql_answer(
     root: PurePath, query: str, limits: QueryLimits, output: TableOutput, check_files: bool = True
 ) -> None:
-    """Print or write the answer to a question in SQL. If it needs positions that are not indexed, that is done first.
+    """Print or write the answer to a question in SQL, after indexing positions if the question needs them.
 
-    Only the first rows are printed. What is written in parts needs no more memory than ``limits`` allow, however
-    many rows it has. The process ends if all of this takes longer than the time limit.
+    Only the first rows are printed. Formats that are written in parts need no more memory than ``limits`` allow,
+    however many rows there are. The process ends if the whole takes longer than the time limit.
     """
     with _enforce_time_limit(limits):
         try:
@@ -114,9 +115,10 @@ def output_sql_answer(
 
 @contextmanager
 def _enforce_time_limit(limits: QueryLimits) -> Iterator[None]:
-    """Inside the context the process ends at the time limit.
+    """End the process if the time limit passes inside the context.
 
-    DuckDB does not interrupt some functions, and files are compared with their checksums before it is asked.
+    DuckDB does not interrupt some of its functions, and comparing files with their checksums takes time before DuckDB
+    begins.
     """
     if limits.seconds is None:
         yield
@@ -131,47 +133,52 @@ def _enforce_time_limit(limits: QueryLimits) -> Iterator[None]:
 
 
 def _clean_up_and_exit_late(limits: QueryLimits) -> None:
-    late = limits.build_timeout_error()
+    error = limits.build_timeout_error()
     for folder in ScratchFolder.folders:
         shutil.rmtree(folder, ignore_errors=True)
-    exit_with_message(f"error: {late}", late.exit_code)
+    exit_with_message(f"error: {error}", error.exit_code)
 
 
 def _run_sql_and_output(
     root: PurePath, query: str, limits: QueryLimits, output: TableOutput, check_files: bool
 ) -> None:
-    with OpenArchive(root, limits, check_files) as opened:
+    with OpenArchive(root, limits, check_files) as archive:
         if output.is_printed:
-            opened.stream(query, partial(print_first_rows, wide=output.wide), exact=False)
+            archive.stream(query, partial(print_first_rows, wide=output.wide), exact=False)
         elif output.form in STREAMED_FORMATS:
-            opened.stream(query, partial(output_batches, output=output))
+            archive.stream(query, partial(output_batches, output=output))
         else:
-            output_frame(opened.sql(query), output)
+            output_frame(archive.sql(query), output)
 
 
 def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
-    parse_openings_query(ArchiveStore.open(root), query)  # before anything is written
+    parse_openings_query(ArchiveStore.open(root), query)  # refuse a wrong query before anything is written
     index_new_games_if_writable(root)
-    with open_archive(root) as opened:
-        result = answer_openings(opened, query, with_turns=output.form not in STREAMED_FORMATS)
+    with open_archive(root) as archive:
+        result = answer_openings(archive, query, with_turns=output.form not in STREAMED_FORMATS)
     output_result(result, output)
 
 
 def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
-    """Write the page about the games of these runs (none: all runs) that meet a condition.
+    """Write an HTML page about the games of these runs (none means all) that meet a condition.
 
-    Raises ``RequestError`` for an unknown run and for an invalid condition or one that no game meets,
-    ``FailureError`` when the file cannot be written.
+    Raises ``RequestError`` for an unknown run, and for a condition that is invalid or that no game meets;
+    ``FailureError`` if the file cannot be written.
     """
-    with open_archive(root) as opened, show_progress_bar("writing the report", "games"):
-        page = render_report(opened, _build_condition(opened, where, run_ids), title, run_ids)
+    with open_archive(root) as archive, show_progress_bar("writing the report", "games"):
+        page = render_report(archive, _build_condition(archive, where, run_ids), title, run_ids)
     content = page.encode()
     write_file(output, content)
     console.print_line(f"{output}: {len(content):,} bytes; open it in a browser.")
 
 
-def _build_condition(opened: OpenArchive, where: str | None, run_ids: Sequence[str]) -> str | None:
-    """The condition of games of these runs that meet another one. Raises ``RequestError`` for an unknown run."""
-    runs = run_condition_sql(select_run_ids(opened.archive, run_ids)) if run_ids else None
-    return check_and_combine_conditions(opened, runs, where) if runs and where is not None else runs or where
+def _build_condition(archive: OpenArchive, where: str | None, run_ids: Sequence[str]) -> str | None:
+    """Build the SQL condition for games of these runs that also meet ``where``.
+
+    Raises ``RequestError`` for an unknown run.
+    """
+    run_condition = run_condition_sql(select_run_ids(archive.archive, run_ids)) if run_ids else None
+    if run_condition is None or where is None:
+        return run_condition or where
+    return check_and_combine_conditions(archive, run_condition, where)

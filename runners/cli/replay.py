@@ -1,4 +1,4 @@
-"""``qarena archive replay``: plays a run again from its record, and compares the games."""
+"""``qarena archive replay``: play a run again from its record, and compare the games."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class RunReplay(NamedTuple):
 
     record: RunRecord
     replay: Replay
-    other_code: str  # how this code differs from that of the run; empty: it does not
+    other_code: str  # how the present code differs from the code that played the run; empty if it does not
 
 
 def replay_and_compare(
     root: PurePath, run_id: str, threads: int, trusted: bool, stop: threading.Event, progress: Progress | None
 ) -> RunReplay:
-    """Play a run again and compare. The archive is only read.
+    """Play a run again and compare the games; the archive is only read.
 
-    Raises ``RequestError`` for a run that is not there, whose games are no function of its record, whose agents do not
-    exist here, or which names code of others (unless ``trusted``); ``FailureError`` for damaged games.
+    Raises ``RequestError`` for a run that does not exist or cannot be repeated, whose agents do not exist here, or
+    which names third-party code unless ``trusted``; ``FailureError`` for damaged games.
     """
     archive = ArchiveStore.open(root)
     record = archive.load_requested_run(run_id)
@@ -52,28 +52,28 @@ def replay_and_compare(
 
 
 def build_run_spec(record: RunRecord, archive: ArchiveStore, trusted: bool) -> RunSpec:
-    """The specification that a run's record describes.
+    """Build the specification that a run's record describes.
 
-    Raises ``RequestError`` for a run that cannot be repeated, and for one that this program describes otherwise.
+    Raises ``RequestError`` for a run that cannot be repeated, and for a record that was changed.
     """
-    described = record.spec
-    if "imported" in described:
+    stored_spec = record.spec
+    if "imported" in stored_spec:
         raise RequestError(f"run {record.run_id} was imported: its games cannot be played again")
-    if described.get("learner") is not None:
+    if stored_spec.get("learner") is not None:
         raise RequestError(f"run {record.run_id} was played by an agent while it learned: repeat its training instead")
-    known = {key: described[key] for key in ("seed", "opening_plies", "seats", "salt") if key in described}
-    objects = [agent["label"] for agent in described["agents"] if agent["target"] == OBJECT_TARGET]
+    options = {key: stored_spec[key] for key in ("seed", "opening_plies", "seats", "salt") if key in stored_spec}
+    objects = [agent["label"] for agent in stored_spec["agents"] if agent["target"] == OBJECT_TARGET]
     if objects:
         raise RequestError(
             f"run {record.run_id} cannot be repeated: {objects[0]} was an object in a program, of which "
             "there is no description"
         )
     spec = RunSpec(
-        rules=Rules(**described["rules"]),
-        agents=tuple(_build_agent_spec(agent, archive, trusted) for agent in described["agents"]),
-        pairings=tuple((first, second) for first, second in described["pairings"]),
+        rules=Rules(**stored_spec["rules"]),
+        agents=tuple(_build_agent_spec(agent, archive, trusted) for agent in stored_spec["agents"]),
+        pairings=tuple((first, second) for first, second in stored_spec["pairings"]),
         training=record.training,
-        **known,
+        **options,
     )
     if not spec.is_repeatable:
         raise RequestError(f"run {record.run_id} cannot be repeated: a person played, or the clock limited turns")
@@ -83,33 +83,35 @@ def build_run_spec(record: RunRecord, archive: ArchiveStore, trusted: bool) -> R
 
 
 def _build_agent_spec(agent_record: Mapping[str, Any], archive: ArchiveStore, trusted: bool) -> AgentSpec:
-    """The agent that a record describes, with its policy from the archive."""
+    """Build the specification of an agent that a record describes, with its policy from the archive."""
     spec = AgentSpec.from_record(agent_record, trusted)
     policy_id = spec.policy_id
     if policy_id is None:
         return spec
     spec = replace(spec, policy_id=None)
-    own = next((own for own in load_raw_options("agent").values() if own.get("_target_") == spec.target), {})
-    found = attach_policy(spec, own, archive.root) if any(each in spec.params for each in POLICY_PARAMETERS) else spec
-    return replace(found, policy_id=policy_id)
+    if any(name in spec.params for name in POLICY_PARAMETERS):
+        yamls = load_raw_options("agent").values()
+        yaml_settings = next((settings for settings in yamls if settings.get("_target_") == spec.target), {})
+        spec = attach_policy(spec, yaml_settings, archive.root)
+    return replace(spec, policy_id=policy_id)
 
 
 def print_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> int:
-    """``replay``, and print what came of it; returns the exit code. Raises as ``replay`` does."""
+    """Play a run again, print the comparison, and return the exit code; raises as ``replay_and_compare`` does."""
     with stop_on_signal() as stop, show_progress_bar("playing again", "games") as bar:
-        record, replayed, other_code = replay_and_compare(root, run_id, threads, trusted, stop, bar)
+        record, replay, other_code = replay_and_compare(root, run_id, threads, trusted, stop, bar)
     if other_code:
         print_note(f"the run was played by other code ({other_code})")
-    if replayed.difference:
-        labels = " against ".join(record.pairings[replayed.difference.pairing])
-        name = format_game_name(run_id, replayed.difference.game_id)
+    if replay.difference:
+        labels = " against ".join(record.pairings[replay.difference.pairing])
+        name = format_game_name(run_id, replay.difference.game_id)
         print_line(
-            f"differs: run {run_id}, {labels}, {replayed.difference.change}; the first game that differs is {name}"
+            f"differs: run {run_id}, {labels}, {replay.difference.change}; the first game that differs is {name}"
         )
-        print_line(f"  in the archive  {replayed.difference.stored}\n  played again    {replayed.difference.played}")
+        print_line(f"  in the archive  {replay.difference.stored}\n  played again    {replay.difference.played}")
         return 1
-    if replayed.interrupted:
-        print_line(f"interrupted after {format_count_with_noun(replayed.games, 'game')}, which are the same")
+    if replay.interrupted:
+        print_line(f"interrupted after {format_count_with_noun(replay.games, 'game')}, which are the same")
         return exit_code()
-    print_line(f"identical: run {run_id}, {format_count_with_noun(replayed.games, 'game')} played again")
+    print_line(f"identical: run {run_id}, {format_count_with_noun(replay.games, 'game')} played again")
     return 0

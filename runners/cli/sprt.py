@@ -1,6 +1,6 @@
-"""`qarena sprt` as a Hydra application: its keys, and playing until the test decides.
+"""``qarena sprt`` as an application of Hydra: its keys, and playing until the test decides.
 
-What plays is imported when something is to be played: ``--help`` and the refusal of a wrong value need Hydra alone.
+Modules that play are imported only to play, because ``--help`` and the refusal of a wrong value must be quick.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from runners.terminal import console
 if TYPE_CHECKING:
     from runners.arena.sprt import SprtExperiment
 
-UNDECIDED_EXIT_CODE = 3  # the exit code after as many games as were allowed
+UNDECIDED_EXIT_CODE = 3  # the exit code if the test is undecided after all games that were allowed
 
 
 class SprtApplication(Application):
-    """Decides which of two agents is stronger."""
+    """The command that decides which of two agents is stronger."""
 
     config_name = "sprt"
     schema = schemas.SprtConfig
@@ -41,26 +41,26 @@ class SprtApplication(Application):
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
         from runners.config.requests import prepare_test
 
-        prepared = prepare_test(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
-        return partial(_execute_test, prepared, launch)
+        test = prepare_test(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
+        return partial(_execute_test, test, launch)
 
 
-def _execute_test(prepared: SprtExperiment, launch: Launch) -> CommandOutcome:
-    """Carry out a test that is prepared."""
+def _execute_test(test: SprtExperiment, launch: Launch) -> CommandOutcome:
+    """Play the games of a prepared test until it decides."""
     from analytics.statistics.sprt import estimate_strength
     from runners.arena.sprt import execute_sprt
     from runners.cli.sprt_output import format_sweep_row, print_outcome, show_progress
 
-    request = prepared.experiment.request
+    request = test.experiment.request
     for note in request.notes:
         console.print_note(note)
     with stop_on_signal() as stop, show_progress(request.progress, request.games) as watch:
-        outcome = execute_sprt(prepared, launch.command, stop, watch)
+        outcome = execute_sprt(test, launch.command, stop, watch)
     trial, strength = outcome.trial, None
     if trial.pairs:
         strength = ObjectiveValue("normalised_elo", estimate_strength(trial.counts).normalised_elo.mean)
     return CommandOutcome(
-        run_id=prepared.experiment.run_id,
+        run_id=test.experiment.run_id,
         show=lambda: print_outcome(outcome),
         interrupted=not trial.ended,
         stopped=outcome.stopped,

@@ -1,4 +1,4 @@
-"""A test of strength on the terminal: its progress while it is played, its outcome, and the test of given counts."""
+"""A test of strength on the terminal: its progress during the games, its outcome, and the test of given counts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 
 if TYPE_CHECKING:
-    from runners.arena.sprt import OnPairs, SprtOutcome  # counts are tested without what plays
+    from runners.arena.sprt import OnPairs, SprtOutcome  # to test given counts, nothing that plays is needed
 
-NOTE_SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs have doubled
+NOTE_SECONDS = 30.0  # between two lines of progress without a terminal, unless the number of pairs has doubled
 
 
 @contextmanager
 def show_progress(is_shown: bool, games: int) -> Iterator[OnPairs]:
-    """Yield a function that shows the state of a test: as a bar on a terminal, elsewhere as a line now and then."""
+    """Yield a function that shows the state of a test: as a bar on a terminal, elsewhere as an occasional line."""
     if not is_shown:
         yield lambda _trial: None
         return
@@ -49,20 +49,21 @@ def show_progress(is_shown: bool, games: int) -> Iterator[OnPairs]:
 
 
 class _ProgressPrinter:
-    """Prints the state of a test whenever its pairs have doubled, or half a minute has passed."""
+    """A printer of the state of a test, for output that is no terminal."""
 
     def __init__(self) -> None:
-        self._pairs, self._since = 0, time.monotonic()
+        self._printed_pairs, self._printed_at = 0, time.monotonic()  # the number of pairs and the time of the last line
 
     def print_if_due(self, trial: SequentialTest) -> None:
-        moment = time.monotonic()
-        if trial.pairs and (trial.pairs >= 2 * self._pairs or moment - self._since >= NOTE_SECONDS):
+        """Print the state if the pairs have doubled since the last line, or half a minute has passed."""
+        now = time.monotonic()
+        if trial.pairs and (trial.pairs >= 2 * self._printed_pairs or now - self._printed_at >= NOTE_SECONDS):
             console.print_note(format_state(trial))
-            self._pairs, self._since = trial.pairs, moment
+            self._printed_pairs, self._printed_at = trial.pairs, now
 
 
 def format_state(trial: SequentialTest) -> str:
-    """Format the state of a test: games, log-likelihood ratio at the last look with its bounds, strength so far."""
+    """Format the state of a test as one line: log-likelihood ratio with its bounds, games, and strength so far."""
     lower, upper = trial.hypotheses.bounds
     strength = f", nElo {format_estimate(estimate_strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
     games = format_count_with_noun(2 * trial.pairs, "game")
@@ -70,18 +71,18 @@ def format_state(trial: SequentialTest) -> str:
 
 
 def print_outcome(outcome: SprtOutcome) -> None:
-    """Print a test's verdict, its number of games, and where they are stored."""
+    """Print a test's estimates and verdict, the number of its games, and where they are stored."""
     trial = outcome.trial
     if not trial.pairs:
         console.print_note(f"run {outcome.experiment.run_id} has no games yet")
         return
-    measured = format_test(trial.counts, trial.hypotheses, estimate_strength(trial.counts))
-    for line in [*measured, *_format_verdict(outcome), _format_games_played(outcome)]:
+    estimate_lines = format_test(trial.counts, trial.hypotheses, estimate_strength(trial.counts))
+    for line in [*estimate_lines, *_format_verdict(outcome), _format_games_played(outcome)]:
         console.print_line(line)
 
 
 def _format_verdict(outcome: SprtOutcome) -> list[str]:
-    """Say which hypothesis the games reject. Accepting one does not say that it is true."""
+    """Format the verdict: which hypothesis explains the games better. Accepting one does not prove it."""
     trial, spec = outcome.trial, outcome.experiment.request.spec
     ((first, second),) = spec.pairing_labels
     zero, one = trial.hypotheses.elo0, trial.hypotheses.elo1
@@ -106,7 +107,7 @@ def _format_games_played(outcome: SprtOutcome) -> str:
 
 
 def format_sweep_row(outcome: SprtOutcome) -> dict[str, str]:
-    """Return the row of a job in the table of its sweep."""
+    """Return the texts of a test's row in the table of its sweep, by heading."""
     trial, ((first, second),) = outcome.trial, outcome.experiment.request.spec.pairing_labels
     return {
         "first": first,
@@ -119,7 +120,7 @@ def format_sweep_row(outcome: SprtOutcome) -> dict[str, str]:
 
 
 def print_test_of_counts(counts_text: str, hypothesis_settings: Sequence[str]) -> None:
-    """Print the test of given counts. Raises ``RequestError`` for anything but counts and hypotheses."""
+    """Print the test of given counts, and raise ``RequestError`` if the words are not counts and hypotheses."""
     try:
         counts = check_counts([int(count) for count in counts_text.split(",")])
     except ValueError:
@@ -143,15 +144,15 @@ def _parse_hypothesis(setting: str, names: Sequence[str]) -> tuple[str, float]:
 
 
 def format_test(counts: Sequence[int], hypotheses: Hypotheses, strength: Strength) -> list[str]:
-    """Format counts, the ratio with its bounds, and estimates as lines."""
+    """Format the counts of pairs, the log-likelihood ratio with its bounds, and the estimates, as lines."""
     ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
     accepted = find_hypothesis_from_counts(counts, hypotheses)
     verdict = f"{accepted} is accepted" if accepted else "undecided"
-    named = zip(("LL", "LD", "DD", "WD", "WW"), counts, strict=True)
-    tested = ", ".join(f"{name}={getattr(hypotheses, name):g}" for name in hypotheses.__struct_fields__)
+    named_counts = zip(("LL", "LD", "DD", "WD", "WW"), counts, strict=True)
+    hypotheses_text = ", ".join(f"{name}={getattr(hypotheses, name):g}" for name in hypotheses.__struct_fields__)
     return [
-        f"Pairs  {strength.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named),
-        f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({tested})",
+        f"Pairs  {strength.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named_counts),
+        f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({hypotheses_text})",
         f"nElo   {format_estimate(strength.normalised_elo)}",
         f"Elo    {format_estimate(strength.elo)}",
         f"LOS    {strength.superiority:.5f}",
@@ -161,5 +162,7 @@ def format_test(counts: Sequence[int], hypotheses: Hypotheses, strength: Strengt
 def format_estimate(estimate: Estimate, digits: int = 4) -> str:
     """Format a value ± half the width of its interval."""
     mean = round(estimate.mean, digits) + 0.0  # no minus sign before 0
-    reach = (estimate.high - estimate.low) / 2
-    return " ± ".join(f"{number:.{digits}f}".replace("inf", "∞") for number in (mean, reach) if not math.isnan(number))
+    half_width = (estimate.high - estimate.low) / 2
+    return " ± ".join(
+        f"{number:.{digits}f}".replace("inf", "∞") for number in (mean, half_width) if not math.isnan(number)
+    )

@@ -1,4 +1,4 @@
-"""What surrounds a command and may be odd: streams that are closed or full, limits of the system, folders of others."""
+"""Errors that the system raises, with remedies, and standard streams that are closed or full."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ REMEDIES = {
     errno.EAGAIN: "end other programs, or raise the limit on processes ('ulimit -u')",
     errno.ENOMEM: "end other programs, or ask for less",
 }
-OUTPUT_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # which say nothing without the name of a file
+OUTPUT_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors that concern output if they name no file
 
 
 def open_closed_streams() -> None:
-    """Open the standard streams that were closed before the program began, on nothing.
+    """Open the standard streams that were closed before the program began, on the null device.
 
-    Otherwise the first files that are opened get their numbers, and whatever prints or fails writes into an archive.
+    Otherwise the first files that are opened would get their numbers, and printing would write into an archive.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     while nowhere <= 2:
@@ -43,17 +43,17 @@ def open_closed_streams() -> None:
     os.close(nowhere)
     for descriptor, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  (it stays)
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  (the stream stays open)
 
 
 def print_error(text: str) -> None:
-    """Print a line on standard error. One that cannot be written changes no exit code."""
+    """Print a line on standard error; a line that cannot be written does not change the exit code."""
     with suppress(OSError, ValueError):
         typer.echo(text, err=True)
 
 
 def explain_system_error(error: BaseException) -> str | None:
-    """Return one line with a remedy about an error that the system made; None if it is another one."""
+    """Return one line with a remedy for an error that the system raised, or None for any other error."""
     if isinstance(error, MemoryError):
         return "there is not enough memory: end other programs, ask for less, or raise 'ulimit -v' if it is set"
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
@@ -61,8 +61,8 @@ def explain_system_error(error: BaseException) -> str | None:
     if not isinstance(error, OSError) or error.errno is None:
         return None
     if error.errno in {errno.EMFILE, errno.ENFILE}:
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return f"too many files are open: raise their limit ('ulimit -n', now {most:,}), or ask for fewer workers"
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"too many files are open: raise their limit ('ulimit -n', now {limit:,}), or ask for fewer workers"
     remedy = REMEDIES.get(error.errno)
     if remedy is None:
         return None
@@ -73,5 +73,5 @@ def explain_system_error(error: BaseException) -> str | None:
 
 
 def flush_output() -> None:
-    """Write what standard output still holds. Raises ``OSError``, which Python itself would swallow at the end."""
+    """Flush standard output. Raises ``OSError``, which Python itself would ignore at exit."""
     cast("IO[str]", sys.stdout).flush()

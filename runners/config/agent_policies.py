@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.base.agent import Agent
 from agents.learning.policy import GENOME, Policy
@@ -36,7 +36,7 @@ class PolicyReader:
 
     name: str
     kinds: tuple[str, ...]
-    settings: Mapping[str, Any]  # its yaml
+    settings: Mapping[str, Any]  # the keys and values of the agent's yaml
 
     @property
     def plays_any(self) -> bool:
@@ -44,22 +44,22 @@ class PolicyReader:
 
     @property
     def is_default(self) -> bool:
-        """Whether the agent that reads any kind leaves policies of these kinds to it."""
+        """Whether the agent that reads any kind hands policies of this reader's kinds to this reader."""
         return self.settings.get("default_player") is True
 
 
 def list_policy_readers() -> list[PolicyReader]:
-    """All agents whose yaml says what they read, default players first."""
-    found = [
-        PolicyReader(name, _parse_policy_kinds(name, own), own)
-        for name, own in load_raw_options("agent").items()
-        if "reads" in own
+    """List all agents whose yaml has the key ``reads``, default players first."""
+    readers = [
+        PolicyReader(name, _parse_policy_kinds(name, settings), settings)
+        for name, settings in load_raw_options("agent").items()
+        if "reads" in settings
     ]
-    return sorted(found, key=lambda reader: (reader.plays_any, not reader.is_default, reader.name))
+    return sorted(readers, key=lambda reader: (reader.plays_any, not reader.is_default, reader.name))
 
 
 def _parse_policy_kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """The kinds of policies that an agent's yaml says it reads."""
+    """Return the kinds of policies that an agent's yaml lists under ``reads``."""
     kinds = settings.get("reads", [])
     if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
         raise RequestError(f"agent '{name}': reads={kinds!r} is not a list of kinds of policies, [gift, …]")
@@ -67,81 +67,98 @@ def _parse_policy_kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ..
 
 
 def list_reader_names(kind: str) -> list[str]:
-    """The agents that play policies of a kind, its default player first."""
-    known = list_policy_readers()
-    if not any(kind in reader.kinds for reader in known):
+    """List the names of the agents that can play by policies of one kind, the kind's default player first."""
+    readers = list_policy_readers()
+    if not any(kind in reader.kinds for reader in readers):
         return []
-    return [reader.name for reader in known if kind in reader.kinds or reader.plays_any]
+    return [reader.name for reader in readers if kind in reader.kinds or reader.plays_any]
 
 
 def attach_policy(agent: AgentSpec, yaml_settings: Mapping[str, Any], root: PurePath) -> AgentSpec:
-    """The agent with the policy that one of its ``POLICY_PARAMETERS`` names; ``yaml_settings`` is what its yaml says.
+    """Return a copy of ``agent`` with the policy that one of its ``POLICY_PARAMETERS`` names.
 
-    A policy goes to the constructor as it is. Where the constructor takes none, the policy must be a genome, and its
-    genes replace the agent's own. Raises ``RequestError`` for a policy that the archive at ``root`` does not have or
-    that is damaged, of a kind that the agent does not read, and for a genome that does not fit.
+    ``yaml_settings`` are the keys of the agent's yaml, without the user's changes. If the constructor takes a policy,
+    it gets the policy itself. If it takes none, the policy must be a genome, and its genes replace the agent's own.
+
+    Raises ``RequestError`` if the archive at ``root`` lacks the policy, if the policy is damaged or of a kind that the
+    agent does not read, and if the genome does not fit the agent.
     """
-    takes = agent.find_policy_parameter()
-    wanted = _parse_policy_name(agent.label, takes or "policy", agent.params[takes or "policy"])
-    params = {key: value for key, value in agent.params.items() if takes or key != "policy"}
-    if wanted is None:
+    policy_parameter = agent.find_policy_parameter()
+    policy_name = _parse_policy_name(
+        agent.label, policy_parameter or "policy", agent.params[policy_parameter or "policy"]
+    )
+    params = {key: value for key, value in agent.params.items() if policy_parameter or key != "policy"}
+    if policy_name is None:
         return replace(agent, params=params)
     from analytics.store import policy_store  # most runs need none
 
-    card, policy = policy_store.read(ArchiveStore.open(root), wanted)
-    kinds = _parse_policy_kinds(agent.label, yaml_settings) or (() if takes else (GENOME,))
-    named = replace(agent, params=params | {takes: wanted} if takes else params, policy_id=card.policy_id)
+    card, policy = policy_store.read(ArchiveStore.open(root), policy_name)
+    kinds = _parse_policy_kinds(agent.label, yaml_settings) or (() if policy_parameter else (GENOME,))
+    named_agent = replace(
+        agent, params=params | {policy_parameter: policy_name} if policy_parameter else params, policy_id=card.policy_id
+    )
     if ANY in kinds and policy.kind not in kinds:
-        usual = select_parameters(yaml_settings)
-        given = {key: value for key, value in params.items() if value != usual.get(key)}
-        return replace(named, policy=policy, player=find_default_player(policy, card.name, given, agent.trusted))
+        defaults = select_parameters(yaml_settings)
+        changes = {key: value for key, value in params.items() if value != defaults.get(key)}
+        return replace(
+            named_agent, policy=policy, player=find_default_player(policy, card.name, changes, agent.trusted)
+        )
     if kinds and policy.kind not in kinds:
         raise RequestError(
             f"agent '{agent.label}' plays by policies of kind {' or '.join(map(repr, kinds))}, and policy "
             f"'{card.name}' is of kind '{policy.kind}', which {_format_readers(list_reader_names(policy.kind))}"
         )
-    if takes:
-        return replace(named, policy=policy)
+    if policy_parameter:
+        return replace(named_agent, policy=policy)
     _check_genome(agent, select_parameters(yaml_settings), card.name, policy)
-    return replace(named, params=params | dict(policy.parameters))
+    return replace(named_agent, params=params | dict(policy.parameters))
 
 
 def _format_readers(agents: Sequence[str]) -> str:
-    """The end of a sentence on which agents read something."""
-    several = ", ".join(agents[:-1])
-    return f"{several} and {agents[-1]} read" if several else f"{agents[0]} reads" if agents else "no agent reads"
+    """Format the end of a sentence about the agents that read something: "a and b read"."""
+    all_but_last = ", ".join(agents[:-1])
+    return (
+        f"{all_but_last} and {agents[-1]} read"
+        if all_but_last
+        else f"{agents[0]} reads"
+        if agents
+        else "no agent reads"
+    )
 
 
 def build_policy_agent(policy: Policy) -> Agent:
-    """The agent that plays by a policy in memory: that of the first reader, which may be the agent that reads any."""
+    """Build the agent that plays by a policy in memory: the default player of the policy's kind."""
     return find_default_player(policy, policy.kind, trusted=True).build()
 
 
 def find_default_player(
     policy: Policy, policy_name: str, agent_parameters: Mapping[str, Any] = MappingProxyType({}), trusted: bool = False
 ) -> AgentSpec:
-    """The default player of a policy's kind, with the policy; ``policy_name`` is the policy's.
+    """Return the default player of a policy's kind, with the policy attached.
 
-    Those of the parameters ``agent_parameters`` that it has too are its own, all others are as its yaml says. Raises
-    ``RequestError`` for a kind that no agent reads, or several do by default, and for genes that no agent has.
+    ``policy_name`` names the policy in messages. Parameters in ``agent_parameters`` that the player has too replace the
+    defaults in its yaml; the others are ignored.
+
+    Raises ``RequestError`` for a kind that no agent reads or that several agents read by default, and for genes that no
+    agent has.
     """
-    known = list_policy_readers()
-    players = [each for each in known if policy.kind in each.kinds and (each.is_default or each.plays_any)]
+    readers = list_policy_readers()
+    players = [reader for reader in readers if policy.kind in reader.kinds and (reader.is_default or reader.plays_any)]
     if not players:
-        kinds = [kind for each in known for kind in each.kinds if kind != ANY]
+        kinds = [kind for reader in readers for kind in reader.kinds if kind != ANY]
         raise RequestError(
             f"policy '{policy_name}' is of kind '{policy.kind}', which no agent plays by default"
             f"{describe_valid_names(policy.kind, kinds)}"
         )
     if policy.kind == GENOME:
         genes = set(policy.parameters)
-        players = [each for each in players if genes <= set(_list_genes(select_parameters(each.settings)))][:1]
+        players = [reader for reader in players if genes <= set(_list_genes(select_parameters(reader.settings)))][:1]
         if not players:
             raise RequestError(f"policy '{policy_name}' has genes that no agent has: {', '.join(policy.parameters)}")
     if len(players) > 1:
-        several = " and ".join(each.name for each in players)
+        names = " and ".join(reader.name for reader in players)
         raise RequestError(
-            f"policy '{policy_name}' is of kind '{policy.kind}', whose default players are {several}: "
+            f"policy '{policy_name}' is of kind '{policy.kind}', whose default players are {names}: "
             "name one of them as the agent"
         )
     return _build_player_spec(players[0], policy, agent_parameters, trusted)
@@ -150,24 +167,24 @@ def find_default_player(
 def _build_player_spec(
     reader: PolicyReader, policy: Policy, agent_parameters: Mapping[str, Any], trusted: bool
 ) -> AgentSpec:
-    """A reader with a policy, the parameters ``agent_parameters`` that it has, and otherwise as its yaml says."""
+    """Build a reader's specification with the policy and with those of ``agent_parameters`` that the reader has."""
     params = select_parameters(reader.settings)
     target, files = str(reader.settings.get("_target_")), find_declared_files(reader.name, reader.settings)
     spec = AgentSpec(reader.name, target, params, policy=policy, files=files, trusted=trusted)
-    if takes := spec.find_policy_parameter():
-        own = {key: value for key, value in agent_parameters.items() if key in params and key != takes}
-        return replace(spec, params=params | own)
+    if policy_parameter := spec.find_policy_parameter():
+        changes = {key: value for key, value in agent_parameters.items() if key in params and key != policy_parameter}
+        return replace(spec, params=params | changes)
     genes = {key: value for key, value in params.items() if key != "policy"} | dict(policy.parameters)
     return replace(spec, params=genes, policy=None)
 
 
 def _list_genes(params: Mapping[str, Any]) -> list[str]:
-    """An agent's genes: those of its parameters that are real numbers in its yaml."""
+    """List an agent's genes: the parameters whose defaults in its yaml are real numbers."""
     return [name for name, value in params.items() if isinstance(value, float)]
 
 
 def _parse_policy_name(label: str, key: str, value: Any) -> str | None:
-    """The name or id in a parameter; Hydra reads an id of digits alone as a number."""
+    """Return the name or id of a policy as text; Hydra reads an id that consists of digits as a number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:012d}"
     if value is not None and not isinstance(value, str):
@@ -176,7 +193,7 @@ def _parse_policy_name(label: str, key: str, value: Any) -> str | None:
 
 
 def _check_genome(agent: AgentSpec, default_parameters: Mapping[str, Any], policy_name: str, policy: Policy) -> None:
-    """Raises ``RequestError`` unless the genome has exactly the agent's genes, and none of these is set too."""
+    """Check that the genome has exactly the agent's genes, and that the user has set none of them."""
     genes = _list_genes(default_parameters)
     for gene in policy.parameters:
         if gene not in genes:
@@ -198,38 +215,45 @@ def _check_genome(agent: AgentSpec, default_parameters: Mapping[str, Any], polic
 
 
 def describe_untrained_agents(agents: Iterable[AgentSpec]) -> Iterator[str]:
-    """A note for the user on each agent that could play by a policy and has none."""
+    """Yield a note for the user on each agent that could play by a policy but has none."""
     for agent in agents:
         if agent.params.get("policy", "") is None:
             yield f"{agent.label} has no policy: it plays untrained; qarena {_find_training_command(agent)} makes one"
 
 
 def _find_training_command(agent: AgentSpec) -> str:
-    """The command that makes a policy for an agent: by the trainer named like a reader of the same kind, if any."""
-    known, trainers = list_policy_readers(), list_options("trainer")
-    kinds = next((reader.kinds for reader in known if reader.settings.get("_target_") == agent.target), None)
+    """Return the command that makes a policy for an agent.
+
+    This is ``train`` with the trainer that has the name of an agent of the same kind, or else ``policy build``.
+    """
+    readers, trainers = list_policy_readers(), list_options("trainer")
+    kinds = next((reader.kinds for reader in readers if reader.settings.get("_target_") == agent.target), None)
     if kinds is None:
         return "train"
-    trained = [each.name for each in known if each.name in trainers and set(each.kinds) & set(kinds)]
-    return f"train trainer={trained[0]}" if trained else "policy build"
+    trained_names = [reader.name for reader in readers if reader.name in trainers and set(reader.kinds) & set(kinds)]
+    return f"train trainer={trained_names[0]}" if trained_names else "policy build"
 
 
 def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, str]]:
-    """Everything on a policy's card but its runs, as names and texts."""
+    """Return the contents of a policy's card, except its runs, as pairs of heading and text."""
     learned = card.learned
     source = "trainer" if not (card.is_derived or card.is_imported) else "parameter"
     parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}
     stored = ((card.stored_name(name), file) for name, file in card.files.items())
     files = [f"{name}, {file.bytes:,} bytes" + _format_row_count(file.rows) for name, file in stored]
-    how, maker = describe_policy_origin(card)
+    origin = describe_policy_origin(card)
     return [
         ("name", card.name),
         ("policy_id", card.policy_id),
         ("kind", f"{card.kind}, read by {', '.join(list_reader_names(card.kind)) or 'no agent'}"),
         ("rules", str(card.rules["name"])),
-        (how, maker if card.is_imported else f"{maker}, {learned['games']:,} games"),
+        (origin.relation, origin.source if card.is_imported else f"{origin.source}, {learned['games']:,} games"),
         *([("where", str(learned["where"]))] if "where" in learned else []),
-        *((f"{what} {key}", str(value)) for what, own in parameters.items() for key, value in flatten_settings(own)),
+        *(
+            (f"{noun} {key}", str(value))
+            for noun, settings in parameters.items()
+            for key, value in flatten_settings(settings)
+        ),
         ("command", str(learned.get("command", ""))),
         ("created", card.created),
         ("code", ", ".join(f"{key} {value}" for key, value in card.code.items())),
@@ -239,19 +263,27 @@ def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, st
     ]
 
 
-def describe_policy_origin(card: PolicyCard) -> tuple[str, str]:
-    """'derived by' or 'trainer', and the kind or trainer that made a policy: a trainer may have derived it.
+class PolicyOriginText(NamedTuple):
+    """The origin of a policy, as two texts for people."""
 
-    For one that was learned elsewhere 'imported from', and the file.
+    relation: str  # "derived by", "trainer" or "imported from"
+    source: str  # a kind of policies, a trainer with its seed, or a file with its hash
+
+
+def describe_policy_origin(card: PolicyCard) -> PolicyOriginText:
+    """Describe how a policy came to be: derived from games, learned by a trainer, or imported from a file.
+
+    A trainer may also have derived its policy; the trainer is named then, and the kind after it.
     """
     learned = card.learned
     if card.is_imported:
-        return "imported from", f"{learned['imported']['file']}, SHA-256 {learned['imported']['sha256']}"
+        imported = learned["imported"]
+        return PolicyOriginText("imported from", f"{imported['file']}, SHA-256 {imported['sha256']}")
     kind = learned["derivation"]["kind"] if card.is_derived else None
     if kind == learned["trainer"]:
-        return "derived by", kind
-    derived = f", derived as {kind}" if card.is_derived else ""
-    return "trainer", f"{learned['trainer']}, seed {learned['seed']}{derived}"
+        return PolicyOriginText("derived by", kind)
+    suffix = f", derived as {kind}" if card.is_derived else ""
+    return PolicyOriginText("trainer", f"{learned['trainer']}, seed {learned['seed']}{suffix}")
 
 
 def _format_row_count(rows: int | None) -> str:

@@ -40,20 +40,22 @@ def agent_from_label(label: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool
 
 
 def normalise_label(label: str) -> str:
-    """Return the label in archives of an agent that ``label`` describes: it names no parameter that has its default.
+    """Return ``label`` as archives store it, without the parameters that have their defaults.
 
-    A text that describes no agent of a yaml stays as it is.
+    A text that describes no agent with a yaml is returned unchanged.
     """
     with suppress(RequestError):  # a label of other code, or of a training
         name, settings = parse_label(label, "agent")
-        own = load_option("agent", name)
-        usual = select_parameters(own)
-        return format_label(name, shorten_paths({**usual, **settings}, tuple(own.get("paths") or ())), usual)
+        yaml_settings = load_option("agent", name)
+        defaults = select_parameters(yaml_settings)
+        return format_label(
+            name, shorten_paths({**defaults, **settings}, tuple(yaml_settings.get("paths") or ())), defaults
+        )
     return label
 
 
 def find_stored_label(root: PurePath, label: str | None) -> str | None:
-    """Find the stored label of an agent that may be named with defaults, as in ``mcts(iterations=200)``."""
+    """Return the stored form of an agent's label, in which ``label`` may repeat defaults: ``mcts(iterations=200)``."""
     if label is None or "(" not in label:
         return label
     return labels.find_stored_label(ArchiveStore.open(root).load_runs(), label)
@@ -69,41 +71,39 @@ def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: b
         return agent_from_label(entry, root, trusted)
     if isinstance(entry, dict) and isinstance(entry.get("agent"), str):
         settings = {str(name): value for name, value in entry.items() if name != "agent"}
-        others = [key for key in NON_PARAMETER_KEYS if trusted or key != "_target_"]  # else data would choose the class
-        return _agent_from_yaml(entry["agent"], settings, root, trusted, others)
+        # Untrusted data must not choose the class.
+        extra_keys = [key for key in NON_PARAMETER_KEYS if trusted or key != "_target_"]
+        return _agent_from_yaml(entry["agent"], settings, root, trusted, extra_keys)
     raise RequestError(f"{key}: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
 
 
 def _agent_from_yaml(
     name: str, settings: Mapping[str, Any], root: PurePath, trusted: bool, extra_keys: Sequence[str] = ()
 ) -> AgentSpec:
-    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``: parameters, and perhaps ``extra_keys``."""
-    own = load_option("agent", name)
-    valid = select_parameters(own)
+    """Build the agent of ``conf/agent/NAME.yaml`` with changes: parameters and keys among ``extra_keys``."""
+    yaml_settings = load_option("agent", name)
+    valid = select_parameters(yaml_settings)
     for key in settings:
         if key not in (*valid, *extra_keys):
             raise RequestError(f"the yaml of agent '{name}' has no parameter {key!r}{describe_valid_names(key, valid)}")
-    return agent_from_settings(name, {**own, **settings}, own, root, trusted)
+    return agent_from_settings(name, {**yaml_settings, **settings}, yaml_settings, root, trusted)
 
 
 def agent_from_settings(
     name: str, settings: Mapping[str, Any], yaml_settings: Mapping[str, Any], root: PurePath, trusted: bool
 ) -> AgentSpec:
-    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``.
+    """Build the agent of ``conf/agent/NAME.yaml`` from ``settings``: the keys of its yaml with the user's changes.
 
-    ``yaml_settings`` are those of the yaml itself.
-
-    Its policy, if it has one, is read from the archive at ``root``. ``trusted`` is as for ``agent_from_label``.
+    ``yaml_settings`` are the same keys without changes, because the label names only the parameters that differ. A
+    policy is read from the archive at ``root``. ``trusted`` is as for ``agent_from_label``.
     """
     target = find_target(f"agent '{name}'", settings)
-    params, own_params = select_parameters(settings), select_parameters(yaml_settings)
+    params, yaml_params = select_parameters(settings), select_parameters(yaml_settings)
     paths = tuple(yaml_settings.get("paths") or ())
-    # The class is compared too, so that a label shows if another one plays.
-    shown, usual = (
-        shorten_paths(params, paths) | {"_target_": target},
-        own_params | {"_target_": yaml_settings.get("_target_")},
-    )
-    label = settings.get("name") or format_label(name, shown, usual)
+    # The class is compared too, so that the label shows a class that is not the yaml's.
+    label_params = shorten_paths(params, paths) | {"_target_": target}
+    defaults = yaml_params | {"_target_": yaml_settings.get("_target_")}
+    label = settings.get("name") or format_label(name, label_params, defaults)
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
     described = {key: _expand_agent_parameter(key, value, root) for key, value in params.items()}
@@ -113,30 +113,32 @@ def agent_from_settings(
         if isinstance(params.get(key), str):
             files |= agent_from_label(params[key], root).files
     spec = AgentSpec(label, target, described, limits=limits, files=files, paths=paths, trusted=trusted)
-    if "policy" not in params and not ("reads" in yaml_settings and any(each in params for each in POLICY_PARAMETERS)):
+    if "policy" not in params and not ("reads" in yaml_settings and any(key in params for key in POLICY_PARAMETERS)):
         return spec
     from runners.config.agent_policies import attach_policy  # most runs need none
 
     return attach_policy(spec, yaml_settings, root)
 
 
-def parse_label(text: str, what: str) -> tuple[str, dict[str, Any]]:
-    """Split ``name(parameter=value,…)`` into name and parameters; ``what`` names the setting in messages.
+def parse_label(text: str, setting_name: str) -> tuple[str, dict[str, Any]]:
+    """Split ``name(parameter=value,…)`` into name and parameters; ``setting_name`` is for messages.
 
-    Raises ``RequestError`` for a text that is not such a label.
+    Raises ``RequestError`` for text that is not a label.
     """
-    name, parameters = split_label(text, what)
-    shown = f"{what} {text!r}"
-    return name, {key: _parse_parameter(shown, key, value) for key, value in parameters}
+    name, parameters = split_label(text, setting_name)
+    setting = f"{setting_name} {text!r}"
+    return name, {key: _parse_parameter(setting, key, value) for key, value in parameters}
 
 
-def _parse_parameter(what: str, key: str, text: str) -> Any:
-    """Return the value of a parameter. An agent's label stays a text: its own values are read where it is built."""
-    return text if key in AGENT_PARAMETERS and text.endswith(")") else parse_setting_value(what, f"{key}={text}")
+def _parse_parameter(setting_name: str, key: str, text: str) -> Any:
+    """Return the value of a parameter. The label of another agent stays text, because building that agent parses it."""
+    return (
+        text if key in AGENT_PARAMETERS and text.endswith(")") else parse_setting_value(setting_name, f"{key}={text}")
+    )
 
 
 def _expand_agent_parameter(key: str, value: Any, root: PurePath) -> Any:
-    """Return the value of a parameter. If it names an agent: all that describes the agent, as it affects the games."""
+    """Return the value of a parameter; replace an agent's label by that agent's record, which affects the games."""
     if key not in AGENT_PARAMETERS or value is None:
         return value
     if not isinstance(value, str):  # a mapping could name a class that no yaml names

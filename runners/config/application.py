@@ -1,6 +1,6 @@
-"""Commands that Hydra carries out: ``Application``, which each of them is, and ``RUN``, which plays and shows a run.
+"""The commands that Hydra carries out: their base class ``Application``, and ``RUN``, which plays and shows a run.
 
-What plays or learns is imported when something is to be done: most wrong requests are refused before that.
+Modules that play or learn are imported only when a request is carried out, so wrong requests are refused quickly.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ DEFAULT_OBJECTIVE = "score"  # the objective of conf/run.yaml
 
 
 class OneLineFormatter(logging.Formatter):
-    """Formats log records without tracebacks, which are in the job's log file."""
+    """A formatter of log records that omits tracebacks, because the job's log file has them."""
 
     def format(self, record: logging.LogRecord) -> str:
         return f"{record.levelname.lower()}: {record.getMessage()}"
 
 
 class HydraLinesAndWarningsFilter(logging.Filter):
-    """Lets the messages of Hydra pass, the lines with which launchers name their jobs, and warnings of all others."""
+    """A filter that passes Hydra's own messages, lines in which launchers name their jobs, and all warnings."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.startswith("hydra_plugins."):  # failures are reported anyway
@@ -61,11 +61,11 @@ class HydraLinesAndWarningsFilter(logging.Filter):
 
 
 class Launch(NamedTuple):
-    """A command that was typed. It travels with the jobs of a sweep, which other processes may carry out."""
+    """A command as it was typed. It travels with the jobs of a sweep, which other processes may carry out."""
 
     words: str  # as they were typed, without the program
     user_folders: tuple[str, ...] = ()  # absolute
-    id: str = ""  # no other launch has it
+    id: str = ""  # unique to this launch
 
     @property
     def command(self) -> str:
@@ -73,15 +73,15 @@ class Launch(NamedTuple):
         return f"qarena {self.words}"
 
     def print_resume_hint(self, kept_sentence: str = "all games that were finished are in the archive") -> int:
-        """Print how the interrupted command is continued; returns the exit code."""
+        """Print how to continue the interrupted command, and return the exit code."""
         console.print_note(f"interrupted; {kept_sentence}. To go on:\n  {console.find_program()} {self.words}")
         return interruption.exit_code()
 
 
 class ObjectiveValue(NamedTuple):
-    """The value of a job, as its record has it."""
+    """The value of a job with the name of its objective, as the job's record stores them."""
 
-    objective: str  # its name
+    objective: str  # name of the objective
     value: float
 
 
@@ -90,43 +90,49 @@ class CommandOutcome(NamedTuple):
 
     run_id: str | None
     show: Callable[[], None]
-    interrupted: bool = False  # it is not complete
-    stopped: bool = False  # because the user asked to
+    interrupted: bool = False  # the request is not complete
+    stopped: bool = False  # the user stopped the request
     objective_value: ObjectiveValue | None = None  # for sweepers that optimise
-    columns: Sequence[ResultColumn] = ()  # of its rows in the table of a sweep
-    notes: Sequence[str] = ()  # what to know about these rows
-    exit_code: int = 0  # of a single request that is not interrupted
+    columns: Sequence[ResultColumn] = ()  # the request's rows in the table of a sweep
+    notes: Sequence[str] = ()  # what a reader of these rows should know
+    exit_code: int = 0  # of a single request that was not interrupted
 
 
-PreparedRequest = Callable[[], CommandOutcome]  # carries out a request that is ready
+PreparedRequest = Callable[[], CommandOutcome]  # carries out a checked request
 
 
 def build_one_row_columns(texts: Mapping[str, str]) -> list[ResultColumn]:
-    """The columns of an outcome that is one row in the table of a sweep."""
+    """Build the columns of an outcome that fills one row in the table of a sweep, from texts by heading."""
     return [ResultColumn(heading, [text], right_aligned=not text[:1].isalpha()) for heading, text in texts.items()]
 
 
 class Application(ABC):
     """A command that Hydra carries out.
 
-    It has no state: launchers that use other processes pickle it.
+    An application has no state, because launchers that use other processes pickle it.
     """
 
     config_name: ClassVar[str]  # the yaml in conf/
     schema: ClassVar[type[Any]]  # the dataclass of its keys
-    default_target: ClassVar[SweepTarget | None] = None  # the value that its jobs return
-    table_subtitle: ClassVar[str] = ""  # whose view the table of a sweep takes
+    default_target: ClassVar[SweepTarget | None] = None  # the value that the command's jobs return
+    table_subtitle: ClassVar[str] = ""  # from whose point of view the table of a sweep shows results
 
     @abstractmethod
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
-        """Get ready, given a configuration that the schema allows. Raises ``ArenaError`` if it cannot be done."""
+        """Build what carries out the request of a configuration that matches the schema.
+
+        Raises ``ArenaError`` if the request cannot be carried out.
+        """
 
     def count_requested_games(self, cfg: DictConfig) -> int:
-        """The games that a job of a sweep asks for, of each pairing."""
+        """Return the number of games of each pairing that a job of a sweep requests."""
         return int(cfg.get("games", 0))
 
     def check_sweep_job(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:  # noqa: ARG002
-        """Raises ``RequestError`` for a setting that no job of a sweep could have, before the first one begins."""
+        """Check the configuration of a job before the first job of a sweep begins.
+
+        Raises ``RequestError`` for a setting that no job of a sweep could have.
+        """
         from analytics.store.records import SWEEP_ID
 
         check_keys_and_values(cfg, self.schema)
@@ -135,15 +141,15 @@ class Application(ABC):
             raise RequestError(f"sweep.id={cfg.sweep.id!r} cannot be a name: write {allowed}")
 
     def build_sweep_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget | None:  # noqa: ARG002
-        """The value that jobs return, given the configuration of the first; None: they return none.
+        """Return the value that the jobs of a sweep are judged by, or None if they have no value.
 
-        Raises ``RequestError`` if that cannot be the value of any job.
+        ``cfg`` is the configuration of the first job. Raises ``RequestError`` if no job can have this value.
         """
         return self.default_target
 
 
 class RunApplication(Application):
-    """Plays a match or a tournament."""
+    """The command that plays a match or a tournament."""
 
     config_name = "run"
     schema = RunConfig
@@ -162,7 +168,7 @@ class RunApplication(Application):
     def check_sweep_job(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:
         super().check_sweep_job(cfg, hydra_cfg)
         for agent in _build_request(cfg, hydra_cfg).spec.agents:
-            if not (agent.limits.is_limited or agent.runs_programs):  # which would start a process
+            if not (agent.limits.is_limited or agent.runs_programs):  # building these would start a process
                 agent.build()
 
     def build_sweep_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget:
@@ -183,11 +189,11 @@ def _build_objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Obje
 
 
 def _play_experiment(experiment: Experiment, objective: Objective, launch: Launch) -> CommandOutcome:
-    """The outcome of an experiment that was ready."""
+    """Play the games of an open experiment and return the outcome."""
     from runners.arena.execution import execute_experiment
 
-    request, running = experiment.request, HydraConfig.get()
-    log = Path(running.runtime.output_dir) / f"{running.job.name}.log"
+    request, hydra_config = experiment.request, HydraConfig.get()
+    log = Path(hydra_config.runtime.output_dir) / f"{hydra_config.job.name}.log"
     for note in request.notes:
         console.print_note(note)
     with (
@@ -199,10 +205,8 @@ def _play_experiment(experiment: Experiment, objective: Objective, launch: Launc
 
     def print_tables_and_objective() -> None:
         print_outcome(outcome, log)
-        if value is not None and (objective.name, objective.agent) != (
-            DEFAULT_OBJECTIVE,
-            None,
-        ):  # which is in the tables anyway
+        is_in_tables = (objective.name, objective.agent) == (DEFAULT_OBJECTIVE, None)
+        if value is not None and not is_in_tables:
             console.print_line(f"Objective: {objective.heading}: {objective.format_value(value)}")
 
     return CommandOutcome(
@@ -217,7 +221,7 @@ def _play_experiment(experiment: Experiment, objective: Objective, launch: Launc
 
 
 def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
-    """What a reader of a run's rows in the table of a sweep should know."""
+    """List what a reader of a run's rows in the table of a sweep should know."""
     from analytics.questions.strength_tables import MAX_ROWS
 
     games, pairings, notes = request.games, len(outcome.results), list[str]()
@@ -231,7 +235,7 @@ def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
 
 
 def _build_sweep_columns(outcome: RunOutcome, objective: Objective, value: float | None) -> list[ResultColumn]:
-    """The first pairings as a sweep shows them; the value of the objective stands in the first row."""
+    """Build the columns of a run's first pairings for a sweep's table, with the objective's value in the first row."""
     from analytics.questions.strength_tables import MAX_ROWS
 
     first = outcome.results[:MAX_ROWS]
@@ -251,14 +255,14 @@ def _build_pairing_columns(results: Sequence[PairingResult]) -> list[ResultColum
 
 # A run in the terminal.
 
-# What to ask about the games of the first run of an archive.
+# A first query for an archive that holds a single run.
 SUGGESTED_QUERY = "SELECT plies, ending, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL"
 
 
 def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
-    """Print the tables of a run, its speed, and how to ask about a first one.
+    """Print the tables and the speed of a run, and for the first run of an archive, a query to try.
 
-    ``log_file`` has more on misbehaviour.
+    ``log_file`` is the file to which a note on misbehaviour refers.
     """
     if not outcome.results:
         console.print_note(f"run {outcome.run_id} has no games yet")
@@ -273,7 +277,7 @@ def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
         from analytics.report.text_tables import build_visible_table
 
         # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
-        shared = any(each.by_pairs for each in outcome.results)
+        shared = any(result.by_pairs for result in outcome.results)
         command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
         crosstable = build_crosstable(outcome.results)
         table = build_visible_table(build_crosstable_table(crosstable, with_intervals=not shared))
@@ -285,7 +289,7 @@ def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
         if shared:
             console.print_line(f"Pairings share openings; intervals over openings: {command}")
     _print_pairings(outcome)
-    if any(each.tally.is_uniform for each in outcome.results):
+    if any(result.tally.is_uniform for result in outcome.results):
         from analytics.questions.selection import describe_repeated_games
 
         with open_archive(outcome.root) as opened:
@@ -306,18 +310,18 @@ def _is_first_of_archive(outcome: RunOutcome) -> bool:
 
 
 def _print_forfeits(outcome: RunOutcome, log_file: Path) -> None:
-    """Print what agents did wrong in the games of this command, and how many games of the run are forfeits."""
+    """Print the misbehaviour of agents in the games of this command, and the number of forfeits in the whole run."""
     for line in outcome.misbehaviour:
         console.print_note(line)
-    forfeits, games = (sum(sum(each.forfeits) for each in outcome.results), sum(each.games for each in outcome.results))
-    told = (
-        [f"warning: {forfeits:,} of {format_count_with_noun(games, 'game')} of this run are forfeits"]
-        if forfeits
-        else []
-    )
-    told += [f"more in {os.path.relpath(log_file)}"] if outcome.misbehaviour else []
-    if told:
-        console.print_note("; ".join(told))
+    forfeits = sum(sum(result.forfeits) for result in outcome.results)
+    games = sum(result.games for result in outcome.results)
+    clauses = list[str]()
+    if forfeits:
+        clauses.append(f"warning: {forfeits:,} of {format_count_with_noun(games, 'game')} of this run are forfeits")
+    if outcome.misbehaviour:
+        clauses.append(f"more in {os.path.relpath(log_file)}")
+    if clauses:
+        console.print_note("; ".join(clauses))
 
 
 def _format_summary(outcome: RunOutcome) -> str:
@@ -330,24 +334,24 @@ def _format_summary(outcome: RunOutcome) -> str:
 
 
 def _print_pairings(outcome: RunOutcome) -> None:
-    """Print the first pairings of a run, and how to see all of them."""
+    """Print the first pairings of a run, and the command that shows all of them."""
     from analytics.questions.strength_tables import MAX_ROWS, describe_omissions
 
-    found = outcome.results[:MAX_ROWS]
+    results = outcome.results[:MAX_ROWS]
     seats = [
         number_column(
             f"win in seat {seat}",
-            [row[2] / max(1, sum(row)) for row in (each.results_in_seat(seat) for each in found)],
+            [row[2] / max(1, sum(row)) for row in (result.results_in_seat(seat) for result in results)],
             format_percent,
             7,
         )
         for seat in (0, 1)
     ]
-    plies = number_column("plies", [each.mean_plies for each in found], format_plies, 6)
+    plies = number_column("plies", [result.mean_plies for result in results], format_plies, 6)
     console.print_tables(
         [
             console.build_table(
-                [*_build_pairing_columns(found), *seats, plies], "Pairings (the first agent's view, in %)"
+                [*_build_pairing_columns(results), *seats, plies], "Pairings (the first agent's view, in %)"
             )
         ]
     )
@@ -361,8 +365,9 @@ RUN = RunApplication()
 
 
 def enter_launch_folder() -> AbstractContextManager[None]:
-    """Be in the folder in which the command was typed, inside the context: all paths are relative to it.
+    """Change to the folder in which the command was typed, inside the context, because all paths are relative to it.
 
-    Hydra's tasks may be elsewhere: launchers start processes, and ``hydra.job.chdir=true`` names the output folder.
+    Hydra's tasks may start in another folder: launchers start processes, and ``hydra.job.chdir=true`` changes to the
+    output folder.
     """
     return chdir(HydraConfig.get().runtime.cwd)

@@ -61,12 +61,12 @@ CLOSING_CHARACTERS = {'"': '"', "[": "]", "{": "}"}
 
 
 class CommandArguments(NamedTuple):
-    """Agents and settings, told apart."""
+    """The agents and settings of a command, told apart."""
 
-    overrides: list[str]  # as Hydra takes them; agents and the archive are among them
+    overrides: list[str]  # for Hydra; they include the agents and the archive
     agents: list[str]  # labels
     config_dirs: Sequence[Path]
-    typed: str = ""  # the words that repeat the request, without the program
+    typed: str = ""  # the words that repeat the request, without the program's name
 
 
 def parse_arguments(
@@ -76,9 +76,11 @@ def parse_arguments(
     config_dirs: Sequence[Path] = (),
     typed: str = "",
 ) -> CommandArguments:
-    """The arguments in ``words`` and the settings that flags gave; ``typed`` is the whole command for its records.
+    """Sort the words of a command into agents and settings, and add the settings of flags.
 
-    Raises ``RequestError`` for agents and settings that do not go together.
+    ``typed`` is the whole command, for the records of runs.
+
+    Raises ``RequestError`` for agents and settings that contradict each other.
     """
     for word in words:
         check_length_and_depth("the argument", word, MAX_OVERRIDE_CHARACTERS)
@@ -94,32 +96,38 @@ def parse_arguments(
 
 
 def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """The overrides that choose the agents of these labels: a list, or ``a`` and ``b`` where others set keys of these.
+    """Build the overrides that choose the agents with these labels.
 
-    Raises ``RequestError`` for such a key where there are not two agents.
+    They are the list ``agents``, or the groups ``agent@a`` and ``agent@b`` if ``overrides`` set keys of ``a`` or ``b``.
+
+    Raises ``RequestError`` for a key of ``a`` or ``b`` unless there are two agents.
     """
-    own = [override for override in overrides if override.startswith(("a.", "b."))]
-    if own and len(labels) != 2:
-        key, _, value = own[0][2:].partition("=")
+    seat_overrides = [override for override in overrides if override.startswith(("a.", "b."))]
+    if seat_overrides and len(labels) != 2:
+        key, _, value = seat_overrides[0][2:].partition("=")
         name = labels[0].partition("(")[0]
-        raise RequestError(f"{own[0]}: a and b are two agents; of one, or of many, write '{name}({key}={value})'")
-    if not own:
+        raise RequestError(
+            f"{seat_overrides[0]}: a and b are two agents; of one, or of many, write '{name}({key}={value})'"
+        )
+    if not seat_overrides:
         entries = (
             label if PLAIN_NAME.fullmatch(label) else quote_for_hydra(expand_override(label)) for label in labels
         )
         return [f"agents=[{','.join(entries)}]"]
-    chosen = []
+    agent_overrides = []
     for seat, label in zip("ab", labels, strict=True):
         name, _, parameters = label.partition("(")
-        chosen.append(f"agent@{seat}={quote_non_ascii_words(name)}")
-        chosen += [f"{seat}.{expand_override(part)}" for part in split_parameters(parameters.removesuffix(")"))]
-    return chosen
+        agent_overrides.append(f"agent@{seat}={quote_non_ascii_words(name)}")
+        agent_overrides += [
+            f"{seat}.{expand_override(parameter)}" for parameter in split_parameters(parameters.removesuffix(")"))
+        ]
+    return agent_overrides
 
 
 def expand_override(override: str) -> str:
-    """An override with whole numbers written out, ``games=1e6``, and a label or a path from ``~`` in quotes.
+    """Write out whole numbers in an override (``games=1e6``), and quote a label or a path that begins with ``~``.
 
-    Texts in quotes stay.
+    Quoted texts are left alone.
     """
     key, equals, value = override.partition("=")
     if value.startswith("~") and "," not in value:
@@ -142,20 +150,20 @@ class ConfigKey(NamedTuple):
     name: str  # dotted
     default: str  # "" for a mapping, whose keys follow
     meaning: str
-    is_group: bool = False  # it is in the defaults list
+    is_group: bool = False  # the key is in the defaults list
     kind: type = str
     limits: str = ""  # the range of a number
     choices: Sequence[str] = ()
 
 
 def parse_yaml_keys(yaml_text: str) -> Iterator[ConfigKey]:
-    """The keys of a yaml in their order, without their types and choices."""
+    """Yield the keys of a yaml in their order, without types and choices."""
     path: list[tuple[int, str]] = []
-    for found in filter(None, map(YAML_LINE.fullmatch, yaml_text.splitlines())):
-        indent, dash, key = len(found[1]), found[2], found[3]
-        value, meaning = _split_comment(found[4].strip(" "))
-        path = [each for each in path if each[0] < indent]
-        name = ".".join([*(each for _, each in path), key])
+    for match in filter(None, map(YAML_LINE.fullmatch, yaml_text.splitlines())):
+        indent, dash, key = len(match[1]), match[2], match[3]
+        value, meaning = _split_comment(match[4].strip(" "))
+        path = [(depth, parent) for depth, parent in path if depth < indent]
+        name = ".".join([*(parent for _, parent in path), key])
         if dash:
             yield ConfigKey(key, value, meaning, is_group=True)
         elif key not in ("defaults", "_target_"):
@@ -164,17 +172,18 @@ def parse_yaml_keys(yaml_text: str) -> Iterator[ConfigKey]:
 
 
 def _split_comment(text: str) -> tuple[str, str]:
-    """Split what follows a key of a yaml into its value and its comment."""
+    """Split the text after a key of a yaml into the value and the comment."""
     start = max(0, text.find(CLOSING_CHARACTERS[text[0]], 1)) if text[:1] in CLOSING_CHARACTERS else 0
     value, _, comment = text[start:].partition("#")
     return (text[:start] + value).rstrip(" "), comment.removeprefix(" ")
 
 
 def check_group_choices(config_name: str, overrides: Sequence[Override]) -> None:
-    """Check the overrides that choose an option of a group, given the yaml of the command.
+    """Check the overrides that choose an option of a group.
 
-    Raises ``RequestError`` for a group that the command does not have or that is given anything but a name, for a
-    plugin that is not installed, and for a number of games with commas.
+    ``config_name`` is the yaml of the command, which lists its groups. Raises ``RequestError`` for a group that the
+    command does not have, for a choice that is not a name, for a plugin that is not installed, and for a number of
+    games with commas.
     """
     groups = [
         key.name
@@ -190,8 +199,8 @@ def check_group_choices(config_name: str, overrides: Sequence[Override]) -> None
             raise RequestError(f"{text} is several values: write {plain}, or {plain[:-3]}_{plain[-3:]}")
         options = [] if "." in key or "/" in key else list_options(override.key_or_group)
         if key == "agent":
-            one = keep_first_value(override).partition("=")[2]
-            raise RequestError(f"{text}: name the agents one after the other, qarena run {one} OTHER, or agents=[…]")
+            name = keep_first_value(override).partition("=")[2]
+            raise RequestError(f"{text}: name the agents one after the other, qarena run {name} OTHER, or agents=[…]")
         if options and key not in groups and not (override.is_delete() or override.is_add()):
             raise RequestError(f"key {key!r} does not exist{describe_valid_names(key, groups)}")
         if options and not (override.is_delete() or override.is_sweep_override() or isinstance(override.value(), str)):
@@ -202,7 +211,7 @@ def check_group_choices(config_name: str, overrides: Sequence[Override]) -> None
 
 @contextmanager
 def explain_config_errors(overrides: Sequence[str]) -> Iterator[None]:
-    """Raise ``RequestError`` with a message of one line for errors of Hydra and OmegaConf inside the context.
+    """Convert errors of Hydra and OmegaConf inside the context to ``RequestError`` with a message of one line.
 
     Raises ``FailureError`` for a file that cannot be written; other exceptions pass through.
     """
@@ -217,22 +226,22 @@ def explain_config_errors(overrides: Sequence[str]) -> Iterator[None]:
 
 
 def format_config_error(error: Exception, overrides: Sequence[str]) -> str:
-    """The message of a configuration error, with a suggestion if a name is unknown."""
+    """Format a configuration error as one line, which suggests similar names if a name is unknown."""
     cause = error.__cause__
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _describe_missing_option(error.missing_cfg_file, error.options or ())
     if isinstance(error, OverrideParseException):
         remedy = _describe_syntax_remedy(error.override, _strip_developer_hints(error))
         return f"{error.override!r} cannot be read: {remedy}"
-    if isinstance(invalid := cause or error, ValidationError):
-        return _describe_type_mismatch(invalid)
+    if isinstance(mismatch := cause or error, ValidationError):
+        return _describe_type_mismatch(mismatch)
     if isinstance(cause, ConfigAttributeError | ConfigKeyError):
         return _describe_unknown_key(cause, parse_overrides(overrides))
     return _strip_developer_hints(error)
 
 
 def _strip_developer_hints(error: Exception) -> str:
-    """The error's own text as one line, without what OmegaConf and Hydra add for developers."""
+    """Return the error's own message as one line, without the hints that OmegaConf and Hydra add for developers."""
     text = " ".join(str(error).split())
     for addition in (" full_key:", " See https", " Available options"):
         text = text.partition(addition)[0]
@@ -240,50 +249,50 @@ def _strip_developer_hints(error: Exception) -> str:
 
 
 def _describe_missing_option(file: str, options: Sequence[str]) -> str:
-    """The message that an option of a group does not exist."""
+    """Describe an option of a group that does not exist."""
     group, _, name = file.removesuffix(".yaml").rpartition("/")
     if group.partition("/")[0] == "archive":
         folder = f"{group}/{name}".partition("/")[2]
         return f"archive={folder}: name the archive's folder by --archive {folder}"
-    own = "; for one of your own name its folder, --config-dir DIR" if group == "agent" else ""
-    return f"{group or 'config'} {name!r} does not exist{describe_valid_names(name, options)}{own}"
+    remedy = "; for one of your own name its folder, --config-dir DIR" if group == "agent" else ""
+    return f"{group or 'config'} {name!r} does not exist{describe_valid_names(name, options)}{remedy}"
 
 
 def _describe_type_mismatch(error: ValidationError) -> str:
-    """The message that a value is not of its key's type."""
+    """Describe a value that is not of its key's type."""
     value = format_parameter(error.value)
     hint: Any = get_type_hints(error.object_type).get(error.key) if isinstance(error.object_type, type) else None
-    kinds = [TYPE_DESCRIPTIONS.get(getattr(each, "__origin__", each)) for each in (get_args(hint) or [hint])]
-    wanted = " or ".join(kind for kind in kinds if kind) or _strip_developer_hints(error)
-    return f"{error.full_key}={value}: {value!r} is not {wanted}"
+    kinds = [TYPE_DESCRIPTIONS.get(getattr(option, "__origin__", option)) for option in (get_args(hint) or [hint])]
+    expected = " or ".join(kind for kind in kinds if kind) or _strip_developer_hints(error)
+    return f"{error.full_key}={value}: {value!r} is not {expected}"
 
 
 def _describe_unknown_key(error: ConfigAttributeError | ConfigKeyError, overrides: Sequence[Override]) -> str:
-    """The message about a key that does not exist; if it is a parameter of a named agent, how to type it."""
+    """Describe a key that does not exist; if a named agent has such a parameter, say how to set it."""
     name = str(error.full_key)
-    labels = [label for each in overrides for label in _list_agent_labels(each)]
-    for typed in (each for each in overrides if each.get_key_element() == name):
+    labels = [label for override in overrides for label in _list_agent_labels(override)]
+    for typed in (override for override in overrides if override.get_key_element() == name):
         for seat, label in enumerate(labels):
             agent = label.partition("(")[0]
             if name in (*load_option("agent", agent), *LIMIT_KEYS):
                 of_seat = f"{'ab'[seat]}.{typed.input_line} or " if len(labels) == 2 else ""
-                how = f"{of_seat}'{agent}({keep_first_value(typed)})'"
-                return f"{typed.input_line} is a setting of the agent {agent}: write {how}"
+                remedy = f"{of_seat}'{agent}({keep_first_value(typed)})'"
+                return f"{typed.input_line} is a setting of the agent {agent}: write {remedy}"
     prefix = name.removesuffix(str(error.key))
     valid = [f"{prefix}{key}" for key in error.parent_node or () if key not in ("hydra", "_target_")]
     return f"key {name!r} does not exist{describe_valid_names(name, valid)}"
 
 
 def _list_agent_labels(override: Override) -> list[str]:
-    """The labels of the agents that an override chooses."""
+    """List the labels of the agents that an override chooses."""
     if override.get_key_element() not in ("agents", "agent@a", "agent@b") or override.is_sweep_override():
         return []
-    named = override.value()
-    return [label for label in (named if isinstance(named, list) else [named]) if isinstance(label, str)]
+    value = override.value()
+    return [label for label in (value if isinstance(value, list) else [value]) if isinstance(label, str)]
 
 
 def _describe_syntax_remedy(override: str, message: str) -> str:
-    """Advice on an override that Hydra's grammar rejects."""
+    """Return what to write in place of an override that Hydra's grammar rejects; ``message`` is Hydra's own."""
     if "=" not in override:
         return "it is neither key=value nor an agent, NAME or 'NAME(parameter=value,…)'"
     if override.startswith("agents=") and "(" in override:

@@ -1,4 +1,4 @@
-"""The callbacks of Hydra (``hydra.callbacks``), for what is carried out without ``hydra.main``."""
+"""Hydra's callbacks (``hydra.callbacks``), for jobs that run without ``hydra.main``."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from omegaconf import DictConfig
 
 
 class Callbacks:
-    """Those that a yaml names under ``hydra.callbacks``. One that fails is a warning, as in Hydra."""
+    """The callbacks that a yaml names under ``hydra.callbacks``. As in Hydra, a callback's error becomes a warning."""
 
     def __init__(self, cfg: DictConfig) -> None:
         self._callbacks = [instantiate(node) for node in (cfg.hydra.callbacks or {}).values()]
 
     def notify(self, method_name: str, **arguments: Any) -> None:
-        """Call a method of each, of the last one first if something ends."""
+        """Call one method of every callback; methods that mark an end are called in reverse order."""
         for callback in reversed(self._callbacks) if method_name.endswith("_end") else self._callbacks:
             try:
                 getattr(callback, method_name)(**arguments)
-            except Exception as error:  # noqa: BLE001  (a callback is a stranger's)
+            except Exception as error:  # noqa: BLE001  (callbacks are third-party code)
                 warnings.warn(
                     f"Callback {type(callback).__name__}.{method_name} raised {type(error).__name__}: {error}",
                     stacklevel=2,

@@ -1,14 +1,14 @@
-"""Composing: the overrides of a request become a checked configuration, by Hydra, over our folder and the user's own.
+"""Composing: Hydra turns the overrides of a request into a checked configuration, from our folder and the user's own.
 
-The command line and Python's functions both enter here with ``CommandArguments``. Hydra parses the overrides. Only
-those of a sweep, or of a request that Hydra refuses, are parsed here, because their values or their forms matter then.
+Both the command line and Python's functions call this module with ``CommandArguments``. Hydra parses the overrides.
+Only the overrides of a sweep, or of a request that Hydra refuses, are parsed here too, because their values matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.types import Override
@@ -29,10 +29,10 @@ HELP_KEYS = ("help", "hydra_help")  # of Hydra's own configuration: texts, which
 
 @contextmanager
 def open_config_folders(arguments: CommandArguments, schema: type[Any], command: str) -> Iterator[None]:
-    """Let the user's folders be found, and Hydra's errors be messages of one line, inside the context.
+    """Let Hydra find the user's folders, and turn its errors into messages of one line, inside the context.
 
-    ``schema`` and ``command`` are those of the command, for words that were taken for agents. Raises ``RequestError``
-    for such a word, and for a folder that is none.
+    ``schema`` and ``command`` belong to the command; they serve to explain words that look like agents but are not.
+    Raises ``RequestError`` for such a word, and for a path that is not a folder.
     """
     _check_agent_words(arguments.agents, schema, command)
     with search_user_folders(arguments.config_dirs), explain_config_errors(arguments.overrides):
@@ -41,16 +41,16 @@ def open_config_folders(arguments: CommandArguments, schema: type[Any], command:
 
 @contextmanager
 def initialize_hydra() -> Iterator[None]:
-    """Let Hydra read the project's folder, inside the context.
+    """Let Hydra read the project's configuration folder, inside the context.
 
-    It is named by its path: as a package, a folder named conf in ``sys.path`` could hide it.
+    The folder is given as a path, because another package named ``conf`` in ``sys.path`` could hide it.
     """
     with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
         yield
 
 
 def _check_agent_words(labels: Sequence[str], schema: type[Any], command: str) -> None:
-    """Check words that were taken for agents. Raises ``RequestError`` for a key, and where there are no agents."""
+    """Refuse words that were parsed as agents but are keys, or that the command cannot take as agents."""
     keys = schema.__dataclass_fields__
     for word, following in zip(labels, [*labels[1:], "VALUE"], strict=False):
         if word in keys:
@@ -60,68 +60,76 @@ def _check_agent_words(labels: Sequence[str], schema: type[Any], command: str) -
 
 
 def compose_single_request(config: str, schema: type[Any], overrides: Sequence[str]) -> DictConfig:
-    """Compose and check the configuration of a request that is no sweep, with Hydra's own under ``hydra``.
+    """Compose and check the configuration of a request that is no sweep, with Hydra's own settings under ``hydra``.
 
     Raises ``RequestError`` for a sweep, and for a key or a value that ``schema`` does not allow.
     """
-    cfg, _ = compose_first_job(config, overrides, multirun=False)
+    cfg = compose_first_job(config, overrides, multirun=False).config
     if cfg.hydra.mode == RunMode.MULTIRUN:
         raise RequestError("hydra.mode=MULTIRUN is a sweep of several jobs: call runners.sweep(…)")
     check_keys_and_values(cfg, schema)
     return cfg
 
 
-def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> tuple[DictConfig, list[Override]]:
-    """Compose the configuration of a single request, or of a sweep's first job, with Hydra's own under ``hydra``.
+class FirstJob(NamedTuple):
+    """The configuration of a single request, or of the first job of a sweep."""
 
-    Each setting that varies has the first of its values. Whether it is a sweep is ``hydra.mode`` then, which a yaml may
-    set too. The overrides of a sweep come parsed with it. Raises ``RequestError`` for several values that are no sweep.
+    config: DictConfig  # with Hydra's own settings under ``hydra``; ``hydra.mode`` says whether this is a sweep
+    overrides: list[Override]  # all overrides of a sweep; empty for a single request
+
+
+def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> FirstJob:
+    """Compose the configuration of a single request, or of a sweep's first job.
+
+    A setting that varies gets the first of its values. ``multirun`` says that the command is a sweep, but a yaml may
+    also set ``hydra.mode``. Raises ``RequestError`` for several values without a sweep.
     """
     cfg = None if multirun else _compose_single_values(config, overrides)
     if cfg is not None and cfg.hydra.mode != RunMode.MULTIRUN:
         cfg.hydra.mode = RunMode.RUN
-        return cfg, []
-    given = parse_overrides(overrides)
-    check_group_choices(config, given)
-    cfg = compose(config, overrides=keep_first_values(given), return_hydra_config=True)
+        return FirstJob(cfg, [])
+    parsed_overrides = parse_overrides(overrides)
+    check_group_choices(config, parsed_overrides)
+    cfg = compose(config, overrides=keep_first_values(parsed_overrides), return_hydra_config=True)
     if multirun and cfg.hydra.mode == RunMode.RUN:
         raise RequestError("hydra.mode=RUN contradicts a sweep: leave it out, or use the command without -m")
     if not multirun and cfg.hydra.mode != RunMode.MULTIRUN:
-        _refuse_several_values(given)
+        _refuse_several_values(parsed_overrides)
     if params := cfg.hydra.sweeper.get("params"):
-        given = [*parse_overrides(f"{key}={value}" for key, value in params.items()), *given]
-        cfg = compose(config, overrides=keep_first_values(given), return_hydra_config=True)
+        parsed_overrides = [*parse_overrides(f"{key}={value}" for key, value in params.items()), *parsed_overrides]
+        cfg = compose(config, overrides=keep_first_values(parsed_overrides), return_hydra_config=True)
     cfg.hydra.mode = RunMode.MULTIRUN
-    return cfg, given
+    return FirstJob(cfg, parsed_overrides)
 
 
 def _compose_single_values(config: str, overrides: Sequence[str]) -> DictConfig | None:
-    """Compose a configuration of single values, the last of each key; None if a setting has several.
+    """Compose a configuration in which every key has one value; return None if a setting has several.
 
-    Raises what Hydra raises, or ``RequestError`` with a better message.
+    If a key is given twice, the last override wins. Raises what Hydra raises, or ``RequestError`` with a better
+    message.
     """
-    last = {override.partition("=")[0]: override for override in overrides}
+    last_overrides = {override.partition("=")[0]: override for override in overrides}
     try:
-        return compose(config, overrides=[*last.values()], return_hydra_config=True)
+        return compose(config, overrides=[*last_overrides.values()], return_hydra_config=True)
     except (HydraException, OmegaConfBaseException, ValueError):  # ValueError for an option that is no name
-        given = parse_overrides(overrides)
-        check_group_choices(config, given)
-        if any(override.is_sweep_override() for override in given):
+        parsed_overrides = parse_overrides(overrides)
+        check_group_choices(config, parsed_overrides)
+        if any(override.is_sweep_override() for override in parsed_overrides):
             return None
         raise
 
 
 def _refuse_several_values(overrides: Sequence[Override]) -> None:
-    """Raise ``RequestError`` for the first override with several values."""
+    """Raise ``RequestError`` for the first override that has several values."""
     for override in overrides:
         if override.is_sweep_override():
             typed = str(override.input_line)
-            text = f"; {format_quoting_advice(typed, in_shell=True)}" if " " in typed or "/" in typed else ""
-            raise RequestError(f"{typed}: several values are a sweep, qarena sweep … or -m{text}")
+            advice = f"; {format_quoting_advice(typed, in_shell=True)}" if " " in typed or "/" in typed else ""
+            raise RequestError(f"{typed}: several values are a sweep, qarena sweep … or -m{advice}")
 
 
 def format_config(cfg: DictConfig, part: str) -> str:
-    """Format a configuration as YAML: ``part`` is ``job``, ``hydra`` (Hydra's own), or ``all``."""
+    """Format a configuration as YAML; ``part`` is ``job``, ``hydra`` (Hydra's own settings), or ``all``."""
     if part == "hydra":
         keys = [str(key) for key in cfg.hydra if key not in HELP_KEYS]
         return OmegaConf.to_yaml(OmegaConf.create({"hydra": OmegaConf.masked_copy(cfg.hydra, keys)}))

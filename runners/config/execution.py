@@ -1,4 +1,4 @@
-"""Starting a command that Hydra carries out: its request is checked, then a job of Hydra, or its sweep, begins."""
+"""Carrying out a command through Hydra: check the request, then run it as one job or as the jobs of a sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.types import Override
 from hydra.core.utils import run_job
 from hydra.errors import HydraException
 from hydra.types import HydraContext, RunMode
@@ -25,7 +24,7 @@ from quarto.errors import RequestError
 from runners.config.application import Application, CommandOutcome, Launch, PreparedRequest, enter_launch_folder
 from runners.config.arguments import CommandArguments, format_config_error
 from runners.config.callbacks import Callbacks
-from runners.config.composing import compose_first_job, format_config, initialize_hydra, open_config_folders
+from runners.config.composing import FirstJob, compose_first_job, format_config, initialize_hydra, open_config_folders
 from runners.config.local_jobs import run_local_jobs, runs_jobs_locally
 from runners.config.schemas import check_keys_and_values
 from runners.config.sweep_values import compose_other_configs
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
 
     from runners.config.sweep import Sweep
 
-FOLDER_VARIABLES = ("QARENA_CACHE", "QARENA_TABLEBASE")  # the user's settings that are folders
+FOLDER_VARIABLES = ("QARENA_CACHE", "QARENA_TABLEBASE")  # environment variables whose values are folders
 DROPPED_GAMES_NOTE = "what was not committed yet is dropped, all else is in the archive"
-_hydra_main_lock = threading.Lock()  # ``hydra.main`` reads ``sys.argv``, which is of the process
+_hydra_main_lock = threading.Lock()  # ``hydra.main`` reads ``sys.argv``, which the whole process shares
 
 
 def run_hydra_command(
@@ -53,7 +52,7 @@ def run_hydra_command(
     config_to_print: str | None = None,
     help: bool = False,  # noqa: A002
 ) -> int:
-    """Let Hydra carry out a command. Returns the exit code.
+    """Let Hydra carry out a command, and return the exit code.
 
     Raises ``ArenaError`` with a message of one line for any error.
     """
@@ -69,34 +68,35 @@ def run_hydra_command(
             return 0
         if config_to_print:
             with initialize_hydra():
-                first, _ = compose_first_job(application.config_name, arguments.overrides, multirun)
-            console.print_line(format_config(first, config_to_print).rstrip("\n"))
+                first_job = compose_first_job(application.config_name, arguments.overrides, multirun)
+            console.print_line(format_config(first_job.config, config_to_print).rstrip("\n"))
             return 0
-        started = Launch(arguments.typed, tuple(list_user_folders()), uuid.uuid4().hex[:12])
+        launch = Launch(arguments.typed, tuple(list_user_folders()), uuid.uuid4().hex[:12])
         try:
-            return _run_request(application, arguments, multirun, started)
+            return _run_request(application, arguments, multirun, launch)
         except KeyboardInterrupt:
-            return started.print_resume_hint(DROPPED_GAMES_NOTE)
+            return launch.print_resume_hint(DROPPED_GAMES_NOTE)
 
 
 def _make_folder_variables_absolute() -> None:
-    """Write out the user's settings that are folders: processes that this one starts may be in another folder."""
+    """Make the folders in environment variables absolute, because child processes may start in another folder."""
     for name in FOLDER_VARIABLES:
         if name in os.environ:
             os.environ[name] = str(expand_home(os.environ[name]).absolute())
 
 
 def _run_request(application: Application, arguments: CommandArguments, multirun: bool, launch: Launch) -> int:
-    """Check a request and carry it out; returns the exit code."""
+    """Check a request, carry it out, and return the exit code."""
     for label in arguments.agents:
         check_option("agent", label.partition("(")[0].strip())  # before numba and Polars are loaded
     with initialize_hydra():
-        first, given = compose_first_job(application.config_name, arguments.overrides, multirun)
+        first_job = compose_first_job(application.config_name, arguments.overrides, multirun)
+        first = first_job.config
         if first.hydra.mode != RunMode.MULTIRUN:
             check_keys_and_values(first, application.schema)
             outcome = _run_single_request(application.prepare(first, first.hydra, launch), first)
         else:
-            sweep, run_jobs = _prepare_sweep(application, arguments, first, given, launch)
+            sweep, run_jobs = _prepare_sweep(application, arguments, first_job, launch)
     if first.hydra.mode == RunMode.MULTIRUN:
         return _run_sweep_and_report(sweep, run_jobs)
     outcome.show()
@@ -104,29 +104,32 @@ def _run_request(application: Application, arguments: CommandArguments, multirun
 
 
 def execute_sweep(application: Application, arguments: CommandArguments) -> tuple[Sweep, int]:
-    """Carry out the jobs of a sweep that a program asks for. Return it, and an exit code: 0 if all jobs were begun.
+    """Carry out the jobs of a sweep that a program asks for; return the sweep and an exit code.
 
-    Raises what Hydra raises, and ``RequestError``, if that was before the first job.
+    The exit code is 0 if every job began. Raises what Hydra raises before the first job, and ``RequestError``.
     """
     _make_folder_variables_absolute()
     launch = Launch(arguments.typed, tuple(list_user_folders()), uuid.uuid4().hex[:12])
     with initialize_hydra():
-        first, given = compose_first_job(application.config_name, arguments.overrides, multirun=True)
-        sweep, run_jobs = _prepare_sweep(application, arguments, first, given, launch)
+        first_job = compose_first_job(application.config_name, arguments.overrides, multirun=True)
+        sweep, run_jobs = _prepare_sweep(application, arguments, first_job, launch)
     return sweep, _run_sweep(sweep, run_jobs)
 
 
 def _prepare_sweep(
     application: Application,
     arguments: CommandArguments,
-    first: DictConfig,
-    given: Sequence[Override],
+    first_job: FirstJob,
     launch: Launch,
 ) -> tuple[Sweep, Callable[[], None]]:
-    """Check all jobs of a sweep; return the sweep, and what carries out its jobs where Hydra is not initialised."""
+    """Check the jobs of a sweep; return the sweep and a function that carries out its jobs.
+
+    Call the function while Hydra is not initialised.
+    """
     from runners.config.sweep import Sweep, run_sweep_job  # a single request needs none of it
 
-    for cfg in [first, *compose_other_configs(application.config_name, first, given)]:
+    first = first_job.config
+    for cfg in [first, *compose_other_configs(application.config_name, first, first_job.overrides)]:
         application.check_sweep_job(cfg, cfg.hydra)
     target = application.build_sweep_target(first, first.hydra)
     sweep = Sweep.from_request(first, arguments, target, application, launch)
@@ -136,9 +139,9 @@ def _prepare_sweep(
 
 
 def _run_single_request(prepared_request: PreparedRequest, cfg: DictConfig) -> CommandOutcome:
-    """Carry out a request that is ready as a job of Hydra, with its folder and log. Raises what the work raised.
+    """Carry out a checked request as a job of Hydra, with a folder and a log; raise what the request raises.
 
-    ``hydra.main`` would compose the configuration twice more: half a second on a slow machine.
+    ``hydra.main`` would compose the configuration twice more, which takes half a second on a slow machine.
     """
     outcome: list[CommandOutcome | Exception] = []
 
@@ -146,41 +149,44 @@ def _run_single_request(prepared_request: PreparedRequest, cfg: DictConfig) -> C
         try:
             with enter_launch_folder():
                 outcome.append(prepared_request())
-        except Exception as error:  # noqa: BLE001  (to one that leaves a task Hydra adds lines of its own)
+        except Exception as error:  # noqa: BLE001  (Hydra adds lines of its own to an error that leaves a task)
             outcome.append(error)
 
     callbacks: Any = Callbacks(cfg)  # Hydra has no public name for the list of them
-    about = {"config": cfg, "config_name": cfg.hydra.job.config_name}
-    callbacks.notify("on_run_start", **about)
+    job_description = {"config": cfg, "config_name": cfg.hydra.job.config_name}
+    callbacks.notify("on_run_start", **job_description)
     hydra_context = HydraContext(GlobalHydra.instance().config_loader(), callbacks)
-    done = run_job(task, cfg, "hydra.run.dir", job_subdir_key=None, hydra_context=hydra_context)
-    callbacks.notify("on_run_end", **about, job_return=done)
-    (found,) = outcome
-    if isinstance(found, Exception):
-        raise found
-    return found
+    job_return = run_job(task, cfg, "hydra.run.dir", job_subdir_key=None, hydra_context=hydra_context)
+    callbacks.notify("on_run_end", **job_description, job_return=job_return)
+    (result,) = outcome
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def _run_sweep_and_report(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
-    """Carry out the jobs of a sweep and print what came of them. Returns the exit code.
+    """Carry out the jobs of a sweep, print a report on them, and return the exit code.
 
-    Raises what Hydra raises, if that was before the first job.
+    Raises what Hydra raises before the first job.
     """
     return max(_run_sweep(sweep, run_jobs), sweep.print_report())
 
 
 def _run_sweep(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
-    """Carry out the jobs of a sweep. Returns an exit code, if the jobs do not tell another one; raises as above."""
+    """Carry out the jobs of a sweep; return an exit code, 0 even if jobs failed, because the report tells that.
+
+    Raises what Hydra raises before the first job.
+    """
     try:
         run_jobs()
     except KeyboardInterrupt:
         return sweep.launch.print_resume_hint(DROPPED_GAMES_NOTE)
-    except SystemExit as left:  # of a job that was interrupted
-        return left.code if isinstance(left.code, int) else exit_code()
+    except SystemExit as exit_request:  # from a job that was interrupted
+        return exit_request.code if isinstance(exit_request.code, int) else exit_code()
     except Exception as error:
-        if not sweep.load_ended_jobs():  # else jobs failed, and the report names each of them
+        if not sweep.load_ended_jobs():  # otherwise jobs failed, and the report names each of them
             sweep.remove_folders()
-            if sweep.study_target and not isinstance(error, HydraException):  # of whatever database or sampler it is
+            if sweep.study_target and not isinstance(error, HydraException):  # from any database or sampler
                 reason = " ".join(str(error).split()).partition(" (Background on")[0]
                 raise RequestError(f"hydra/sweeper=optuna cannot begin: {reason}") from error
             raise
@@ -191,23 +197,26 @@ def _run_sweep(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
 
 
 def _run_hydra_sweep(config_name: str, overrides: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
-    """Let ``hydra.main`` carry out a sweep, whose launcher and sweeper are plugins: it reads ``sys.argv``."""
+    """Let ``hydra.main`` carry out a sweep whose launcher or sweeper is a plugin.
+
+    ``hydra.main`` reads ``sys.argv``, so sweeps of several threads take turns.
+    """
     with _hydra_main_lock, _hydra_arguments(["--multirun", *overrides]):
         try:
             hydra.main(version_base="1.3", config_path=str(CONF_FOLDER), config_name=config_name)(task)()
         finally:
-            HydraConfig.instance().cfg = None  # its folders are not those of a later launch in this process
+            HydraConfig.instance().cfg = None  # a later launch in this process has other folders
 
 
 @contextmanager
 def _hydra_arguments(arguments: Sequence[str]) -> Iterator[None]:
-    """Set what ``hydra.main`` reads: its arguments, and that it raises instead of printing and leaving."""
-    before, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    """Set ``sys.argv`` for ``hydra.main`` inside the context, and let it raise errors instead of printing them."""
+    saved_arguments, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv, os.environ["HYDRA_FULL_ERROR"] = ["qarena", *arguments], "1"
     try:
         yield
     finally:
-        sys.argv = before
+        sys.argv = saved_arguments
         if full_error is None:
             del os.environ["HYDRA_FULL_ERROR"]
         else:

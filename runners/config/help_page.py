@@ -1,6 +1,6 @@
-"""The help of commands that Hydra carries out, made from the comments of the yamls, as the reference page is.
+"""The help of commands that Hydra carries out, built like the reference page from the comments of the yamls.
 
-Typer shows it: each key is an argument of a command that exists only for that.
+Typer renders it: each key becomes an argument of a command that exists only to be shown.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from inspect import Parameter, Signature
 from itertools import takewhile
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 import yaml
@@ -21,10 +21,18 @@ from runners.config.arguments import CommandArguments, ConfigKey, parse_yaml_key
 from runners.config.schemas import ArchiveConfig
 from runners.config.yaml_options import CONF_FOLDER, NON_PARAMETER_KEYS, list_options, read_option_text
 
+
+class YamlHeader(NamedTuple):
+    """The first comment of a yaml."""
+
+    purpose: str
+    examples: list[str]  # commands
+
+
 ENVIRONMENT_DEFAULT = re.compile(r"\$\{oc\.env:\w+,(.*)\}")  # a value that an environment variable may replace
 GROUP_EXAMPLES = {"agent@a": "mcts", "trainer": "trainer=q_table", "kind": "kind=gift"}  # by a group of the command
 AGENTS_SENTENCE = "An agent is NAME or 'NAME(parameter=value,…)'; `qarena agents` lists them."
-SWEEP_INTRODUCTION = (
+SWEEP_HEADER = YamlHeader(
     "A run for each combination of the values, KEY=VALUE,VALUE,…, and a table of all. Hydra calls a run here a job.",
     [
         "qarena sweep semi_random random opening_plies=0,2,4 rules=classic,square",
@@ -35,7 +43,7 @@ SWEEP_INTRODUCTION = (
 
 
 def parse_yaml_keys_with_types(yaml_text: str, schema: Any = None) -> Iterator[ConfigKey]:
-    """The keys of a yaml with their types and choices. ``schema`` declares types, if any."""
+    """Yield the keys of a yaml with their types and choices, which the dataclass ``schema`` may declare."""
     for key in parse_yaml_keys(yaml_text):
         if key.is_group:
             yield key._replace(choices=[] if key.name == "agent@b" else list_options(key.name.partition("@")[0]))
@@ -44,76 +52,73 @@ def parse_yaml_keys_with_types(yaml_text: str, schema: Any = None) -> Iterator[C
 
 
 def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
-    """The key with its type, range and choices, as the schema declares them or as its default is."""
+    """Add the type, the range and the choices to a key, from the schema or else from the type of its default."""
     hint: Any = schema
-    for part in key.name.split("."):
-        hint = get_type_hints(hint, include_extras=True).get(part) if isinstance(hint, type) else None
-    declared = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    types = (get_args(hint)[0], *get_args(get_args(hint)[0])) if declared else (hint, *get_args(hint))
+    for name in key.name.split("."):
+        hint = get_type_hints(hint, include_extras=True).get(name) if isinstance(hint, type) else None
+    constraints = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    types = (get_args(hint)[0], *get_args(get_args(hint)[0])) if constraints else (hint, *get_args(hint))
     if hint is None or hint is Any:
         types = (type(yaml.safe_load(key.default)),)
-    choices = next((each for each in declared if isinstance(each, tuple)), ())
-    ranges = (
-        []
-        if choices
-        else [
-            f"{each.ge} to {each.le}" if each.le and each.le < 1 << 32 else f"at least {each.ge}"
-            for each in declared
-            if isinstance(each, Meta)
-        ]
-    )
+    choices = next((constraint for constraint in constraints if isinstance(constraint, tuple)), ())
+    bounds = [] if choices else [constraint for constraint in constraints if isinstance(constraint, Meta)]
+    ranges = [
+        f"{bound.ge} to {bound.le}" if bound.le and bound.le < 1 << 32 else f"at least {bound.ge}" for bound in bounds
+    ]
     kind = next((kind for kind in (bool, int, float) if kind in types), str)
     return key._replace(kind=kind, limits=", ".join(ranges), choices=choices)
 
 
-def parse_purpose_and_examples(yaml_text: str) -> tuple[str, list[str]]:
-    """The purpose of a yaml and the commands of its examples, from its first comment."""
+def parse_yaml_header(yaml_text: str) -> YamlHeader:
+    """Parse the first comment of a yaml into the purpose and the commands of examples."""
     lines = [line.strip("# ") for line in takewhile(lambda line: line.startswith("#"), yaml_text.splitlines())]
     examples = [line for line in lines if line.startswith("qarena ")]
-    return " ".join(line for line in lines if line not in examples and not line.startswith("@package")), examples
+    purpose = " ".join(line for line in lines if line not in examples and not line.startswith("@package"))
+    return YamlHeader(purpose, examples)
 
 
 def list_archive_keys() -> list[ConfigKey]:
-    """The keys of the group ``archive``."""
+    """List the keys of the group ``archive`` with their types."""
     keys = parse_yaml_keys_with_types(read_option_text("archive", "default"), ArchiveConfig)
     return [key._replace(name=f"archive.{key.name}") for key in keys]
 
 
 class _HelpPageCommand(TyperCommand):
-    """A command that is only shown. Its usage does not name each key."""
+    """A command that is only shown; its usage line does not name each key."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return [self.options_metavar or ""]
 
 
 def print_help(application: Application, context: typer.Context, arguments: CommandArguments) -> None:
-    """Print the help of a command; the keys of the agents and options that its arguments name come first."""
+    """Print the help of a command, beginning with the keys of the agents and options that its arguments name."""
     command = context.command_path.partition(" ")[2]
     text = (CONF_FOLDER / f"{application.config_name}.yaml").read_text(encoding="utf-8")
     keys = [key for key in parse_yaml_keys_with_types(text, application.schema) if key.default]
     groups = [key.name for key in keys if key.is_group]
-    said, examples = parse_purpose_and_examples(text) if command != "sweep" else SWEEP_INTRODUCTION
+    header = parse_yaml_header(text) if command != "sweep" else SWEEP_HEADER
     agents = "[AGENT]… " if "agent@a" in groups else ""
-    paragraphs = [said, *([AGENTS_SENTENCE] if agents else [])]
-    shown = list[tuple[str, ConfigKey]]()
-    for group, name, how in _list_chosen_options(groups, arguments):
-        own = read_option_text(group, name)
-        paragraphs.append(f"`{name}`: {parse_purpose_and_examples(own)[0]}")
-        found = (key for key in parse_yaml_keys_with_types(own) if key.name not in NON_PARAMETER_KEYS and key.default)
-        shown += [(f"Keys of {group} {name}: {how}", key) for key in found]
-    if not shown:
-        named = (f"`qarena {command} {GROUP_EXAMPLES[group]} --help`" for group in groups if group in GROUP_EXAMPLES)
-        paragraphs.append(f"A name before `--help` adds its keys: {', '.join(named)}.")
-    in_order = sorted([*keys, *list_archive_keys()], key=lambda key: ("." in key.name, key.is_group))
-    shown += [(_format_panel_title(key), key) for key in in_order]
+    paragraphs = [header.purpose, *([AGENTS_SENTENCE] if agents else [])]
+    panel_keys = list[tuple[str, ConfigKey]]()
+    for option in _list_chosen_options(groups, arguments):
+        option_text = read_option_text(option.group, option.name)
+        paragraphs.append(f"`{option.name}`: {parse_yaml_header(option_text).purpose}")
+        title = f"Keys of {option.group} {option.name}: {option.key_form}"
+        option_keys = parse_yaml_keys_with_types(option_text)
+        panel_keys += [(title, key) for key in option_keys if key.name not in NON_PARAMETER_KEYS and key.default]
+    if not panel_keys:
+        commands = (f"`qarena {command} {GROUP_EXAMPLES[group]} --help`" for group in groups if group in GROUP_EXAMPLES)
+        paragraphs.append(f"A name before `--help` adds its keys: {', '.join(commands)}.")
+    sorted_keys = sorted([*keys, *list_archive_keys()], key=lambda key: ("." in key.name, key.is_group))
+    panel_keys += [(_format_panel_title(key), key) for key in sorted_keys]
     help_page = _HelpPageCommand(
         command,
         params=[
-            *_build_help_arguments(shown),
-            *(each for each in context.command.params if each.param_type_name == "option"),
+            *_build_help_arguments(panel_keys),
+            *(param for param in context.command.params if param.param_type_name == "option"),
         ],
         options_metavar=f"{agents}[KEY=VALUE]… [GROUP=NAME]… [OPTIONS]",
-        help="\n\n".join([*paragraphs, "Examples:", "\n".join(f"    {each}" for each in examples)]),
+        help="\n\n".join([*paragraphs, "Examples:", "\n".join(f"    {example}" for example in header.examples)]),
         rich_markup_mode="markdown",
         add_help_option=False,
     )
@@ -121,35 +126,43 @@ def print_help(application: Application, context: typer.Context, arguments: Comm
 
 
 def _format_panel_title(key: ConfigKey) -> str:
-    """The title of the panel of a key of the command."""
+    """Return the title of the panel that shows a key of the command."""
     prefix, dot, _ = key.name.partition(".")
     return "Groups: GROUP=NAME" if key.is_group else f"Keys of {prefix}" if dot else "Keys: KEY=VALUE"
 
 
-def _list_chosen_options(groups: Sequence[str], arguments: CommandArguments) -> Iterator[tuple[str, str, str]]:
-    """The options of groups that the arguments choose: the group, the name, and the way to write its keys."""
+class _ChosenOption(NamedTuple):
+    """An option of a configuration group that the arguments of a command choose."""
+
+    group: str
+    name: str
+    key_form: str  # how a user sets one of its keys
+
+
+def _list_chosen_options(groups: Sequence[str], arguments: CommandArguments) -> Iterator[_ChosenOption]:
+    """Yield the options of groups that the arguments choose, agents first."""
     for label in arguments.agents:
         name = label.partition("(")[0]
-        yield "agent", name, f"'{name}(KEY=VALUE,…)'"
+        yield _ChosenOption("agent", name, f"'{name}(KEY=VALUE,…)'")
     for group, _, name in (override.partition("=") for override in arguments.overrides):
         if group in groups:
-            yield group.partition("@")[0], name, f"{group.partition('@')[2] or group}.KEY=VALUE"
+            yield _ChosenOption(group.partition("@")[0], name, f"{group.partition('@')[2] or group}.KEY=VALUE")
 
 
 def _build_help_arguments(panel_keys: Sequence[tuple[str, ConfigKey]]) -> list[Any]:
-    """Keys as arguments, which Typer shows in panels with these titles."""
+    """Build an argument of Typer's for each key; Typer shows it in the panel with the given title."""
 
     def command() -> None:
         """Do nothing: Typer reads the signature."""
 
     parameters = []
-    for at, (panel, key) in enumerate(panel_keys):
-        unsaid = key.choices if any(choice not in key.meaning for choice in key.choices) else ()
-        text = "; ".join(filter(None, (key.meaning, ", ".join(unsaid), key.limits)))
+    for number, (panel, key) in enumerate(panel_keys):
+        unmentioned_choices = key.choices if any(choice not in key.meaning for choice in key.choices) else ()
+        text = "; ".join(filter(None, (key.meaning, ", ".join(unmentioned_choices), key.limits)))
         default = None if key.default.startswith("{") else ENVIRONMENT_DEFAULT.sub(r"\1", key.default)
-        shown_as = typer.Argument(default, metavar=key.name, help=text, rich_help_panel=panel)
-        parameters.append(Parameter(f"key_{at}", Parameter.KEYWORD_ONLY, default=shown_as, annotation=key.kind))
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
+        argument = typer.Argument(default, metavar=key.name, help=text, rich_help_panel=panel)
+        parameters.append(Parameter(f"key_{number}", Parameter.KEYWORD_ONLY, default=argument, annotation=key.kind))
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False)
     app.command()(command)

@@ -1,6 +1,6 @@
-"""The jobs of a sweep one after the other in this process, as Hydra's own sweeper and launcher carry them out.
+"""The jobs of a sweep, run one after the other in this process, as Hydra's own sweeper and launcher would run them.
 
-Theirs compose the configurations of all jobs before the first job begins, and those of a batch twice.
+Hydra's own compose the configurations of all jobs before the first job begins, and those of a batch twice.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ LOG = logging.getLogger("hydra.sweep")  # conf/hydra/hydra_logging prints what H
 
 
 def runs_jobs_locally(first_config: DictConfig) -> bool:
-    """Whether jobs run one after the other in this process, given the configuration of the first."""
+    """Return whether the jobs run one after the other in this process, given the configuration of the first job."""
     choices, sweeper = first_config.hydra.runtime.choices, first_config.hydra.sweeper
     basic = (choices.get("hydra/launcher"), choices.get("hydra/sweeper")) == ("basic", "basic")
     return basic and sweeper.get("max_batch_size") is None
 
 
 def run_local_jobs(config_name: str, overrides: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
-    """Carry out the jobs that ``overrides`` ask for, each with a folder and a log of its own.
+    """Run the jobs that ``overrides`` ask for, each with a folder and a log of its own.
 
-    A job that fails does not end the sweep: ``task`` has recorded it. Raises what Hydra raises for a combination of
-    values that cannot be composed.
+    A job that fails does not end the sweep, because ``task`` has recorded the failure. Raises what Hydra raises for a
+    combination of values that cannot be composed.
     """
     loader = GlobalHydra.instance().config_loader()
     sweep = loader.load_configuration(config_name, [*overrides, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN)
@@ -42,23 +42,22 @@ def run_local_jobs(config_name: str, overrides: Sequence[str], task: Callable[[D
     OmegaConf.save(sweep, folder / "multirun.yaml")
     callbacks: Any = Callbacks(sweep)
     callbacks.notify("on_multirun_start", config=sweep, config_name=config_name)
-    given = {override.get_key_element(): override for override in parse_overrides(_list_task_overrides(sweep))}
+    job_overrides = {override.get_key_element(): override for override in parse_overrides(_list_task_overrides(sweep))}
     configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)
-    for number, values in enumerate(itertools.product(*map(split_sweep_override, given.values()))):
+    for number, values in enumerate(itertools.product(*map(split_sweep_override, job_overrides.values()))):
         LOG.info("\t#%s : %s", number, " ".join(filter_overrides(values)))
         job = loader.load_sweep_config(sweep, [*values])
         with open_dict(job):
             job.hydra.job.id = job.hydra.job.num = number
         context = HydraContext(loader, callbacks)
         run_job(task, job, "hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir", hydra_context=context)
-        configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)  # the job has changed it
+        configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)  # the job changed the configuration of logging
     callbacks.notify("on_multirun_end", config=sweep, config_name=config_name)
 
 
 def _list_task_overrides(sweep_config: DictConfig) -> list[str]:
-    """The overrides of jobs: those under ``hydra.sweeper.params``, then those that were typed."""
+    """List the overrides of the jobs: those under ``hydra.sweeper.params``, then those that the user typed."""
     params = sweep_config.hydra.sweeper.get("params") or {}
-    typed: Any = OmegaConf.to_container(
-        sweep_config.hydra.overrides.task, resolve=False
-    )  # ${seed} differs from job to job
+    # Interpolations are kept, because ${seed} differs from job to job.
+    typed: Any = OmegaConf.to_container(sweep_config.hydra.overrides.task, resolve=False)
     return [*(f"{key}={value}" for key, value in params.items()), *typed]

@@ -1,4 +1,4 @@
-"""Recipes, the yamls of ``conf/experiment``: whether one is a training. Imports nothing heavy."""
+"""The yamls of ``conf/experiment``, called recipes: whether one is a training. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from quarto.sources import project_root
 
 
 def is_training_requested(arguments: Sequence[str]) -> bool:
-    """Return whether the chosen experiment is a training: then ``run`` and ``sweep`` carry it out as one."""
-    chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
-    recipe = project_root() / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
+    """Return whether the arguments choose an experiment that is a training; ``run`` and ``sweep`` then train."""
+    experiment_names = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
+    recipe = (
+        project_root() / "conf" / "experiment" / f"{Path(experiment_names[-1]).name}.yaml" if experiment_names else None
+    )
     return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")

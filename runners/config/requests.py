@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runners.arena.sprt import SprtExperiment
 
 
-OBJECT_KEY = "object"  # of an entry of ``agents`` that stands for an object of a program, by its number
+OBJECT_KEY = "object"  # an entry of ``agents`` with this key stands for a Python object, by its number
 
 
 def build_request(
@@ -35,9 +35,11 @@ def build_request(
     overrides: Sequence[str] = (),
     objects: Sequence[AgentSpec] = (),
 ) -> RunRequest:
-    """Build the request of a checked configuration. ``choices`` are Hydra's: ``{'agent@a': 'random', ...}``.
+    """Build the request of a run from a checked configuration.
 
-    ``objects`` are the agents for which entries of ``agents`` stand, see ``OBJECT_KEY``.
+    ``choices`` are the options of groups that Hydra chose: ``{'agent@a': 'random', …}``. ``overrides`` are the words
+    that were typed. ``objects`` are agents that a program brings; entries of ``agents`` with the key ``OBJECT_KEY``
+    name them by number.
 
     Raises ``RequestError`` for the first invalid value.
     """
@@ -67,28 +69,28 @@ def build_request(
 
 
 def _build_match_agents(cfg: DictConfig, choices: Mapping[str, str], storage: ArchiveOptions) -> tuple[AgentSpec, ...]:
-    """Return the two agents of a match."""
-    chosen = {seat: choices[f"agent@{seat}"] for seat in ("a", "b")}
-    one, two = (
+    """Build the two agents of a match."""
+    names = {seat: choices[f"agent@{seat}"] for seat in ("a", "b")}
+    first, second = (
         agent_from_settings(name, to_plain_dict(cfg[seat]), load_option("agent", name), storage.root, True)
-        for seat, name in chosen.items()
+        for seat, name in names.items()
     )
-    if one.label == two.label and one != two:
+    if first.label == second.label and first != second:
         raise RequestError(
-            f"a and b differ but are both named '{one.label}': their games could not be distinguished; "
+            f"a and b differ but are both named '{first.label}': their games could not be distinguished; "
             "give one another name, a.name=…"
         )
-    return one, two
+    return first, second
 
 
 def _build_tournament_agents(
     entries: Sequence[Any], overrides: Sequence[str], storage: ArchiveOptions, objects: Sequence[AgentSpec]
 ) -> tuple[AgentSpec, ...]:
-    """Return the agents of a tournament: names, labels or mappings with ``agent`` and its parameters."""
+    """Build the agents of a tournament; an entry is a name, a label, or a mapping with ``agent`` and its parameters."""
     for override in overrides:
         if re.match(r"[+~]*(agent@)?[ab]([.=]|$)", override):
             raise RequestError(f"{override} has no effect: agents=[…] names all players; leave one of the two out")
-    values = (OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e for e in entries)
+    values = (OmegaConf.to_container(entry, resolve=True) if OmegaConf.is_config(entry) else entry for entry in entries)
     agents = [
         objects[value[OBJECT_KEY]]
         if objects and isinstance(value, dict) and OBJECT_KEY in value
@@ -108,14 +110,17 @@ def _build_tournament_agents(
 
 
 def list_pairings(agent_count: int, schedule: str) -> tuple[tuple[int, int], ...]:
-    """List the pairings of a tournament by index: all against all, in a gauntlet the first against each other."""
+    """List the pairings of a tournament as pairs of agents' indices.
+
+    In a round robin each agent plays every other one; in a gauntlet the first agent plays every other one.
+    """
     if schedule == "gauntlet":
         return tuple((0, other) for other in range(1, agent_count))
     return tuple(combinations(range(agent_count), 2))
 
 
 def describe_rounding(key: str, requested_games: int, rounded_games: int) -> tuple[str, ...]:
-    """Return the remark for the user that an odd number of games was rounded up; none if it was not."""
+    """Return a note that an odd number of games was rounded up, or nothing if the number was even."""
     if requested_games == rounded_games:
         return ()
     reason = f"{key}={requested_games} is odd; games come in pairs with the seats swapped"
@@ -123,19 +128,19 @@ def describe_rounding(key: str, requested_games: int, rounded_games: int) -> tup
 
 
 def build_archive_options(archive: DictConfig) -> ArchiveOptions:
-    """Return the node ``archive`` of a checked configuration as a value."""
+    """Convert the node ``archive`` of a checked configuration to ``ArchiveOptions``."""
     return ArchiveOptions(**{**to_plain_dict(archive), "root": parse_location(archive.root)})
 
 
 def resolve_thread_count(cfg: DictConfig) -> int:
-    """Return the number of threads that a checked configuration asks for; null is one for each core."""
+    """Return the number of threads that a checked configuration requests; null means one for each core."""
     return cfg.threads or available_cores()
 
 
 def build_executor(cfg: DictConfig) -> Executor:
-    """Build the executor that a configuration chooses by its keys ``executor`` and ``ray``.
+    """Build the executor that the keys ``executor`` and ``ray`` of a configuration choose.
 
-    Raises ``RequestError`` for one that does not exist or lacks its extra, and for keys without effect.
+    Raises ``RequestError`` for an executor that does not exist or lacks its extra, and for keys without effect.
     """
     changed = [key for key, value in to_plain_dict(OmegaConf.structured(RayConfig)).items() if cfg.ray[key] != value]
     if changed and "${ray" not in str(to_plain_dict(cfg.executor, resolve=False)):
@@ -157,13 +162,15 @@ def load_executor(name: str, ray_address: str | None) -> Executor:
 
 
 def name_rules(rules: Rules, preset: str) -> Rules:
-    """Name rules after ``preset`` and the keys that differ from it, unless they have a name of their own."""
-    chosen, own = asdict(rules), asdict(load_rules(preset))
-    return replace(rules, name=format_label(rules.name, chosen, own)) if rules.name == own["name"] else rules
+    """Name rules after ``preset`` and the keys that differ from it, unless the user gave the rules a name."""
+    keys, preset_keys = asdict(rules), asdict(load_rules(preset))
+    if rules.name != preset_keys["name"]:
+        return rules
+    return replace(rules, name=format_label(rules.name, keys, preset_keys))
 
 
 def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> SprtExperiment:
-    """Prepare the test that a configuration asks for: its agents are made, its archive is opened, no run is touched.
+    """Prepare the test that a configuration requests: build the agents and open the archive, but write no run.
 
     Raises ``RequestError`` as ``build_request`` and ``open_experiment`` do.
     """
@@ -172,10 +179,10 @@ def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequenc
     from runners.arena.sprt import SprtExperiment
 
     if cfg.agents is not None and len(cfg.agents) != 2:
-        named = shlex.join(["qarena", "sprt", str(next(iter(cfg.agents), "mcts")), "random"])
-        raise RequestError(f"a test is between two agents, not {len(cfg.agents)}: name two, {named}")
+        example = shlex.join(["qarena", "sprt", str(next(iter(cfg.agents), "mcts")), "random"])
+        raise RequestError(f"a test is between two agents, not {len(cfg.agents)}: name two, {example}")
     hypotheses = Hypotheses(**{name: cfg[name] for name in Hypotheses.__struct_fields__})
-    shared = [field.name for field in fields(RunConfig) if field.name in cfg]
+    shared_keys = [field.name for field in fields(RunConfig) if field.name in cfg]
     run = OmegaConf.create(OmegaConf.structured(RunConfig))
-    run.merge_with(OmegaConf.masked_copy(cfg, shared))
+    run.merge_with(OmegaConf.masked_copy(cfg, shared_keys))
     return SprtExperiment(open_experiment(build_request(run, choices, overrides)), hypotheses)

@@ -1,6 +1,6 @@
 """The keys of each command that Hydra carries out: their types, ranges and defaults.
 
-Nothing that plays is imported here: ``--help`` and the refusal of a wrong name or value need no more than this.
+Nothing that plays is imported here, because ``--help`` and the refusal of a wrong name or value must be quick.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from runners.config.yaml_options import list_options
 
 MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
-MAX_PAIRS = 1 << 31  # of a pairing, as in analytics.store.schema, which needs Polars
+MAX_PAIRS = 1 << 31  # pairs of one pairing, as in analytics.store.schema, which needs Polars
 SCHEDULES = ("round_robin", "gauntlet")
 # Types of keys with their ranges. Hydra checks the types, ``check_keys_and_values`` the rest.
 Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
@@ -30,7 +30,7 @@ ThreadCount = Annotated[int | None, Meta(ge=1, le=1024)]
 
 
 def find_most_games(node: DictConfig) -> int:
-    """Find the most games of a pairing that ids can number; ``node`` has the other keys."""
+    """Return the largest number of games of a pairing that ids can number; ``node`` holds the other keys."""
     return MAX_PAIRS if node.get("seats") == "fixed" else 2 * MAX_PAIRS
 
 
@@ -47,7 +47,7 @@ class ArchiveConfig:
 
 @dataclass
 class SweepConfig:
-    """Set by ``qarena sweep``: which sweep a job belongs to."""
+    """The sweep to which a job belongs, as ``qarena sweep`` sets it."""
 
     id: str | None = None
 
@@ -155,11 +155,12 @@ for config, schema in SCHEMAS.items():
 
 
 def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
-    """Check the keys of a composed configuration, and the ranges that the fields of the dataclass ``schema`` declare.
+    """Check the keys of a composed configuration and their values against the dataclass ``schema``.
 
-    Hydra's own check does not see ``+key=`` and ``~key``. ``prefix`` is that of the node's keys, for messages. Raises
-    ``RequestError`` for a key that is no field, and for a field without a key. The same for a value in place of a
-    group's option, and for one out of range.
+    Hydra's own check misses ``+key=`` and ``~key``. ``prefix`` precedes the node's keys in messages.
+
+    Raises ``RequestError`` for a key that is no field, for a field without a key, for a value where the option of a
+    group belongs, and for a value out of range.
     """
     hints, keys = get_type_hints(schema, include_extras=True), [str(key) for key in node]
     for key in keys:
@@ -178,25 +179,25 @@ def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "")
             _check_value(f"{prefix}{key}", node[key], get_args(hint)[1:], node)
 
 
-def _check_value(key: str, value: Any, declarations: Sequence[Any], node: DictConfig) -> None:
-    """Check a value by what its type declares: a range, a greatest value that depends on ``node``, or the valid texts.
+def _check_value(key: str, value: Any, constraints: Sequence[Any], node: DictConfig) -> None:
+    """Check a value by the constraints that its type declares, and raise ``RequestError`` if it breaks one.
 
-    Raises ``RequestError``.
+    A constraint is a range, a tuple of valid texts, or a function of ``node`` that returns the greatest value.
     """
     least, most, is_number = -inf, inf, False
-    for declared in declarations:
-        if isinstance(declared, tuple):
-            check_choice(key, value, declared)
-        elif isinstance(declared, Meta):
-            least, most, is_number = declared.ge if declared.ge is not None else -inf, declared.le or inf, True
+    for constraint in constraints:
+        if isinstance(constraint, tuple):
+            check_choice(key, value, constraint)
+        elif isinstance(constraint, Meta):
+            least, most, is_number = constraint.ge if constraint.ge is not None else -inf, constraint.le or inf, True
         else:
-            most = declared(node)
+            most = constraint(node)
     if is_number:
         check_range(key, value, least, most)
 
 
 def check_range(key: str, value: float, minimum: float, maximum: float) -> None:
-    """Raise ``RequestError`` unless ``minimum <= value <= most``."""
+    """Raise ``RequestError`` unless ``minimum <= value <= maximum``."""
     if not minimum <= value <= maximum:
         bound = f"at least {minimum}" if value < minimum else f"at most {maximum}"
         raise RequestError(f"{key}={value} is out of range: it must be {bound}")

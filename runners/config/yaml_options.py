@@ -1,8 +1,8 @@
 """Options of configuration groups, such as ``conf/rules/square.yaml``, as plain values.
 
-Options are in ``conf`` and in folders of the user's own, which every command takes by ``--config-dir``, with the
-modules that the yamls there name. Nothing that plays is imported here: ``--help`` and the refusal of a wrong name need
-no more than this.
+Options are in ``conf`` and in the user's folders, which every command takes by ``--config-dir`` together with the
+modules that their yamls name. Nothing that plays is imported here, because ``--help`` and the refusal of a wrong name
+must be quick.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from quarto.rules import Rules
 
 CONF_FOLDER = Path(__file__).resolve().parents[2] / "conf"
-OPTION_TYPE = ObjectType.CONFIG  # of a group, not the groups below it
-KIND_GROUP = "kind"  # of conf/: the kinds of policies that can be derived
-hydra_lock = RLock()  # Hydra, which reads the yamls, is one object of the whole process
+OPTION_TYPE = ObjectType.CONFIG  # the options of a group, without the groups below it
+KIND_GROUP = "kind"  # the group in conf/ with the kinds of policies that can be derived
+hydra_lock = RLock()  # the whole process shares one Hydra, which reads the yamls
 LIMIT_KEYS = ("turn_seconds", "isolation", "megabytes")  # keys of every agent, see agents.base.agent.AgentLimits
-# Keys of an agent's yaml that its constructor does not take; ``id`` is gone once a yaml is read.
+# Keys of an agent's yaml that its constructor does not take; reading the yaml removes ``id``.
 _YAML_ONLY_KEYS = ("_target_", "name", "tactical", "reads", "default_player", "files", "paths", "starts_programs")
 NON_PARAMETER_KEYS = (*_YAML_ONLY_KEYS, *LIMIT_KEYS)
 
 
-_user_folders: list[str] = []  # the user's own folders, absolute: of the process, as Hydra and the import path are
+_user_folders: list[str] = []  # the user's folders, absolute; shared by the process, like Hydra and the import path
 
 
 class UserFoldersPlugin(SearchPathPlugin):
-    """Adds the user's own folders to Hydra's search path, after the project's own."""
+    """A plugin that adds the user's folders to Hydra's search path, after the project's own."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in list_user_folders():
@@ -57,7 +57,7 @@ class UserFoldersPlugin(SearchPathPlugin):
 
 
 def list_user_folders() -> list[str]:
-    """List the user's own folders of this command."""
+    """List the user's folders of the current command."""
     return [*_user_folders]
 
 
@@ -70,9 +70,9 @@ def use_config_dir(folder: Path | None) -> Iterator[None]:
 
 @contextmanager
 def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
-    """Let Hydra find yamls, and Python modules, in these folders, inside the context.
+    """Let Hydra find yamls, and Python find modules, in these folders too, inside the context.
 
-    Raises ``RequestError`` for one that is not a folder.
+    Raises ``RequestError`` for a path that is not a folder.
     """
     for folder in folders:
         if (CONF_FOLDER / folder.name).is_dir() and any(folder.glob("*.yaml")):
@@ -80,18 +80,18 @@ def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
         if not folder.is_dir():
             raise RequestError(f"--config-dir {folder} is not a folder: name the one that holds agent/ or rules/")
     Plugins.instance().register(UserFoldersPlugin)
-    before = list_user_folders()
+    saved_folders = list_user_folders()
     added = set_user_folders([str(folder.absolute()) for folder in folders])
     try:
         yield
     finally:
         for path in added:
             sys.path.remove(path)
-        _user_folders[:] = before
+        _user_folders[:] = saved_folders
 
 
 def set_user_folders(folders: Sequence[str]) -> list[str]:
-    """Let this process find the user's own folders, also on its import path; returns those that are new there."""
+    """Let Hydra and Python search the user's folders; return the folders that were added to the import path."""
     _user_folders[:] = folders
     added = [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
     sys.path.extend(added)
@@ -102,7 +102,7 @@ def list_options(group: str) -> list[str]:
     """List the options of a configuration group, in all folders that Hydra searches."""
     with _use_hydra():
         return sorted(
-            {name for each in _list_sources() if each.is_group(group) for name in each.list(group, OPTION_TYPE)}
+            {name for source in _list_sources() if source.is_group(group) for name in source.list(group, OPTION_TYPE)}
         )
 
 
@@ -110,17 +110,17 @@ def load_option(group: str, name: str) -> dict[str, Any]:
     """Load one option of a configuration group as plain values. Raises ``RequestError`` if it does not exist."""
     check_option(group, name)
     with _use_hydra():
-        found = _load_option_yaml(group, name)
-        if found.header.get("package") or "defaults" in found.config:
+        option = _load_option_yaml(group, name)
+        if option.header.get("package") or "defaults" in option.config:
             return to_plain_dict(compose(f"{group}/{name}")[group])
-        return to_plain_dict(OmegaConf.create({group: found.config})[group])  # the same as composing it, 40 ms faster
+        return to_plain_dict(OmegaConf.create({group: option.config})[group])  # the same as composing it, 40 ms faster
 
 
 def check_option(group: str, name: str) -> None:
-    """Raise ``RequestError`` for an option of a configuration group that does not exist."""
+    """Raise ``RequestError`` if a configuration group does not have this option."""
     with _use_hydra():
-        if name.isidentifier() and any(each.is_config(f"{group}/{name}") for each in _list_sources()):
-            return  # a list of all takes ten times as long
+        if name.isidentifier() and any(source.is_config(f"{group}/{name}") for source in _list_sources()):
+            return  # listing all options takes ten times as long
     valid = list_options(group)
     if name in valid:
         return
@@ -129,12 +129,12 @@ def check_option(group: str, name: str) -> None:
     for folder in (Path(), *Path().iterdir()) if name.isidentifier() else ():
         if os.path.isfile(folder / group / f"{name}.yaml"):  # noqa: PTH113  (False for an unreadable folder too)
             raise RequestError(f"{group} {name!r} is one of your own: name its folder too, --config-dir {folder}")
-    own = "; one of your own needs its folder, --config-dir DIR" if group == "agent" else ""
-    raise RequestError(f"{group} {name!r} does not exist{describe_valid_names(name, valid)}{own}")
+    remedy = "; one of your own needs its folder, --config-dir DIR" if group == "agent" else ""
+    raise RequestError(f"{group} {name!r} does not exist{describe_valid_names(name, valid)}{remedy}")
 
 
 def find_option_folder(group: str, name: str) -> Path:
-    """Find the folder that has the yaml of an option, ``group/name.yaml``: the first in which Hydra finds it."""
+    """Find the folder that holds an option's yaml, ``group/name.yaml``: the first one on Hydra's search path."""
     with _use_hydra():
         source = _find_source(f"{group}/{name}")
     return Path(str(files(source.path.replace("/", ".")))) if source.scheme() == "pkg" else Path(source.path)
@@ -153,7 +153,7 @@ def read_option_comment(group: str, name: str) -> str:
 
 
 def load_raw_options(group: str) -> dict[str, dict[str, Any]]:
-    """Load every option of a configuration group as its yaml has it, not composed."""
+    """Load the yamls of all options of a configuration group by name, not composed."""
     with _use_hydra():
         return {
             name: to_plain_dict(_load_option_yaml(group, name).config, resolve=False) for name in list_options(group)
@@ -161,7 +161,7 @@ def load_raw_options(group: str) -> dict[str, dict[str, Any]]:
 
 
 def _load_option_yaml(group: str, name: str) -> ConfigResult:
-    """Load the yaml of an option, with its header: the first in the folders that Hydra searches.
+    """Load an option's yaml with its header, from the first folder on Hydra's search path that has it.
 
     Raises ``RequestError`` for a text that is no YAML, or no mapping.
     """
@@ -170,38 +170,38 @@ def _load_option_yaml(group: str, name: str) -> ConfigResult:
     file = source.path if source.scheme() == "pkg" else f"{Path(source.path) / path}.yaml"
     no_mapping = f"{file} holds no keys: write KEY: VALUE, one a line"
     try:
-        found = source.load_config(path)
+        option = source.load_config(path)
     except UnicodeDecodeError as error:
         raise RequestError(
             f"{file} is not text in UTF-8 ({error.reason} at byte {error.start}): save it as such"
         ) from error
-    except OSError as error:  # with a number it is the system's; else Hydra has found neither a mapping nor a list
+    except OSError as error:  # Hydra raises one without a number if the text is neither a mapping nor a list
         raise error if error.errno else RequestError(no_mapping) from error
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        what = getattr(error, "problem", None) or " ".join(str(error).split())
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
         raise RequestError(
-            f"{file}{where} is not valid YAML: {what}; write KEY: VALUE with the same indentation by spaces, and put a "
-            "text with ': ' or ' #' in quotes"
+            f"{file}{where} is not valid YAML: {problem}; write KEY: VALUE with the same indentation by spaces, and "
+            "put a text with ': ' or ' #' in quotes"
         ) from error
-    if not OmegaConf.is_dict(found.config):
+    if not OmegaConf.is_dict(option.config):
         raise RequestError(no_mapping)
-    return found
+    return option
 
 
 def _find_source(path: str) -> ConfigSource:
-    """Find the first of the folders that Hydra searches that has this yaml."""
+    """Return the first folder on Hydra's search path that has this yaml."""
     return next(source for source in _list_sources() if source.is_config(path))
 
 
 def _list_sources() -> list[ConfigSource]:
-    """List the folders that Hydra searches. Its loader would copy all of them for each question, 10 ms each time."""
+    """List the folders on Hydra's search path. Its loader would copy them all on each call, which takes 10 ms."""
     return GlobalHydra.instance().config_loader().get_sources()
 
 
 def to_plain_dict(node: Container, resolve: bool = True) -> dict[str, Any]:
-    """Return a mapping node as plain values, classes by their identities; ``resolve`` replaces interpolations."""
+    """Convert a mapping node to plain values, with classes as their identities; ``resolve`` replaces interpolations."""
     values = {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=resolve) or {}).items()}  # type: ignore[arg-type]
     return dict(to_identities(values))
 
@@ -212,9 +212,10 @@ def select_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
-    """Find the files and folders under ``files`` in an agent's yaml, by name: paths from the folder with ``agent/``.
+    """Find the files and folders that an agent's yaml lists under ``files``; return their paths by name.
 
-    Raises ``RequestError`` for a value that is no list of paths, and for a path that leads nowhere or out of it.
+    The names are paths from the folder that holds ``agent/``. Raises ``RequestError`` for a value that is not a list of
+    paths, and for a path that does not exist or leads out of that folder.
     """
     declared = settings.get("files")
     if declared is None:
@@ -222,19 +223,19 @@ def find_declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Pat
     if not isinstance(declared, list) or not all(isinstance(file, str) and file for file in declared):
         raise RequestError(f"agent '{name}': files={declared!r} is not a list of paths, [weights.npz, …]")
     folder = find_option_folder("agent", name)
-    found = {file: folder / file for file in declared}
-    for file, path in found.items():
+    paths = {file: folder / file for file in declared}
+    for file, path in paths.items():
         if Path(file).is_absolute() or ".." in Path(file).parts:
             raise RequestError(f"agent '{name}': {file!r} under files leads out of {folder}")
         if not path.exists():
             raise RequestError(
                 f"agent '{name}': its yaml names {file!r} under files, and there is no such file or folder in {folder}"
             )
-    return found
+    return paths
 
 
 def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested settings as dotted keys and values."""
+    """Yield nested settings as pairs of dotted key and value."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from flatten_settings(value, f"{prefix}{key}.")
@@ -270,7 +271,7 @@ def build_rules(mapping: Any) -> Rules:
 
 @contextmanager
 def _use_hydra() -> Iterator[None]:
-    """Use Hydra as the running application set it up; if none did, as in a notebook, over the project's ``conf``.
+    """Use Hydra as the running application set it up, or else, as in a notebook, over the project's ``conf``.
 
     Threads that read options take turns.
     """

@@ -1,4 +1,4 @@
-"""What is derived from an archive, or shows it: ``annotate``, ``index``, ``serve``."""
+"""Functions that extend an archive or show it: ``annotate``, ``index``, ``serve``."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ def annotate(
 ) -> Result:
     """Judge the decisions of games by exact values, as ``qarena annotate`` does, and return ``Archive.mistakes``.
 
-    What is judged already is not judged again. Ctrl-C keeps what is finished and raises ``KeyboardInterrupt``.
+    Decisions that were judged before are not judged again. Ctrl-C keeps finished work and raises ``KeyboardInterrupt``.
 
     Args:
         archive: The archive's folder or URL.
-        run: Ids of runs; none: all.
+        run: Ids of runs; none means all runs.
         where: A condition on the view ``games``; whole files in which a game meets it are judged.
         choices: Also count the choices that keep the value, which takes longer.
-        threads: None: all cores.
+        threads: The number of threads; None means one for each core.
+
+    Returns:
+        The mistakes of each agent, as ``Archive.mistakes`` returns them.
 
     Raises:
-        RequestError: A run is not there, or no game meets the condition.
+        RequestError: A run does not exist, or no game meets the condition.
         FailureError: A file is damaged, or cannot be written.
 
     """
@@ -49,28 +52,46 @@ def annotate(
     with take_turn():
         try:
             annotate_games(root, GameFilter(where, runs), AnnotationOptions(choices), threads, THREADS)
-        except typer.Exit as interrupted:
-            raise KeyboardInterrupt("what is judged is kept, the same call judges the rest") from interrupted
-    with open_archive(root) as opened:
-        return opened.mistakes(run=runs or None, where=where)
+        except typer.Exit as exit_request:
+            raise KeyboardInterrupt("judged games are kept, the same call judges the rest") from exit_request
+    with open_archive(root) as opened_archive:
+        return opened_archive.mistakes(run=runs or None, where=where)
 
 
 def index(archive: str | PurePath = DEFAULT_ARCHIVE) -> None:
     """Index the positions of all games that are not indexed yet, for the view ``positions`` and quick openings.
 
-    ``qarena sql`` does it by itself; a question from Python never writes. An archive that is open sees the index after
-    ``refresh``. Raises ``FailureError`` if the archive cannot be written.
+    ``qarena sql`` does this when needed; a question from Python never writes. An archive that is already open sees the
+    index after ``refresh``.
+
+    Args:
+        archive: The archive's folder or URL.
+
+    Raises:
+        RequestError: The archive does not exist.
+        FailureError: The archive cannot be written.
+
     """
     from analytics.store.archive import ArchiveStore
     from runners.arena.indexing import index_and_compact_sums
 
     with take_turn():
-        opened = ArchiveStore.open(parse_location(archive))
-        index_and_compact_sums(opened, opened.list_run_ids())
+        store = ArchiveStore.open(parse_location(archive))
+        index_and_compact_sums(store, store.list_run_ids())
 
 
 def serve(archive: str | PurePath = DEFAULT_ARCHIVE, host: str = "127.0.0.1", port: int = 8000) -> None:
-    """Play, analyse, browse and ask in a browser, as ``qarena serve`` does, until Ctrl-C. Needs the extra ``web``."""
+    """Serve pages on which to play, analyse, browse and ask, as ``qarena serve`` does, until Ctrl-C.
+
+    Args:
+        archive: The archive's folder or URL.
+        host: The address to listen at; any other than the default lets other machines connect.
+        port: The port; 0 means any free port.
+
+    Raises:
+        RequestError: The extra ``web`` is not installed, or the address cannot be used.
+
+    """
     from runners.web import server
 
     server.serve(parse_location(archive), host, port, None, None, False)

@@ -1,4 +1,4 @@
-"""Calls of Python as commands: their words, the checked configuration, and taking turns."""
+"""Calls of Python as commands: their words, their checked configuration, and taking turns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Setting = str | int | float | bool | None | Sequence["Setting"]
 
 
-TURN = threading.Lock()  # Hydra's state and the user's folders are of the process: calls take turns
+TURN = threading.Lock()  # calls take turns, because the process has one Hydra and one list of user's folders
 
 
 LIST_KEYS = ("agents",)  # keys whose value is a list
@@ -26,7 +26,7 @@ LIST_KEYS = ("agents",)  # keys whose value is a list
 
 @contextmanager
 def take_turn() -> Iterator[None]:
-    """Wait for the calls of other threads to end; inside the context Ctrl-C asks to stop and never ends the process."""
+    """Wait for the calls of other threads; inside the context, Ctrl-C asks to stop and never ends the process."""
     from runners.hosting.interruption import keep_process
 
     with TURN, keep_process():
@@ -34,19 +34,19 @@ def take_turn() -> Iterator[None]:
 
 
 def format_setting(setting: tuple[str, Setting]) -> str:
-    """Format a keyword as a word of the command line."""
-    from agents.base.parameters import format_parameter  # with NumPy; importing ``runners`` must cost nothing
+    """Format a keyword argument as a word of the command line."""
+    from agents.base.parameters import format_parameter  # imports NumPy, and importing ``runners`` must be quick
     from analytics.store.labels import quote_for_hydra
     from runners.config.arguments import TEXT_KEYS
 
     key, value = setting
-    if isinstance(value, str):  # as it is typed; a condition or a name is a text, whatever is in it
+    if isinstance(value, str):  # as a user would type it, but conditions and names are always texts
         return f"{key}={quote_for_hydra(value) if key in TEXT_KEYS else value}"
     return f"{key}={format_parameter([*value] if isinstance(value, Sequence) else value)}"
 
 
 def format_swept_setting(setting: tuple[str, Setting]) -> str:
-    """Format a keyword of a sweep: a sequence, such as a range, lists the values of its key."""
+    """Format a keyword argument of a sweep: a sequence, such as a range, lists the values of its key."""
     key, values = setting
     if isinstance(values, str) or not isinstance(values, Sequence) or key in LIST_KEYS:
         return format_setting(setting)
@@ -54,17 +54,17 @@ def format_swept_setting(setting: tuple[str, Setting]) -> str:
 
 
 class Call(NamedTuple):
-    """The words of a call, as those of a command line."""
+    """A call of Python as words of a command line."""
 
-    name: str  # of the command
-    config: str  # the name of its yaml
+    name: str  # the command's name
+    config: str  # the name of the command's yaml
     words: Sequence[str]
     archive: str | None
     folders: Sequence[Path]
 
     @property
     def command(self) -> str:
-        """The command that does the same, for records."""
+        """The equivalent command, for records."""
         from runners.terminal.console import format_shell_line
 
         options = [] if self.archive is None else ["--archive", self.archive]
@@ -72,7 +72,7 @@ class Call(NamedTuple):
         return f"qarena {self.name} {format_shell_line([*self.words, *options])}"
 
     def parse(self) -> CommandArguments:
-        """Parse the words. Raises ``RequestError`` for agents and settings that do not go together."""
+        """Parse the words. Raises ``RequestError`` for agents and settings that contradict each other."""
         from runners.config.arguments import parse_arguments
 
         typed = self.command.removeprefix("qarena ")
@@ -80,7 +80,7 @@ class Call(NamedTuple):
 
     @contextmanager
     def enter(self, arguments: CommandArguments, schema: type[Any]) -> Iterator[None]:
-        """Inside the context it is this call's turn, and the user's folders are searched."""
+        """Wait for this call's turn, and search the user's folders inside the context."""
         from runners.config.composing import open_config_folders
 
         with take_turn(), open_config_folders(arguments, schema, self.name):
@@ -88,7 +88,7 @@ class Call(NamedTuple):
 
     @contextmanager
     def compose(self, schema: type[Any]) -> Iterator[DictConfig]:
-        """The checked configuration. It is this call's turn, and the user's folders are found, inside the context.
+        """Yield the checked configuration; inside the context it is this call's turn, with the user's folders.
 
         Raises ``RequestError`` for words that the command would refuse.
         """
@@ -108,7 +108,7 @@ def build_call(
     archive: str | PurePath | None,
     config_dir: str | Path | Sequence[str | Path],
 ) -> Call:
-    """The call of a command such as ``policy build``, whose yaml is ``policy_build``.
+    """Build the call of a command such as ``policy build``, whose yaml is ``policy_build``.
 
     Raises ``RequestError`` for an object in place of a label.
     """

@@ -24,9 +24,22 @@ def train(
 ) -> Result:
     """Learn from games and store a policy, as ``qarena train`` does, and return its learning curve.
 
-    ``title`` names the policy, by which agents play: ``run("policy(policy=NAME)", "random")``. Arguments are those of
-    ``run``: ``train(trainer="q_placement", overrides=["trainer.games=20_000"])``. Raises ``KeyboardInterrupt`` after
-    Ctrl-C; the same call goes on where that is possible.
+    The result's ``title`` names the policy, by which agents play: ``run("policy(policy=NAME)", "random")``. Raises
+    ``KeyboardInterrupt`` after Ctrl-C; the same call continues where the trainer can.
+
+    Args:
+        archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
+        overrides: Settings as the command line takes them, such as ``"trainer.games=20_000"``.
+        config_dir: A folder, or several, with yamls and agents of your own.
+        settings: The keys of the command without a dot: ``trainer="q_placement"``, ``seed=7``.
+
+    Returns:
+        The learning curve of the policy, or its row in the view ``policies`` if it has no curve.
+
+    Raises:
+        RequestError: A setting is wrong; the message says which.
+        FailureError: The archive cannot be written.
+
     """
     from runners.config.schemas import TrainConfig
     from runners.hosting.interruption import stop_on_signal
@@ -42,10 +55,10 @@ def train(
         request = training_request_from_config(cfg, cfg.hydra.runtime.choices, call.command)
         check_training_and_create_archive(request)
         with stop_on_signal() as stop, show_progress_bar("training", "games", request.progress) as progress:
-            trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))
-        if trained.policy is None:
-            raise KeyboardInterrupt("the training is not complete: the same call goes on where that is possible")
-        card = save_policy(request, trained, trained.policy)
+            outcome = request.trainer.train(replace(request.context, stop=stop, progress=progress))
+        if outcome.policy is None:
+            raise KeyboardInterrupt("the training is not complete: the same call continues where the trainer can")
+        card = save_policy(request, outcome, outcome.policy)
         root = parse_location(cfg.archive.root)
     return _build_policy_result(root, card, request.notes)
 
@@ -60,8 +73,22 @@ def build_policy(
 ) -> Result:
     """Derive a policy from logged games and store it, as ``qarena policy build`` does; return its row in ``policies``.
 
-    ``kind`` is one of ``conf/kind``, such as ``"gift"``; other arguments are those of ``run``:
-    ``build_policy("gift", name="gifts", where="winner >= 0")``. ``title`` names the policy.
+    Example: ``build_policy("gift", name="gifts", where="winner >= 0")``. The result's ``title`` names the policy.
+
+    Args:
+        kind: A kind of policies in ``conf/kind``, such as ``"gift"``.
+        archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
+        overrides: Settings as the command line takes them, such as ``"kind.min_visits=2"``.
+        config_dir: A folder, or several, with yamls of your own.
+        settings: The keys of the command without a dot: ``name`` of the policy, ``where``, a condition on ``games``.
+
+    Returns:
+        The policy's row in the view ``policies``.
+
+    Raises:
+        RequestError: A setting is wrong, or no game meets the condition.
+        FailureError: A file is damaged, or cannot be written.
+
     """
     from runners.config.schemas import PolicyBuildConfig
     from runners.learning.policies.application import build_request_from_config
@@ -76,9 +103,20 @@ def build_policy(
 
 
 def rebuild_policy(policy: str, archive: str | PurePath = DEFAULT_ARCHIVE, *, threads: int | None = None) -> Result:
-    """Learn a policy again from the same games, as ``qarena policy rebuild`` does; return what differs, a row each.
+    """Learn a policy again from the same games, as ``qarena policy rebuild`` does; return the differences, one a row.
 
-    A result without rows says that the policy is identical to the last bit.
+    Args:
+        policy: The policy's name or id.
+        archive: The archive's folder or URL.
+        threads: The number of threads; None means one for each core.
+
+    Returns:
+        A result with a row for each difference; no rows mean that the policy is identical to the last bit.
+
+    Raises:
+        RequestError: The policy does not exist, or cannot be learned again.
+        FailureError: A file is damaged.
+
     """
     import polars as pl
 
@@ -86,10 +124,14 @@ def rebuild_policy(policy: str, archive: str | PurePath = DEFAULT_ARCHIVE, *, th
     from runners.learning.policies import rebuilding
 
     with take_turn():
-        rebuilt = rebuilding.rebuild_policy(parse_location(archive), policy, threads)
-    frame = pl.DataFrame({"difference": [*rebuilt.differences]}, schema={"difference": pl.String})
-    result = build_list_result(f"Policy {rebuilt.card.name} learned again", frame)
-    note = result.note if rebuilt.differences else f"identical: {rebuilt.size} of policy {rebuilt.card.policy_id}"
+        rebuilding_result = rebuilding.rebuild_policy(parse_location(archive), policy, threads)
+    frame = pl.DataFrame({"difference": [*rebuilding_result.differences]}, schema={"difference": pl.String})
+    result = build_list_result(f"Policy {rebuilding_result.card.name} learned again", frame)
+    note = (
+        result.note
+        if rebuilding_result.differences
+        else f"identical: {rebuilding_result.size} of policy {rebuilding_result.card.policy_id}"
+    )
     return replace(result, note=note)
 
 
@@ -104,8 +146,24 @@ def judge(
 ) -> Result:
     """Judge agents and policies by positions with exact values, as ``qarena policy judge`` does.
 
-    Each agent takes ``draws`` turns in each position, and plays ``games`` games against the oracle.
-    ``runners.exact.verdict_tables.build_verdict_frame`` has the columns. Raises ``KeyboardInterrupt`` after Ctrl-C.
+    Raises ``KeyboardInterrupt`` after Ctrl-C.
+
+    Args:
+        agents: Labels of agents, or names of policies.
+        archive: The folder or URL of the archive that has the policies and stores the verdicts.
+        rules: The rules of the positions; None means classic.
+        draws: Turns that each agent takes in each position.
+        games: Games that each agent plays against the oracle; 0 means none.
+        seed: The seed of the turns and the games.
+        threads: The number of threads; None means one for each core.
+
+    Returns:
+        A row for each agent; ``runners.exact.verdict_tables.build_verdict_frame`` describes the columns.
+
+    Raises:
+        RequestError: An agent or a policy does not exist, or does not play these rules.
+        FailureError: The archive cannot be written.
+
     """
     from analytics.report.answers import build_list_result
     from runners.arena.executors.base import available_cores
@@ -115,14 +173,14 @@ def judge(
 
     request = JudgeRequest(agents, parse_location(archive), rules=rules)
     with take_turn(), stop_on_signal() as stop:
-        judged = judge_agents(request, JudgeOptions(draws, games, seed, threads or available_cores()), stop)
-    if judged is None:
-        raise KeyboardInterrupt("no agent is judged")
-    return build_list_result("Agents against exact values", build_verdict_frame(judged.verdicts))
+        judgement = judge_agents(request, JudgeOptions(draws, games, seed, threads or available_cores()), stop)
+    if judgement is None:
+        raise KeyboardInterrupt("interrupted before any agent was judged: make the same call again")
+    return build_list_result("Agents against exact values", build_verdict_frame(judgement.verdicts))
 
 
 def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str]) -> Result:
-    """The learning curve of a policy, or its row in the view ``policies`` if it has none."""
+    """Return the learning curve of a policy, or its row in the view ``policies`` if it has none."""
     from analytics import open_archive
     from analytics.report.answers import build_list_result
 

@@ -1,7 +1,7 @@
 """Agents that are objects of a program, such as an instance of a class that a notebook's cell defines.
 
-Nothing outside the program can make such an agent again. So a run with one has an id of its own and a single
-writer, and its record claims no code of that agent.
+Nothing outside the program can build such an agent again. So a run with one has an id of its own and a single writer,
+and its record names no code for that agent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def format_agents(agents: Sequence[object]) -> list[str]:
-    """Format agents as words of the command line; with objects among them as one list, in which these are numbers."""
+    """Format agents as words of the command line; if there are objects, as one list in which numbers stand for them."""
     labels = [agent for agent in agents if isinstance(agent, str)]
     if len(labels) == len(agents):
         return labels
@@ -40,13 +40,13 @@ def format_agents(agents: Sequence[object]) -> list[str]:
 
 
 def format_python_call(agents: Sequence[object], words: Sequence[str]) -> str:
-    """Format a call of ``run`` with objects for the record; no command does the same."""
+    """Format a call of ``run`` with objects for the record, because no command is equivalent."""
     names = [repr(agent) if isinstance(agent, str) else f"<{type(agent).__name__}>" for agent in agents]
     return f"runners.run({', '.join([*names, *words[1:]])})"
 
 
 def _list_objects(agents: Sequence[object]) -> list[object]:
-    """List the agents that are no labels, each once."""
+    """List the agents that are not labels, each once."""
     objects: list[object] = []
     for agent in agents:
         if not isinstance(agent, str) and _find_index(objects, agent) is None:
@@ -55,11 +55,11 @@ def _list_objects(agents: Sequence[object]) -> list[object]:
 
 
 def _find_index(objects: Sequence[object], agent: object) -> int | None:
-    return next((index for index, known in enumerate(objects) if known is agent), None)
+    return next((index for index, candidate in enumerate(objects) if candidate is agent), None)
 
 
 def describe_objects(agents: Sequence[object]) -> list[AgentSpec]:
-    """Describe the agents that are no labels, each once, labelled by the names of their classes.
+    """Describe the agents that are not labels, each once, and label them by the names of their classes.
 
     Raises ``RequestError`` for a class in place of an object, and for a class with the name of an agent.
     """
@@ -77,9 +77,9 @@ def describe_objects(agents: Sequence[object]) -> list[AgentSpec]:
 
 
 def separate_run(request: RunRequest) -> RunRequest:
-    """Give a request with objects a run of its own, and a note on what cannot be done with it.
+    """Give a request with objects a run of its own, and a note on what cannot be done with that run.
 
-    Raises ``RequestError`` for an executor other than threads, which would have to copy the objects.
+    Raises ``RequestError`` for an executor other than threads, because it would have to copy the objects.
     """
     objects = [spec for spec in request.spec.agents if spec.is_object]
     if request.executor != THREADS:

@@ -27,27 +27,28 @@ def run(
     config_dir: str | Path | Sequence[str | Path] = (),
     **settings: Setting,
 ) -> Result:
-    """Play a match or a tournament, as ``qarena run`` does, and return the results of every two agents.
+    """Play a match or a tournament, as ``qarena run`` does, and return the results of each pair of agents.
 
-    The same call extends the same run: with ``games=4_000`` after ``games=2_000`` only the missing games are played.
-    Ctrl-C, or the notebook's stop button, keeps what is finished and raises ``KeyboardInterrupt``. Calls from several
+    The same call extends the same run: with ``games=4_000`` after ``games=2_000``, only the missing games are played.
+    Ctrl-C, or the notebook's stop button, keeps finished games and raises ``KeyboardInterrupt``. Calls from several
     threads take turns.
 
     Args:
-        agents: Labels, such as ``"mcts(iterations=200)"``, or objects of your own classes: two are a match, more a
-            tournament. None if an ``experiment`` names them. A run with objects is new at each call, and nothing can
-            extend it or play it again, because only this program has the objects.
+        agents: Labels, such as ``"mcts(iterations=200)"``, or objects of your own classes: two play a match, more a
+            tournament. Leave them out if an ``experiment`` names them. A run with objects is new at each call, and
+            nothing can extend it or play it again, because only this program has the objects.
         archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them, such as ``"archive.shard_games=1000"`` or ``"a.depth=2"``.
         config_dir: A folder, or several, with yamls and agents of your own.
         settings: The keys of the command without a dot: ``games=2_000``, ``seed=7``, ``rules="square"``.
 
     Returns:
-        The crosstable of the run, as ``Archive.crosstable`` has it. ``run_id`` is the run's, ``note`` has warnings.
+        The crosstable of the run, as ``Archive.crosstable`` returns it. ``run_id`` is the run's id, and ``note`` has
+        warnings.
 
     Raises:
         RequestError: A setting or an agent is wrong; the message says which.
-        FailureError: The disk refuses, or an agent forfeits all of its games.
+        FailureError: The disk refuses to write, or an agent forfeits all of its games.
 
     Examples:
         >>> import tempfile, runners
@@ -91,20 +92,22 @@ def sweep(
 ) -> Result:
     """Play every combination of values, as ``qarena sweep`` does, and return a row for each job and pairing.
 
-    A sequence lists the values of its key, ``seed=range(1, 5)``; of a key with a dot, a text does:
-    ``overrides=["a.iterations=50,100,200"]``. Jobs, run ids and objective are those of the command, and so is the
-    folder ``multirun`` with logs. The same call plays only what is missing. Raises ``KeyboardInterrupt`` after Ctrl-C.
+    A sequence lists the values of its key, ``seed=range(1, 5)``; for a key with a dot, a text does:
+    ``overrides=["a.iterations=50,100,200"]``. Jobs, run ids, objective and the folder ``multirun`` with logs are those
+    of
+    the command. The same call plays only what is missing. Raises ``KeyboardInterrupt`` after Ctrl-C.
 
     Args:
         agents: Labels, as for ``run``.
         archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
-        overrides: Settings as the command line takes them, also of Hydra's launchers and sweepers.
+        overrides: Settings as the command line takes them, including those of Hydra's launchers and sweepers.
         config_dir: A folder, or several, with yamls and agents of your own.
         settings: The keys of the command without a dot.
 
     Returns:
-        The rows of the view ``sweeps`` of these jobs, by job. ``status`` and ``error`` say which jobs failed and why;
-        ``note`` says so too. ``print`` shows the table of the command.
+        The rows of these jobs in the view ``sweeps``, by job. ``status`` and ``error`` say which jobs failed and why,
+        and
+        so does ``note``. ``print`` shows the command's table.
 
     Raises:
         RequestError: A value is wrong, which is found before the first job begins.
@@ -124,11 +127,13 @@ def sweep(
         application = TRAIN
     arguments = call.parse()
     with call.enter(arguments, application.schema), restore_logging():
-        finished, code = execute_sweep(application, arguments)
-        jobs = finished.record_jobs()
-    if any(job.record.status == "interrupted" for job in jobs) or code > FailureError.exit_code:  # one after a signal
+        sweep_result, code = execute_sweep(application, arguments)
+        jobs = sweep_result.record_jobs()
+    if (
+        any(job.record.status == "interrupted" for job in jobs) or code > FailureError.exit_code
+    ):  # a greater code follows a signal
         raise KeyboardInterrupt(f"sweep: the games of {len(jobs)} jobs are kept, the same call plays the rest")
-    return _build_sweep_result(finished, jobs)
+    return _build_sweep_result(sweep_result, jobs)
 
 
 def sprt(
@@ -140,8 +145,22 @@ def sprt(
 ) -> Result:
     """Play two agents until a test decides which is stronger, as ``qarena sprt`` does; return its row in ``verdicts``.
 
-    Arguments are those of ``run``; ``elo0`` and ``elo1`` are the hypotheses in normalised Elo. ``accepted`` is null if
-    as many games as were allowed did not decide. Raises ``KeyboardInterrupt`` after Ctrl-C; the same call goes on.
+    Raises ``KeyboardInterrupt`` after Ctrl-C; the same call continues.
+
+    Args:
+        agents: Two labels, as for ``run``.
+        archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
+        overrides: Settings as the command line takes them.
+        config_dir: A folder, or several, with yamls and agents of your own.
+        settings: The keys of the command without a dot; ``elo0`` and ``elo1`` are the hypotheses in normalised Elo.
+
+    Returns:
+        The newest verdict on the run. ``accepted`` is null if all games that were allowed did not decide.
+
+    Raises:
+        RequestError: A setting or an agent is wrong; the message says which.
+        FailureError: The disk refuses to write, or an agent forfeits all of its games.
+
     """
     from runners.arena.sprt import execute_sprt
     from runners.config.requests import prepare_test
@@ -151,18 +170,18 @@ def sprt(
 
     call = build_call("sprt", [*agents, *map(format_setting, settings.items()), *overrides], archive, config_dir)
     with call.compose(SprtConfig) as cfg:
-        prepared = prepare_test(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
-        request = prepared.experiment.request
+        test = prepare_test(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
+        request = test.experiment.request
         with stop_on_signal() as stop, show_progress_bar("testing", "games", request.progress) as bar:
             bar.start(request.games)
-            outcome = execute_sprt(prepared, call.command, stop, lambda trial: bar.set_done(2 * trial.pairs))
+            outcome = execute_sprt(test, call.command, stop, lambda trial: bar.set_done(2 * trial.pairs))
     if not outcome.trial.ended:
-        raise KeyboardInterrupt(f"run {prepared.experiment.run_id}: games are kept, the same call goes on")
-    return _build_verdict_result(request.storage.root, prepared.experiment.run_id, request.notes)
+        raise KeyboardInterrupt(f"run {test.experiment.run_id}: games are kept, the same call continues")
+    return _build_verdict_result(request.storage.root, test.experiment.run_id, request.notes)
 
 
 def _build_sweep_result(sweep: Sweep, jobs: Sequence[Job]) -> Result:
-    """The rows of the jobs, from all archives that they wrote to. Raises ``FailureError`` if all of them failed."""
+    """Return the rows of the jobs, from all archives that have them. Raises ``FailureError`` if all jobs failed."""
     import polars as pl
 
     from analytics import open_archive
@@ -183,7 +202,7 @@ def _build_sweep_result(sweep: Sweep, jobs: Sequence[Job]) -> Result:
 
 @contextmanager
 def restore_logging() -> Iterator[None]:
-    """Restore the user's logging after the context, in which Hydra sets that of its jobs."""
+    """Restore the user's logging after the context, in which Hydra sets up logging for its jobs."""
     logger = logging.getLogger()
     level, handlers = logger.level, [*logger.handlers]
     try:
@@ -194,7 +213,7 @@ def restore_logging() -> Iterator[None]:
 
 
 def _build_verdict_result(root: PurePath, run_id: str, notes: Sequence[str]) -> Result:
-    """The newest verdict on a run."""
+    """Return the newest verdict on a run."""
     from analytics import open_archive
     from analytics.report.answers import build_list_result
 

@@ -37,35 +37,35 @@ if TYPE_CHECKING:
 
 
 class _StandardOutput(Console):
-    """Standard output. A reader that closes the pipe early (``| head``) is no error."""
+    """A console on standard output that accepts a reader that closes the pipe early (``| head``)."""
 
     def on_broken_pipe(self) -> None:
         raise SystemExit(0)
 
 
 def build_output_console() -> Console:
-    """The console for results: standard output."""
-    return _StandardOutput(highlight=False, emoji=False)  # a label is no code of an emoji
+    """Build the console that prints results to standard output."""
+    return _StandardOutput(highlight=False, emoji=False)  # so that a label is not read as an emoji
 
 
 def print_line(text: str) -> None:
-    """Print text of a result to standard output as it is, not wrapped."""
+    """Print a line of a result to standard output, unchanged and not wrapped."""
     build_output_console().print(escape_hidden_characters(text), markup=False, soft_wrap=True)
 
 
 def print_note(text: str, stream: IO[str] | None = None) -> None:
-    """Print text that is not a result to standard error, or to ``stream``, as it is, not wrapped."""
+    """Print text that is no result to standard error, or to ``stream``, unchanged and not wrapped."""
     console = Console(file=stream, stderr=True, highlight=False, emoji=False, soft_wrap=True)
     console.print(escape_hidden_characters(text), markup=False)
 
 
 def print_tables(*choices: Sequence[Table], wide: bool | None = None) -> None:
-    """Print the first choice of tables that fits the terminal: see ``print_fitting_tables``."""
+    """Print the first choice of tables that fits the terminal (see ``print_fitting_tables``)."""
     print_fitting_tables(build_output_console(), choices, wide)
 
 
 def find_program() -> str:
-    """The command that starts this program: its name if that is on ``PATH``, else its path."""
+    """Return the command that starts this program: its name if that is on ``PATH``, otherwise its path."""
     script = Path(sys.executable).with_name("qarena")
     if shutil.which("qarena") or not script.exists():
         return "qarena"
@@ -73,28 +73,30 @@ def find_program() -> str:
 
 
 def format_speed(games: int, seconds: float) -> str:
-    """The number of games played, the time they took, and the games a second."""
+    """Format the number of games played, the time that they took, and the games a second."""
     pace = format_count_per_second(games, seconds)
     return f"{format_count_with_noun(games, 'game')} in {seconds:.1f} s, {pace} games a second with every ply on disk"
 
 
 def format_shell_line(words: Iterable[str]) -> str:
-    """Words as a line for a shell, with double quotes around a word that has single ones in it."""
+    """Join words to a line for a shell; words that contain single quotes are put in double quotes."""
     return " ".join(map(_quote_shell_word, words))
 
 
 def _quote_shell_word(word: str) -> str:
-    plain = "'" in word and not set('"$`\\!\n') & set(word)  # what means something between double quotes
-    return f'"{word}"' if plain else shlex.quote(word)
+    is_safe_in_double_quotes = "'" in word and not set('"$`\\!\n') & set(
+        word
+    )  # characters with a meaning in double quotes
+    return f'"{word}"' if is_safe_in_double_quotes else shlex.quote(word)
 
 
 def format_sql_command(question: str, root: PurePath) -> str:
-    """The command line that asks the archive at ``root`` a question in SQL."""
+    """Format the command line that asks the archive at ``root`` a question in SQL."""
     return f'{find_program()} sql{format_archive_option(root)} "{question}"'
 
 
 def format_annotate_command(root: PurePath, games: GameFilter, choices: bool = False) -> str:
-    """Format the command line that judges the games of a filter, and no others but those in the same files."""
+    """Format the command line that annotates the games of a filter, besides other games in the same files."""
     from analytics.questions.sql.views import quote_literal  # no command that succeeds needs it
 
     conditions = [] if games.where is None else [games.where]
@@ -109,33 +111,33 @@ def format_annotate_command(root: PurePath, games: GameFilter, choices: bool = F
 
 # Progress: a bar on a terminal; elsewhere a line a minute.
 
-NOTE_SECONDS = 60.0  # between two lines where there is no terminal
+NOTE_SECONDS = 60.0  # between two lines of progress without a terminal
 
 
 class ProgressBar:
-    """A count of units of work that are done, shown from ``start`` on. All methods may be called from any thread."""
+    """A bar with the count of finished units of work. All methods may be called from any thread."""
 
     def __init__(self, bar: Progress, description: str, is_shown: bool, unit: str) -> None:
-        """``is_shown``: the bar is on a terminal."""
+        """Add a task to ``bar``; it is hidden until ``start``. ``is_shown`` says that the bar is on a terminal."""
         self.is_shown = is_shown
         self._bar, self._description, self._unit = bar, description, unit
         self._task = bar.add_task(description, total=None, visible=False)
 
     def start(self, total: int | None, done: int = 0) -> None:
-        """Show the bar: ``total`` units of work (None: unknown), of which ``done`` are done already."""
+        """Show the bar with ``total`` units of work (None if unknown), of which ``done`` are finished already."""
         self._bar.update(self._task, total=total, completed=done, visible=True)
 
     def advance(self, count: int = 1) -> None:
-        """``count`` more units are done."""
+        """Add ``count`` to the number of finished units."""
         self._bar.update(self._task, advance=count)
 
     def report_turns(self, turns: int) -> None:
-        """Nothing has been done for a while, but ``turns`` turns have been taken: show that."""
+        """Show the number of turns taken so far, for a time in which no unit is finished."""
         if turns:
             self.set_description(f"{self._description}, {turns:,} turns")
 
     def set_done(self, done: int) -> None:
-        """``done`` units are done by now."""
+        """Set the number of finished units."""
         self._bar.update(self._task, completed=done)
 
     def set_description(self, text: str) -> None:
@@ -143,24 +145,24 @@ class ProgressBar:
         self._bar.update(self._task, description=text)
 
     def print_notes_until(self, done: threading.Event) -> None:
-        """Print a line every ``NOTE_SECONDS``, also while nothing is done."""
+        """Print a line every ``NOTE_SECONDS`` until ``done`` is set, even while no unit is finished."""
         while not done.wait(NOTE_SECONDS):
             task = self._bar.tasks[0]
             total = "" if task.total is None else f" of {task.total:,.0f}"
             count = f" {task.completed:,.0f}{total} {self._unit}" if task.visible else ""
             seconds = task.time_remaining or 0.0
-            left = f", about {format_duration(seconds)} left" if seconds >= NOTE_SECONDS else ""
-            print_note(f"{task.description}:{count} after {task.elapsed or 0:.0f} s{left}", self._bar.console.file)
+            remaining = f", about {format_duration(seconds)} left" if seconds >= NOTE_SECONDS else ""
+            print_note(f"{task.description}:{count} after {task.elapsed or 0:.0f} s{remaining}", self._bar.console.file)
 
 
 @contextmanager
 def show_progress_bar(description: str, unit: str, visible: bool = True) -> Iterator[ProgressBar]:
-    """A bar with the count of units, units a second, and the time left (the time spent if the total is not known).
+    """Show a bar with the count of units, units a second, and the time left (elapsed time if the total is unknown).
 
-    Where there is no terminal, a line every ``NOTE_SECONDS``.
+    Without a terminal, a line is printed every ``NOTE_SECONDS``. ``visible=False`` shows nothing.
     """
-    terminal = Console(file=sys.stderr)  # this one, also while another is put in its place
-    shown = visible and terminal.is_terminal
+    terminal = Console(file=sys.stderr)  # the present one, even if sys.stderr is replaced meanwhile
+    is_shown = visible and terminal.is_terminal
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(min(40, terminal.width // 5)),
@@ -168,13 +170,13 @@ def show_progress_bar(description: str, unit: str, visible: bool = True) -> Iter
         _CountColumn(unit),
         _TimeColumn(compact=True, table_column=Column(no_wrap=True)),
     )
-    with Progress(*columns, console=terminal, transient=True, disable=not shown) as bar:
-        found, done = ProgressBar(bar, description, shown, unit), threading.Event()
-        notes = threading.Thread(target=found.print_notes_until, args=(done,), daemon=True)
-        if visible and not shown:
+    with Progress(*columns, console=terminal, transient=True, disable=not is_shown) as bar:
+        progress_bar, done = ProgressBar(bar, description, is_shown, unit), threading.Event()
+        notes = threading.Thread(target=progress_bar.print_notes_until, args=(done,), daemon=True)
+        if visible and not is_shown:
             notes.start()
         try:
-            yield found
+            yield progress_bar
         finally:
             done.set()
             if notes.ident:
@@ -182,7 +184,7 @@ def show_progress_bar(description: str, unit: str, visible: bool = True) -> Iter
 
 
 class _CountColumn(ProgressColumn):
-    """Units done, all units if that is known, and units a second."""
+    """The number of finished units, the total if it is known, and units a second."""
 
     def __init__(self, unit: str) -> None:
         super().__init__(Column(no_wrap=True))
@@ -195,7 +197,7 @@ class _CountColumn(ProgressColumn):
 
 
 class _TimeColumn(TimeRemainingColumn):
-    """The time left, or the time spent where the total is not known."""
+    """The time left, or the elapsed time if the total is unknown."""
 
     def render(self, task: Task) -> Text:
         return TimeElapsedColumn().render(task) if task.total is None else super().render(task)

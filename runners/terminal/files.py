@@ -1,4 +1,4 @@
-"""Files that a command line names: read, checked before long work, and written."""
+"""Files that a command line names: reading, checking before long work, and writing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from analytics.store.files.backend import expand_home
 from quarto.errors import FailureError, RequestError, describe_valid_names
 
 STANDARD_STREAM = "-"  # a name that means the standard input or output
-# table, md, html and svg are for people, svg only where there is a picture; spreadsheet is csv in which no text is a
-# formula.
+# table, md, html and svg are for people, svg only if the answer has a picture; spreadsheet is csv in which no text is
+# read as a formula.
 TABLE_FORMATS = ("table", "csv", "spreadsheet", "json", "parquet", "md", "html", "svg")
 
 
 def read_file(name: str) -> bytes:
-    """The content of a file, or of the standard input for ``-``. Raises ``RequestError`` if it cannot be read."""
+    """Read a file, or standard input for ``-``. Raises ``RequestError`` if it cannot be read."""
     if name == STANDARD_STREAM:
         return sys.stdin.buffer.read()
     try:
@@ -32,9 +32,9 @@ def read_file(name: str) -> bytes:
 
 
 def check_output_file(path: Path, force: bool) -> None:
-    """Raise ``RequestError`` for a file that must not, or cannot, be written; as far as is known before the work.
+    """Raise ``RequestError`` for a file that must not, or cannot, be written, as far as that shows before the work.
 
-    No command writes a file of its own inside an archive, and an existing file is replaced with ``force`` only.
+    No command writes a file of its own inside an archive, and an existing file is replaced only with ``force``.
     """
     from analytics.store.marker import check_outside_archives
 
@@ -55,20 +55,20 @@ def check_output_file(path: Path, force: bool) -> None:
 
 
 def is_standard_stream(path: Path | None) -> bool:
-    """Whether a file stands for the standard output."""
+    """Return whether a path is ``-``, which stands for standard output."""
     return path is not None and str(path) == STANDARD_STREAM
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether it is a device or a pipe, such as /dev/stdout: it is written to, not replaced."""
+    """Return whether a path is a device or a pipe, such as /dev/stdout, which is written to instead of replaced."""
     return is_standard_stream(path) or (path.exists() and not path.is_file())
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """The path to write a file to, which becomes ``path`` in one step at the end; after an error nothing has changed.
+    """Yield a temporary path whose file replaces ``path`` in one step at the end; after an error nothing has changed.
 
-    Raises ``FailureError`` for an ``OSError`` inside.
+    Raises ``FailureError`` for an ``OSError`` inside the context.
     """
     from analytics.store.files.local_files import sync_file, use_temporary_path
 
@@ -76,7 +76,7 @@ def replace_file(path: Path) -> Iterator[Path]:
         if _is_stream(path):
             yield path
             return
-        target = path.resolve()  # of a symbolic link, what it refers to is replaced
+        target = path.resolve()  # the target of a symbolic link is replaced, not the link
         with use_temporary_path(target) as temporary:
             yield temporary
             if target.exists():
@@ -88,9 +88,9 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file in one step, or the standard output for ``-``.
+    """Write a file in one step, or standard output for ``-``.
 
-    Raises ``FailureError`` if that fails; then what was there before is still there.
+    Raises ``FailureError`` if that fails; an existing file is then unchanged.
     """
     if is_standard_stream(path):
         sys.stdout.write(content.decode())
@@ -101,7 +101,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 class TableOutput(NamedTuple):
-    """The format of a table, and the file to write it to."""
+    """The format of a table, and the file to which it is written."""
 
     form: str = "table"  # one of TABLE_FORMATS; json is one array of objects
     path: Path | None = None  # None: standard output
@@ -109,12 +109,12 @@ class TableOutput(NamedTuple):
 
     @property
     def is_printed(self) -> bool:
-        """Whether it is a table for people on standard output."""
+        """Whether the output is a table for people on standard output."""
         return self.form == "table" and self.path is None
 
 
 TERMINAL_OUTPUT = TableOutput()
-FORMATS_BY_ENDING = {  # of files, and their forms
+FORMATS_BY_ENDING = {  # formats by the ending of a file's name
     "txt": "table",
     **{form: form for form in TABLE_FORMATS if form not in ("table", "spreadsheet")},
 }
@@ -123,7 +123,7 @@ FORMATS_BY_ENDING = {  # of files, and their forms
 def build_table_output(
     form: str | None, path: Path | None, force: bool = False, wide: bool | None = None
 ) -> TableOutput:
-    """The output in format ``form`` or, without it, in the format that the ending of ``path`` names, else a table.
+    """Build the output in format ``form``; without ``form``, the ending of ``path`` decides; the default is a table.
 
     Raises ``RequestError`` for an unknown format or ending, for a file inside an archive, and without ``force`` for a
     file that exists.
@@ -138,7 +138,7 @@ def build_table_output(
     if not form and ending and ending not in FORMATS_BY_ENDING:
         raise RequestError(
             f"--output {path}: its format is not known, name it with --format or let it end with one of "
-            f"{', '.join(f'.{each}' for each in FORMATS_BY_ENDING)}{describe_valid_names(ending, FORMATS_BY_ENDING)}"
+            f"{', '.join(f'.{name}' for name in FORMATS_BY_ENDING)}{describe_valid_names(ending, FORMATS_BY_ENDING)}"
         )
     if path is not None:
         check_output_file(path, force)

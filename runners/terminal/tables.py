@@ -25,10 +25,10 @@ MAX_PRINTED_ROWS = 50  # rows of an answer that is printed as a table
 
 
 def output_result(result: Result, output: TableOutput = TERMINAL_OUTPUT) -> None:
-    """Print the answer to a question or write it to a file, for people or, as rows of its frame, for programs.
+    """Print the answer to a question or write it to a file: a table for people, or the rows of its frame for programs.
 
     Warnings go to standard error unless the format is one for people. Raises ``RequestError`` if there is nothing to
-    show, and for a picture that the answer does not have, ``FailureError`` if the file cannot be written.
+    show or if the answer has no picture for the format svg, and ``FailureError`` if the file cannot be written.
     """
     if result.missing:
         raise RequestError(f"nothing to show: {result.missing}")
@@ -56,13 +56,13 @@ def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT, tit
     elif output.form in FRAME_FORMATS:
         output_batches(frame.lazy(), lambda: None, output)
     else:
-        from analytics.report.result import Result  # with all that draws pictures
+        from analytics.report.result import Result  # imports everything that draws pictures
 
         output_result(Result(table=to_table(frame), title=title, frame=frame), output)
 
 
 def output_batches(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutput) -> None:
-    """Write rows to a file or standard output, in parts if the form is one of ``STREAMED_FORMATS``.
+    """Write rows to a file or standard output, in batches if the format is one of ``STREAMED_FORMATS``.
 
     ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have, ``FailureError`` if the
     file cannot be written.
@@ -77,28 +77,28 @@ def output_batches(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOu
 
 
 def print_first_rows(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | None) -> None:
-    """Print the first ``MAX_PRINTED_ROWS`` rows as a table as soon as they are there; if there are more, then how many.
+    """Print the first ``MAX_PRINTED_ROWS`` rows as a table as soon as they arrive; if there are more, print how many.
 
     ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have.
     """
-    waiting: list[pl.DataFrame] = []
+    pending_frames: list[pl.DataFrame] = []
     count = 0
 
-    def add_batch(part: pl.DataFrame) -> None:
+    def add_batch(frame: pl.DataFrame) -> None:
         nonlocal count
-        before, count = count, count + part.height
-        if before <= MAX_PRINTED_ROWS:
-            waiting.append(part.head(MAX_PRINTED_ROWS - before))
-        if before <= MAX_PRINTED_ROWS < count:
-            print_waiting_rows()
+        previous_count, count = count, count + frame.height
+        if previous_count <= MAX_PRINTED_ROWS:
+            pending_frames.append(frame.head(MAX_PRINTED_ROWS - previous_count))
+        if previous_count <= MAX_PRINTED_ROWS < count:
+            print_pending_rows()
 
-    def print_waiting_rows() -> None:
-        console.print_tables([to_table(check_times(pl.concat(waiting)))], wide=wide)
+    def print_pending_rows() -> None:
+        console.print_tables([to_table(check_times(pl.concat(pending_frames)))], wide=wide)
 
-    waiting.append(rows.collect_schema().to_frame())
+    pending_frames.append(rows.collect_schema().to_frame())
     sink_batches(rows, stop, add_batch)
     if count <= MAX_PRINTED_ROWS:
-        print_waiting_rows()
+        print_pending_rows()
     else:
         console.print_note(f"{count:,} rows; --output FILE for all")
 

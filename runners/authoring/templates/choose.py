@@ -9,15 +9,15 @@ from quarto.views import PositionView
 
 
 class ChooseTemplate:
-    """Takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
+    """An agent that takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
 
-    choosers = ("opponent",)  # it plays rules under which the opponent chooses the piece
+    choosers = ("opponent",)  # the agent plays rules under which the opponent chooses the piece
 
     def __init__(self, safe: bool = True) -> None:
         self.safe = safe
 
     def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
-        """The cell for the piece in hand, and the piece to give; with nothing in hand the cell is ignored."""
+        """Return the cell for the piece in hand and the piece to give; with nothing in hand, the cell is ignored."""
         cell = int(rng.choice(position.winning_cells() or position.free))
         safe = position.safe_gifts(cell) if self.safe else ()
         gifts = safe or position.available

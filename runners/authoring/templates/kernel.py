@@ -19,7 +19,7 @@ SAFE = 0  # index of the parameter
 
 @turn
 def template_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    """Cells and pieces are masks of 16 bits here; ``draw(seed, i)`` is the i-th random word of the turn."""
+    """Return the encoded turn; cells and pieces are masks of 16 bits, and ``draw(seed, i)`` is its i-th random word."""
     word = draw(seed, 0)
     cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
     if position.hand != NONE:
@@ -34,14 +34,14 @@ def template_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
 
 
 class KernelTemplate(KernelAgent):
-    """Takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
+    """An agent that takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
 
     kernel = template_turn
-    choosers = ("opponent",)  # it plays rules under which the opponent chooses the piece
+    choosers = ("opponent",)  # the agent plays rules under which the opponent chooses the piece
 
     def __init__(self, safe: bool = True) -> None:
         self.safe = safe
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        """The values that the turn reads as ``agent``: parameters, tables, memory. All share one compilation."""
+        """Return the arrays that the turn reads as ``agent``. Agents with other parameters share the compilation."""
         return Knowledge(params=np.array([float(self.safe)]))

@@ -10,20 +10,20 @@ from quarto.views import BatchView
 
 
 class PlayTemplate:
-    """Takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
+    """An agent that takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
 
-    choosers = ("opponent",)  # it plays rules under which the opponent chooses the piece
+    choosers = ("opponent",)  # the agent plays rules under which the opponent chooses the piece
 
     def __init__(self, safe: bool = True) -> None:
         self.safe = safe
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Cells for the pieces in hand, and pieces to give, both [B]; with nothing in hand the cells are ignored."""
+        """Return cells for the pieces in hand and pieces to give, both [B]; with nothing in hand, cells are ignored."""
         cells = rng.choice(0, select_preferred(batch.winning_cells(), batch.free))
         safe = batch.safe_gifts(cells) & self.safe
         return cells, rng.choice(1, select_preferred(safe, batch.available))
 
 
 def select_preferred(better: NDArray[np.bool_], fallback: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """In each row ``better`` where anything is true there, else ``fallback``: [B, 16]."""
+    """Select, in each row, ``better`` if anything in it is true, otherwise ``fallback``: [B, 16]."""
     return np.where(better.any(axis=1, keepdims=True), better, fallback)

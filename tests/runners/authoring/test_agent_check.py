@@ -183,21 +183,21 @@ def test_what_an_agent_does_wrong_is_found(agent: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(agent_check, "PAIRS", 4)
     wrong, texts = WRONG[agent]
     target = agent if "." in agent else f"{HERE}.{agent}"
-    findings = list(run_checks(AgentSpec("it", target, {}, trusted=True), CLASSIC, seed=1))
-    assert [finding.subject for finding in findings if not finding.is_fine] == wrong
-    found = "\n".join(finding.text for finding in findings if not finding.is_fine)
-    assert [text for text in texts if text not in found] == []
-    assert findings[-1].subject == "speed"
+    results = list(run_checks(AgentSpec("it", target, {}, trusted=True), CLASSIC, seed=1))
+    assert [result.subject for result in results if not result.is_fine] == wrong
+    texts_of_faults = "\n".join(result.text for result in results if not result.is_fine)
+    assert [text for text in texts if text not in texts_of_faults] == []
+    assert results[-1].subject == "speed"
 
 
 def test_positions_that_games_rarely_reach_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_check, "PAIRS", 1)  # four games, which end before the board is full
     forgetful = AgentSpec("it", f"{HERE}.Forgetful", {}, trusted=True)
-    (found,) = [each for each in run_checks(forgetful, CLASSIC, 1, with_speed=False) if not each.is_fine]
-    assert found.subject == "exceptions"
+    (fault,) = [result for result in run_checks(forgetful, CLASSIC, 1, with_speed=False) if not result.is_fine]
+    assert fault.subject == "exceptions"
     line = rf"test_agent_check\.py:{Forgetful.choose.__code__.co_firstlineno + 2}"
     text = rf"raised ValueError: a cannot be empty.* \(\S*{line}\), first in position [0-9A-F./]+ [0-9A-F]: 8 times"
-    assert re.fullmatch(text, found.text)
+    assert re.fullmatch(text, fault.text)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -212,8 +212,8 @@ def test_rare_positions_are_those_in_which_agents_fail(name: str) -> None:
         kinds["no safe gift"] += not rules.mover_chooses and not gifts and len(view.free) > 2
         kinds["one safe gift"] += len(gifts) == 1
     assert kinds["first"] == 1
-    wanted = ("last piece", "last two", *(() if rules.mover_chooses else ("no safe gift", "one safe gift")))
-    assert all(kinds[kind] >= 8 for kind in wanted), kinds
+    expected_kinds = ("last piece", "last two", *(() if rules.mover_chooses else ("no safe gift", "one safe gift")))
+    assert all(kinds[kind] >= 8 for kind in expected_kinds), kinds
 
 
 def test_a_slow_turn_is_noted_while_it_is_taken(
@@ -222,12 +222,14 @@ def test_a_slow_turn_is_noted_while_it_is_taken(
     monkeypatch.setattr(watchdog, "SLOW_SECONDS", 0.1)
     monkeypatch.setattr(agent_check, "PAIRS", 1)
     slow = AgentSpec("it", f"{HERE}.Slow", {}, trusted=True)
-    assert not any("slow" in finding.text for finding in run_checks(slow, CLASSIC, 1))
-    noted = capsys.readouterr().err.splitlines()
-    asked = r"after 0\.1 seconds the agent has not answered in position ([0-9A-F.]{4}/?){4} [0-9A-F]; it goes on until "
-    assert re.match(asked, noted[0])
-    assert "turn_seconds=1" in noted[0]
-    slow_turns = [line for line in noted if line.startswith("after 0.1 seconds")]
+    assert not any("slow" in result.text for result in run_checks(slow, CLASSIC, 1))
+    notes = capsys.readouterr().err.splitlines()
+    pattern = (
+        r"after 0\.1 seconds the agent has not answered in position ([0-9A-F.]{4}/?){4} [0-9A-F]; it goes on until "
+    )
+    assert re.match(pattern, notes[0])
+    assert "turn_seconds=1" in notes[0]
+    slow_turns = [line for line in notes if line.startswith("after 0.1 seconds")]
     assert len(slow_turns) == watchdog.MAX_NOTES
     assert slow_turns[-1].endswith("More such turns are not noted")
 
@@ -237,15 +239,15 @@ def test_a_turn_that_never_ends_is_named_when_the_time_is_over(isolation: str, s
     endless = AgentSpec("it", f"{HERE}.Endless", {}, limits=AgentLimits(isolation=isolation), trusted=True)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as it is for a job in the background
     try:
-        (found,) = run_checks(endless, CLASSIC, 1, max_seconds=seconds)
+        (fault,) = run_checks(endless, CLASSIC, 1, max_seconds=seconds)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
-    assert (found.subject, found.is_fine) == ("in time", False)
-    asked = r"the agent has been asked for \d+\.\d seconds in position ([0-9A-F.]{4}/?){4} [0-9A-F]"
+    assert (fault.subject, fault.is_fine) == ("in time", False)
+    pattern = r"the agent has been asked for \d+\.\d seconds in position ([0-9A-F.]{4}/?){4} [0-9A-F]"
     first = Endless.choose.__code__.co_firstlineno
     at = rf", at \S*test_agent_check\.py:({first + 1}|{first + 2})" if isolation == "thread" else ""
-    assert re.fullmatch(rf"the check was not over after {seconds} seconds \(--seconds\): {asked}{at}", found.text)
+    assert re.fullmatch(rf"the check was not over after {seconds} seconds \(--seconds\): {pattern}{at}", fault.text)
 
 
 def test_a_slow_agent_plays_the_games_that_its_time_allows(
@@ -270,7 +272,7 @@ def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path, monkey
     monkeypatch.setattr(agent_check, "PAIRS", 1)
     settings = {"folder": str(folders.write(tmp_path, folders.LEARNER)), "player": "learner.Learner"}
     agent = AgentSpec("it", "runners.polito.agent.Polito", settings, trusted=True)
-    prints = next(each for each in run_checks(agent, CLASSIC, 1, with_speed=False) if each.subject == "prints")
+    prints = next(result for result in run_checks(agent, CLASSIC, 1, with_speed=False) if result.subject == "prints")
     assert prints == ("prints", True, "18 lines, which go to the log of a run: 'game 1 of 3'")
 
 
@@ -280,9 +282,9 @@ def test_the_command_prints_what_it_found_and_stores_nothing(qarena: Qarena, tmp
     fine = qarena("agents", "check", "random")
     assert (fine.code, fine.err) == (0, "")
     assert [line[:5] for line in fine.out.splitlines()] == ["ok   "] * 6
-    found = qarena("agents", "check", "cheat", "--config-dir", "own")
-    assert found.code == 1
-    assert re.search(r"FAIL legal: answered with an illegal turn .*, first in position .*: \d\d times\n", found.out)
-    assert "legal pieces: 0 (0), 1 (1)" in found.out
-    assert found.err == ""
+    result = qarena("agents", "check", "cheat", "--config-dir", "own")
+    assert result.code == 1
+    assert re.search(r"FAIL legal: answered with an illegal turn .*, first in position .*: \d\d times\n", result.out)
+    assert "legal pieces: 0 (0), 1 (1)" in result.out
+    assert result.err == ""
     assert not list(tmp_path.rglob(MARKER_NAME))

@@ -34,7 +34,7 @@ def few_games(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's folder with a new agent for each interface."""
+    """Create a user's folder with a new agent for each interface."""
     for interface in INTERFACES:
         monkeypatch.delitem(sys.modules, f"new_{interface}", raising=False)
         create_agent_files(f"new_{interface}", interface, tmp_path / "mine")
@@ -63,7 +63,7 @@ def test_the_tests_of_new_agents_pass_and_fail_for_a_broken_one(folder: Path) ->
     create_agent_files("broken", "choose", folder)
     source = folder / "broken.py"
     source.write_text(source.read_text().replace("return cell, ", "return (cell + 1) % 16, "))
-    ended = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "mine"],
         cwd=folder.parent,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -71,10 +71,10 @@ def test_the_tests_of_new_agents_pass_and_fail_for_a_broken_one(folder: Path) ->
         text=True,
         check=False,
     )
-    assert ended.returncode == 1
-    assert "3 failed, 9 passed" in ended.stdout
-    assert "test_broken.py::test_it_keeps_to_the_rules_of_the_arena" in ended.stdout
-    assert "test_broken.py::test_it_takes_a_win" in ended.stdout
+    assert completed.returncode == 1
+    assert "3 failed, 9 passed" in completed.stdout
+    assert "test_broken.py::test_it_keeps_to_the_rules_of_the_arena" in completed.stdout
+    assert "test_broken.py::test_it_takes_a_win" in completed.stdout
     for text in re.findall(r'"(\S{19} \S)"', (folder / "test_broken.py").read_text()):
         position, _ = parse_position(text)
         assert (position.hand != NONE) == (position.occupied != 0)  # classic games reach it
@@ -105,10 +105,10 @@ def test_a_broken_yaml_is_named_and_the_list_shows_the_others(qarena: Qarena, tm
     listed = qarena("agents", "--config-dir", "my_agents")
     assert "│ corner " in listed.out
     assert "│ random " in listed.out
-    for found in (listed, qarena("agents", "check", "broken", "--config-dir", "my_agents")):
-        assert found.code == 2
+    for result in (listed, qarena("agents", "check", "broken", "--config-dir", "my_agents")):
+        assert result.code == 2
         assert re.fullmatch(
-            r"error: \S+/my_agents/agent/broken.yaml, line 2, column 12 is not valid YAML: .*\n", found.err
+            r"error: \S+/my_agents/agent/broken.yaml, line 2, column 12 is not valid YAML: .*\n", result.err
         )
     assert qarena("agents", "check", "corner", "--config-dir", "my_agents").code == 0
 
@@ -126,9 +126,9 @@ def test_a_yaml_that_holds_no_keys_is_named(content: bytes, reason: str, qarena:
     (tmp_path / "own/agent").mkdir(parents=True)
     (tmp_path / "own/agent/odd.yaml").write_bytes(content)
     for words in (("agents",), ("run", "odd", "random", "games=2")):
-        found = qarena(*words, "--config-dir", "own")
-        assert found.code == 2
-        assert re.fullmatch(rf"error: \S*own/agent/odd\.yaml {reason}\n", found.err)
+        result = qarena(*words, "--config-dir", "own")
+        assert result.code == 2
+        assert re.fullmatch(rf"error: \S*own/agent/odd\.yaml {reason}\n", result.err)
 
 
 def test_no_file_is_overwritten(folder: Path) -> None:

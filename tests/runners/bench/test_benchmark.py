@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -80,23 +81,23 @@ def test_writing_is_measured_where_the_user_says_and_else_in_memory(
     monkeypatch.setattr(benchmark, "MIN_FREE_BYTES", 1 << 60)
     assert benchmark.choose_write_folder() == Path(tempfile.gettempdir())
     monkeypatch.setattr(benchmark, "MIN_FREE_BYTES", 0)
-    own = tmp_path / "own"
-    own.mkdir()
-    monkeypatch.setenv("TMPDIR", str(own))
+    user_folder = tmp_path / "own"
+    user_folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(user_folder))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    assert benchmark.choose_write_folder() == own
+    assert benchmark.choose_write_folder() == user_folder
 
 
 @pytest.mark.slow
 def test_bench_measures_all_that_it_promises(tmp_path: Path, qarena: Qarena) -> None:
-    found = qarena("bench", "--quick", "--json", "figures.json")
-    assert found.code == 0, found.err
+    result = qarena("bench", "--quick", "--json", "figures.json")
+    assert result.code == 0, result.err
     figures = json.loads((tmp_path / "figures.json").read_text())
     for name in ("simulate", "write_only", "end_to_end"):
         for threads in ("1_threads", f"{available_cores()}_threads"):
             assert figures[threads][name]["games_per_second"] > 0
             assert figures["rule_based_v_random"][threads][name]["games_per_second"] > 0
-        assert f"1_threads.{name}.games_per_second" in found.out
+        assert f"1_threads.{name}.games_per_second" in result.out
     assert figures["end_to_end_speedup"] > 0
     assert {"playing", "encoding", "checks", "fingerprints", "tallies"} == set(figures["stages"])
     assert {"random", "dumb", "semi_random", "rule_based"} <= set(figures["agents"])
@@ -112,24 +113,24 @@ def test_bench_measures_all_that_it_promises(tmp_path: Path, qarena: Qarena) -> 
 
 @pytest.mark.parametrize("kinds", [(), *seldom((archive.POLICY_KINDS,))], ids=str)
 def test_questions_are_measured(kinds: tuple[str, ...], qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Policies, each in two processes of its own, take most of the time."""
+    """Leave out policies in the quick variant, because each takes two processes of its own."""
     monkeypatch.setattr(archive, "QUICK_GAMES", 5_000)
     monkeypatch.setattr(archive, "POSITIONS", archive.POSITIONS[:3])  # which so few games meet
     monkeypatch.setattr(archive, "ROUNDS", 1)
     monkeypatch.setattr(archive, "POLICY_KINDS", kinds)
-    found = qarena("bench", "--questions", "--quick")
-    assert found.code == 0, found.err
+    result = qarena("bench", "--questions", "--quick")
+    assert result.code == 0, result.err
     for name in (
         *("index.games_per_second", "index_unchanged.seconds", "win_rates.seconds", "first_plies.seconds"),
         *("explorer.milliseconds", "distinct_plies_in_1GiB.seconds", *(f"policy_{kind}.seconds" for kind in kinds)),
     ):
-        assert name in found.out
+        assert name in result.out
 
 
 def test_positions_for_the_solver_are_live_safe_and_the_same_every_time() -> None:
-    found = solver.sample_positions(8, 30)
-    assert found == solver.sample_positions(8, 40)[:30]
-    for position in found:
+    positions = solver.sample_positions(8, 30)
+    assert positions == solver.sample_positions(8, 40)[:30]
+    for position in positions:
         view = view_of(position, CLASSIC)
         assert sum(piece >= 0 for piece in view.board) == 8
         assert not has_line(view.board, CLASSIC)
@@ -155,36 +156,39 @@ def test_the_solver_is_measured_beside_its_yardstick_and_other_values_are_a_fail
         monkeypatch.setattr(solver, name, value)
     monkeypatch.setattr(solver, "AGENTS", ("random", "rule_based"))
     monkeypatch.setattr(solver, "PAIRINGS", ((0, 1),))
-    found = qarena("bench", "--solver", "--quick")
-    assert found.code == 0
+    result = qarena("bench", "--solver", "--quick")
+    assert result.code == 0
     for name in (
         *("9_pieces.milliseconds", "9_pieces.ratio_to_yardstick", "threads.speedup"),
         *("oracle.15_pieces.median", "oracle.anywhere.worst"),
         *("annotate.values_from_5_pieces.decisions_per_second", "annotate.choices.decisions_per_second"),
     ):
-        assert name in found.out
-    monkeypatch.setattr(solver, "run_yardstick", lambda program, asked: ([2] * len(asked), 1.0))
-    found = qarena("bench", "--solver", "--quick")
-    assert (found.code, found.out) == (1, "")
-    assert "the yardstick finds other values of positions with 9 pieces" in found.err
+        assert name in result.out
+    wrong = partial(solver.YardstickResult, processor_seconds=1.0)
+    monkeypatch.setattr(solver, "run_yardstick", lambda _program, positions: wrong([2] * len(positions)))
+    result = qarena("bench", "--solver", "--quick")
+    assert (result.code, result.out) == (1, "")
+    assert "the yardstick finds other values of positions with 9 pieces" in result.err
 
 
 SEED = 3
 
 
-def measured(name: str, rules: Rules = CLASSIC, positions: int = 6, stop: threading.Event | None = None) -> TurnTimes:
+def measure_agent(
+    name: str, rules: Rules = CLASSIC, positions: int = 6, stop: threading.Event | None = None
+) -> TurnTimes:
     return measure_turn_times(agent_from_label(name), rules, positions, SEED, stop or threading.Event())
 
 
 def naive_positions(rules: Rules, pieces: int, count: int) -> list[Position]:
-    """The first positions with so many pieces of naive random games in which another one was placed."""
-    found: list[Position] = []
+    """Return the first positions with ``pieces`` pieces, in naive random games, in which another piece was placed."""
+    positions: list[Position] = []
     for number in range(100 * count):
         game = naive.play_game(rules, (naive.Random(), naive.Random()), SEED, number // 2, number % 2)
         plies = list(zip(game.pieces, game.cells, strict=True))
-        if len(plies) > pieces and len(found) < count:
-            found.append(position_from_plies(plies[:pieces], NONE if rules.mover_chooses else plies[pieces][0]))
-    return found
+        if len(plies) > pieces and len(positions) < count:
+            positions.append(position_from_plies(plies[:pieces], NONE if rules.mover_chooses else plies[pieces][0]))
+    return positions
 
 
 @pytest.mark.parametrize("rules", [CLASSIC, PRESETS["own_piece"]], ids=lambda rules: rules.name)
@@ -196,7 +200,7 @@ def test_positions_are_those_of_random_games_that_go_on(rules: Rules) -> None:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Hyndman and Fan's type 7, from its definition."""
+    """Compute a quantile by the definition of Hyndman and Fan's type 7."""
     ordered = sorted(values)
     rank = share * (len(values) - 1)
     low, high = ordered[math.floor(rank)], ordered[math.ceil(rank)]
@@ -220,12 +224,13 @@ def test_the_six_figures_are_what_their_names_say() -> None:
 
 def test_every_row_has_its_samples_and_they_add_up_to_no_more_than_the_wall_clock_saw() -> None:
     started = time.perf_counter()
-    times = measured("mcts(iterations=2000)")
+    times = measure_agent("mcts(iterations=2000)")
     seconds = time.perf_counter() - started
     assert {pieces: len(row) for pieces, row in times.samples.items()} == dict.fromkeys(range(16), 6)
     assert 0 < sum(row.sum() for row in times.samples.values()) < 1e6 * seconds
     assert (
-        times.compute_summaries()[2]["median"] > 20 * measured("mcts(iterations=20)").compute_summaries()[2]["median"]
+        times.compute_summaries()[2]["median"]
+        > 20 * measure_agent("mcts(iterations=20)").compute_summaries()[2]["median"]
     )
 
 
@@ -255,9 +260,9 @@ def test_whoever_stops_early_has_what_was_measured() -> None:
 
 
 def test_the_times_of_turns_are_printed_and_written(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("bench", "--turn", "own_piece_alpha_beta", "--positions", "3", "--json", "turns.json")
-    assert (found.code, found.err) == (0, "")
-    assert "upper quartile" in found.out
+    result = qarena("bench", "--turn", "own_piece_alpha_beta", "--positions", "3", "--json", "turns.json")
+    assert (result.code, result.err) == (0, "")
+    assert "upper quartile" in result.out
     figures = json.loads((tmp_path / "turns.json").read_text())
     assert figures["rules"] == "own_piece"
     assert [figures["by_pieces_on_the_board"][f"{pieces}"]["positions"] for pieces in range(16)] == [3] * 16

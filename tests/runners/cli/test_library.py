@@ -105,8 +105,8 @@ def test_mistakes_are_those_of_the_command_and_of_the_report(qarena: Qarena, tmp
 
 def test_filters_are_the_same_everywhere(sample: Archive) -> None:
     run = sample.runs().frame["run_id"][0]
-    asked = (sample.crosstable, sample.ratings, sample.openings, sample.lengths, sample.games, sample.mistakes)
-    for method in asked:
+    methods = (sample.crosstable, sample.ratings, sample.openings, sample.lengths, sample.games, sample.mistakes)
+    for method in methods:
         with pytest.raises(RequestError, match="agent 'nobody' is not in these runs"):
             method(agent="nobody")
         with pytest.raises(RequestError, match="no games were played by rules 'nothing' here"):
@@ -194,9 +194,9 @@ def test_questions_accept_labels_with_defaults(qarena: Qarena, tmp_path: Path) -
 def test_the_examples_of_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "data/sample")  # which an example indexes
     monkeypatch.chdir(tmp_path)
-    found = doctest.testmod(importlib.import_module(module))
-    assert found.attempted
-    assert not found.failed
+    test_results = doctest.testmod(importlib.import_module(module))
+    assert test_results.attempted
+    assert not test_results.failed
 
 
 def test_public_names_are_offered_and_are_there() -> None:

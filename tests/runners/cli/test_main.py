@@ -37,30 +37,30 @@ COUNTS = "SELECT agent_0, agent_1, count(*) AS games FROM games GROUP BY ALL ORD
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with 20 games of ``rule_based`` against ``random``."""
+def made_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Play an archive with 20 games of ``rule_based`` against ``random``."""
     root = tmp_path_factory.mktemp("made") / "archive"
     play(root, "games=20", "archive.shard_games=10", "threads=1")
     return root
 
 
 @pytest.fixture
-def played(made: Path, tmp_path: Path) -> Path:
-    """A copy of it as the default archive."""
-    return Path(shutil.copytree(made, tmp_path / "data/archive"))
+def played_archive(made_archive: Path, tmp_path: Path) -> Path:
+    """Copy ``made_archive`` to the default archive's folder."""
+    return Path(shutil.copytree(made_archive, tmp_path / "data/archive"))
 
 
 # run.
 
 
 def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("run", "agents=[random,dumb,semi_random]", "games=40", "seed=7", "archive.root=some games")
-    assert (found.code, found.err) == (0, "")
-    assert re.search(r"│ 1 │ semi_random +│", found.out)
-    assert "95 % interval" in found.out
-    assert "forfeits" not in found.out
-    assert re.search(r"120 games in [\d.]+ s, [\d,]+ games a second .*in some games holds 120 games", found.out)
-    (question,) = re.findall(r"^Ask the archive: qarena (.*)$", found.out, re.MULTILINE)
+    result = qarena("run", "agents=[random,dumb,semi_random]", "games=40", "seed=7", "archive.root=some games")
+    assert (result.code, result.err) == (0, "")
+    assert re.search(r"│ 1 │ semi_random +│", result.out)
+    assert "95 % interval" in result.out
+    assert "forfeits" not in result.out
+    assert re.search(r"120 games in [\d.]+ s, [\d,]+ games a second .*in some games holds 120 games", result.out)
+    (question,) = re.findall(r"^Ask the archive: qarena (.*)$", result.out, re.MULTILINE)
     answer = qarena(*shlex.split(question), "--format", "csv")
     assert (answer.code, answer.err) == (0, "")
     rows = [line.split(",") for line in answer.out.splitlines()]
@@ -77,8 +77,8 @@ def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: 
 
 def test_the_share_won_in_a_seat_is_one_of_the_games_in_it(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
-    found = qarena("run", "oracle", "random", "games=2", "opening_plies=6", "--archive", "one game in each seat")
-    assert re.search(r"│ oracle │ random │ +2 │ 100\.00 │.*│ +100\.00 │ +100\.00 │ +[\d.]+ │\n", found.out)
+    result = qarena("run", "oracle", "random", "games=2", "opening_plies=6", "--archive", "one game in each seat")
+    assert re.search(r"│ oracle │ random │ +2 │ 100\.00 │.*│ +100\.00 │ +100\.00 │ +[\d.]+ │\n", result.out)
 
 
 def test_compiling_is_announced_and_goes_on_every_ten_seconds(
@@ -121,31 +121,31 @@ def test_a_folder_of_its_own_for_each_launch(qarena: Qarena, tmp_path: Path) -> 
     assert len(list((tmp_path / "outputs").glob("*/*"))) == 2
 
 
-TOLD: list[str] = []
+EVENTS: list[str] = []
 
 
-class Watcher(Callback):
+class FailingCallback(Callback):
     """A callback of Hydra that fails when a job ends."""
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         config.hydra.run.dir = "chosen"
-        TOLD.append("run starts")
+        EVENTS.append("run starts")
 
     def on_run_end(self, config: DictConfig, **_: Any) -> None:
-        TOLD.append(f"run ends in {config.hydra.run.dir}")
+        EVENTS.append(f"run ends in {config.hydra.run.dir}")
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        TOLD.append(f"job starts in {Path(config.hydra.runtime.output_dir).name}")
+        EVENTS.append(f"job starts in {Path(config.hydra.runtime.output_dir).name}")
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
         raise ValueError("the job ends")
 
 
 def test_callbacks_of_hydra_are_told_of_a_single_run_and_one_that_fails_is_a_warning(qarena: Qarena) -> None:
-    with pytest.warns(UserWarning, match=r"Callback Watcher\.on_job_end raised ValueError: the job ends"):
-        found = qarena("run", "games=2", f"+hydra.callbacks.own._target_={__name__}.Watcher")
-    assert (found.code, "2 games in" in found.out) == (0, True)
-    assert TOLD == ["run starts", "job starts in chosen", "run ends in chosen"]
+    with pytest.warns(UserWarning, match=r"Callback FailingCallback\.on_job_end raised ValueError: the job ends"):
+        result = qarena("run", "games=2", f"+hydra.callbacks.own._target_={__name__}.FailingCallback")
+    assert (result.code, "2 games in" in result.out) == (0, True)
+    assert EVENTS == ["run starts", "job starts in chosen", "run ends in chosen"]
 
 
 # Errors.
@@ -185,18 +185,18 @@ def test_a_deleted_folder_is_one_line_with_a_remedy(
 
 
 @pytest.mark.parametrize("question", ["-- a = 1\nSELECT 1 AS x", "--all\tin one\nSELECT 1 AS x", "- 1"])
-def test_a_question_may_begin_with_a_comment(question: str, played: Path, qarena: Qarena) -> None:
+def test_a_question_may_begin_with_a_comment(question: str, played_archive: Path, qarena: Qarena) -> None:
     for words in (
         (question,),
         ("--format", "csv", question),
         (question, "--format=csv"),
         ("--format=csv", "--", question),
     ):
-        found = qarena("sql", *words)
+        result = qarena("sql", *words)
         if question == "- 1":
-            assert "Parser Error" in found.refusal
+            assert "Parser Error" in result.refusal
         else:
-            assert (found.code, "1" in found.out) == (0, True)
+            assert (result.code, "1" in result.out) == (0, True)
     assert "No such option: --al" in qarena("sql", "--al", "SELECT 1").refusal
 
 
@@ -218,10 +218,10 @@ def test_an_error_that_a_library_makes_of_an_interrupt_is_an_interrupt(
 
 def test_debug_shows_where(qarena: Qarena, tmp_path: Path) -> None:
     for arguments in (["run", "games=0", "--debug"], ["--debug", "archive", "ls"]):
-        found = qarena(*arguments)
-        assert found.code == 2
-        assert "Traceback (most recent call last)" in found.err
-        assert "RequestError: " in found.err
+        result = qarena(*arguments)
+        assert result.code == 2
+        assert "Traceback (most recent call last)" in result.err
+        assert "RequestError: " in result.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -241,21 +241,23 @@ def test_no_error_shows_the_credentials_of_an_endpoint(
     assert "word" not in shown.err
 
 
-def test_an_archive_without_write_permission_is_refused(qarena: Qarena, played: Path, tmp_path: Path) -> None:
+def test_an_archive_without_write_permission_is_refused(qarena: Qarena, played_archive: Path, tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     tmp_path.chmod(0o755)
-    played.chmod(0o555)
+    played_archive.chmod(0o555)
     with another_user():
-        found = qarena("run", "games=40")
-    played.chmod(0o755)
-    assert (found.code, found.out) == (2, "")
-    assert re.fullmatch(r"error: archive data/archive is not writable by user id \d+ \(.*mode 555.*\n", found.err)
+        result = qarena("run", "games=40")
+    played_archive.chmod(0o755)
+    assert (result.code, result.out) == (2, "")
+    assert re.fullmatch(r"error: archive data/archive is not writable by user id \d+ \(.*mode 555.*\n", result.err)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
-def test_what_may_no_longer_be_read_is_named_and_nothing_is_counted_as_less(qarena: Qarena, played: Path) -> None:
+def test_what_may_no_longer_be_read_is_named_and_nothing_is_counted_as_less(
+    qarena: Qarena, played_archive: Path
+) -> None:
     with visible_folder() as outside:
-        root = Path(shutil.copytree(played, outside / "archive"))
+        root = Path(shutil.copytree(played_archive, outside / "archive"))
         file, folder = next((root / "plies").glob("*/*.parquet")), next((root / "games").iterdir())
         for taken, question in ((file, "SELECT sum(cell) FROM plies"), (folder, "SELECT count(*) FROM games")):
             assert (
@@ -264,17 +266,17 @@ def test_what_may_no_longer_be_read_is_named_and_nothing_is_counted_as_less(qare
             mode = taken.stat().st_mode
             taken.chmod(0)
             with another_user():
-                found = qarena("sql", question, "--archive", str(root))
+                result = qarena("sql", question, "--archive", str(root))
             taken.chmod(mode)
-            assert (found.code, found.out) == (1, "")
-            assert re.fullmatch(rf"error: .*{taken.name}.*\n", found.err)
+            assert (result.code, result.out) == (1, "")
+            assert re.fullmatch(rf"error: .*{taken.name}.*\n", result.err)
             assert qarena("sql", question, "--archive", str(root)).code == 0
 
 
 # sql.
 
 
-def test_sql_prints_or_writes_every_format(qarena: Qarena, played: Path, tmp_path: Path) -> None:
+def test_sql_prints_or_writes_every_format(qarena: Qarena, played_archive: Path, tmp_path: Path) -> None:
     expected = [("random", "rule_based", 10), ("rule_based", "random", 10)]
     table = qarena("sql", COUNTS)
     assert (table.code, table.err) == (0, "")
@@ -283,7 +285,7 @@ def test_sql_prints_or_writes_every_format(qarena: Qarena, played: Path, tmp_pat
     _, *rows = csv.reader(io.StringIO(qarena("sql", COUNTS, "--format", "csv").out))
     assert [(first, second, int(games)) for first, second, games in rows] == expected
     objects = json.loads(qarena("sql", COUNTS, "--format", "json").out)
-    assert [tuple(each.values()) for each in objects] == expected
+    assert [tuple(row_object.values()) for row_object in objects] == expected
     for form in ("table", "csv", "json", "parquet"):
         assert qarena("sql", COUNTS, "--format", form, "--output", f"answer.{form}") == (0, "", "")
     assert pl.read_csv("answer.csv").rows() == expected
@@ -293,7 +295,7 @@ def test_sql_prints_or_writes_every_format(qarena: Qarena, played: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_parquet_may_be_piped_and_questions_come_from_a_pipe(played: Path, tmp_path: Path) -> None:
+def test_parquet_may_be_piped_and_questions_come_from_a_pipe(played_archive: Path, tmp_path: Path) -> None:
     subprocess.run([QARENA, "archive", "verify"], cwd=tmp_path, capture_output=True, check=True)  # no notice about it
     typed = [QARENA, "sql", "-", "--format", "parquet"]
     done = subprocess.run(typed, cwd=tmp_path, input=COUNTS.encode(), capture_output=True, check=True)
@@ -301,7 +303,9 @@ def test_parquet_may_be_piped_and_questions_come_from_a_pipe(played: Path, tmp_p
     assert pl.read_parquet(done.stdout)["games"].to_list() == [10, 10]
 
 
-def test_a_question_may_come_from_standard_input(qarena: Qarena, played: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_may_come_from_standard_input(
+    qarena: Qarena, played_archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("SELECT count(*) AS games\nFROM games -- all of them\n"))
     assert qarena("sql", "-", "--format", "csv") == (0, "games\n20\n", "")
 
@@ -327,21 +331,21 @@ def test_a_question_may_come_from_standard_input(qarena: Qarena, played: Path, m
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_question_that_cannot_be_answered_is_one_line(
-    arguments: list[str], code: int, expected: str, qarena: Qarena, played: Path, tmp_path: Path
+    arguments: list[str], code: int, expected: str, qarena: Qarena, played_archive: Path, tmp_path: Path
 ) -> None:
-    found = qarena("sql", *arguments)
-    assert (found.code, found.out) == (code, "")
-    assert expected in found.err
-    assert found.err.count("\n") == 1
+    result = qarena("sql", *arguments)
+    assert (result.code, result.out) == (code, "")
+    assert expected in result.err
+    assert result.err.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} == {"data"}
 
 
 # archive, agents, perft.
 
 
-def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played: Path) -> None:
-    """A forger keeps the check in the name right, so only replaying the game finds it."""
-    archive = ArchiveStore.open(played)
+def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played_archive: Path) -> None:
+    """Keep the checksum in the name right, as a forger would, so that only replaying the game finds the change."""
+    archive = ArchiveStore.open(played_archive)
     (record,) = archive.load_runs()
     path = Path(archive.find_path("plies", record.run_id, archive.list_effective_ranges(record.run_id)[0]))
     frame = pl.read_parquet(Path(path))
@@ -349,16 +353,16 @@ def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played: Path) -> No
     cells = pl.when((pl.col("game_id") == game) & (pl.col("ply") == 1)).then(pl.col("cell").first()).otherwise("cell")
     frame.with_columns(cells.cast(pl.Int8).alias("cell")).write_parquet(path, compression="zstd")
     path = path.rename(path.with_name(f"{path.name[:42]}.{compute_checksum(path.read_bytes())}.parquet"))
-    found = qarena("archive", "verify")
-    assert found.code == 1
-    assert f"{path.name}: game {game}: " in found.err
+    result = qarena("archive", "verify")
+    assert result.code == 1
+    assert f"{path.name}: game {game}: " in result.err
 
 
 def test_agents_are_listed_with_a_line_of_description_each(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("agents")
-    assert (found.code, found.err) == (0, "")
-    assert re.search(r"│ rule_based +│ Study A: wins if it can, else mirrors the opponent. +│", found.out)
-    lines = found.out.splitlines()
+    result = qarena("agents")
+    assert (result.code, result.err) == (0, "")
+    assert re.search(r"│ rule_based +│ Study A: wins if it can, else mirrors the opponent. +│", result.out)
+    lines = result.out.splitlines()
     assert len(lines) == 4 + len(list((ROOT / "conf/agent").glob("*.yaml")))
     assert max(map(len, lines)) <= 80
     wide = qarena("agents", "--wide").out
@@ -377,19 +381,19 @@ def test_agents_of_ones_own_are_described_by_the_first_comment_of_their_yaml(qar
     }.items():
         (tmp_path / "own" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "own" / path).write_text(text)
-    found = qarena("agents", "--config-dir", "own")
-    assert (found.code, found.err) == (0, "")
-    described = dict(re.findall(r"│ (\w+) +│ (.*?) *│", found.out))
+    result = qarena("agents", "--config-dir", "own")
+    assert (result.code, result.err) == (0, "")
+    described = dict(re.findall(r"│ (\w+) +│ (.*?) *│", result.out))
     assert described["by_yaml"] == "long and long and long and long and long and long …"
     assert described["nothing"] == described["wrong"] == ""
-    assert max(map(len, found.out.splitlines())) <= 80
+    assert max(map(len, result.out.splitlines())) <= 80
 
 
 def test_perft_counts_under_any_rules(qarena: Qarena) -> None:
-    found = qarena("perft", "2", "--rules", "square")
-    assert (found.code, found.err) == (0, "")
-    assert "square rules" in found.out
-    assert "57,600" in found.out  # 256 x 15 x 15
+    result = qarena("perft", "2", "--rules", "square")
+    assert (result.code, result.err) == (0, "")
+    assert "square rules" in result.out
+    assert "57,600" in result.out  # 256 x 15 x 15
 
 
 # Help at once.

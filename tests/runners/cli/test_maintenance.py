@@ -26,8 +26,8 @@ from tests.runners.experiments import play
 
 
 def test_runs_are_listed_as_data(qarena: Qarena) -> None:
-    found = qarena("archive", "ls", "--archive", str(SAMPLE), "--format", "csv")
-    heading, *rows = found.out.splitlines()
+    result = qarena("archive", "ls", "--archive", str(SAMPLE), "--format", "csv")
+    heading, *rows = result.out.splitlines()
     assert heading.startswith("run_id,games,agents,rules,status,created,")
     assert len(rows) == len(ArchiveStore.open(SAMPLE).list_run_ids())
 
@@ -38,14 +38,14 @@ def test_a_policy_is_derived_again_bit_for_bit_after_compaction(tmp_path: Path, 
     play(tmp_path / "archive", "agent@a=random", "agent@b=random", "games=100", "archive.shard_games=20")
     assert qarena("policy", "build", "kind=gift", f"archive.root={tmp_path / 'archive'}").code == 0
     question = "SELECT run_id, games FROM runs ORDER BY ALL"
-    asked = qarena("sql", question, "--format", "csv", *where).out
+    run_counts = qarena("sql", question, "--format", "csv", *where).out
     files = len(list(tmp_path.glob("archive/games/*/*")))
     assert files > 4
     done = qarena("archive", "compact", *where)
     assert done.code == 0
     later = f"; 'qarena archive compact --archive {tmp_path}/archive' removes the {3 * files} old files ten minutes"
     assert done.out.startswith(f"{files} files of games are now 1{later}")
-    assert qarena("sql", question, "--format", "csv", *where).out == asked
+    assert qarena("sql", question, "--format", "csv", *where).out == run_counts
     assert qarena("archive", "compact", "--age", "0", *where).out.endswith(f"; {3 * files} old files removed.\n")
     rebuilt = qarena("policy", "rebuild", "gift", *where)
     assert rebuilt.code == 0, rebuilt.err
@@ -72,7 +72,7 @@ def test_a_dry_run_changes_nothing_and_says_what_goes_and_why(tmp_path: Path, qa
         f"{len(small)} files of games would become fewer and larger; 1 file would be removed",
     ]
     young = qarena("archive", "compact", "--dry-run", *where).out.splitlines()[0]
-    assert re.fullmatch(rf"stays  4 bytes  {half}: .* left it, but only since \d+ s, .*", young)
+    assert re.fullmatch(rf"stays  4 bytes  {half}: .* left it, but only \d+ s ago, .*", young)
     compacted = qarena("archive", "compact", "--age", "0", *where).out
     assert compacted.startswith(
         f"{len(small)} files of games are now 1; {3 * len(small) + 1} old files removed; 1 file "
@@ -110,13 +110,13 @@ def test_memory_of_compaction_grows_no_faster_than_the_files_it_makes(tmp_path: 
 def test_an_interrupted_merge_says_how_to_go_on(
     tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr("analytics.tables.upkeep.archive_merge.merge_archives", interrupted)
+    monkeypatch.setattr("analytics.tables.upkeep.archive_merge.merge_archives", interrupt)
     note = "interrupted: what is merged is kept; run the same command again to go on\n"
-    found = qarena("archive", "merge", str(SAMPLE), str(tmp_path / "target"))
-    assert (found.code, found.out, found.err.endswith(note)) == (143, "", True)
+    result = qarena("archive", "merge", str(SAMPLE), str(tmp_path / "target"))
+    assert (result.code, result.out, result.err.endswith(note)) == (143, "", True)
 
 
 def test_archives_are_merged_and_again_there_is_nothing_to_do(tmp_path: Path, qarena: Qarena) -> None:
@@ -182,20 +182,20 @@ WON = "0@a1 1@b1 2@c1 3@d1"
 
 
 def test_what_leaves_comes_in_and_leaves_the_same(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("archive", "export", "--format", "text", "--output", "one.txt", "--archive", SAMPLE_ARCHIVE)
-    assert (found.code, found.out, found.err) == (0, "16,000 games written to one.txt\n", "")
-    found = qarena("archive", "import", "one.txt")
+    result = qarena("archive", "export", "--format", "text", "--output", "one.txt", "--archive", SAMPLE_ARCHIVE)
+    assert (result.code, result.out, result.err) == (0, "16,000 games written to one.txt\n", "")
+    result = qarena("archive", "import", "one.txt")
     with open_archive(Path(SAMPLE_ARCHIVE)) as sample:
         runs = sample.sql("SELECT run_id, games FROM runs ORDER BY ALL").rows()
-    added = [(line.split()[1], line.split(": ")[1]) for line in found.out.splitlines()]
+    added = [(line.split()[1], line.split(": ")[1]) for line in result.out.splitlines()]
     assert sorted(added) == [(run_id, f"{games:,} games added") for run_id, games in runs]
-    found = qarena("archive", "verify")
-    assert found.out == "5 runs, 5 ranges, 16,000 games, 143,806 plies: no problems\n"
+    result = qarena("archive", "verify")
+    assert result.out == "5 runs, 5 ranges, 16,000 games, 143,806 plies: no problems\n"
     qarena("archive", "export", "--format", "text", "--output", "two.txt")
     assert (tmp_path / "two.txt").read_bytes() == (tmp_path / "one.txt").read_bytes()
     before = snapshot(tmp_path / "data")
-    found = qarena("archive", "import", "two.txt")
-    assert found.out.count("no games added, 1,000 were in the archive already") == 4
+    result = qarena("archive", "import", "two.txt")
+    assert result.out.count("no games added, 1,000 were in the archive already") == 4
     assert snapshot(tmp_path / "data") == before
 
 
@@ -204,9 +204,9 @@ def test_games_of_a_run_that_is_not_whole_are_said_to_be_single(qarena: Qarena, 
     qarena(*EXPORT, "one.txt", "--format", "text", "--where", where)
     *lines, _ = (tmp_path / "one.txt").read_text().splitlines(keepends=True)
     (tmp_path / "one.txt").write_text("".join(lines))
-    found = qarena("archive", "import", "one.txt")
-    assert ": 999 games added" in found.out
-    assert re.fullmatch(r"run \w{12} is not whole in one.txt: its games are single games, without pairs\n", found.err)
+    result = qarena("archive", "import", "one.txt")
+    assert ": 999 games added" in result.out
+    assert re.fullmatch(r"run \w{12} is not whole in one.txt: its games are single games, without pairs\n", result.err)
 
 
 def test_a_text_that_grows_game_by_game_leaves_one_file(
@@ -227,10 +227,10 @@ def test_imported_games_are_asked_the_same_questions(
 ) -> None:
     text = f"[agent_0=ada] [agent_1=bob] {WON}\n[agent_0=bob] [agent_1=ada] [result=0-1] F@b1\n{WON}\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    found = qarena("archive", "import", "-", "--name", "club night")
-    assert found.code == 0
-    run_id = found.out.split()[1]
-    assert found.out == f"run {run_id} (classic, club night): 3 games added\n"
+    result = qarena("archive", "import", "-", "--name", "club night")
+    assert result.code == 0
+    run_id = result.out.split()[1]
+    assert result.out == f"run {run_id} (classic, club night): 3 games added\n"
     question = "SELECT agent_0, agent_1, winner, ending, opening FROM games ORDER BY agent_0"
     assert qarena("sql", question, "--format", "csv").out.splitlines()[1:] == [
         "ada,bob,0,line,0",
@@ -247,22 +247,22 @@ def test_a_file_is_replaced_only_if_asked(qarena: Qarena, tmp_path: Path, form: 
     typed = ["archive", "export", "--format", form, *perspective, "--output", name, "--archive", SAMPLE_ARCHIVE]
     assert qarena(*typed, "--sample", "20").code == 0
     before = snapshot(tmp_path)
-    found = qarena(*typed, "--sample", "30")
-    assert (found.code, snapshot(tmp_path)) == (2, before)
-    assert found.err == f"error: --output {name} exists: name another, or replace it with --force\n"
-    said = qarena(*typed, "--sample", "30", "--force").out
+    result = qarena(*typed, "--sample", "30")
+    assert (result.code, snapshot(tmp_path)) == (2, before)
+    assert result.err == f"error: --output {name} exists: name another, or replace it with --force\n"
+    message = qarena(*typed, "--sample", "30", "--force").out
     episodes = rf"30 episodes, \d+ steps written to {name}, rewards for seat_1, at the end only\n"
-    assert re.fullmatch(f"30 games written to {name}\n" if form == "csv" else episodes, said)
+    assert re.fullmatch(f"30 games written to {name}\n" if form == "csv" else episodes, message)
     assert snapshot(tmp_path) != before
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_text_and_csv_go_down_a_pipe(qarena: Qarena, tmp_path: Path) -> None:
     for typed in (("csv", "--rows", "games"), ("csv",), ("text",)):
-        found = qarena(*EXPORT, "-", "--sample", "20", "--format", *typed)
-        assert (found.code, found.err, list(tmp_path.iterdir())) == (0, "", [])
+        result = qarena(*EXPORT, "-", "--sample", "20", "--format", *typed)
+        assert (result.code, result.err, list(tmp_path.iterdir())) == (0, "", [])
         qarena(*EXPORT, "x", "--sample", "20", "--format", *typed)
-        assert found.out == (tmp_path / "x").read_text()
+        assert result.out == (tmp_path / "x").read_text()
         (tmp_path / "x").unlink()
 
 
@@ -329,12 +329,12 @@ def test_a_wrong_request_is_one_line_and_changes_nothing(qarena: Qarena, tmp_pat
 
 def test_bad_lines_are_listed_and_skipped_if_asked(qarena: Qarena, tmp_path: Path) -> None:
     (tmp_path / "some.txt").write_text(f"{WON}\nG@a1\n[opening=9] {WON}\n{WON}\n")
-    found = qarena("archive", "import", "some.txt", "--skip-bad")
-    assert found.code == 1
-    assert found.out.endswith("(classic): 2 games added\n")
-    assert [line.partition(":")[0] for line in found.err.splitlines()] == ["some.txt, line 2", "some.txt, line 3"]
+    result = qarena("archive", "import", "some.txt", "--skip-bad")
+    assert result.code == 1
+    assert result.out.endswith("(classic): 2 games added\n")
+    assert [line.partition(":")[0] for line in result.err.splitlines()] == ["some.txt, line 2", "some.txt, line 3"]
     (tmp_path / "all.txt").write_text("G@a1\n")
-    found = qarena("archive", "import", "all.txt", "--skip-bad", "--archive", "other")
-    assert found.code == 1
-    assert found.err.splitlines()[-1] == "error: all.txt: no line is a game, so nothing was imported"
+    result = qarena("archive", "import", "all.txt", "--skip-bad", "--archive", "other")
+    assert result.code == 1
+    assert result.err.splitlines()[-1] == "error: all.txt: no line is a game, so nothing was imported"
     assert not (tmp_path / "other").exists()

@@ -25,13 +25,13 @@ ROWS = (
 EACH_STORE = pytest.mark.parametrize("store", ["bucket", "google_bucket"])
 
 
-def assert_one_line(found: Result, code: int, *texts: str) -> None:
-    assert found.code == code
-    assert found.err.startswith("error: ")
-    assert found.err.count("\n") == 1
+def assert_one_line(result: Result, code: int, *texts: str) -> None:
+    assert result.code == code
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
     for text in texts:
-        assert text in found.err
-    assert SECRET not in found.err + found.out
+        assert text in result.err
+    assert SECRET not in result.err + result.out
 
 
 @pytest.mark.extras
@@ -46,10 +46,10 @@ def test_rows_and_tables_are_those_of_a_folder(
         assert (first.code, first.err) == (0, "")
         assert f"in {place} holds 200 games" in first.out
         assert "Nothing to play" in qarena(*GAMES, f"--archive={place}").out
-        shown = [qarena("sql", ROWS, "--archive", place), qarena("crosstable", f"--archive={place}")]
-        shown.append(qarena("archive", "verify", "--archive", place))
-        assert [(each.code, each.err) for each in shown] == [(0, "")] * 3
-        answers.append([each.out for each in shown])
+        results = [qarena("sql", ROWS, "--archive", place), qarena("crosstable", f"--archive={place}")]
+        results.append(qarena("archive", "verify", "--archive", place))
+        assert [(result.code, result.err) for result in results] == [(0, "")] * 3
+        answers.append([result.out for result in results])
     assert answers[0] == answers[1]
     assert "1 run, 7 ranges, 200 games" in answers[0][2]
     assert "no files would be removed" in qarena("archive", "compact", "--dry-run", "--archive", root).out
@@ -101,14 +101,16 @@ def test_every_command_works_on_a_bucket(store: str, tmp_path: Path, request: py
         "archive verify",
     ):
         spelled = f"--archive={root}"
-        found = command(tmp_path, *arguments.split(), spelled)
-        assert found.returncode == 0, (arguments, found.stderr)
-        assert "nanobind" not in found.stderr
-    found = command(tmp_path, "archive", "import", "games.txt", "--archive", f"{bucket}/imported")
-    assert found.returncode == 0, found.stderr
+        result = command(tmp_path, *arguments.split(), spelled)
+        assert result.returncode == 0, (arguments, result.stderr)
+        assert "nanobind" not in result.stderr
+    result = command(tmp_path, "archive", "import", "games.txt", "--archive", f"{bucket}/imported")
+    assert result.returncode == 0, result.stderr
     for view in ("positions", "decisions", "verdicts", "sweeps", "policy('built')"):
-        found = command(tmp_path, "sql", f"SELECT count(*) AS rows FROM {view}", "--format", "csv", f"--archive={root}")
-        assert int(found.stdout.split()[1]) > 0, (view, found.stderr)
+        result = command(
+            tmp_path, "sql", f"SELECT count(*) AS rows FROM {view}", "--format", "csv", f"--archive={root}"
+        )
+        assert int(result.stdout.split()[1]) > 0, (view, result.stderr)
 
 
 @pytest.mark.extras
@@ -116,20 +118,25 @@ def test_every_command_works_on_a_bucket(store: str, tmp_path: Path, request: py
 def test_a_run_that_is_killed_at_any_moment_beside_a_bucket_ends_with_the_same_games(
     bucket: ObjectUrl, tmp_path: Path
 ) -> None:
-    dice, kills, root = random.Random(4), 0, bucket / "archive"
-    asked = (*GAMES[:3], "games=20000", *GAMES[4:], "archive.shard_games=256")
+    generator, kills, root = random.Random(4), 0, bucket / "archive"
+    run_arguments = (*GAMES[:3], "games=20000", *GAMES[4:], "archive.shard_games=256")
     while kills < 6:
-        with start(tmp_path, *asked, f"archive.root={root}") as process:
+        with start(tmp_path, *run_arguments, f"archive.root={root}") as process:
             with suppress(subprocess.TimeoutExpired):
-                process.wait(dice.uniform(1.5, 6.0))
+                process.wait(generator.uniform(1.5, 6.0))
                 break  # it ended by itself
             process.kill()
             kills += 1
     for place in (root, "folder"):
-        done = command(tmp_path, *asked, f"archive.root={place}")
+        done = command(tmp_path, *run_arguments, f"archive.root={place}")
         assert done.returncode == 0, done.stderr
     assert kills > 0
     assert verify_archive(ArchiveStore.open(root)).problems == []
     (run_id,) = ArchiveStore.open(root).list_run_ids()
-    there, here = (ArchiveStore.open(place).list_effective_ranges(run_id) for place in (root, tmp_path / "folder"))
-    assert (there.covered_ranges, there.fingerprint) == (here.covered_ranges, here.fingerprint)
+    bucket_ranges, folder_ranges = (
+        ArchiveStore.open(place).list_effective_ranges(run_id) for place in (root, tmp_path / "folder")
+    )
+    assert (bucket_ranges.covered_ranges, bucket_ranges.fingerprint) == (
+        folder_ranges.covered_ranges,
+        folder_ranges.fingerprint,
+    )

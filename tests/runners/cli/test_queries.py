@@ -39,13 +39,13 @@ from tests.runners.experiments import play
 
 @pytest.fixture
 def sample(tmp_path: Path) -> Path:
-    """A copy of the sample archive, without an index."""
+    """Copy the sample archive without its index."""
     return Path(shutil.copytree(SAMPLE, tmp_path / "sample", ignore=shutil.ignore_patterns("positions")))
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A copy of it with an index, only to be read."""
+def indexed_sample(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Copy the sample archive and index it; tests only read it."""
     root = tmp_path_factory.mktemp("indexed") / "sample"
     shutil.copytree(SAMPLE, root)
     index_new_games_if_writable(root)
@@ -53,11 +53,11 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, sample: Path) -> None:
-    found = qarena("openings", "--archive", str(sample))
-    assert found.code == 0
-    assert "13,000 games by gift" in found.out
-    assert "13,000 games by turn" in found.out
-    assert "@" in found.out, "a sample game"
+    result = qarena("openings", "--archive", str(sample))
+    assert result.code == 0
+    assert "13,000 games by gift" in result.out
+    assert "13,000 games by turn" in result.out
+    assert "@" in result.out, "a sample game"
     archive = ArchiveStore.open(sample)
     for run_id in archive.list_run_ids():
         assert (
@@ -65,12 +65,14 @@ def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, 
             == archive.list_effective_ranges(run_id).covered_ranges
         )
     before = snapshot(sample)
-    assert qarena("openings", "--archive", str(sample)).out == found.out
+    assert qarena("openings", "--archive", str(sample)).out == result.out
     assert snapshot(sample) == before
 
 
-def test_the_table_says_whose_choices_they_are_what_a_row_stands_for_and_a_game(qarena: Qarena, indexed: str) -> None:
-    start = ("openings", "..../..../..../.... 0", "--archive", indexed)
+def test_the_table_says_whose_choices_they_are_what_a_row_stands_for_and_a_game(
+    qarena: Qarena, indexed_sample: str
+) -> None:
+    start = ("openings", "..../..../..../.... 0", "--archive", indexed_sample)
     lines = qarena(*start, "--agent", "random", "--opponent", "dumb", "--by", "placement").out.splitlines()
     assert " games by placement, decided by random against dumb; in %, for the mover" in lines[0]
     assert lines[-1] == (
@@ -78,7 +80,7 @@ def test_the_table_says_whose_choices_they_are_what_a_row_stands_for_and_a_game(
         "a1 for a1 d1 b2 c2 b3 c3 a4 d4; b1 for b1 c1 a2 d2 a3 d3 b4 c4"
     )
     run, game = re.findall(r"│ ([0-9a-f]{6}) (\d+) +│", lines[4])[0]
-    shown = qarena("show", run, game, "--archive", indexed).out
+    shown = qarena("show", run, game, "--archive", indexed_sample).out
     assert shown.startswith(f"Game {run} {game}: ")
     assert "random" in shown
     assert "dumb" in shown
@@ -86,10 +88,10 @@ def test_the_table_says_whose_choices_they_are_what_a_row_stands_for_and_a_game(
     assert "a1 for a1 d1 a4 d4;" in square
 
 
-def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, indexed: str) -> None:
+def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, indexed_sample: str) -> None:
     def games(*options: str) -> int:
-        found = qarena("openings", "--by", "turn", "--format", "json", "--archive", indexed, *options)
-        return sum(row["games"] for row in json.loads(found.out))
+        result = qarena("openings", "--by", "turn", "--format", "json", "--archive", indexed_sample, *options)
+        return sum(row["games"] for row in json.loads(result.out))
 
     every, run = games("--since", "2020-01-01", "--until", "2100-01-01"), ("--run", "d2a027fc112c")
     assert games(*run, "--agent", "semi_random") + games(*run, "--agent", "random") == 1000
@@ -104,38 +106,38 @@ def test_what_is_not_writable_is_left_as_it_is(
     (sample / folder).mkdir(parents=True, exist_ok=True)
     before, access = snapshot(sample), os.access
     monkeypatch.setattr("os.access", lambda path, mode: path != sample / folder and access(path, mode))
-    found = qarena("openings", "--by", "turn", "--archive", str(sample))
-    asked = qarena("sql", "SELECT * FROM positions", "--archive", str(sample))
-    assert (found.code, found.err) == (0, "")
-    assert (asked.code, asked.err.count(f"run 'qarena archive index --archive {sample}' first")) == (1, 1)
+    result = qarena("openings", "--by", "turn", "--archive", str(sample))
+    answer = qarena("sql", "SELECT * FROM positions", "--archive", str(sample))
+    assert (result.code, result.err) == (0, "")
+    assert (answer.code, answer.err.count(f"run 'qarena archive index --archive {sample}' first")) == (1, 1)
     assert snapshot(sample) == before
 
 
 def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     qarena: Qarena, sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C while the third range of games is counted."""
+    """Interrupt the command by Ctrl-C while it counts the third range of games."""
     words = ("archive", "index", "--threads", "1", "--archive", str(sample))
     one = qarena(*words, "--run", "d2a027fc112c", "--plies", "16")
     assert re.fullmatch(r"1,000 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", one.out)
-    made, count, counted = len(list(sample.glob("positions/*/*"))), index_range, list[Chunk[IndexExtent]]()
+    file_count, count, counted = len(list(sample.glob("positions/*/*"))), index_range, list[Chunk[IndexExtent]]()
 
-    def interrupted(archive: ArchiveStore, part: Chunk[IndexExtent]) -> IndexSummary:
-        counted.append(part)
+    def interrupt(archive: ArchiveStore, chunk: Chunk[IndexExtent]) -> IndexSummary:
+        counted.append(chunk)
         if len(counted) == 3:
             signal.raise_signal(signal.SIGINT)
-        return count(archive, part)
+        return count(archive, chunk)
 
     with monkeypatch.context() as patch:
-        patch.setattr(indexing, "index_chunk", interrupted)
-        found = qarena(*words)
-    assert (found.code, found.out) == (130, "")
+        patch.setattr(indexing, "index_chunk", interrupt)
+        result = qarena(*words)
+    assert (result.code, result.out) == (130, "")
     note = "interrupted: what is indexed is kept; run the same command again to index the rest\n"
-    assert found.err.endswith(note)
-    assert 2 <= len(list(sample.glob("positions/*/*"))) - made == len(counted) < 10
+    assert result.err.endswith(note)
+    assert 2 <= len(list(sample.glob("positions/*/*"))) - file_count == len(counted) < 10
     rest = sum(
-        2 * part.games.units
-        for part in list_index_chunks(ArchiveStore.open(sample), ArchiveStore.open(sample).list_run_ids())
+        2 * chunk.games.units
+        for chunk in list_index_chunks(ArchiveStore.open(sample), ArchiveStore.open(sample).list_run_ids())
     )
     assert qarena(*words).out.startswith(f"{rest:,} games indexed in ")
     assert qarena(*words).out == f"Nothing to index: 16,000 games are indexed in {sample}.\n"
@@ -153,7 +155,7 @@ ANOTHER = RUNS[2].record.run_id
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with decisions, only to be read."""
+    """Write an archive with decisions; tests only read it."""
     archive = write_archive(tmp_path_factory.mktemp("root") / "archive")
     add_decisions(archive)
     return Path(archive.root)
@@ -167,10 +169,10 @@ def test_the_page_is_written_and_what_it_is_about_is_said(
     )  # the bootstrap takes longer than all the rest
     before = snapshot(root)
     typed = ("--archive", str(root), "--run", ONE, "--where", "winner = 1", "--title", "Seat 1", "--output")
-    found = qarena("report", *typed, "one.html")
+    result = qarena("report", *typed, "one.html")
     page = (tmp_path / "one.html").read_bytes()
-    assert (found.code, found.err) == (0, "")
-    assert found.out == f"one.html: {len(page):,} bytes; open it in a browser.\n"
+    assert (result.code, result.err) == (0, "")
+    assert result.out == f"one.html: {len(page):,} bytes; open it in a browser.\n"
     assert b"<h1>Seat 1</h1>" in page
     assert f"(run_id IN (&#39;{ONE}&#39;)) AND (winner = 1)".encode() in page
     assert ANOTHER.encode() not in page
@@ -250,21 +252,21 @@ VOCABULARY, COOKBOOK = ((ROOT / "docs" / name).read_text(encoding="utf-8") for n
 ANSWERED = re.compile(r"^```sql\n(.*?)\n```\n\n```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def prepared(qarena: Qarena, folder: Path) -> Path:
-    """A copy of the sample on which the commands at the top of the cookbook were carried out."""
+def prepare_cookbook_archive(qarena: Qarena, folder: Path) -> Path:
+    """Carry out the commands at the top of the cookbook on a copy of the sample archive, and return its folder."""
     commands = re.findall(r"^```sh\n(.*?)^```$", COOKBOOK, re.MULTILINE | re.DOTALL)[0]
     copy, *rest = map(shlex.split, commands.splitlines())
     assert copy == ["cp", "-r", "data/sample", "games"]
     shutil.copytree(SAMPLE, folder / "games")
     assert len(rest) == 4
     for words in rest:
-        found = qarena(*words[1:])
-        assert found.code == 0, found.err
+        result = qarena(*words[1:])
+        assert result.code == 0, result.err
     return folder / "games"
 
 
 def test_every_answer_is_the_one_that_is_printed(qarena: Qarena, tmp_path: Path) -> None:
-    with open_archive(prepared(qarena, tmp_path)) as opened:
+    with open_archive(prepare_cookbook_archive(qarena, tmp_path)) as opened:
         for page in (VOCABULARY, COOKBOOK):
             for question, printed in ANSWERED.findall(page):
                 assert format_text_table(opened.sql(question)).decode() == printed, question
@@ -299,8 +301,8 @@ def test_the_notebook_example_runs() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=ROOT, check=True)
 
 
-def test_openings_as_data_in_the_order_asked_for(qarena: Qarena, indexed: str, tmp_path: Path) -> None:
-    arguments = ("openings", "..../..../..../.... 5 square", "--by", "turn", "--archive", indexed)
+def test_openings_as_data_in_the_order_asked_for(qarena: Qarena, indexed_sample: str, tmp_path: Path) -> None:
+    arguments = ("openings", "..../..../..../.... 5 square", "--by", "turn", "--archive", indexed_sample)
     rows = json.loads(qarena(*arguments, "--format", "json").out)
     assert sum(row["games"] for row in rows) == 1000
     assert {row["piece"] for row in rows} == {"5"}
@@ -311,26 +313,28 @@ def test_openings_as_data_in_the_order_asked_for(qarena: Qarena, indexed: str, t
     assert len(lines) == len(rows) + 1
     assert [row["games"] for row in rows] == sorted((row["games"] for row in rows), reverse=True)
     for order, downwards in (("score", False), ("losses", True)):
-        found = json.loads(qarena(*arguments, "--sort", order, "--format", "json").out)
-        assert [row[order] for row in found] == sorted((row[order] for row in rows), reverse=downwards)
+        sorted_rows = json.loads(qarena(*arguments, "--sort", order, "--format", "json").out)
+        assert [row[order] for row in sorted_rows] == sorted((row[order] for row in rows), reverse=downwards)
 
 
 def test_what_needs_an_index_makes_it_and_a_damaged_one_says_what_to_do(qarena: Qarena, tmp_path: Path) -> None:
-    """An archive of 512 games in 16 files: ``sql`` indexes only for a question about positions."""
+    """Use an archive of 512 games in 16 files, which ``sql`` indexes only for a question about positions."""
     few = tmp_path / "few"
     play(few, "agent@a=random", "agent@b=random", "games=512", "archive.shard_games=32")
     before, question = snapshot(few), "SELECT sum(games) AS games FROM Positions WHERE ply = 0"
     for other in ("SELECT count(*) AS positions FROM games", "SELECT nothing FROM positions", "DROP VIEW positions"):
         qarena("sql", other, "--archive", str(few))
         assert snapshot(few) == before
-    made, again = (qarena("archive", "index", "--archive", str(few)).out for _ in range(2))
-    assert re.fullmatch(r"512 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; 2 sums made; use .*\n", made)
-    assert again == f"Nothing to index: 512 games are indexed in {few}.\n"
+    first_output, second_output = (qarena("archive", "index", "--archive", str(few)).out for _ in range(2))
+    assert re.fullmatch(
+        r"512 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; 2 sums made; use .*\n", first_output
+    )
+    assert second_output == f"Nothing to index: 512 games are indexed in {few}.\n"
     damaged = next(few.glob("positions/*/*"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    found = qarena("openings", "--archive", str(few))
-    assert found.code == 1
-    assert found.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify --archive {few}'\n")
+    result = qarena("openings", "--archive", str(few))
+    assert result.code == 1
+    assert result.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify --archive {few}'\n")
     verified = qarena("archive", "verify", "--archive", str(few))
     assert f"{damaged.name}: " in verified.out + verified.err
     assert "remove it and run 'qarena archive index'" in verified.out + verified.err

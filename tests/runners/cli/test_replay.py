@@ -52,9 +52,9 @@ def root(tmp_path: Path) -> Path:
 def test_a_run_is_the_same_when_it_is_played_again(overrides: tuple[str, ...], root: Path, qarena: Qarena) -> None:
     run_id = play(root, *overrides).run_id
     before = sorted(root.rglob("*"))
-    found = qarena("archive", "replay", run_id)
+    result = qarena("archive", "replay", run_id)
     games = ArchiveStore.open(root).count_games(run_id)
-    assert (found.code, found.out) == (0, f"identical: run {run_id}, {games} games played again\n")
+    assert (result.code, result.out) == (0, f"identical: run {run_id}, {games} games played again\n")
     assert sorted(root.rglob("*")) == before
 
 
@@ -73,22 +73,22 @@ def test_the_first_game_that_differs_is_shown(root: Path, qarena: Qarena) -> Non
     outcome = play(root, "agent@a=random", "agent@b=rule_based", "games=16", "threads=1")
     archive = ArchiveStore.open(root)
     (stored,) = archive.list_effective_ranges(outcome.run_id)
-    found, record = read_games(archive, outcome.run_id, stored), archive.load_run(outcome.run_id)
+    stored_block, record = read_games(archive, outcome.run_id, stored), archive.load_run(outcome.run_id)
     swapped = [*range(6), 8, 7, 6, *range(9, 16)]  # games 6 and 8 have changed places
-    games = Games(*(each[..., swapped].copy() for each in found.games))
+    games = Games(*(column[..., swapped].copy() for column in stored_block.games))
     shutil.rmtree(root / "games")
     write_games(archive, outcome.run_id, record.unit_line, record.pairings, (0, 8), [Block(0, 0, 0, games)])
     assert qarena("archive", "verify").code == 0
     shown = qarena("archive", "replay", outcome.run_id)
     texts = [
-        format_game(zip(found.games.pieces[:, i].tolist(), found.games.cells[:, i].tolist(), strict=True))
+        format_game(zip(stored_block.games.pieces[:, i].tolist(), stored_block.games.cells[:, i].tolist(), strict=True))
         for i in (8, 6)
     ]
-    first, here, again = shown.out.splitlines()
+    first, stored_line, replayed_line = shown.out.splitlines()
     assert shown.code == 1
     assert first.endswith(f"the first game that differs is {outcome.run_id[:6]} 6")
-    assert here.split()[2:5] == ["archive", *texts[0].split()[:2]]
-    assert again.split()[2:4] == texts[1].split()[:2]
+    assert stored_line.split()[2:5] == ["archive", *texts[0].split()[:2]]
+    assert replayed_line.split()[2:4] == texts[1].split()[:2]
 
 
 def test_what_cannot_be_played_again_is_refused(root: Path, qarena: Qarena, tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_what_cannot_be_played_again_is_refused(root: Path, qarena: Qarena, tmp_
 
 def test_code_of_others_runs_only_if_that_is_allowed(root: Path, qarena: Qarena, tmp_path: Path) -> None:
     create_agent_files("corner", "choose", tmp_path / "mine")
-    own = ("--config-dir", "mine")
-    assert qarena("run", "corner", "random", "games=4", *own).code == 0
+    folder_option = ("--config-dir", "mine")
+    assert qarena("run", "corner", "random", "games=4", *folder_option).code == 0
     (run_id,) = ArchiveStore.open(root).list_run_ids()
-    refused = qarena("archive", "replay", run_id, *own)
+    refused = qarena("archive", "replay", run_id, *folder_option)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.endswith("allow it with --trust-agents\n")
-    assert qarena("archive", "replay", run_id, *own, "--trust-agents").code == 0
+    assert qarena("archive", "replay", run_id, *folder_option, "--trust-agents").code == 0
 
 
 def test_a_record_that_was_changed_is_refused(root: Path, qarena: Qarena) -> None:
@@ -120,6 +120,6 @@ def test_a_record_that_was_changed_is_refused(root: Path, qarena: Qarena) -> Non
     record["spec"]["seed"] += 1
     record.pop(CHECKSUM)
     path.write_text(json.dumps(add_checksum(record)))
-    found = qarena("archive", "replay", run_id)
-    assert (found.code, found.out) == (2, "")
-    assert "it was changed" in found.err
+    result = qarena("archive", "replay", run_id)
+    assert (result.code, result.out) == (2, "")
+    assert "it was changed" in result.err

@@ -90,7 +90,7 @@ def test_help_and_what_a_schema_refuses_import_nothing_heavy_and_nothing_compile
 
 @pytest.mark.slow
 def test_compiling_is_announced_once_and_only_while_the_cache_lacks_a_kernel(tmp_path: Path) -> None:
-    found = [command(tmp_path, "perft", "1", QARENA_CACHE=str(tmp_path / "cache")) for _ in range(2)]
-    assert [done.returncode for done in found] == [0, 0]
-    assert [done.stderr.count(NOTICE) for done in found] == [1, 0]
-    assert found[0].stdout == found[1].stdout
+    results = [command(tmp_path, "perft", "1", QARENA_CACHE=str(tmp_path / "cache")) for _ in range(2)]
+    assert [done.returncode for done in results] == [0, 0]
+    assert [done.stderr.count(NOTICE) for done in results] == [1, 0]
+    assert results[0].stdout == results[1].stdout

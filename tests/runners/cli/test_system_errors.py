@@ -25,25 +25,25 @@ DENIED = r"(.*\n)*.*(permission denied|is not writable|may not|Permission denied
 
 
 @pytest.fixture
-def received() -> Iterator[Path]:
-    """An archive in a folder that others may look into."""
+def visible_archive() -> Iterator[Path]:
+    """Yield a copy of the sample archive in a folder into which other users may look."""
     with visible_folder() as folder:
         yield Path(shutil.copytree(SAMPLE, folder / "archive"))
 
 
 @pytest.mark.parametrize("table", ["games", "plies", "runs", "policies", "positions", "sweeps"])
-def test_verify_names_a_folder_that_may_not_be_read(table: str, received: Path, qarena: Qarena) -> None:
+def test_verify_names_a_folder_that_may_not_be_read(table: str, visible_archive: Path, qarena: Qarena) -> None:
     ArchiveStore.open(
-        received.parent / "empty", create=True
+        visible_archive.parent / "empty", create=True
     )  # verified first, because some modules only root may import
-    assert qarena("archive", "verify", "--archive", str(received.parent / "empty")).code == 0
-    (received / table).mkdir(exist_ok=True)
-    (received / table).chmod(0)
+    assert qarena("archive", "verify", "--archive", str(visible_archive.parent / "empty")).code == 0
+    (visible_archive / table).mkdir(exist_ok=True)
+    (visible_archive / table).chmod(0)
     with another_user():
-        found = qarena("archive", "verify", "--archive", str(received))
-    (received / table).chmod(0o755)
-    assert found.code == 1
-    assert f"cannot list {received / table}: permission denied: let this user read it" in found.err
+        result = qarena("archive", "verify", "--archive", str(visible_archive))
+    (visible_archive / table).chmod(0o755)
+    assert result.code == 1
+    assert f"cannot list {visible_archive / table}: permission denied: let this user read it" in result.err
 
 
 @pytest.mark.parametrize(
@@ -61,21 +61,21 @@ def test_verify_names_a_folder_that_may_not_be_read(table: str, received: Path, 
     ids=" ".join,
 )
 def test_a_command_that_may_not_read_what_it_needs_says_so(
-    command: tuple[str, ...], received: Path, qarena: Qarena
+    command: tuple[str, ...], visible_archive: Path, qarena: Qarena
 ) -> None:
-    (received / "policies").mkdir(exist_ok=True)
-    words = (*command, "--archive", str(received))
+    (visible_archive / "policies").mkdir(exist_ok=True)
+    words = (*command, "--archive", str(visible_archive))
     assert qarena(*words).code == 0  # imports what only root may
-    folders = [received / name for name in ("games", "runs", "policies")]
+    folders = [visible_archive / name for name in ("games", "runs", "policies")]
     for folder in folders:
         folder.chmod(0)
     with another_user():
-        found = qarena(*words)
+        result = qarena(*words)
     for folder in folders:
         folder.chmod(0o755)
-    assert found.code in {1, 2}
-    assert "(unexpected" not in found.err
-    assert re.fullmatch(DENIED, found.err)
+    assert result.code in {1, 2}
+    assert "(unexpected" not in result.err
+    assert re.fullmatch(DENIED, result.err)
 
 
 # Streams, which only a process has.
@@ -149,9 +149,9 @@ def test_no_odd_surroundings_end_in_an_error_that_nobody_expected(code: str, lin
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_an_error_of_the_system_is_a_line_with_a_remedy(error: Exception, line: str) -> None:
-    found = explain_system_error(error)
-    assert found is not None
-    assert line in found
+    explanation = explain_system_error(error)
+    assert explanation is not None
+    assert line in explanation
 
 
 @pytest.mark.parametrize(

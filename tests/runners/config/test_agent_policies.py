@@ -32,7 +32,7 @@ FIVE = ("alpha", "beta", "gamma", "delta", "epsilon")
 
 
 def values(seed: int) -> Policy:
-    """A policy of rl_encoded's, of random values."""
+    """Build a policy for ``rl_encoded`` with random values."""
     code = np.arange(CODES, dtype=np.int32)
     return Policy(ENCODED_VALUES, table={"code": code, "value": np.random.default_rng(seed).random(CODES)})
 
@@ -54,9 +54,9 @@ def test_parameters_of_policy_go_to_the_player_that_has_them(root: Path) -> None
     player = spec.player
     assert player is not None
     assert (player.params["risk"], player.params["exploration"]) == (0.75, 0.5)
-    usual = agent_from_label("policy(policy=mine)", root).player
-    assert usual is not None
-    assert (usual.params["risk"], usual.params["exploration"]) == (0.25, 0.0)
+    default_player = agent_from_label("policy(policy=mine)", root).player
+    assert default_player is not None
+    assert (default_player.params["risk"], default_player.params["exploration"]) == (0.25, 0.0)
 
 
 def test_a_learned_policy_reaches_its_player_and_names_it(root: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_kind_of_ones_own_is_played_by_the_agent_whose_yaml_reads_it(
 def test_ids_that_look_like_numbers_are_read_as_ids(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for policy_id in ("000012345678", "123456789012"):
         for module in (policy_store, policy_cards):
-            monkeypatch.setattr(module, "compute_policy_id", lambda name, knowledge, made=policy_id: made)
+            monkeypatch.setattr(module, "compute_policy_id", lambda name, knowledge, fixed_id=policy_id: fixed_id)
         save(root, GENES, "bred")
         assert agent_from_label(f"ga2(policy={policy_id})", root).policy_id == policy_id
 
@@ -186,8 +186,8 @@ def test_a_wrong_policy_exits_2_before_any_folder_is_made(
     content[100] ^= 1
     table.write_bytes(content)
     before = sorted(tmp_path.rglob("*"))
-    found = qarena("run", "agent@a=rl_encoded", "games=2", *typed.split())
-    assert re.fullmatch(rf"error: .*{re.escape(expected)}.*\n", found.refusal)
+    result = qarena("run", "agent@a=rl_encoded", "games=2", *typed.split())
+    assert re.fullmatch(rf"error: .*{re.escape(expected)}.*\n", result.refusal)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -198,8 +198,8 @@ def test_policies_are_listed_and_shown(qarena: Qarena, root: Path) -> None:
     listed = qarena("policy", "ls")
     assert (listed.code, listed.err) == (0, "")
     assert re.search(rf"mine +│ {card.policy_id} │ encoded_values │ classic │ counting +│ +3 │ +20 ", listed.out)
-    for wanted in ("mine", card.policy_id):
-        shown = qarena("policy", "show", wanted)
+    for name in ("mine", card.policy_id):
+        shown = qarena("policy", "show", name)
         assert (shown.code, shown.err) == (0, "")
         for text in (card.policy_id, "trainer learner.rate │ 0.5", "counting, seed 3, 20 games", card.knowledge):
             assert text in shown.out
@@ -214,9 +214,9 @@ def test_policies_are_listed_and_shown(qarena: Qarena, root: Path) -> None:
 def test_a_person_plays_against_a_policy(qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(root, values(1), "mine")
     monkeypatch.setattr("sys.stdin", io.StringIO("resign\n"))
-    found = qarena("play", "rl_encoded(policy=mine)", "--archive", str(root))
-    assert (found.code, found.err) == (0, "")
-    assert "against rl_encoded(policy=mine)" in found.out
+    result = qarena("play", "rl_encoded(policy=mine)", "--archive", str(root))
+    assert (result.code, result.err) == (0, "")
+    assert "against rl_encoded(policy=mine)" in result.out
     monkeypatch.setattr("sys.stdin", io.StringIO("resign\n"))
-    found = qarena("play", "rl_encoded", "--no-log")
-    assert found.err == "rl_encoded has no policy: it plays untrained; qarena train trainer=rl_encoded makes one\n"
+    result = qarena("play", "rl_encoded", "--no-log")
+    assert result.err == "rl_encoded has no policy: it plays untrained; qarena train trainer=rl_encoded makes one\n"

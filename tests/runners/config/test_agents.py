@@ -50,7 +50,9 @@ def test_every_experiment_is_a_versioned_recipe_whose_commands_can_be_played(nam
     for program, verb, *overrides in commands:
         assert (program, verb) in {("qarena", "run"), ("qarena", "sweep")}
         assert f"experiment={name}" in overrides
-        first_job = [re.sub(r"(?<==\w)(\w*),.*", r"\1", each) for each in overrides]  # of a sweep; a run is one job
+        first_job = [
+            re.sub(r"(?<==\w)(\w*),.*", r"\1", override) for override in overrides
+        ]  # of a sweep; a run is one job
         if is_training_requested(overrides):
             assert training(*first_job).trainer
         else:
@@ -58,7 +60,7 @@ def test_every_experiment_is_a_versioned_recipe_whose_commands_can_be_played(nam
 
 
 def test_values_of_the_command_line_reach_the_request() -> None:
-    asked = request(
+    run_request = request(
         "agent@a=semi_random",
         "agent@b=rule_based",
         "b.faithful=true",
@@ -73,12 +75,12 @@ def test_values_of_the_command_line_reach_the_request() -> None:
         "archive.other_code=new",
         "progress=false",
     )
-    assert asked.spec.rules == PRESETS["square"]
-    assert [agent.label for agent in asked.spec.agents] == ["semi_random", "rule_based(faithful=true)"]
-    assert asked.spec.agents[1].params == {"faithful": True, "version": "last"}
-    assert (asked.spec.pairings, asked.spec.seed, asked.spec.opening_plies) == (((0, 1),), 9, 3)
-    assert asked == RunRequest(
-        spec=asked.spec,
+    assert run_request.spec.rules == PRESETS["square"]
+    assert [agent.label for agent in run_request.spec.agents] == ["semi_random", "rule_based(faithful=true)"]
+    assert run_request.spec.agents[1].params == {"faithful": True, "version": "last"}
+    assert (run_request.spec.pairings, run_request.spec.seed, run_request.spec.opening_plies) == (((0, 1),), 9, 3)
+    assert run_request == RunRequest(
+        spec=run_request.spec,
         games=1002,
         threads=5,
         storage=ArchiveOptions(Path("some/where"), shard_games=10, shard_seconds=2.5, other_code="new"),
@@ -112,11 +114,11 @@ def test_a_label_is_read_back_as_its_agent(text: str, label: str, params: dict[s
 
 @pytest.mark.parametrize("group", ["agent", "kind", "objective", "trainer"])
 def test_each_yaml_has_all_parameters_of_its_class(group: str) -> None:
-    """A parameter that the yaml lacks cannot be set, and no help shows it."""
+    """Check yamls, because a parameter that a yaml lacks can neither be set nor appear in the help."""
     for name in list_options(group):
         settings = load_option(group, name)
-        module, _, made = to_class_path(settings["_target_"]).rpartition(".")
-        parameters = inspect.signature(getattr(importlib.import_module(module), made)).parameters
+        module, _, class_name = to_class_path(settings["_target_"]).rpartition(".")
+        parameters = inspect.signature(getattr(importlib.import_module(module), class_name)).parameters
         assert {*parameters} <= {*settings, "limits"}, name  # which the keys of every agent make
 
 
@@ -143,11 +145,11 @@ def test_a_tournament_takes_names_labels_and_mappings() -> None:
 
 
 def test_threads_that_read_options_take_turns() -> None:
-    before = sys.getswitchinterval()
+    switch_interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # so that threads meet in the middle
     try:
         with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda _: load_option("agent", "rule_based"), range(40)))
+            options_by_thread = list(pool.map(lambda _: load_option("agent", "rule_based"), range(40)))
     finally:
-        sys.setswitchinterval(before)
-    assert found == [load_option("agent", "rule_based")] * 40
+        sys.setswitchinterval(switch_interval)
+    assert options_by_thread == [load_option("agent", "rule_based")] * 40

@@ -73,16 +73,16 @@ def test_the_environment_names_the_archive_of_a_session(tmp_path: Path) -> None:
     played = command(tmp_path, "run", "random", "dumb", "games=2", QARENA_ARCHIVE="mine")
     assert played.returncode == 0, played.stderr
     assert "--archive" not in played.stdout
-    asked = command(tmp_path, "sql", "SELECT count(*) AS games FROM games", "--format", "csv", QARENA_ARCHIVE="mine")
-    assert asked.stdout == "games\n2\n"
+    answer = command(tmp_path, "sql", "SELECT count(*) AS games FROM games", "--format", "csv", QARENA_ARCHIVE="mine")
+    assert answer.stdout == "games\n2\n"
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "outputs"}
 
 
 def test_an_option_names_the_archive_and_its_text_means_nothing_to_hydra(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("run", "random", "dumb", "games=2", "--archive", "a=b,c ${d}")
-    assert found.code == 0, found.err
+    result = qarena("run", "random", "dumb", "games=2", "--archive", "a=b,c ${d}")
+    assert result.code == 0, result.err
     assert (tmp_path / "a=b,c ${d}/archive.json").exists()
-    assert "qarena sql --archive 'a=b,c ${d}' " in found.out
+    assert "qarena sql --archive 'a=b,c ${d}' " in result.out
 
 
 # Flags and numbers.
@@ -90,9 +90,9 @@ def test_an_option_names_the_archive_and_its_text_means_nothing_to_hydra(qarena:
 
 @pytest.mark.parametrize("typed", ["games=2 --cfg job seed=2", "--cfg=job games=2 seed=2", "games=2 seed=2 -c all"])
 def test_flags_may_stand_anywhere(typed: str, qarena: Qarena) -> None:
-    found = qarena("run", *typed.split())
-    assert found.code == 0
-    assert {"games: 2", "seed: 2"} <= set(found.out.splitlines())
+    result = qarena("run", *typed.split())
+    assert result.code == 0
+    assert {"games: 2", "seed: 2"} <= set(result.out.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -116,18 +116,18 @@ def test_whole_numbers_may_have_an_exponent(typed: str, meant: str) -> None:
 
 @pytest.mark.parametrize("typed", ["run", "sweep", "train", "sprt", "policy build"])
 def test_help_says_what_a_command_does_with_examples_and_every_key(typed: str, qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena(*typed.split(), "--help")
-    assert (found.code, found.err, list(tmp_path.iterdir())) == (0, "", [])
-    assert f" Usage: qarena {typed} " in found.out
-    assert len(re.findall(rf"^  qarena {typed} ", found.out, re.MULTILINE)) == 3
-    assert {len(line) for line in found.out.splitlines() if line} == {80}
+    result = qarena(*typed.split(), "--help")
+    assert (result.code, result.err, list(tmp_path.iterdir())) == (0, "", [])
+    assert f" Usage: qarena {typed} " in result.out
+    assert len(re.findall(rf"^  qarena {typed} ", result.out, re.MULTILINE)) == 3
+    assert {len(line) for line in result.out.splitlines() if line} == {80}
     config = typed.replace("sweep", "run").replace(" ", "_")
     keys = list(parse_yaml_keys((CONF_FOLDER / f"{config}.yaml").read_text()))
     assert len(keys) > 8
     for key in keys:
-        shown = re.findall(rf"^│   {key.name} +<(?:int|float|bool|str)> ", found.out, re.MULTILINE)
+        shown = re.findall(rf"^│   {key.name} +<(?:int|float|bool|str)> ", result.out, re.MULTILINE)
         assert len(shown) == bool(key.default), key
-    assert "round_robin, gauntlet" not in " ".join(re.split(r"[│\s]+", found.out))  # which the meaning explains
+    assert "round_robin, gauntlet" not in " ".join(re.split(r"[│\s]+", result.out))  # which the meaning explains
 
 
 def test_help_explains_the_keys_of_what_is_named(qarena: Qarena) -> None:
@@ -159,8 +159,8 @@ class Player:
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's folder with an agent, and with a module named like one of Python's."""
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create a user's folder with an agent, and with a module named like one of Python's."""
     monkeypatch.delitem(sys.modules, "beside_the_yaml", raising=False)
     for path, text in {
         "beside_the_yaml.py": PLAYER,
@@ -172,35 +172,35 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "own"
 
 
-def test_they_come_last_and_for_the_time_of_a_command_only(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_come_last_and_for_the_time_of_a_command_only(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     before, folders = [*sys.path], list_user_folders()  # a server in this process may have set some
-    with search_user_folders([own, own]):
-        assert sys.path == [*before, str(own)]
-        assert own not in Path(str(importlib.import_module("colorsys").__file__)).parents
+    with search_user_folders([user_folder, user_folder]):
+        assert sys.path == [*before, str(user_folder)]
+        assert user_folder not in Path(str(importlib.import_module("colorsys").__file__)).parents
     assert sys.path == before
     assert list_user_folders() == folders
 
 
-def test_a_process_that_a_launcher_starts_finds_them_too(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_a_launcher_starts_finds_them_too(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_options, "_user_folders", [])
     monkeypatch.setattr(sys, "path", [*sys.path])
-    assert set_user_folders([str(own)]) == [str(own)]  # all that such a process is told
-    assert set_user_folders([str(own)]) == []
-    assert (list_user_folders(), sys.path[-1]) == ([str(own)], str(own))
+    assert set_user_folders([str(user_folder)]) == [str(user_folder)]  # all that such a process is told
+    assert set_user_folders([str(user_folder)]) == []
+    assert (list_user_folders(), sys.path[-1]) == ([str(user_folder)], str(user_folder))
 
 
 @pytest.mark.parametrize("flag", ["--config-dir", "-cd"])
-def test_commands_play_what_a_yaml_beside_its_module_names(flag: str, own: Path, qarena: Qarena) -> None:
-    found = qarena("run", flag, "own", "agents=[beside,random]", "games=2")
-    assert (found.code, found.err) == (0, "")
+def test_commands_play_what_a_yaml_beside_its_module_names(flag: str, user_folder: Path, qarena: Qarena) -> None:
+    result = qarena("run", flag, "own", "agents=[beside,random]", "games=2")
+    assert (result.code, result.err) == (0, "")
 
 
-def test_without_the_folder_a_message_says_where_modules_are_looked_for(own: Path, qarena: Qarena) -> None:
-    (own / "agent/beside.yaml").write_text("_target_: not_beside_the_yaml.Player\n")
-    found = qarena("agents", "check", "beside", "--config-dir", "own")
-    assert found.code == 2
-    assert "of a module in the folder of --config-dir or on PYTHONPATH" in found.err
+def test_without_the_folder_a_message_says_where_modules_are_looked_for(user_folder: Path, qarena: Qarena) -> None:
+    (user_folder / "agent/beside.yaml").write_text("_target_: not_beside_the_yaml.Player\n")
+    result = qarena("agents", "check", "beside", "--config-dir", "own")
+    assert result.code == 2
+    assert "of a module in the folder of --config-dir or on PYTHONPATH" in result.err
 
 
 READER = """
@@ -227,25 +227,25 @@ COMMANDS = {
 
 @pytest.mark.parametrize("name", ["run", *seldom("train", "sweep")])
 def test_paths_are_relative_to_where_the_command_was_typed_also_if_hydra_changes_the_folder(
-    name: str, own: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+    name: str, user_folder: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (own / "agent/reader.yaml").write_text("_target_: folder_reader.Reader\ntable: table.txt\n")
-    (own / "folder_reader.py").write_text(READER)
+    (user_folder / "agent/reader.yaml").write_text("_target_: folder_reader.Reader\ntable: table.txt\n")
+    (user_folder / "folder_reader.py").write_text(READER)
     (tmp_path / "table.txt").touch()
     monkeypatch.setenv("QARENA_TABLEBASE", "bases")
-    found = qarena(*COMMANDS[name], "hydra.job.chdir=true")
-    assert (found.code, Path.cwd()) == (0, tmp_path), found.err
+    result = qarena(*COMMANDS[name], "hydra.job.chdir=true")
+    assert (result.code, Path.cwd()) == (0, tmp_path), result.err
     assert [path.parent for path in tmp_path.rglob("archive.json")] == [tmp_path / "here/games"]
     archive = ArchiveStore.open(tmp_path / "here/games")
     assert all(archive.list_effective_ranges(run_id).units for run_id in archive.list_run_ids())
     assert list(tmp_path.rglob("left_by_reader.txt")) == [tmp_path / "left_by_reader.txt"]
     assert os.environ["QARENA_TABLEBASE"] == str(tmp_path / "bases")
-    assert name == "train" or "--archive here/games" in found.out
+    assert name == "train" or "--archive here/games" in result.out
 
 
-def test_names_outside_ascii_are_names(own: Path, tmp_path: Path, qarena: Qarena) -> None:
+def test_names_outside_ascii_are_names(user_folder: Path, tmp_path: Path, qarena: Qarena) -> None:
     for name in ("naïve", "Ünï", "日本"):
-        (own / f"agent/{name}.yaml").write_text("_target_: agents.dumb.Dumb\n")
+        (user_folder / f"agent/{name}.yaml").write_text("_target_: agents.dumb.Dumb\n")
     match = ("games=2", "progress=false", "--config-dir", "own", "--archive", "Späße ü")
     for words in (
         ("run", "naïve", "Ünï", "日本"),
@@ -254,8 +254,8 @@ def test_names_outside_ascii_are_names(own: Path, tmp_path: Path, qarena: Qarena
         ("sweep", "agent@a=naïve,Ünï", "agent@b=dumb"),
         ("sweep", "agent@a=glob(*ï*)", "agent@b=dumb", "a.name=ä b,'ä,c'"),
     ):
-        found = qarena(*words, *match)
-        assert (found.code, found.err.count("error")) == (0, 0), found.err
+        result = qarena(*words, *match)
+        assert (result.code, result.err.count("error")) == (0, 0), result.err
     with open_archive(tmp_path / "Späße ü") as archive:
         labels = {label for row in archive.sql("SELECT agent_0, agent_1 FROM games").rows() for label in row}
         jobs = archive.sql("SELECT DISTINCT overrides['agent@a'], overrides['a.name'] FROM sweeps ORDER BY ALL").rows()
@@ -269,12 +269,12 @@ def test_names_outside_ascii_are_names(own: Path, tmp_path: Path, qarena: Qarena
 
 
 def test_a_home_folder_is_expanded_wherever_a_path_is_taken(
-    own: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+    user_folder: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shells leave ``~`` alone after ``=`` and in quotes."""
+    """Expand ``~`` ourselves, because shells leave it alone after ``=`` and in quotes."""
     home = tmp_path / "home"
     home.mkdir()
-    own.rename(home / "own")
+    user_folder.rename(home / "own")
     monkeypatch.setenv("XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME", str(Path("~/.cache").expanduser())))
     monkeypatch.setenv("HOME", str(home))
     match = ("beside", "dumb", "games=2", "progress=false", "--config-dir=~/own", "hydra.run.dir=~/out")
@@ -289,6 +289,6 @@ def test_a_home_folder_is_expanded_wherever_a_path_is_taken(
     monkeypatch.setenv("QARENA_CACHE", "~/cache")
     monkeypatch.setenv("QARENA_TABLEBASE", "~/bases")
     assert (cache_root(), tablebase_home()) == (home / "cache", home / "bases")
-    made = {path.name for path in home.iterdir()}
-    assert made == {"own", "out", "one", "two", "three", "four", "five", "rows.csv", "games.txt"}
+    names = {path.name for path in home.iterdir()}
+    assert names == {"own", "out", "one", "two", "three", "four", "five", "rows.csv", "games.txt"}
     assert [path.name for path in tmp_path.iterdir()] == ["home"]

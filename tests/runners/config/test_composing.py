@@ -54,10 +54,10 @@ def test_a_call_composes_the_configuration_of_the_command(
     composed, built = list[dict[Any, Any]](), list[RunRequest]()
     build = requests.build_request
 
-    def build_and_note(cfg: DictConfig, *others: Any) -> RunRequest:
+    def build_and_note(cfg: DictConfig, *arguments: Any) -> RunRequest:
         settings = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
         composed.append(dict(OmegaConf.to_container(settings, resolve=True)))  # type: ignore[arg-type]
-        built.append(build(cfg, *others))
+        built.append(build(cfg, *arguments))
         return built[-1]
 
     monkeypatch.setattr(requests, "build_request", build_and_note)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runners.config.test_sweep import SWEEP, table_of
+from tests.runners.config.test_sweep import SWEEP, parse_table
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import assert_same_rows, rows
 
@@ -56,20 +56,20 @@ for task in range(4):
 """
 
 
-def assert_quiet(found: Result, launcher: str) -> None:
-    """Standard error has a line on the folders, and one for each job."""
-    first, *lines = [line for line in found.err.splitlines() if "ompiling" not in line]
+def assert_only_progress_printed(result: Result, launcher: str) -> None:
+    """Assert that standard error has one line on the output folders and one line for each job, and nothing else."""
+    first, *lines = [line for line in result.err.splitlines() if "ompiling" not in line]
     assert re.fullmatch(rf"{launcher}: the jobs' output folders are in multirun/\S+", first)
     assert [line[:4] for line in lines] == ["\t#0 ", "\t#1 ", "\t#2 ", "\t#3 "]
 
 
 def sweep(qarena: Qarena, launcher: str, *more: str) -> None:
-    """Play one sweep by this and the basic launcher: the same table, the same rows, and nothing beside the folders."""
+    """Play one sweep by this launcher and by the basic one; assert equal tables and rows, and no files elsewhere."""
     expected = qarena(*SWEEP, "archive.root=one")
-    found = qarena(*SWEEP, f"hydra/launcher={launcher}", "threads=1", "archive.root=two", *more)
-    assert found.code == 0, found.err
-    assert table_of(found) == table_of(expected)
-    assert_quiet(found, launcher)
+    result = qarena(*SWEEP, f"hydra/launcher={launcher}", "threads=1", "archive.root=two", *more)
+    assert result.code == 0, result.err
+    assert parse_table(result) == parse_table(expected)
+    assert_only_progress_printed(result, launcher)
     assert_same_rows(rows(Path("two")), rows(Path("one")))
     assert {path.name for path in Path().iterdir()} <= {"one", "two", "multirun", "slurm"}
 
@@ -107,17 +107,24 @@ def test_slurm_gets_one_array_of_jobs_which_play_the_same_sweep(
     sweep(qarena, "submitit_slurm", *(f"hydra.launcher.{key}={value}" for key, value in settings.items()))
     script = (programs / "submitted.sh").read_text()
     flags = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)$", script, re.MULTILINE))
-    asked = {"partition": "short", "cpus-per-task": "4", "time": "90", "mem": "8GB", "array": "0-3%3", "nodes": "1"}
-    assert flags.items() >= asked.items()
+    expected_flags = {
+        "partition": "short",
+        "cpus-per-task": "4",
+        "time": "90",
+        "mem": "8GB",
+        "array": "0-3%3",
+        "nodes": "1",
+    }
+    assert flags.items() >= expected_flags.items()
     assert flags["job-name"] == "qarena"
     assert "submitit.core._submit" in script
 
 
 def test_slurm_that_is_not_there_is_one_line(qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = qarena("sweep", "seed=1,2", "games=4", "hydra/launcher=submitit_slurm")
-    assert found.code == 2
-    assert found.err.splitlines()[-1].startswith(
+    result = qarena("sweep", "seed=1,2", "games=4", "hydra/launcher=submitit_slurm")
+    assert result.code == 2
+    assert result.err.splitlines()[-1].startswith(
         "error: hydra/launcher=submitit_slurm needs Slurm: srun is not on PATH"
     )
 
@@ -128,22 +135,22 @@ SPACE = (
 )
 
 
-def best_of(found: Result) -> str:
-    """The line on the best trial of a study."""
-    return next(line for line in found.out.splitlines() if line.startswith("Best of the study: "))
+def find_best_line(result: Result) -> str:
+    """Return the line on the best trial of a study."""
+    return next(line for line in result.out.splitlines() if line.startswith("Best of the study: "))
 
 
 def test_the_same_command_adds_trials_to_the_study_of_its_settings(qarena: Qarena, tmp_path: Path) -> None:
     first = qarena(*SPACE, "hydra.sweeper.n_trials=2")
-    assert (first.code, len(table_of(first))) == (0, 2), first.err
+    assert (first.code, len(parse_table(first))) == (0, 2), first.err
     assert re.sub(r"^\t#.*|.*ompil.*|^Launching.*", "", first.err, flags=re.MULTILINE).strip() == ""
     more = qarena(*SPACE, "hydra.sweeper.n_trials=1")
-    assert (more.code, len(table_of(more))) == (0, 1), more.err
-    scores = [float(row[-1]) for row in table_of(first) + table_of(more)]
-    assert best_of(more).endswith(f"(score, %: {max(scores):.2f})")
+    assert (more.code, len(parse_table(more))) == (0, 1), more.err
+    scores = [float(row[-1]) for row in parse_table(first) + parse_table(more)]
+    assert find_best_line(more).endswith(f"(score, %: {max(scores):.2f})")
     other = qarena(*SPACE, "hydra.sweeper.n_trials=1", "objective=regret", "objective.from_pieces=8")
-    (row,) = table_of(other)
-    assert best_of(other).endswith(f"(regret: {float(row[-1]):.4f})")
+    (row,) = parse_table(other)
+    assert find_best_line(other).endswith(f"(regret: {float(row[-1]):.4f})")
     assert {path.name for path in tmp_path.iterdir()} == {"data", "multirun", "study.db"}
     assert len({row["study_name"] for row in studies(tmp_path)}) == 2
 
@@ -165,8 +172,8 @@ def studies(folder: Path) -> list[dict[str, str]]:
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_a_wrong_study_is_one_line(wrong: list[str], expected: str, qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena(*SPACE, *wrong)
-    assert found.refusal.startswith(f"error: {expected}")
+    result = qarena(*SPACE, *wrong)
+    assert result.refusal.startswith(f"error: {expected}")
     assert not (tmp_path / "multirun").exists()
 
 

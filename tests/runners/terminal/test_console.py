@@ -34,7 +34,7 @@ AGENTS = "agents=[random,dumb,semi_random,rule_based]"
 
 @contextmanager
 def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> Iterator[io.StringIO]:
-    """Standard output as a terminal of so many columns."""
+    """Let standard output be a terminal of ``width`` columns inside the context; yield what is printed."""
     screen = io.StringIO()
     with monkeypatch.context() as patched:
         terminal = Console(file=screen, force_terminal=True, width=width, color_system=None, highlight=False)
@@ -72,9 +72,9 @@ def test_a_large_tournament_is_printed_in_part(
     rows = [line for line in printed.out.splitlines() if line.startswith("│")]
     assert len(rows) == 3 + 3
     assert printed.out.splitlines()[2].split()[-4:-1:2] == [row.split()[3] for row in rows[:2]]
-    how = f"crosstable --run {outcome.run_id} --archive {tmp_path / 'games'} --output FILE for all"
-    told = [line for line in printed.err.splitlines() if how in line]
-    assert [line.partition(";")[0] for line in told] == [
+    remedy = f"crosstable --run {outcome.run_id} --archive {tmp_path / 'games'} --output FILE for all"
+    omission_lines = [line for line in printed.err.splitlines() if remedy in line]
+    assert [line.partition(";")[0] for line in omission_lines] == [
         "the first 3 of 4 agents are shown",
         "columns for the first 2 of 4 agents only",
         "the first 3 of 6 pairings are shown",
@@ -141,7 +141,7 @@ def test_opponents_for_whom_there_is_no_room_are_left_out_from_the_last(monkeypa
 def test_the_table_of_a_run_gives_no_interval_that_needs_its_games(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All pairings see the same openings, so an agent's pairs are not independent: tallies do not tell how much."""
+    """Share openings between all pairings: an agent's pairs are then dependent, and tallies give no interval."""
     results = [
         PairingResult(i, a, b, Tally(pairs=((2, 0, 1), (0, 1, 0), (3, 0, 2))), True)
         for i, (a, b) in enumerate(combinations("abc", 2))
@@ -186,11 +186,11 @@ def test_what_a_terminal_would_obey_is_visible(capsys: pytest.CaptureFixture[str
     tables.output_frame(frame)
     console.print_line(label)
     console.print_note(label)
-    found = capsys.readouterr()
-    assert found.out.count(seen) == 3
-    assert found.err == seen + "\n"
-    assert not set(found.out) & set("\x1b\x07\x9b\r\u202e")
-    assert "Zoë 人" in found.out
+    output = capsys.readouterr()
+    assert output.out.count(seen) == 3
+    assert output.err == seen + "\n"
+    assert not set(output.out) & set("\x1b\x07\x9b\r\u202e")
+    assert "Zoë 人" in output.out
     assert frame_formats.format_csv(frame).decode().startswith(f"{seen}\n")
 
 
@@ -235,8 +235,8 @@ def test_printed_commands_name_the_program_so_that_it_is_found(monkeypatch: pyte
     assert console.find_program() == "qarena"
 
 
-def lines_of(capsys: pytest.CaptureFixture[str], wanted: bool) -> list[str]:
-    with show_progress_bar("judging", "games", wanted) as bar:
+def print_progress(capsys: pytest.CaptureFixture[str], is_visible: bool) -> list[str]:
+    with show_progress_bar("judging", "games", is_visible) as bar:
         time.sleep(0.02)
         bar.start(24)
         bar.advance(12)
@@ -245,10 +245,10 @@ def lines_of(capsys: pytest.CaptureFixture[str], wanted: bool) -> list[str]:
 
 
 def test_a_line_comes_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lines_of(capsys, wanted=True) == []  # within the first minute
+    assert print_progress(capsys, is_visible=True) == []  # within the first minute
     monkeypatch.setattr("runners.terminal.console.NOTE_SECONDS", 0.001)
-    found: list[str] = []
-    while not {"judging: after 0 s", "judging: 12 of 24 games after 0 s"} <= {*found}:  # the thread may get no turn
-        found += lines_of(capsys, wanted=True)
-    assert all(re.fullmatch(r"judging:( (0|12) of 24 games)? after \d+ s(, about 0 min left)?", line) for line in found)
-    assert lines_of(capsys, wanted=False) == []
+    lines: list[str] = []
+    while not {"judging: after 0 s", "judging: 12 of 24 games after 0 s"} <= {*lines}:  # the thread may get no turn
+        lines += print_progress(capsys, is_visible=True)
+    assert all(re.fullmatch(r"judging:( (0|12) of 24 games)? after \d+ s(, about 0 min left)?", line) for line in lines)
+    assert print_progress(capsys, is_visible=False) == []

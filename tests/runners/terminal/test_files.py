@@ -21,7 +21,7 @@ from tests.another_user import another_user, visible_folder
 
 @contextmanager
 def small_disk() -> Iterator[None]:
-    """A disk that is nearly full: inside the context, no file may have more than 1,000 bytes."""
+    """Limit files to 1,000 bytes inside the context, as on a disk that is nearly full."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
@@ -37,7 +37,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, form: str) -> None:
     rows = pl.DataFrame({"number": pl.Series(range(5000)).shuffle(1)})
     with small_disk(), pytest.raises(FailureError, match=f"cannot write {path}: "):
         output_frame(rows, build_table_output(form, path, force=True))
-    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"answer": b"old"}
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"answer": b"old"}
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
@@ -50,7 +50,7 @@ def test_a_full_disk_ends_an_answer_in_parts(tmp_path: Path, form: str) -> None:
                 "SELECT hash(range) FROM range(1000000)", partial(output_batches, output=TableOutput(form, path))
             )
         assert opened.sql("SELECT 1 AS x").item() == 1
-    assert [each.name for each in tmp_path.iterdir()] == ["archive"]
+    assert [file.name for file in tmp_path.iterdir()] == ["archive"]
 
 
 def test_an_existing_file_is_replaced_only_if_asked(tmp_path: Path) -> None:
@@ -77,14 +77,14 @@ def test_an_error_on_the_way_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "answer"
     path.write_bytes(b"old")
 
-    def interrupted() -> None:
+    def write_and_interrupt() -> None:
         with replace_file(path) as temporary:
             temporary.write_bytes(b"half")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"answer": b"old"}
+        write_and_interrupt()
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"answer": b"old"}
 
 
 def test_a_device_is_written_to_and_not_replaced() -> None:

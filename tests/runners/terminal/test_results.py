@@ -33,27 +33,27 @@ SAMPLE = Path("data/sample").resolve()
 CLASSIC = ("--archive", str(SAMPLE), "--rules", "classic")
 
 
-def lines_of(table: str) -> list[list[str]]:
-    """The cells of the rows of printed tables."""
+def parse_rows(table: str) -> list[list[str]]:
+    """Parse the rows of printed tables into cells."""
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in table.splitlines() if "│" in line]
 
 
 def test_ratings_are_printed_best_first_with_what_all_have_in_common(qarena: Qarena) -> None:
-    found = qarena("rate", *CLASSIC, "--anchor", "random", "--anchor-elo", "1000")
-    assert (found.code, found.err) == (0, "")
-    assert found.out.startswith("Ratings in Elo (classic rules, 14,000 games; random has 1000)")
-    rows = lines_of(found.out)
+    result = qarena("rate", *CLASSIC, "--anchor", "random", "--anchor-elo", "1000")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("Ratings in Elo (classic rules, 14,000 games; random has 1000)")
+    rows = parse_rows(result.out)
     assert [row[1] for row in rows] == ["semi_random", "rule_based", "dumb", "random"]
     assert rows[-1][2:5] == ["1000.0", "1000.0 to 1000.0", "8,000"]
     assert rows[0][-4:] == ["·", "100.0", "100.0", "100.0"]
     common = r"^Seat 0, which gives the first piece, is worth [\d.]+ Elo \([\d.]+ to [\d.]+\); of games between equals "
-    assert re.search(common, found.out, re.MULTILINE)
+    assert re.search(common, result.out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("form", ["parquet", *seldom("csv", "json")])
 def test_ratings_in_every_format_are_those_of_the_function(qarena: Qarena, form: str) -> None:
-    found = qarena("rate", *CLASSIC, "--where", "opening = 0", "--output", f"ratings.{form}", "--samples", "30")
-    assert (found.code, found.out, found.err) == (0, "", "")
+    result = qarena("rate", *CLASSIC, "--where", "opening = 0", "--output", f"ratings.{form}", "--samples", "30")
+    assert (result.code, result.out, result.err) == (0, "", "")
     with open_archive(SAMPLE) as opened:
         expected = compute_ratings(opened, "opening = 0", rules="classic", samples=30).to_frame()
     read: dict[str, Callable[[str], pl.DataFrame]] = {
@@ -65,35 +65,37 @@ def test_ratings_in_every_format_are_those_of_the_function(qarena: Qarena, form:
 
 
 def test_ratings_without_samples_have_no_intervals(qarena: Qarena) -> None:
-    found = qarena("rate", *CLASSIC, "--samples", "0")
-    assert (found.code, found.err) == (0, "")
-    assert {row[3] for row in lines_of(found.out)} == {"not sampled"}
-    assert "(not sampled); of games between equals 0.67 % are drawn (not sampled)." in found.out
+    result = qarena("rate", *CLASSIC, "--samples", "0")
+    assert (result.code, result.err) == (0, "")
+    assert {row[3] for row in parse_rows(result.out)} == {"not sampled"}
+    assert "(not sampled); of games between equals 0.67 % are drawn (not sampled)." in result.out
 
 
 def test_the_crosstable_has_every_score_with_its_interval(qarena: Qarena) -> None:
-    found = qarena("crosstable", *CLASSIC)
-    assert (found.code, found.err) == (0, "")
-    assert "Crosstable (score in %, win 1, draw ½)" in found.out
-    assert "Head to head (classic rules; the first agent's view, in %)" in found.out
-    rows = [row for row in lines_of(found.out) if row[:2] == ["random", "semi_random"]]
+    output = qarena("crosstable", *CLASSIC)
+    assert (output.code, output.err) == (0, "")
+    assert "Crosstable (score in %, win 1, draw ½)" in output.out
+    assert "Head to head (classic rules; the first agent's view, in %)" in output.out
+    rows = [row for row in parse_rows(output.out) if row[:2] == ["random", "semi_random"]]
     with open_archive(SAMPLE) as opened:
         met = compute_head_to_head(opened, GameFilter(rules="classic"))
-    (result,) = [each for each in met.results if each.second == "semi_random" and each.first == "random"]
+    (result,) = [
+        candidate for candidate in met.results if candidate.second == "semi_random" and candidate.first == "random"
+    ]
     low, high = (f"{100 * end:.2f}" for end in result.score[1:])
     assert rows[0][2:5] == ["4,000", f"{100 * result.score.mean:.2f}", f"{low}–{high}"]  # noqa: RUF001  (an en dash)
 
 
 def test_runs_are_compared(qarena: Qarena) -> None:
-    found = qarena("compare", "d2a027fc112c", "a0a7dbeb5972", "--archive", str(SAMPLE))
-    assert (found.code, found.err) == (0, "")
-    titles = [line.strip() for line in found.out.splitlines() if line.startswith(("Settings", "Score", "Speed"))]
+    result = qarena("compare", "d2a027fc112c", "a0a7dbeb5972", "--archive", str(SAMPLE))
+    assert (result.code, result.err) == (0, "")
+    titles = [line.strip() for line in result.out.splitlines() if line.startswith(("Settings", "Score", "Speed"))]
     assert titles == [
         "Settings and code that differ",
         "Score of the first agent, in %, and its difference to the first run",
         "Speed",
     ]
-    assert ["opening_plies", "0", "2"] in lines_of(found.out)
+    assert ["opening_plies", "0", "2"] in parse_rows(result.out)
     table = qarena("compare", "d2a027fc112c", "a0a7dbeb5972", "--archive", str(SAMPLE), "--format", "csv")
     _, other = csv.DictReader(io.StringIO(table.out))
     assert float(other["difference_low"]) < float(other["difference"]) < float(other["difference_high"])
@@ -101,10 +103,10 @@ def test_runs_are_compared(qarena: Qarena) -> None:
 
 
 def test_seats_apart(qarena: Qarena) -> None:
-    found = qarena("crosstable", *CLASSIC, "--by-seat", "--run", "8d1cb3670fa3")
-    assert found.code == 0
-    assert "Crosstable" not in found.out
-    rows = lines_of(found.out)
+    result = qarena("crosstable", *CLASSIC, "--by-seat", "--run", "8d1cb3670fa3")
+    assert result.code == 0
+    assert "Crosstable" not in result.out
+    rows = parse_rows(result.out)
     assert len(rows) == 12
     assert {row[1] for row in rows} == {"0", "1"}
     assert {row[3] for row in rows} == {"1,000"}
@@ -128,8 +130,8 @@ def test_seats_apart(qarena: Qarena) -> None:
 def test_a_wrong_request_is_one_line(
     qarena: Qarena, tmp_path: Path, command: str, typed: tuple[str, ...], complaint: str
 ) -> None:
-    found = qarena(command, "--archive", str(SAMPLE), *typed)
-    assert complaint in found.refusal
+    result = qarena(command, "--archive", str(SAMPLE), *typed)
+    assert complaint in result.refusal
     assert list(tmp_path.iterdir()) == []
 
 
@@ -164,7 +166,7 @@ def test_agents_against_themselves_are_shown_and_not_rated(qarena: Qarena, tmp_p
     store(archive, run.run_id, [random_block(1, 0), random_block(1, 1)], both)
     shown = qarena("crosstable", "--archive", "alone")
     assert (shown.code, shown.err) == (0, "32 games of agents against themselves say nothing about strength\n")
-    assert [row[:2] for row in lines_of(shown.out)] == [["random", "random"], ["dumb", "dumb"]]
+    assert [row[:2] for row in parse_rows(shown.out)] == [["random", "random"], ["dumb", "dumb"]]
     rated = qarena("rate", "--archive", "alone")
     assert rated.code == 2
     assert "there are no games between different agents" in rated.err
@@ -178,33 +180,33 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     from analytics.questions.head_to_head import HeadToHead
     from analytics.questions.ratings import fit_ratings
 
-    found = (
+    results = (
         *(result("a", "b", 4, 1, 5), result("star", "a", 0, 0, 9), result("dud", "b", 9, 0, 0)),
         *(result("x", "y", 3, 0, 3), result("other", "a", 0, 0, 9)),
     )
-    met = HeadToHead("classic", found, ())
+    met = HeadToHead("classic", results, ())
     output_result(build_ratings_result(met, fit_ratings(met.tallies, samples=20)))
     text = capsys.readouterr().out
     assert "2 groups of agents have no games between them: compare ratings within a group only." in text
     assert "star won every point against the agents below it: its rating has no upper bound." in text
     assert "dud lost every point to the agents above it: its rating has no lower bound." in text
     connected, alone = text.split("Ratings in Elo, group ")[1:]
-    titles = [" ".join(each.split()) for each in (connected, alone)]  # a title may take two lines
+    titles = [" ".join(title.split()) for title in (connected, alone)]  # a title may take two lines
     assert titles[0].startswith("1 of 2 (classic rules, 74 games; the mean of the finite ratings is 0)")
     assert titles[1].startswith("2 of 2 (classic rules, 12 games; the mean of these ratings is 0)")
-    rows = {row[1]: row for row in lines_of(connected)}
+    rows = {row[1]: row for row in parse_rows(connected)}
     assert list(rows) == ["other", "star", "a", "b", "dud"]
     assert rows["star"][2:5] == ["∞", "no bound", "18"]
     assert rows["dud"][2] == "−∞"  # noqa: RUF001  (a minus sign)
-    assert [row[:2] for row in lines_of(alone)] == [[MISSING, "x"], [MISSING, "y"]]
+    assert [row[:2] for row in parse_rows(alone)] == [[MISSING, "x"], [MISSING, "y"]]
     few = "Without a rank, fewer than 100 games against other agents: other, star, a, b, dud, x, y."
     assert few in text.splitlines()
     output_result(build_crosstable_result(met))
-    said = capsys.readouterr().out
-    assert "2 groups of agents have no games between them: compare scores within a group only." in said
+    crosstable_text = capsys.readouterr().out
+    assert "2 groups of agents have no games between them: compare scores within a group only." in crosstable_text
     output_result(build_ratings_result(met, fit_ratings({("star", "a"): met.tallies["star", "a"]}, samples=20), "a"))
     assert "The games do not determine the value of seat 0" in capsys.readouterr().out
-    output_result(build_crosstable_result(HeadToHead("classic", found[:1], ())))
+    output_result(build_crosstable_result(HeadToHead("classic", results[:1], ())))
     assert "Crosstable" not in capsys.readouterr().out
 
 
@@ -232,8 +234,8 @@ def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: py
     output_result(build_ratings_result(met, fit_ratings(met.tallies, samples=20)))
     text = capsys.readouterr().out
     assert text.startswith("Ratings in Elo (classic rules, 18 games; ")
-    assert [row[2:4] for row in lines_of(text)] == [["?", "no bound"]] * 2
-    assert [row[-2:] for row in lines_of(text)] == [["·", "50.0"], ["50.0", "·"]]
+    assert [row[2:4] for row in parse_rows(text)] == [["?", "no bound"]] * 2
+    assert [row[-2:] for row in parse_rows(text)] == [["·", "50.0"], ["50.0", "·"]]
     assert "Seat 0 won every game between a, b: these games do not show which of them is stronger." in text
     assert "cannot be rated" not in text
 

@@ -19,7 +19,7 @@ from runners.config.yaml_options import list_options, load_option
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
 from tests.paths import CONF
-from tests.runners.config.test_sweep import table_of
+from tests.runners.config.test_sweep import parse_table
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import resuming, start, wait_for
 from tests.runners.learning.training.trainings import LEARNERS, training, without_pictures
@@ -144,7 +144,7 @@ def test_trainings_that_differ_have_names_of_their_own(typed: str, name: str) ->
 def test_a_sweep_ends_with_one_table_of_policies(qarena: Qarena, root: Path) -> None:
     found = qarena(*SMALL[:1], "-m", *SMALL[1:], "trainer.learner.decay=.5,.9", "seed=1,2")
     assert found.code == 0
-    table = table_of(found)
+    table = parse_table(found)
     assert [row[:5] for row in table] == [
         ["0", "0.5", "1", "q_placement_decay-0.5", "60"],
         ["1", "0.5", "2", "q_placement_decay-0.5_seed-2", "60"],

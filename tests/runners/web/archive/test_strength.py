@@ -31,7 +31,7 @@ from runners.web.archive.agents_and_policies import build_agent_page, rate_agent
 from runners.web.archive.sections import build_section
 from tests.analytics.naive_games import block_of, random_block, random_game, record, spec_of, store
 from tests.analytics.uneven_games import LEAGUE, PARTNER, PERSON, RARE, SECONDS, STAR, write_uneven_archive
-from tests.runners.terminal.test_results import lines_of
+from tests.runners.terminal.test_results import parse_rows
 
 if TYPE_CHECKING:
     from tests.runners.conftest import Qarena
@@ -102,7 +102,7 @@ def test_the_command_writes_the_ratings(qarena: Qarena, opened: OpenArchive, str
 
 def test_the_command_prints_the_ratings(qarena: Qarena, opened: OpenArchive, strengths: Ratings) -> None:
     result = qarena("rate", "--archive", str(opened.archive.root), "--rules", "classic", "--wide")
-    rows = {row[1]: (row[0], row[2]) for row in lines_of(result.out)}
+    rows = {row[1]: (row[0], row[2]) for row in parse_rows(result.out)}
     assert rows == format_rows(strengths)
     lines = result.out.splitlines()
     assert f"Without a rank, a person: {PERSON}." in lines
@@ -158,7 +158,7 @@ def test_the_page_of_an_agent_has_its_rating_and_rank(opened: OpenArchive, stren
 def test_scores_are_over_all_games_with_others_everywhere(qarena: Qarena, opened: OpenArchive) -> None:
     root = str(opened.archive.root)
     printed = qarena("crosstable", "--archive", root, "--rules", "classic", "--wide").out
-    rows = {row[1]: row[2] for row in lines_of(printed.partition("Head to head")[0])}
+    rows = {row[1]: row[2] for row in parse_rows(printed.partition("Head to head")[0])}
     runs = run_condition_sql(run.run_id for run in CLASSIC.select_runs(opened.archive))
     scores = dict(opened.sql(f"SELECT agent, avg(score) FROM seats WHERE {runs} GROUP BY agent").rows())
     assert rows == {agent: format_percent(score) for agent, score in scores.items()}
@@ -205,7 +205,7 @@ def test_what_the_seat_decided_is_unknown_alike_everywhere(qarena: Qarena, by_se
     for row in table.select(names).rows(named=True):
         finite = {name: value if value not in (float("inf"), -float("inf")) else None for name, value in row.items()}
         assert {name: rows[row["agent"]][name] for name in names} == finite
-    printed = {row[1]: row[2:4] for row in lines_of(qarena("rate", "--archive", str(by_seat), "--wide").out)}
+    printed = {row[1]: row[2:4] for row in parse_rows(qarena("rate", "--archive", str(by_seat), "--wide").out)}
     assert printed["C"] == printed["D"] == ["?", "no bound"]
     assert printed["B"] == ["−∞", "no bound"]  # noqa: RUF001  (a minus sign)
     with open_archive(by_seat) as opened:
@@ -247,7 +247,7 @@ def test_the_pace_of_an_agent_leaves_out_games_against_people(qarena: Qarena, op
     assert "games a second" not in build_agent_page(opened, PERSON, "classic").lead
     ids = [record.run_id for record in opened.archive.load_runs() if {PERSON, LEAGUE[9]} & {*record.labels}]
     result = qarena("compare", *ids, "--archive", str(opened.archive.root), "--wide")
-    speeds = {row[0]: row[3] for row in lines_of(result.out) if row[0] in ids and len(row) == 4}
+    speeds = {row[0]: row[3] for row in parse_rows(result.out) if row[0] in ids and len(row) == 4}
     assert speeds == {
         run_id: f"{games / SECONDS:,.0f}" if LEAGUE[9] in opened.archive.load_run(run_id).labels else MISSING
         for run_id in ids
