@@ -124,7 +124,7 @@ def test_a_game_that_cannot_be_indexed_is_logged_all_the_same(
     found = play(["d4 F", "resign"], "dumb", "--seat", "1", "--archive", "games")
     assert (found.code, "Logged as game 0 of run" in found.out) == (0, True)
     assert caplog.messages == [
-        "the game is logged, and it is not indexed (the disk is full): run 'qarena archive index --archive games'"
+        "the game is logged but not indexed (the disk is full): run 'qarena archive index --archive games'"
     ]
     check(tmp_path / "games", 1)
 
