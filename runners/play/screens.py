@@ -132,7 +132,7 @@ class PictureScreen(Screen):
 
 
 def build_screen(plain: bool) -> Screen:
-    """Return a screen that draws pictures if the terminal can show them, otherwise or if ``plain`` one of plain lines."""
+    """Build a screen: pictures if the terminal can show them and ``plain`` is false, otherwise plain lines."""
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if plain or not at_terminal or Console().is_dumb_terminal or not _can_encode_pictures(sys.stdout.encoding):
         return Screen()

@@ -204,7 +204,7 @@ def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
         patch.setattr(Annotator, "annotate", interrupted)
         found = qarena(*words)
     assert (found.code, found.out) == (130, "")
-    assert found.err.endswith("interrupted: what is judged is kept; run the same command again to judge the rest\n")
+    assert found.err.endswith("interrupted: judged decisions are kept; run the same command again to judge the rest\n")
     kept = len(files(root))
     assert 1 <= kept <= 2
     (run,) = ArchiveStore.open(root).load_runs()

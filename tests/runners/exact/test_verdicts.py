@@ -203,7 +203,7 @@ def test_the_leaderboard_has_every_agent_and_its_order() -> None:
 def test_games_against_the_oracle_are_those_of_a_run_and_draws_are_a_share_of_them() -> None:
     agent = named("semi_random")
     spec = RunSpec(CLASSIC, (agent, named("oracle")), ((0, 1),), 3, 2)
-    games, _ = verdicts.play_against_and_tally(
+    games, _ = verdicts.play_against(
         named("oracle"), agent, CLASSIC, QUICK._replace(games=30, seed=3), threading.Event()
     )
     block = build_engine(spec).play_block(PairRange(0, 0, 15))
