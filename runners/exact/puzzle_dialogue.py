@@ -52,7 +52,7 @@ def describe_miss_rate(puzzle: Puzzle) -> str:
 
 
 def describe_right_or_wrong(puzzle: Puzzle, game_after: Game) -> str:
-    """Say whether the turn that led to ``game_after`` is right; no search is needed."""
+    """Tell whether the turn that led to ``game_after`` is right; no search is needed."""
     gift = "" if game_after.hand == NONE else format_piece(game_after.hand)
     turn = f"{format_cell(game_after.plies[-1][1])} {gift}".strip()
     if is_right_turn(puzzle, game_after):
@@ -125,7 +125,7 @@ class PuzzleDialogue:
         self.solved = self.puzzle_count = 0  # a puzzle is solved if the first turn is right
 
     def run(self, first_number: int) -> None:
-        """Pose the puzzles from ``first_number`` on. Raises ``EOFError`` at the end of the input."""
+        """Ask for the turns of the puzzles from ``first_number`` on. Raises ``EOFError`` at the end of the input."""
         for current in range(first_number, len(self._puzzles) + 1):
             puzzle = self._puzzles[current - 1]
             heading = f"Puzzle {current} of {len(self._puzzles)}, level {puzzle.level}, {puzzle.rules} rules."
@@ -136,7 +136,7 @@ class PuzzleDialogue:
                 return
 
     def _ask_until_solved_or_quit(self, puzzle: Puzzle, heading: str) -> bool:
-        """Prompt until the puzzle is solved or its answer shown; return whether the person leaves."""
+        """Ask until the puzzle is solved or its answer shown; return whether the person leaves."""
         start = game = game_from_position(puzzle.position, self._rules[puzzle.rules])
         self._screen.show_game(start, [f"{heading} {describe_task(puzzle)}"])
         tries = 0
@@ -185,7 +185,7 @@ class PuzzleDialogue:
 
 
 def run_puzzles(puzzles: Sequence[Puzzle], first_number: int, screen: Screen) -> None:
-    """Pose puzzles from ``first_number`` on until the last one is solved or the person leaves.
+    """Ask for the turns of puzzles, from ``first_number`` on, until the last one is solved or the person leaves.
 
     Raises ``NotFoundError`` if there is no puzzle with that number.
     """

@@ -127,7 +127,7 @@ class EngineServer:
 
 
 def serve_engine(label: str, archive_root: PurePath) -> None:
-    """Speak the protocol over standard input and output until the input ends or says ``quit``.
+    """Answer the protocol over standard input and output until the input ends or says ``quit``.
 
     Raises ``RequestError`` for an agent that does not exist or cannot be built.
     """

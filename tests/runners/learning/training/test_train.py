@@ -254,7 +254,7 @@ def test_sigterm_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena,
     assert record.status == "interrupted"
     assert "Traceback" not in out + err
     kept = re.match(
-        r"Learned from ([\d,]+) games so far; \1 games were played now\. They are in .*; the policy is stored once all",
+        r"Learned from ([\d,]+) games so far; played \1 games now\. The games are in .*; the policy is stored once all",
         out,
     )
     assert kept
