@@ -52,7 +52,7 @@ class Terminal:
         return self._tmux("capture-pane", "-p", *options)
 
     def read(self, *texts: str) -> str:
-        """The screen once it shows all of these."""
+        """Return the screen once it shows all of these texts."""
         deadline = time.monotonic() + DEADLINE
         while not all(text in (screen := self.screen()) for text in texts):
             assert time.monotonic() < deadline, screen
