@@ -116,7 +116,7 @@ class SolvedPuzzleTurn(NamedTuple):
 
 
 class PuzzleDialogue:
-    """Prompts a person for turns until every puzzle is solved or the person leaves."""
+    """The dialogue in which a person solves puzzles, until all are solved or the person leaves."""
 
     def __init__(self, puzzles: Sequence[Puzzle], screen: Screen) -> None:
         self._puzzles, self._screen = puzzles, screen

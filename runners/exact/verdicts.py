@@ -182,7 +182,7 @@ class OpponentGames(NamedTuple):
 
 
 class TurnCollector:
-    """Collects turns of one agent; each position counts as a game of its own that begins there."""
+    """A collector of one agent's turns; each position counts as a game of its own that begins there."""
 
     def __init__(self, agent: AgentSpec, rules: Rules, positions: Batch, seed: int) -> None:
         self.guarded = GuardedAgent(agent.build(), agent.label, rules)

@@ -26,7 +26,7 @@ MAX_ECHO = 200  # characters of a piped line that the output repeats
 
 
 class InputReader:
-    """Reads lines from standard input that is not a terminal, so that Ctrl-C takes effect while it waits."""
+    """A reader of lines from standard input that is not a terminal; Ctrl-C takes effect while it waits for a line."""
 
     def __init__(self) -> None:
         self._unread_bytes = b""  # received, but not yet returned as lines

@@ -190,7 +190,7 @@ class LogEntry(NamedTuple):
 
 
 class Logbook:
-    """Writes the games of one run; if other code began that run, it writes to a new run beside it."""
+    """The log of a person's games in one run; if other code began that run, games go to a new run beside it."""
 
     def __init__(self, archive: ArchiveStore, spec: RunSpec, agent: Agent, command: str) -> None:
         self._archive = archive

@@ -106,7 +106,7 @@ def parse_seat(seat: Any) -> int | None:
 
 
 class GameLog:
-    """Appends finished games to a file, one line for each game, with the labels of both players.
+    """A file to which finished games are appended, one line for each game, with the labels of both players.
 
     Raises ``RequestError`` for a label that is not printable text.
     """

@@ -184,7 +184,7 @@ class BuildRequest:
 
     @property
     def training_id(self) -> str:
-        """12 hex digits, a hash of the kind, the parameters and the condition; a name belongs to one of these ids."""
+        """Hash of the kind, the parameters and the condition, 12 hex digits; a name belongs to one such hash."""
         return compute_run_id({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
 
 

@@ -45,7 +45,7 @@ class TrainingRequest:
 
     @property
     def training_id(self) -> str:
-        """The training's id, 12 hex digits: a hash of everything that affects what is learned.
+        """Hash of everything that affects what is learned, 12 hex digits.
 
         The trainer's length, ``length_key``, is left out, because asking for more continues the same training.
         """

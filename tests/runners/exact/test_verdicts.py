@@ -34,7 +34,7 @@ QUICK = JudgeOptions(turns_per_position=2, games=0, seed=5, threads=2)
 
 
 class RandomTies:
-    """Makes any turn that keeps the value, each as likely as any other."""
+    """An agent that takes any turn that keeps the value, each with the same probability."""
 
     choosers = ("opponent",)
 
@@ -50,7 +50,7 @@ class RandomTies:
 
 
 class Careless:
-    """Answers with a cell that is taken, and raises with fewer than 14 pieces on the board."""
+    """An agent that places on an occupied cell, and raises with fewer than 14 pieces on the board."""
 
     choosers = ("opponent",)
 

@@ -27,7 +27,7 @@ from tests.runners.players import Dice, Misbehaving
 
 
 class Repeating:
-    """Plays the turns of a game that was played before."""
+    """A player that repeats the turns of a game."""
 
     def __init__(self, game: Game) -> None:
         self.plies: list[Ply] = [*game.plies, (game.hand, NONE)]  # the last gift may have come to nothing

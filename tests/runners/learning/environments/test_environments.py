@@ -105,7 +105,7 @@ def test_a_seed_repeats_the_game_and_no_seed_goes_on_to_the_next() -> None:
 
 
 class Resigns:
-    """Raises at its second turn."""
+    """An agent that raises at its second turn."""
 
     def choose(self, position: Any, rng: Any) -> tuple[int, int]:
         if position.last_cell >= 0:
@@ -114,7 +114,7 @@ class Resigns:
 
 
 class Illegal:
-    """Places on an occupied cell."""
+    """An agent that places on an occupied cell."""
 
     def choose(self, position: Any, rng: Any) -> tuple[int, int]:
         return 0, min(position.available)

@@ -52,22 +52,22 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Policy]:
+def finished_training(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Policy]:
     """Train q_placement without interruption; return the archive and the policy."""
     root = tmp_path_factory.mktemp("whole") / "archive"
     return root, train_to_end(build_online_trainer(games=GAMES), root)
 
 
 @pytest.fixture
-def uninterrupted_root(uninterrupted: tuple[Path, Policy]) -> Path:
+def uninterrupted_root(finished_training: tuple[Path, Policy]) -> Path:
     """Return the archive of the uninterrupted training."""
-    return uninterrupted[0]
+    return finished_training[0]
 
 
 @pytest.fixture
-def uninterrupted_policy(uninterrupted: tuple[Path, Policy]) -> Policy:
+def uninterrupted_policy(finished_training: tuple[Path, Policy]) -> Policy:
     """Return the policy of the uninterrupted training."""
-    return uninterrupted[1]
+    return finished_training[1]
 
 
 def build_learner(trainer: Online) -> Any:
@@ -207,7 +207,7 @@ def test_while_one_learns_a_second_one_is_refused_and_afterwards_finds_the_same(
     root, refusals = tmp_path / "a", list[str]()
 
     class SecondOne(StopAfter):
-        """Begins the same training while the first one plays, three times."""
+        """A progress that begins the same training while the first one plays, three times."""
 
         def advance(self, games: int) -> None:
             super().advance(games)

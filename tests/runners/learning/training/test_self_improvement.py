@@ -148,9 +148,9 @@ def test_more_generations_go_on_from_fewer(loop: tuple[Path, TrainingOutcome]) -
 
 @pytest.mark.slow
 def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None:
-    found = qarena("run", "experiment=self_improve", *TYPED[1:], "policy.name=mine", "progress=false")
-    assert found.code == 0, found.err
-    assert "its mean score against the same opponents went from" in found.out
+    result = qarena("run", "experiment=self_improve", *TYPED[1:], "policy.name=mine", "progress=false")
+    assert result.code == 0, result.err
+    assert "its mean score against the same opponents went from" in result.out
     root = Path("data/archive")
     for name in ("mine", "mine-1", "mine-2", "mine-3"):
         assert rebuild_policy(root, name).differences == ()
@@ -162,7 +162,7 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
     assert line.startswith(f"  trained by {how}, from 900 games; ")
     assert format_lineage(archive, "mine-3")[1].startswith("  derived by mc_afterstate, from 900 games; ")
     assert ("trainer", f"{how}, 900 games") in format_policy_card(card, root)
-    assert "; learned from 3 runs in data/archive." in found.out
+    assert "; learned from 3 runs in data/archive." in result.out
     assert {"table.parquet", "curve.parquet", "strength.parquet", "games.parquet"} <= set(card.files)
     drawn = Path(policy_cards.policy_folder(archive, card.policy_id) / card.stored_name("curve.svg")).read_text()
     assert all(text in drawn for text in ("v random", "v dumb", "points a game"))
@@ -198,6 +198,6 @@ def test_a_parameter_that_makes_no_sense_is_refused(changes: dict[str, Any], com
     ],
 )
 def test_a_wrong_request_is_one_line_and_leaves_nothing(qarena: Qarena, override: str, complaint: str) -> None:
-    found = qarena("train", *TYPED, override)
-    assert complaint in found.refusal
+    result = qarena("train", *TYPED, override)
+    assert complaint in result.refusal
     assert not Path("data").exists()
