@@ -9,8 +9,8 @@ changed. Two evaluations:
 - ``SOONER_WIN_EVALUATION`` (study B): a line is worth 1 + the placements that the search could still have made, so
   sooner wins are preferred. A position at the depth limit is worth 0.
 
-By a learned policy a position at the limit is worth the learned value of its best turn instead, and positions with many
-pieces their exact value. The best ``BREADTH`` turns are tried, in the order of their learned values.
+With a learned policy, a position at the limit is worth the learned value of its best turn instead, and a position with
+many pieces its exact value. The best ``BREADTH`` turns are tried, in the order of their learned values.
 
 The memory is a table in a thread's scratch with two words an entry. Its key is the whole state, so its entries are
 exact, and turns do not depend on which entries it holds.
@@ -42,10 +42,10 @@ from agents.search.policy_values import (
     EXACT_FROM,
     UNDECIDED,
     build_search_knowledge,
-    choose_turn_or_candidates,
     count_turns,
     exact_value,
     find_best_turns,
+    find_candidates,
     is_exact,
     position_after_turn,
     turn_value,
@@ -263,7 +263,7 @@ def search_by_policy(position: Position, depth: int, alpha: float, beta: float, 
 
 @turn
 def policy_alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    immediate_turn, turns = choose_turn_or_candidates(position, BREADTH, seed, rules, agent)
+    immediate_turn, turns = find_candidates(position, BREADTH, seed, rules, agent)
     if immediate_turn != UNDECIDED:
         return immediate_turn
     depth = int64(params(agent)[DEPTH])

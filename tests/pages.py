@@ -85,6 +85,8 @@ NOT_RUN = {
     ("docs/serve.md", ""): SERVER,
     ("README.md", "make "): "sets up and runs what runs this",
     ("README.md", "source "): "changes the reader's shell",
+    ("CONTRIBUTING.md", "make test"): "is what runs this",
+    ("CONTRIBUTING.md", "source "): "changes the reader's shell",
     ("docs/browse.md", ""): SERVER,
     ("docs/index.md", "make run"): "sets up what runs this",
     ("docs/installation.md", "make run"): "sets up what runs this",
