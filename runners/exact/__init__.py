@@ -1,1 +1,1 @@
-"""Exact play at work: solving, annotating, judging agents, making and solving puzzles."""
+"""Commands about exact play: solving, annotating, judging agents, making and solving puzzles."""

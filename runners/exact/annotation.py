@@ -1,4 +1,4 @@
-"""Decisions by exact values: `qarena annotate` judges them, `qarena mistakes` shows regrets and the worst of them."""
+"""Decisions judged by exact values: `qarena annotate` stores the values, `qarena mistakes` shows the mistakes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
-    """Annotates chunks. The threads of a process share what they solve."""
+    """A task that annotates chunks; the threads of a process share the positions that they solve."""
 
     root: str
     choices: bool
@@ -66,7 +66,7 @@ class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
         return self.build_counting_worker([])
 
     def build_counting_worker(self, game_counts: list[int]) -> Worker[Chunk[AnnotationExtent], AnnotationSummary]:
-        """Build a worker that adds to ``game_counts`` what it has judged, also of chunks in progress."""
+        """Build a worker that appends the number of judged games to ``game_counts``, also during a chunk."""
         settings = AnnotationOptions(self.choices, self.from_pieces, 1, self.megabytes)
         annotator = Annotator(ArchiveStore.open(parse_location(self.root)), settings)
 
@@ -75,45 +75,46 @@ class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
                 if stop.is_set():
                     raise StoppedError
 
-            with suppress(StoppedError):  # the rest is not wanted any more
+            with suppress(StoppedError):  # the user has stopped the command: the rest is not needed
                 return annotator.annotate(chunk, game_counts.append, raise_if_stopped)
             return AnnotationSummary()
 
         return annotate
 
 
-MEASURED_SECONDS = 5.0  # of judging, by which the time of the rest is estimated
-LONG_SECONDS = 60.0  # a time that is announced
+MEASURED_SECONDS = 5.0  # of judging, from which the time for the rest is estimated
+LONG_SECONDS = 60.0  # the shortest estimate that is printed
 
 
 class LongTimeNotice:
-    """A note, once, that judging the wanted games takes long, and how to judge fewer."""
+    """A note, printed once, that judging will take long, and how to judge fewer games."""
 
     def __init__(self, total: int, game_filter: GameFilter) -> None:
         self.total, self.clock, self.is_due = total, WorkClock(), True
         self.fewer_games_hint = "" if game_filter.runs else "; --run RUN judges the games of one run"
 
     def print_if_due(self, judged_games: int) -> None:
-        """``judged_games`` are judged by now."""
-        spent = self.clock.seconds
-        if not (self.is_due and judged_games and spent >= MEASURED_SECONDS):
+        """Print the note if it is due, now that ``judged_games`` games are judged."""
+        spent_seconds = self.clock.seconds
+        if not (self.is_due and judged_games and spent_seconds >= MEASURED_SECONDS):
             return
         self.is_due = False
-        left = spent * (self.total - judged_games) / judged_games
-        if left >= LONG_SECONDS:
+        remaining_seconds = spent_seconds * (self.total - judged_games) / judged_games
+        if remaining_seconds >= LONG_SECONDS:
             total = format_count_with_noun(self.total, "game")
             console.print_note(
-                f"{total} take about {format_duration(left)} more{self.fewer_games_hint} (you can "
-                "stop at any time: the same command goes on)"
+                f"{total} take about {format_duration(remaining_seconds)} more{self.fewer_games_hint} (you can "
+                "stop at any time, because the same command goes on)"
             )
 
 
 def annotate_games(
     root: PurePath, game_filter: GameFilter, settings: AnnotationOptions, threads: int | None, executor: Executor
 ) -> None:
-    """Judge the decisions that are not judged yet, of whole files in which a game meets the condition.
+    """Judge the decisions that are not judged yet, in all files that hold a game that meets the filter.
 
-    Raises ``RequestError`` for an unknown run, and for a condition that no game meets.
+    Raises ``RequestError`` for an unknown run, and for a condition that no game meets; ``typer.Exit`` if a signal
+    stopped the work, of which all judged decisions are kept.
     """
     workers = threads or available_cores()
     check_solver_memory(settings.megabytes, executor.count_processes_using_local_memory(workers))
@@ -121,24 +122,24 @@ def annotate_games(
     runs = select_run_ids(archive, game_filter.runs)
     clock = WorkClock()
     chunks = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, game_filter.where))]
-    games = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
+    games_a_pair = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
     judged_counts = list[int]()
-    local_worker = LazyWorker(lambda: task.build_counting_worker(judged_counts))  # whose progress shows within a chunk
+    local_worker = LazyWorker(lambda: task.build_counting_worker(judged_counts))  # the bar also moves within a chunk
     work = local_worker if executor.shares_memory else task
-    judged, total = AnnotationSummary(), sum(each.games.units * games[each.run_id] for each in chunks)
+    judged, total = AnnotationSummary(), sum(chunk.games.units * games_a_pair[chunk.run_id] for chunk in chunks)
     notice = LongTimeNotice(total, game_filter)
 
     def update_progress() -> None:
-        done = max(judged.games, sum(judged_counts))
-        bar.set_done(done)
-        notice.print_if_due(done)
+        judged_games = max(judged.games, sum(judged_counts))
+        bar.set_done(judged_games)
+        notice.print_if_due(judged_games)
 
     try:
         with stop_on_signal() as stop, show_progress_bar("judging", "games", visible=bool(chunks)) as bar:
             bar.start(total)
-            for done in executor.map(work, chunks, workers, stop, update_progress):
-                judged = judged.add(done)
+            for summary in executor.map(work, chunks, workers, stop, update_progress):
+                judged = judged.add(summary)
                 update_progress()
         for run_id in runs:
             compact_small_files(archive, run_id)
@@ -146,27 +147,27 @@ def annotate_games(
         for run_id in runs:
             record_annotated_units(archive, run_id)
     if stop.is_set():
-        console.print_note("interrupted: what is judged is kept; run the same command again to judge the rest")
+        console.print_note("interrupted: judged decisions are kept; run the same command again to judge the rest")
         raise typer.Exit(exit_code())
     console.print_line(_format_summary(judged, clock.seconds, root, game_filter))
 
 
 def _build_file_filter(root: PurePath, where: str | None) -> Callable[[str, StoredRange], bool]:
-    """Whether one of the games in a range of a run meets a condition on the view ``games``, as a function."""
+    """Build a predicate: whether the file of a run with this range holds a game that meets the condition."""
     if where is None:
         return lambda _run_id, _games: True
     with OpenArchive(root) as opened:
         selection = select_games(opened, where)
-        met = {
+        ranges_with_match = {
             (record.run_id, games) for record in selection.runs for games, _ in selection.select_ranges_and_ids(record)
         }
-    return lambda run_id, games: (run_id, games) in met
+    return lambda run_id, games: (run_id, games) in ranges_with_match
 
 
 def _format_summary(summary: AnnotationSummary, seconds: float, root: PurePath, game_filter: GameFilter) -> str:
     if not summary.games:
-        chosen = "all decisions" if game_filter.where is None else "all decisions of these files"
-        return f"Nothing to judge: {chosen} in {root} are judged."
+        scope = "all decisions" if game_filter.where is None else "all decisions of these files"
+        return f"Nothing to judge: {scope} in {root} are judged."
     decisions, games = (
         format_count_with_noun(summary.decisions, "decision"),
         format_count_with_noun(summary.games, "game"),
@@ -179,7 +180,7 @@ def _format_summary(summary: AnnotationSummary, seconds: float, root: PurePath, 
 
 
 def format_run_options(root: PurePath, run_ids: Sequence[str]) -> str:
-    """The options that choose the same runs and archive in another command."""
+    """Format the options that select the same runs and archive in another command."""
     return "".join(f" --run {run_id}" for run_id in run_ids) + format_archive_option(root)
 
 
@@ -188,17 +189,19 @@ def output_mistakes(
 ) -> None:
     """Print or write the regret of each agent and the worst mistakes.
 
-    Raises ``RequestError`` if nothing is annotated, with the command that does it.
+    Raises ``RequestError`` if nothing is annotated; the message has the command that annotates.
     """
     with open_archive(root) as opened:
         result = opened.mistakes(positions=0 if output.form in STREAMED_FORMATS else max_positions, **games)
         agent = None if games.get("agent") is None else opened.find_label(str(games["agent"]))
     if result.missing:
         run = games.get("run") or ()
-        chosen = GameFilter(games.get("where"), (run,) if isinstance(run, str) else (*run,), games.get("rules"), agent)
+        game_filter = GameFilter(
+            games.get("where"), (run,) if isinstance(run, str) else (*run,), games.get("rules"), agent
+        )
         raise RequestError(
             f"no decision of these games is judged in archive {root} (the option --choices also counts how easy each "
             "mistake was to avoid, and is slower: docs/decisions.md); this judges them: "
-            f"{console.format_annotate_command(root, chosen)}"
+            f"{console.format_annotate_command(root, game_filter)}"
         )
     output_result(result, output)

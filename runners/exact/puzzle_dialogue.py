@@ -1,10 +1,11 @@
-"""Puzzles for people: the verdict on a turn as the solver explains it, and `qarena puzzles play` at the terminal."""
+"""Puzzles for people: `qarena puzzles play` at the terminal, and the solver's verdict on a turn in words."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from analytics.exact.puzzles import Puzzle
 from analytics.questions.columns import format_count_with_noun, format_percent_whole
@@ -24,20 +25,20 @@ HELP = "Type the cell and the gift, such as b2 7. 'answer' shows the turn, 'quit
 
 
 def find_puzzle(puzzles: Sequence[Puzzle], number: int) -> Puzzle:
-    """The puzzle of a number, from 1. Raises ``NotFoundError`` if there is none."""
+    """Return the puzzle with a number, counted from 1. Raises ``NotFoundError`` if there is none."""
     if not 1 <= number <= len(puzzles):
         raise NotFoundError(f"there is no puzzle {number}: this set has 1 to {len(puzzles)}")
     return puzzles[number - 1]
 
 
 def describe_task(puzzle: Puzzle) -> str:
-    """The task in a sentence."""
-    others = "no other does" if puzzle.value else "every other loses"
-    return f"You place {format_piece(puzzle.position.hand)} and give a piece. One turn {puzzle.goal}s, {others}."
+    """Describe the task in a sentence."""
+    contrast = "no other does" if puzzle.value else "every other loses"
+    return f"You place {format_piece(puzzle.position.hand)} and give a piece. One turn {puzzle.goal}s, {contrast}."
 
 
 def describe_theme(puzzle: Puzzle) -> str:
-    """The kind of a puzzle, as a sentence."""
+    """Describe the kind of a puzzle in a sentence."""
     if puzzle.value:
         return "A trap: every reply loses at once." if puzzle.depth == 3 else f"A win in {puzzle.depth} placements."
     return (
@@ -46,12 +47,12 @@ def describe_theme(puzzle: Puzzle) -> str:
 
 
 def describe_miss_rate(puzzle: Puzzle) -> str:
-    """The share of tries in which agents missed the turn, as a sentence."""
+    """Describe how often agents missed the right turn, in a sentence."""
     return f"Agents missed it in {format_percent_whole(puzzle.missed)} % of their tries."
 
 
 def describe_right_or_wrong(puzzle: Puzzle, game_after: Game) -> str:
-    """A sentence about the turn that led to the game ``game_after``, which needs no search."""
+    """Tell whether the turn that led to ``game_after`` is right; no search is needed."""
     gift = "" if game_after.hand == NONE else format_piece(game_after.hand)
     turn = f"{format_cell(game_after.plies[-1][1])} {gift}".strip()
     if is_right_turn(puzzle, game_after):
@@ -62,9 +63,17 @@ def describe_right_or_wrong(puzzle: Puzzle, game_after: Game) -> str:
 def describe_turn_consequences(
     puzzle: Puzzle, game_after: Game, solution: Solution, turns: Sequence[SolvedTurn]
 ) -> list[str]:
-    """Sentences about that turn. ``solution``: of the game after it, as far as it is known.
+    """Describe what follows from a turn, in one or two sentences.
 
-    ``turns``: those of the puzzle, none while they are not known.
+    Args:
+        puzzle: The puzzle in which the turn was taken.
+        game_after: The game after the turn.
+        solution: The exact value of ``game_after``, with its turns if they are known.
+        turns: All turns of the puzzle, or none as long as they are not solved.
+
+    Returns:
+        The outcome of the turn and, for the right turn, how the other turns end.
+
     """
     lines = [_describe_outcome(game_after, solution)]
     if is_right_turn(puzzle, game_after) and turns:
@@ -76,12 +85,12 @@ def describe_turn_consequences(
 
 
 def is_right_turn(puzzle: Puzzle, game_after: Game) -> bool:
-    """Whether the turn that led to a game is the only one."""
+    """Return whether the turn that led to ``game_after`` is the right one."""
     return (game_after.plies[-1][1], game_after.hand) == (puzzle.cell, puzzle.gift)
 
 
 def _describe_outcome(game_after: Game, solution: Solution) -> str:
-    """A sentence about what a turn comes to; ``solution`` is for the opponent."""
+    """Describe the outcome of a turn; ``solution`` is the value of ``game_after``, where the opponent is to move."""
     at_once = PositionView(game_after.position, game_after.rules).winning_cells() if solution.value > 0 else ()
     if at_once:
         return f"It loses at once: {format_piece(game_after.hand)} finishes a line on {format_cells(at_once)}."
@@ -99,17 +108,24 @@ def _format_turn(turn: SolvedTurn) -> str:
     return format_cell(turn.cell) + ("" if turn.gift == NONE else f" {format_piece(turn.gift)}")
 
 
+class SolvedPuzzleTurn(NamedTuple):
+    """What the solver knows about a turn in a puzzle."""
+
+    solution: Solution  # of the game after the turn
+    puzzle_turns: Sequence[SolvedTurn]  # all turns of the puzzle
+
+
 class PuzzleDialogue:
-    """Asks a person for turns until every puzzle is solved or the person leaves."""
+    """The dialogue in which a person solves puzzles, until all are solved or the person leaves."""
 
     def __init__(self, puzzles: Sequence[Puzzle], screen: Screen) -> None:
         self._puzzles, self._screen = puzzles, screen
         self._solvers = Solvers(TABLE_MEGABYTES)
-        self._rules = {name: load_rules(name) for name in {each.rules for each in puzzles}}
-        self.solved = self.puzzle_count = 0  # solved: by the first turn
+        self._rules = {name: load_rules(name) for name in {puzzle.rules for puzzle in puzzles}}
+        self.solved = self.puzzle_count = 0  # a puzzle is solved if the first turn is right
 
     def run(self, first_number: int) -> None:
-        """Ask from one puzzle on. Raises ``EOFError`` at the end of the input."""
+        """Ask for the turns of the puzzles from ``first_number`` on. Raises ``EOFError`` at the end of the input."""
         for current in range(first_number, len(self._puzzles) + 1):
             puzzle = self._puzzles[current - 1]
             heading = f"Puzzle {current} of {len(self._puzzles)}, level {puzzle.level}, {puzzle.rules} rules."
@@ -120,7 +136,7 @@ class PuzzleDialogue:
                 return
 
     def _ask_until_solved_or_quit(self, puzzle: Puzzle, heading: str) -> bool:
-        """Ask until a puzzle is solved or its answer shown; whether the person leaves."""
+        """Ask until the puzzle is solved or its answer shown; return whether the person leaves."""
         start = game = game_from_position(puzzle.position, self._rules[puzzle.rules])
         self._screen.show_game(start, [f"{heading} {describe_task(puzzle)}"])
         tries = 0
@@ -156,21 +172,22 @@ class PuzzleDialogue:
         if game_after.next_decision is NextDecision.NOTHING:
             return
         with self._screen.show_waiting("Solving"):
-            found = run_search(self._solvers, lambda: self._solve_turn(puzzle, game_after))
-        for line in describe_turn_consequences(puzzle, game_after, *found):
+            solution, turns = run_search(self._solvers, lambda: self._solve_turn(puzzle, game_after))
+        for line in describe_turn_consequences(puzzle, game_after, solution, turns):
             self._screen.print_text(line)
         if is_right_turn(puzzle, game_after):
             self._screen.print_text(f"{describe_theme(puzzle)} {describe_miss_rate(puzzle)}")
 
-    def _solve_turn(self, puzzle: Puzzle, game_after: Game) -> tuple[Solution, Sequence[SolvedTurn]]:
+    def _solve_turn(self, puzzle: Puzzle, game_after: Game) -> SolvedPuzzleTurn:
         before = solve(SolveRequest(puzzle.position, game_after.rules), SolveOptions(distance=False), self._solvers)
-        return solve(SolveRequest(game_after.position, game_after.rules), SolveOptions(), self._solvers), before.turns
+        after = solve(SolveRequest(game_after.position, game_after.rules), SolveOptions(), self._solvers)
+        return SolvedPuzzleTurn(after, before.turns)
 
 
 def run_puzzles(puzzles: Sequence[Puzzle], first_number: int, screen: Screen) -> None:
-    """Ask a person for the turns of puzzles, from one number on.
+    """Ask for the turns of puzzles, from ``first_number`` on, until the last one is solved or the person leaves.
 
-    Raises ``NotFoundError`` if there is no such puzzle.
+    Raises ``NotFoundError`` if there is no puzzle with that number.
     """
     find_puzzle(puzzles, first_number)
     dialogue = PuzzleDialogue(puzzles, screen)

@@ -1,4 +1,4 @@
-"""`qarena puzzles make`: puzzles from the annotated games of an archive, rated by how many agents miss them."""
+"""`qarena puzzles make`: puzzles from the annotated games of an archive, graded by how many agents miss them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ AGENT_PANEL = (
 TRIES = 8  # of each agent of the panel in each position
 PIECE_COUNTS = range(
     3, 14
-)  # of pieces on the board: with fewer no turn is the only one, with more there are two at most
-MAX_CANDIDATES = 1000  # positions of each rules and number of pieces that are looked at
+)  # pieces on the board: with fewer, several turns always keep the value; with more, there are at most two turns
+MAX_CANDIDATES = 1000  # positions that are solved for each rule set and number of pieces
 
 
 class PuzzleOptions(NamedTuple):
-    """The puzzles to make, and the means."""
+    """The number of puzzles to make, and the seed, threads and memory to use."""
 
     max_puzzles: int = 300
     seed: int = 1
@@ -54,69 +54,76 @@ class PuzzleOptions(NamedTuple):
 def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions, path: Path) -> None:
     """Make puzzles and write their file, which the caller has checked.
 
-    Raises ``RequestError`` for an archive without annotated games in which the opponent chooses the piece.
+    Raises ``RequestError`` if the archive has no annotated games under rules by which the opponent chooses the piece.
     """
     check_solver_memory(options.megabytes)
-    found: list[Puzzle] = []
+    candidate_puzzles: list[Puzzle] = []
     with open_archive(root) as opened:
-        of_rules: dict[Rules, list[str]] = {}
+        runs_by_rules: dict[Rules, list[str]] = {}
         for record in games.select_runs(opened.archive):
             if not record.rules.mover_chooses:
-                of_rules.setdefault(record.rules, []).append(record.run_id)
-        met = {rules: select_candidates(opened, runs, rules, options.seed) for rules, runs in of_rules.items()}
-    if not any(met.values()):
+                runs_by_rules.setdefault(record.rules, []).append(record.run_id)
+        candidates = {
+            rules: select_candidates(opened, runs, rules, options.seed) for rules, runs in runs_by_rules.items()
+        }
+    if not any(candidates.values()):
         raise RequestError(
             f"there is no annotated position to make puzzles of in archive {root}: play games by rules under which the "
             f"opponent chooses the piece, and judge them: {format_annotate_command(root, games, choices=True)}"
         )
     with silence_forfeit_log():
-        for rules, positions in met.items():
-            found += _build_puzzles(rules, positions, options)
-    chosen = puzzles.select_varied(found, options.max_puzzles)
-    write_file(path, puzzles.format_csv(chosen))
-    levels = ", ".join(str(sum(each.level == level for each in chosen)) for level in puzzles.LEVELS)
-    console.print_line(f"{format_count_with_noun(len(chosen), 'puzzle')} of {len(found):,}, by level {levels}: {path}")
-    if len(chosen) < options.max_puzzles:
+        for rules, positions in candidates.items():
+            candidate_puzzles += _build_puzzles(rules, positions, options)
+    selected = puzzles.select_varied(candidate_puzzles, options.max_puzzles)
+    write_file(path, puzzles.format_csv(selected))
+    levels = ", ".join(str(sum(puzzle.level == level for puzzle in selected)) for level in puzzles.LEVELS)
+    count = format_count_with_noun(len(selected), "puzzle")
+    console.print_line(f"{count} of {len(candidate_puzzles):,}, by level {levels}: {path}")
+    if len(selected) < options.max_puzzles:
         console.print_note(f"fewer than {options.max_puzzles} were found: annotate more games, with --choices")
 
 
 def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, seed: int) -> list[Position]:
-    """Positions of annotated games in which one cell may be the only one that keeps the value, by pieces on the board.
+    """Select positions of annotated games in which perhaps only one cell keeps the value, by pieces on the board.
 
-    All runs are by these rules. No two positions are images of each other. Their order depends on the games and the
-    seed alone. Where annotations count no choices, all positions that are not lost are candidates.
+    All runs are by the same ``rules``. No two positions are images of each other, and their order depends only on the
+    games and the seed. Where annotations do not count choices, every position that is not lost is a candidate.
     """
     order = f"md5(concat_ws('-', {seed}, run_id, game_id))"
-    chosen = opened.sql(
+    decisions = opened.sql(
         f"SELECT run_id, game_id, ply FROM decisions WHERE {run_condition_sql(runs)} "  # noqa: S608  (ids and numbers)
         "AND kind = 'placement' AND value_before >= 0 "
         f"AND coalesce(saving, 1) = 1 AND ply BETWEEN {PIECE_COUNTS[0]} AND {PIECE_COUNTS[-1]} "
         f"QUALIFY row_number() OVER (PARTITION BY ply ORDER BY {order}) <= {MAX_CANDIDATES} ORDER BY ply, {order}"
     )
-    plies = read_ply_rows(opened, chosen.select("run_id", "game_id"))
-    seen: set[tuple[int, int]] = set()
-    found = []
-    for (pieces,), rows in chosen.partition_by("ply", maintain_order=True, as_dict=True).items():
-        until = rows.rename({"ply": "at"}).join(plies, on=("run_id", "game_id"), maintain_order="left_right")
-        until = until.filter(pl.col("ply") <= pl.col("at"))
-        piece, cell = (until[name].to_numpy().reshape(len(rows), -1).astype(np.int64) for name in ("piece", "cell"))
-        found += select_new_positions(iter([CandidatePositions(piece, cell[:, :pieces])]), len(rows), rules, seen)
-    return found
+    plies = read_ply_rows(opened, decisions.select("run_id", "game_id"))
+    seen_forms: set[tuple[int, int]] = set()
+    positions = []
+    for (pieces,), rows in decisions.partition_by("ply", maintain_order=True, as_dict=True).items():
+        plies_until = rows.rename({"ply": "at"}).join(plies, on=("run_id", "game_id"), maintain_order="left_right")
+        plies_until = plies_until.filter(pl.col("ply") <= pl.col("at"))
+        piece, cell = (
+            plies_until[name].to_numpy().reshape(len(rows), -1).astype(np.int64) for name in ("piece", "cell")
+        )
+        positions += select_new_positions(
+            iter([CandidatePositions(piece, cell[:, :pieces])]), len(rows), rules, seen_forms
+        )
+    return positions
 
 
 def _build_puzzles(rules: Rules, positions: Sequence[Position], options: PuzzleOptions) -> list[Puzzle]:
-    """The puzzles among positions."""
+    """Build a puzzle from each position in which only one turn keeps the value."""
     solver = TurnSolver(rules, options.threads, options.megabytes, PIECE_COUNTS[0])
     with show_progress_bar(f"solving {rules.name}", "positions") as bar:
         bar.start(len(positions))
-        solved = solver.search_positions(positions, bar.advance, puzzles.find_only_turn)
-    kept = [(position, turn) for position, turn in zip(positions, solved, strict=True) if turn]
+        turns = solver.search_positions(positions, bar.advance, puzzles.find_only_turn)
+    only_turns = [(position, turn) for position, turn in zip(positions, turns, strict=True) if turn]
     with show_progress_bar("trying", "turns") as bar:
-        bar.start(len(AGENT_PANEL) * TRIES * len(kept))
-        missed = _measure_miss_rates(rules, kept, options, bar.advance)
+        bar.start(len(AGENT_PANEL) * TRIES * len(only_turns))
+        missed = _measure_miss_rates(rules, only_turns, options, bar.advance)
     return [
         Puzzle(position._replace(last_cell=NONE), rules.name, *turn, round(share, 3))
-        for (position, turn), share in zip(kept, missed.tolist(), strict=True)
+        for (position, turn), share in zip(only_turns, missed.tolist(), strict=True)
     ]
 
 
@@ -126,14 +133,14 @@ def _measure_miss_rates(
     options: PuzzleOptions,
     progress: Callable[[int], None],
 ) -> NDArray[np.float64]:
-    """[P] the share of the panel's tries that are not the only turn of each of ``P`` positions."""
-    asked = JudgeOptions(TRIES, games=0, seed=options.seed, threads=options.threads)
+    """Measure the share of the panel's tries that miss the only turn, for each of ``P`` positions: [P], 0 to 1."""
+    judge_options = JudgeOptions(TRIES, games=0, seed=options.seed, threads=options.threads)
     batch = Batch.from_positions([position for position, _ in solved])
     cells, gifts = (np.array([[turn[i]] for _, turn in solved], np.int8).reshape(-1, 1) for i in (0, 1))
-    missed = np.zeros(len(solved))
+    miss_rates = np.zeros(len(solved))
     for label in AGENT_PANEL:
         turns, _ = TurnCollector(agent_from_label(label), rules, batch, options.seed).collect_turns(
-            asked, threading.Event(), progress
+            judge_options, threading.Event(), progress
         )
-        missed += ((turns.cells != cells) | (turns.gifts != gifts)).mean(axis=1)
-    return missed / len(AGENT_PANEL)
+        miss_rates += ((turns.cells != cells) | (turns.gifts != gifts)).mean(axis=1)
+    return miss_rates / len(AGENT_PANEL)

@@ -1,7 +1,7 @@
-"""`qarena solve`: answers to positions in text form, and their output as a table, as JSON, or as lines of JSON.
+"""`qarena solve`: answers to positions in text form, as a table, as JSON, or as lines of JSON.
 
-A search runs in a thread of its own without the interpreter lock. So Ctrl-C is noticed during a search and ends it at
-once. Files of positions are answered on any number of threads.
+A search runs in a thread of its own, without the interpreter lock, so that Ctrl-C ends it at once. Files of positions
+are answered on any number of threads.
 """
 
 from __future__ import annotations
@@ -70,25 +70,28 @@ _load_rules = functools.cache(load_rules)
 
 
 def parse_solve_request(text: str) -> SolveRequest:
-    """Read a position in text form. Raises ``RequestError`` naming the field if it is no live position."""
+    """Parse a position in text form. Raises ``RequestError``, naming the field, if it is no live position."""
     position, name = parse_position(text)
     rules = _load_rules(name)
-    shown = " ".join(text.split())
+    shown_position = " ".join(text.split())
     if find_finished_lines(board(position), rules):
-        raise RequestError(f"a line is finished, so the game is over (position '{shown}', field 1)")
+        raise RequestError(f"a line is finished, so the game is over (position '{shown_position}', field 1)")
     if rules.mover_chooses and position.hand != NONE:
         raise RequestError(
             f"piece '{format_piece(position.hand)}' is in hand, but under rules {rules.name} the mover chooses the "
-            f"piece: write - (position '{shown}', field 2)"
+            f"piece: write - (position '{shown_position}', field 2)"
         )
     return SolveRequest(position, rules)
 
 
 class Solvers:
-    """A solver for each variant and thread, made when first needed. The solvers of a variant share their tables."""
+    """A solver for each rule set and thread, made when it is first needed.
+
+    The solvers of one rule set share their tables.
+    """
 
     def __init__(self, megabytes: float, use_tablebase: bool = True) -> None:
-        """Each variant gets a table of ``megabytes``. Without a tablebase every value is proven by search alone."""
+        """Give each rule set a table of ``megabytes``; without a tablebase, every value is proven by search alone."""
         self._megabytes = megabytes
         self._use_tablebase = use_tablebase
         self._lock = threading.Lock()
@@ -98,21 +101,21 @@ class Solvers:
         self._stopped = False
 
     def get_solver(self, rules: Rules) -> Solver:
-        """The solver of these rules for the calling thread."""
-        mine: dict[Rules, Solver] = self._local.__dict__.setdefault("solvers", {})
-        if rules not in mine:
+        """Return the solver of these rules for the calling thread."""
+        thread_solvers: dict[Rules, Solver] = self._local.__dict__.setdefault("solvers", {})
+        if rules not in thread_solvers:
             with self._lock:
                 if rules not in self._first:
                     base = load_tablebase_index(rules) if self._use_tablebase else None
                     self._first[rules] = Solver(rules, self._megabytes, base)
-                mine[rules] = self._first[rules].fork()
-                self._all.append(mine[rules])
+                thread_solvers[rules] = self._first[rules].fork()
+                self._all.append(thread_solvers[rules])
                 if self._stopped:
-                    mine[rules].stop()
-        return mine[rules]
+                    thread_solvers[rules].stop()
+        return thread_solvers[rules]
 
     def stop(self) -> None:
-        """End every search, also those that begin later."""
+        """Stop every search, also those that begin later."""
         with self._lock:
             self._stopped = True
             for solver in self._all:
@@ -125,73 +128,76 @@ class Solvers:
 
 
 def run_search(solvers: Solvers, work: Callable[[], ResultT], on_wait: Callable[[], None] = lambda: None) -> ResultT:
-    """The result of ``work``, which searches with ``solvers``; ``on_wait`` is called several times a second.
+    """Return the result of ``work``, which searches with ``solvers``.
 
-    An exception in this thread, such as by Ctrl-C, ends the search and is passed on.
+    Meanwhile, ``on_wait`` is called several times a second. An exception in this thread, such as by Ctrl-C, stops the
+    search and is passed on.
     """
-    found: list[ResultT] = []
-    run_on_threads([work], 1, found.append, solvers.stop, on_wait)
-    return found[0]
+    results: list[ResultT] = []
+    run_on_threads([work], 1, results.append, solvers.stop, on_wait)
+    return results[0]
 
 
 def solve(request: SolveRequest, options: SolveOptions, solvers: Solvers) -> Solution:
-    """The value of a position and the parts that ``options`` asks for, its turns best first."""
-    found = solvers.get_solver(request.rules).solve(request.position, options.turns, options.distance)
-    return found._replace(turns=tuple(sorted(found.turns, key=turn_sort_key)))
+    """Solve a position: its value, and the parts that ``options`` asks for, with the turns best first."""
+    solution = solvers.get_solver(request.rules).solve(request.position, options.turns, options.distance)
+    return solution._replace(turns=tuple(sorted(solution.turns, key=turn_sort_key)))
 
 
 def turn_sort_key(turn: SolvedTurn) -> tuple[int, int, int, int]:
-    """Sort key: wins, the soonest first; draws; losses, the latest first."""
+    """Return the sort key of a turn: the soonest win comes first, then draws, and the soonest loss last."""
     sign = turn.value or 1
     return -turn.value, sign * (turn.distance or 0), turn.cell, turn.gift
 
 
 def solution_to_dict(request: SolveRequest, solution: Solution, options: SolveOptions) -> dict[str, Any]:
-    """The answer as JSON values, without the parts that were not asked for."""
-    found: dict[str, Any] = {"position": request.text, "value": solution.value}
+    """Convert an answer to JSON values, without the parts that ``options`` leaves out."""
+    fields: dict[str, Any] = {"position": request.text, "value": solution.value}
     if solution.distance is not None:
-        found["distance"] = solution.distance
+        fields["distance"] = solution.distance
     if options.turns:
-        found["moves"] = [_turn_to_dict(turn) for turn in solution.turns]
-    return found
+        fields["moves"] = [_turn_to_dict(turn) for turn in solution.turns]
+    return fields
 
 
 def _turn_to_dict(turn: SolvedTurn) -> dict[str, Any]:
-    found: dict[str, Any] = {} if turn.cell == NONE else {"cell": format_cell(turn.cell)}
+    fields: dict[str, Any] = {} if turn.cell == NONE else {"cell": format_cell(turn.cell)}
     if turn.gift != NONE:
-        found["gift"] = format_piece(turn.gift)
-    found["value"] = turn.value
-    return found if turn.distance is None else found | {"distance": turn.distance}
+        fields["gift"] = format_piece(turn.gift)
+    fields["value"] = turn.value
+    return fields if turn.distance is None else fields | {"distance": turn.distance}
 
 
 def solve_lines(
     lines: Sequence[tuple[int, str]], options: SolveOptions, solvers: Solvers, threads: int
 ) -> Generator[dict[str, Any], None, None]:
-    """The answers to numbered lines as JSON values, in their order; that to a bad line is its ``line`` and ``error``.
+    """Yield the answers to numbered lines as JSON values, in order; for a bad line, its ``line`` number and ``error``.
 
-    All searches end at once when the iterator is closed or an exception, such as by Ctrl-C, passes through it.
+    All searches stop at once when the iterator is closed or an exception, such as by Ctrl-C, passes through it.
     """
 
     def solve_batch(
         task: tuple[int, list[SolveRequest | dict[str, Any]]], _stop: StopSignal
     ) -> tuple[int, list[dict[str, Any]]]:
-        first, asked = task
+        first, entries = task
         return first, [
-            solution_to_dict(each, solve(each, options, solvers), options) if isinstance(each, SolveRequest) else each
-            for each in asked
+            solution_to_dict(entry, solve(entry, options, solvers), options)
+            if isinstance(entry, SolveRequest)
+            else entry  # the error of a bad line
+            for entry in entries
         ]
 
-    starts = range(0, len(lines), LINES_PER_TASK)  # texts are parsed in this thread: rules are read as Hydra finds them
+    starts = range(0, len(lines), LINES_PER_TASK)  # lines are parsed in this thread, where Hydra finds the rules
     tasks = (
         (start, [_parse_line_or_error(*line) for line in lines[start : start + LINES_PER_TASK]]) for start in starts
     )
-    early, following = dict[int, list[dict[str, Any]]](), 0  # answers to later lines, and the line that comes next
+    waiting_answers, next_start = dict[int, list[dict[str, Any]]](), 0  # answers that came before their turn, by start
     try:
-        for first, found in THREADS.map(solve_batch, tasks, threads, threading.Event()):
-            early[first] = found
-            while following in early:
-                yield from early.pop(following)
-                following += LINES_PER_TASK
+        for first, answers in THREADS.map(solve_batch, tasks, threads, threading.Event()):
+            waiting_answers[first] = answers
+            while next_start in waiting_answers:
+                yield from waiting_answers.pop(next_start)
+                next_start += LINES_PER_TASK
     except BaseException:
         solvers.stop()
         raise
@@ -205,14 +211,14 @@ def _parse_line_or_error(number: int, text: str) -> SolveRequest | dict[str, Any
 
 
 def format_json_line(content: Mapping[str, Any]) -> str:
-    """One answer as one line of JSON."""
+    """Format one answer as one line of JSON."""
     return json.dumps(content, ensure_ascii=False)
 
 
 def find_whole_game_rules_name(position: str | None, file: Path | None, game: bool, rules: str | None) -> str | None:
-    """The name of the rules whose whole game is to be proven, None if positions are asked for.
+    """Return the name of the rules whose whole game is to be proven, or None if positions are to be solved.
 
-    Raises ``RequestError`` unless exactly one thing is asked for.
+    Raises ``RequestError`` unless the user has named exactly one thing to solve.
     """
     if position is not None and position.startswith("rules="):
         rules, position = position.removeprefix("rules="), None
@@ -228,26 +234,26 @@ def find_whole_game_rules_name(position: str | None, file: Path | None, game: bo
 def output_position_solution(text: str, options: SolveOptions, megabytes: float, json_file: Path | None) -> None:
     """Print the value of a position and its turns, or write them as JSON.
 
-    Raises ``RequestError`` for a text that is no live position.
+    Raises ``RequestError`` for text that is no live position.
     """
-    question = parse_solve_request(text)
+    request = parse_solve_request(text)
     check_solver_memory(megabytes)
     solvers = Solvers(megabytes)
     clock = WorkClock()
     with _show_search_progress(solvers) as on_wait:
-        solution = run_search(solvers, lambda: solve(question, options, solvers), on_wait)
+        solution = run_search(solvers, lambda: solve(request, options, solvers), on_wait)
     seconds = clock.seconds
-    if _write_json_if_requested(solution_to_dict(question, solution, options), json_file):
+    if _write_json_if_requested(solution_to_dict(request, solution, options), json_file):
         return
-    console.print_line(describe_solution(question, solution))
+    console.print_line(describe_solution(request, solution))
     if solution.turns:
-        console.print_tables([build_turns_table(question, solution)])
+        console.print_tables([build_turns_table(request, solution)])
         console.print_line(LEGEND if options.distance else SHORT_LEGEND)
     console.print_note(f"{solvers.nodes:,} positions searched in {seconds:.2f} s")
 
 
 def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) -> None:
-    """Print an answer for each line of a file, in order. Blank lines are skipped.
+    """Print an answer for each line of a file, in order; blank lines are skipped.
 
     Raises ``RequestError`` if the file cannot be read; ``FailureError`` at the end if lines could not be answered.
     """
@@ -256,17 +262,17 @@ def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) ->
     check_solver_memory(
         megabytes, max(1, len({line.split()[2] if len(line.split()) == 3 else "" for _, line in lines}))
     )
-    bad = 0
+    bad_lines = 0
     with show_progress_bar("solving", "positions") as bar:
         bar.start(len(lines))
         for answer in solve_lines(lines, options, Solvers(megabytes), available_cores()):
             _print_answer_line(format_json_line(answer))
             if "error" in answer:
-                bad += 1
+                bad_lines += 1
                 console.print_note(f"line {answer['line']}: {answer['error']}")
             bar.advance()
-    if bad:
-        raise FailureError(f"{format_count_with_noun(bad, 'line')} could not be answered; all others were")
+    if bad_lines:
+        raise FailureError(f"{format_count_with_noun(bad_lines, 'line')} could not be answered; all others were")
 
 
 def output_game_value(rules_name: str, megabytes: float, json_file: Path | None) -> None:
@@ -281,10 +287,10 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
     content = {"rules": rules.name, "value": value, "nodes": solvers.nodes, "seconds": round(seconds, 3)}
     if _write_json_if_requested(content | {"megabytes": round(peak, 1)}, json_file):
         return
-    first = "the player who moves first" if rules.mover_chooses else "the player who gives the first piece"
+    player = "the player who moves first" if rules.mover_chooses else "the player who gives the first piece"
     columns = [
         text_column("rules", [rules.name]),
-        text_column("value", [f"{VALUE_NAMES[value]} for {first}"]),
+        text_column("value", [f"{VALUE_NAMES[value]} for {player}"]),
         number_column("positions searched", [solvers.nodes]),
         number_column("seconds", [seconds], format_seconds),
         number_column("memory, MB", [peak], format_count),
@@ -293,20 +299,20 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
 
 
 def _write_json_if_requested(answer: Mapping[str, object], json_file: Path | None) -> bool:
-    """Write an answer as a line of JSON if that is asked for; whether it was printed."""
+    """Write an answer as a line of JSON if there is a file for it; return whether that is standard output."""
     if json_file is not None:
         write_file(json_file, f"{format_json_line(answer)}\n".encode())
     return is_standard_stream(json_file)
 
 
 def read_peak_megabytes() -> float:
-    """The peak memory of this process, in MiB."""
+    """Return the peak memory of this process, in MiB."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEBIBYTE
 
 
 def describe_solution(request: SolveRequest, solution: Solution) -> str:
-    """The value, and the distance if it is known, in words."""
+    """Describe the value and, if it is known, the distance in words."""
     gives = request.position.hand == NONE and not request.rules.mover_chooses
     value = f"{request.text}: {VALUE_NAMES[solution.value]} for the player to {'give' if gives else 'move'}"
     if solution.distance is None:
@@ -316,7 +322,10 @@ def describe_solution(request: SolveRequest, solution: Solution) -> str:
 
 
 def build_turns_table(request: SolveRequest, solution: Solution) -> Table:
-    """All turns, best first: a row a gift on a board without a hand, else a row a cell and a column a piece."""
+    """Build a table of all turns, best first.
+
+    If a piece is in hand, it has a row for each cell and a column for each gift; otherwise a row for each gift.
+    """
     if solution.turns[0].cell == NONE:
         return _build_gifts_table(solution.turns)
     by_cell: dict[int, dict[int, SolvedTurn]] = {}
@@ -329,17 +338,20 @@ def build_turns_table(request: SolveRequest, solution: Solution) -> Table:
     for piece in pieces:
         marks = [format_mark(by_cell[cell][piece]) if piece in by_cell[cell] else "·" for cell in cells]
         columns.append(ResultColumn(format_piece(piece), marks))
-    what = "piece" if request.rules.mover_chooses else "gift"
-    return console.build_table(columns, f"Cells by {what}")
+    column_noun = "piece" if request.rules.mover_chooses else "gift"
+    return console.build_table(columns, f"Cells by {column_noun}")
 
 
 def cell_sort_key(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
-    """Sort key of a cell by its turns: best value, then soonest win or latest loss, then number of such turns."""
+    """Return the sort key of a cell by its turns.
+
+    The best value decides, then the soonest win or the latest loss, then the number of turns with that value.
+    """
     best = max(turn.value for turn in turns)
     distances = [turn.distance or 0 for turn in turns if turn.value == best]
     soonest = min(distances) if best > 0 else -max(distances)
-    good = sum(turn.value == best for turn in turns)
-    return -best, soonest, -good if best >= 0 else 0, turns[0].cell
+    best_count = sum(turn.value == best for turn in turns)
+    return -best, soonest, -best_count if best >= 0 else 0, turns[0].cell
 
 
 def _build_gifts_table(turns: Sequence[SolvedTurn]) -> Table:
@@ -353,7 +365,7 @@ def _build_gifts_table(turns: Sequence[SolvedTurn]) -> Table:
 
 
 def format_mark(turn: SolvedTurn) -> str:
-    """A turn's value and distance in at most three characters, as in ``LEGEND``."""
+    """Format a turn's value and distance in at most three characters, as ``LEGEND`` explains."""
     if turn.value == 0:
         return "="
     return ("+" if turn.value > 0 else "-") + ("" if turn.distance is None else str(turn.distance))
@@ -369,7 +381,7 @@ def _print_answer_line(line: str) -> None:
 
 @contextmanager
 def _show_search_progress(solvers: Solvers) -> Iterator[Callable[[], None]]:
-    """A bar that counts searched positions. The yielded function brings it up to date."""
+    """Show a bar that counts searched positions; yield a function that updates it."""
     with show_progress_bar("searching", "positions") as bar:
         bar.start(None)
         yield lambda: bar.set_done(solvers.nodes)

@@ -1,4 +1,4 @@
-"""Tablebases: building them by any executor, checking and printing them; also exact counts of games."""
+"""Commands on tablebases: building them by any executor, checking and printing them; also exact counts of games."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ POLL_SECONDS = 0.1
 
 
 def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command: str) -> int:
-    """Build a tablebase, or continue, and print its size; ``command``: the arguments to continue with.
+    """Build a tablebase, or continue to build it, and print its size; return the exit code.
 
-    Returns the exit code. Raises ``RequestError`` for what cannot be built.
+    If the build is interrupted, the note that says so ends with ``command``, the arguments that continue it. Raises
+    ``RequestError`` for a tablebase that cannot be built, for example because the memory is too small.
     """
     tables = executor.count_processes_using_local_memory(request.threads)
     tablebase_build.check_build(request, available_megabytes(), tables)
@@ -54,54 +55,57 @@ def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command:
     code = {"version": project_version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
     with stop_on_signal() as stop, console.show_progress_bar("solving", "boards") as bar:
         progress = tablebase_build.BuildProgress(bar.start, bar.advance)
-        found = tablebase_build.build_tablebase(
+        tablebase = tablebase_build.build_tablebase(
             request, code, stop, progress, lambda chunks, stop: solve_chunks(chunks, executor, request.threads, stop)
         )
-    if found is None:
+    if tablebase is None:
         console.print_note(f"interrupted; solved boards are kept in {request.chunk_folder}. To continue:")
         console.print_note(f"  {console.find_program()} {command}")
         return exit_code()
-    card, boards = found.card, sum(found.card.boards)
+    card, boards = tablebase.card, sum(tablebase.card.boards)
     size = f"{card.bytes:,} bytes ({card.bytes / boards:.2f} a board)"
-    console.print_line(f"{found.path}: {boards:,} boards, {size}, {card.seconds:,.0f} seconds of one thread")
+    console.print_line(f"{tablebase.path}: {boards:,} boards, {size}, {card.seconds:,.0f} seconds of one thread")
     return 0
 
 
 def verify_and_print_tablebases(file: Path | None, sample: int, megabytes: float) -> int:
-    """Check a tablebase, or all, and print the problems. Returns the exit code: 1 if there are any.
+    """Check one tablebase or all of them and print the problems; return the exit code, 1 if there are any.
 
-    Raises ``RequestError`` if there is no such file.
+    Raises ``RequestError`` if the file does not exist.
     """
     if file is not None and not file.with_suffix(".json").exists():
         raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")
-    problems = 0
-    for found in [open_tablebase(file)] if file else list(list_tablebases()):
-        wrong = list(tablebase_build.verify_tablebase(found, sample, megabytes))
-        problems += len(wrong)
-        for line in wrong:
+    problem_count = 0
+    for tablebase in [open_tablebase(file)] if file else list(list_tablebases()):
+        tablebase_problems = list(tablebase_build.verify_tablebase(tablebase, sample, megabytes))
+        problem_count += len(tablebase_problems)
+        for line in tablebase_problems:
             typer.echo(console.escape_hidden_characters(line), err=True)
-        counted = format_count_with_noun(len(wrong), "problem")
-        console.print_line(f"{found.path}: {sum(found.card.boards):,} boards, {counted}")
-    return 1 if problems else 0
+        count_text = format_count_with_noun(len(tablebase_problems), "problem")
+        console.print_line(f"{tablebase.path}: {sum(tablebase.card.boards):,} boards, {count_text}")
+    return 1 if problem_count else 0
 
 
 def print_tablebases(rules: str | None, theory: bool) -> None:
-    """Print the tablebases, or as Markdown what they prove. Raises ``RequestError`` if there are none."""
+    """Print the tablebases or, with ``theory``, what they prove as Markdown.
+
+    Raises ``RequestError`` if there are none.
+    """
     if theory:
-        asked = [load_rules(rules)] if rules else [load_rules(name) for name in list_options("rules")]
-        typer.echo(render_theory_page([found for found in map(find_largest_tablebase, asked) if found]), nl=False)
+        rule_sets = [load_rules(rules)] if rules else [load_rules(name) for name in list_options("rules")]
+        typer.echo(render_theory_page([base for base in map(find_largest_tablebase, rule_sets) if base]), nl=False)
         return
-    chosen = [
-        found for found in list_tablebases() if rules is None or is_equivalent_rules(found.rules, load_rules(rules))
+    tablebases = [
+        base for base in list_tablebases() if rules is None or is_equivalent_rules(base.rules, load_rules(rules))
     ]
-    if not chosen:
+    if not tablebases:
         raise RequestError(f"there is no tablebase{f' for rules {rules}' if rules else ''}: build one")
-    console.print_tables(build_tablebase_tables(chosen))
+    console.print_tables(build_tablebase_tables(tablebases))
 
 
 def build_tablebase_tables(tablebases: Sequence[Tablebase]) -> list[Table]:
-    """A list of tablebases, then for each the number of boards by pieces and value for the player to act."""
-    cards = [each.card for each in tablebases]
+    """Build a table of tablebases and, for each of them, a table of its boards by pieces and value."""
+    cards = [tablebase.card for tablebase in tablebases]
     columns = [
         text_column("rules", [str(card.rules["name"]) for card in cards]),
         number_column("pieces", [card.pieces for card in cards]),
@@ -109,7 +113,7 @@ def build_tablebase_tables(tablebases: Sequence[Tablebase]) -> list[Table]:
         number_column("bytes", [card.bytes for card in cards]),
         number_column("thread seconds", [card.seconds for card in cards], format_seconds),
         text_column("built", [card.created[:10] for card in cards]),
-        text_column("file", ["ships" if each.is_shipped else str(each.path) for each in tablebases]),
+        text_column("file", ["ships" if base.is_shipped else str(base.path) for base in tablebases]),
     ]
     return [console.build_table(columns), *map(_build_layers_table, cards)]
 
@@ -122,7 +126,7 @@ def _build_layers_table(card: TablebaseCard) -> Table:
 
 
 def print_perft(rules: str, plies: int) -> None:
-    """Print the counts of each ply under the rules of this name."""
+    """Print the exact counts of each ply under the rules with this name."""
     layers = perft(load_rules(rules), plies)
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
     columns = [
@@ -132,7 +136,7 @@ def print_perft(rules: str, plies: int) -> None:
 
 
 class BoardChunk(NamedTuple):
-    """Boards of a tablebase that one task solves: their keys, and as its result their values."""
+    """The boards of a tablebase that one task solves: keys on the way to a worker, values on the way back."""
 
     first: int  # the number of its first board
     content: NDArray[np.integer[Any]]  # [N] keys, uint64, or values, int8
@@ -141,7 +145,7 @@ class BoardChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class SolveBoardsTask(Task[BoardChunk, BoardChunk | None]):
-    """Solves chunks. The threads of a process share what they find."""
+    """A task that solves chunks of boards; the threads of a process share the positions that they solve."""
 
     rules: Mapping[str, Any]  # the fields of ``Rules``
     megabytes: float
@@ -153,36 +157,36 @@ class SolveBoardsTask(Task[BoardChunk, BoardChunk | None]):
         def solve(chunk: BoardChunk, stop: StopSignal) -> BoardChunk | None:
             solver = shared_solver.fork()
             with _forward_stop(solver, stop):
-                found = solve_chunk(solver, rules, np.asarray(chunk.content, np.uint64))
-            return None if found is None else BoardChunk(chunk.first, *found)
+                solved = solve_chunk(solver, rules, np.asarray(chunk.content, np.uint64))
+            return None if solved is None else BoardChunk(chunk.first, *solved)
 
         return solve
 
 
 def solve_chunks(chunk_store: ChunkStore, executor: Executor, threads: int, stop: threading.Event) -> None:
-    """Solve what is left of a tablebase and store it, until ``stop`` is set."""
+    """Solve the unsolved chunks of a tablebase and store them, until ``stop`` is set."""
     task = SolveBoardsTask(asdict(chunk_store.request.rules), chunk_store.request.megabytes)
     unsolved = (BoardChunk(first, chunk_store.chunk_keys(first)) for first in list(chunk_store.unsolved_chunks))
-    for found in executor.map(task, unsolved, threads, stop):
-        if found is not None and found.first in chunk_store.unsolved_chunks:
-            chunk_store.write_chunk(found.first, np.asarray(found.content, np.int8), found.seconds)
+    for solved_chunk in executor.map(task, unsolved, threads, stop):
+        if solved_chunk is not None and solved_chunk.first in chunk_store.unsolved_chunks:
+            chunk_store.write_chunk(solved_chunk.first, np.asarray(solved_chunk.content, np.int8), solved_chunk.seconds)
 
 
 @contextmanager
 def _forward_stop(solver: Solver, stop: StopSignal) -> Iterator[None]:
-    """Inside the context, stop the solver, whose searches take any time, once ``stop`` is set."""
-    ended = threading.Event()
+    """Stop the solver once ``stop`` is set, as long as the context is open; a single search may take long."""
+    context_closed = threading.Event()
 
     def stop_solver_when_set() -> None:
-        while not ended.wait(POLL_SECONDS):
+        while not context_closed.wait(POLL_SECONDS):
             if stop.is_set():
                 solver.stop()
                 return
 
-    watching = threading.Thread(target=stop_solver_when_set, daemon=True)
-    watching.start()
+    watcher = threading.Thread(target=stop_solver_when_set, daemon=True)
+    watcher.start()
     try:
         yield
     finally:
-        ended.set()
-        watching.join()
+        context_closed.set()
+        watcher.join()

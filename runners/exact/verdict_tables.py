@@ -62,7 +62,7 @@ shows how to judge a policy of your own.
 
 
 def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Path | None, table: TableOutput) -> int:
-    """Judge agents and print or write the verdicts, or the page of all of them. Returns the exit code."""
+    """Judge agents and print or write the verdicts, or the page of all agents; return the exit code."""
     with stop_on_signal() as stop:
         judged = judge_agents(request, options, stop)
     if judged is None:
@@ -79,7 +79,7 @@ def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Pa
 
 
 def build_verdict_frame(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
-    """Return a row for each agent, kind, source and number of pieces; each has the games against the oracle too."""
+    """Build a row for each agent, kind, source and number of pieces; each row also has the games against the oracle."""
     return pl.concat(
         verdict.figures.select(
             pl.lit(verdict.agent.label).alias("agent"),
@@ -124,22 +124,22 @@ def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
 
 def sort_by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:
     """Sort verdicts by the mean regret of a turn, the least first; then by the label."""
-    return sorted(verdicts, key=lambda one: (_select_totals([one], "turn")["regret"][0], one.agent.label))
+    return sorted(verdicts, key=lambda verdict: (_select_totals([verdict], "turn")["regret"][0], verdict.agent.label))
 
 
 def _select_totals(verdicts: Sequence[AgentVerdict], kind: str) -> pl.DataFrame:
-    """Return a row an agent with the figures of all its decisions of a kind; null where it had none."""
-    whole = (pl.col("kind") == kind) & pl.col("source").is_null() & pl.col("pieces").is_null()
-    totals = (verdict.figures.filter(whole) for verdict in verdicts)
+    """Select one row for each agent, with the figures of all its decisions of a kind; null if it had none."""
+    is_total = (pl.col("kind") == kind) & pl.col("source").is_null() & pl.col("pieces").is_null()
+    totals = (verdict.figures.filter(is_total) for verdict in verdicts)
     return pl.concat(rows if len(rows) else rows.clear(1) for rows in totals)
 
 
 def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]:
-    """Return columns with a row for each agent and number of pieces on the board."""
+    """Build columns with a row for each agent and number of pieces on the board."""
     labelled = (verdict.figures.with_columns(agent=pl.lit(verdict.agent.label)) for verdict in verdicts)
     figures = pl.concat(labelled).filter(pl.col("pieces").is_not_null())
     rows = figures.select("agent", "pieces").unique(maintain_order=True)
-    rows = pl.concat(own.sort("pieces") for own in rows.partition_by("agent", maintain_order=True))
+    rows = pl.concat(agent_rows.sort("pieces") for agent_rows in rows.partition_by("agent", maintain_order=True))
     placements, gifts = (
         rows.join(figures.filter(pl.col("kind") == kind), on=("agent", "pieces"), how="left", maintain_order="left")
         for kind in DECISION_KINDS[1:]
@@ -157,10 +157,13 @@ def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]
 
 
 def render_leaderboard(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
-    """Render the leaderboard as Markdown; ``command`` made it, the agents' policies are in the archive at ``root``."""
+    """Render the leaderboard as Markdown.
+
+    ``command`` is the command that made it; the policies of the agents are in the archive at ``root``.
+    """
     verdicts = sort_by_regret(judged.verdicts)
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
-    head = PAGE_TEMPLATE.format(
+    introduction = PAGE_TEMPLATE.format(
         command=shlex.join(command),
         positions=len(judged.positions.logged),
         rules=judged.positions.rules.name,
@@ -186,11 +189,11 @@ def render_leaderboard(judged: Verdicts, options: JudgeOptions, command: Sequenc
         ResultColumn("bytes", [f"{size:,}" if size else "" for size in sizes]),
     ]
     policies = ["", "## The policies", "", "```", *commands, "```"] if commands else []
-    return head + "\n".join([Table("", columns).markdown, *policies]) + "\n"
+    return introduction + "\n".join([Table("", columns).markdown, *policies]) + "\n"
 
 
 def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
-    """Return the bytes that an agent plays by: its policy, a tablebase, its own files; None if there are none."""
+    """Sum the bytes that an agent plays by: its policy, a tablebase, its own files. Return None if there are none."""
     sizes = [path.stat().st_size for path in agent.files.values() if path.is_file()]
     if agent.policy_id is not None:
         card = load_card(ArchiveStore.open(root), agent.policy_id)
@@ -200,7 +203,7 @@ def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> i
 
 
 def list_policy_commands(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
-    """List the commands that played the games of the agents' policies and learned these, as typed, each once."""
+    """List, each once, the commands that played the games behind the agents' policies and those that learned them."""
     policy_ids = {agent.policy_id for agent in agents}
     if policy_ids == {None}:
         return []
@@ -208,5 +211,5 @@ def list_policy_commands(agents: Sequence[AgentSpec], root: PurePath) -> list[st
     learned = [card.learned for card in load_cards(archive) if card.policy_id in policy_ids]
     records = {record.run_id: record for record in archive.load_runs()}
     sources = (records[run_id] for fields in learned for run_id in fields["run_ids"] if run_id in records)
-    played = [record.command for record in sources if not record.training]
-    return list(dict.fromkeys([*played, *(str(fields["command"]) for fields in learned)]))
+    game_commands = [record.command for record in sources if not record.training]
+    return list(dict.fromkeys([*game_commands, *(str(fields["command"]) for fields in learned)]))

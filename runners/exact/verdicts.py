@@ -1,6 +1,6 @@
-"""`qarena policy judge`: agents judged by exact values, by turns in solved positions and draws with the oracle.
+"""`qarena policy judge`: judges agents by exact values, in solved positions and by draws against the oracle.
 
-The agents are policies by name, agents by label, or all there are. `qarena policy positions` makes a set of positions.
+Agents are policies by name, agents by label, or all there are. `qarena policy positions` makes a set of positions.
 """
 
 from __future__ import annotations
@@ -52,36 +52,39 @@ from runners.terminal.files import write_file
 
 ORACLE = "oracle"
 OPENING_PLIES = 2  # imposed on the games against the oracle or another opponent
-SEED_SHIFT = 20  # room for the numbers of a million positions below the seed
-CHUNK_POSITIONS = 512  # positions: cheap turns are then asked for faster than they are counted
+SEED_SHIFT = 20  # bits below the seed, for the numbers of a million positions
+CHUNK_POSITIONS = 512  # positions of a chunk: enough that the overhead of a chunk does not matter for cheap turns
 POLICY_PLAYER = "policy"  # the agent that plays by any policy
 
 
-def select_agents(
-    names: Sequence[str], root: PurePath, rules: Rules, include_all: bool
-) -> tuple[list[AgentSpec], list[str]]:
-    """The agents that names and labels mean, and notes on them for the user.
+class SelectedAgents(NamedTuple):
+    """Agents to judge, and notes on them for the user."""
 
-    With ``include_all`` all agents and policies for these rules besides.
+    agents: list[AgentSpec]
+    notes: list[str]
 
-    A name is that of a policy of the archive at ``root``, or its id, or else an agent's label. Raises ``RequestError``
-    for a name that is neither, and if nothing is named.
+
+def select_agents(names: Sequence[str], root: PurePath, rules: Rules, include_all: bool) -> SelectedAgents:
+    """Select the agents that names and labels mean; with ``include_all``, also every agent and policy for these rules.
+
+    A name is the name or the id of a policy in the archive at ``root``, or else an agent's label. Raises
+    ``RequestError`` for a name that is none of these, and if nothing is named.
     """
     if not (names or include_all):
         raise RequestError("name a policy or an agent to judge, 'rule_based' or 'mcts(iterations=400)', or give --all")
-    known, damaged = (
+    cards, damaged = (
         load_readable_cards(ArchiveStore.open(root)) if marker.read_marker_content(root) is not None else ([], [])
     )
-    found, notes = [], [str(error) for error in damaged]
+    agents, notes = [], [str(error) for error in damaged]
     for name in names:
-        found.append(_build_agent_by_name(name, root, known))
-        if _is_policy(name, known) and name in list_options("agent"):
+        agents.append(_build_agent_by_name(name, root, cards))
+        if _is_policy(name, cards) and name in list_options("agent"):
             notes.append(f"{name} is the policy; the agent of that name is judged as '{name}()'")
     if include_all:
-        policies = sorted({card.name for card in known if Rules(**card.rules) == rules})
-        found += [*_list_ready_agents(rules), *(_build_policy_agent(name, root) for name in policies)]
-    distinct = list({agent.label: agent for agent in found}.values())
-    return distinct, [*notes, *describe_untrained_agents(distinct)]
+        policies = sorted({card.name for card in cards if Rules(**card.rules) == rules})
+        agents += [*_list_ready_agents(rules), *(_build_policy_agent(name, root) for name in policies)]
+    distinct = list({agent.label: agent for agent in agents}.values())
+    return SelectedAgents(distinct, [*notes, *describe_untrained_agents(distinct)])
 
 
 def _is_policy(name: str, cards: Sequence[PolicyCard]) -> bool:
@@ -89,33 +92,37 @@ def _is_policy(name: str, cards: Sequence[PolicyCard]) -> bool:
 
 
 def _build_agent_by_name(name: str, root: PurePath, cards: Sequence[PolicyCard]) -> AgentSpec:
-    """The agent that a name or a label means."""
+    """Build the agent that a policy's name or an agent's label means."""
     if _is_policy(name, cards):
         return _build_policy_agent(name, root)
     agents = list_options("agent")
     if parse_label(name, "agent")[0] not in agents:
-        named = [*agents, *(card.name for card in cards)]
+        names = [*agents, *(card.name for card in cards)]
         raise RequestError(
-            f"{name!r} is neither a policy in archive {root} nor an agent{describe_valid_names(name, named)}"
+            f"{name!r} is neither a policy in archive {root} nor an agent{describe_valid_names(name, names)}"
         )
     return agent_from_label(name, root, trusted=True)
 
 
 def _build_policy_agent(policy: str, root: PurePath) -> AgentSpec:
-    """The agent that plays by a policy."""
+    """Build the agent that plays by a policy."""
     return agent_from_entry({"agent": POLICY_PLAYER, "policy": policy}, root, trusted=True)
 
 
 def _list_ready_agents(rules: Rules) -> list[AgentSpec]:
-    """Every agent as its yaml says, but those that need a policy and those that do not play these rules."""
-    taught = {reader.name for reader in list_policy_readers() if reader.kinds}
-    named = {name: load_agent(name) for name in list_options("agent") if name != POLICY_PLAYER}
-    ready = [agent for name, agent in named.items() if not (name in taught and agent.params.get("policy", "") is None)]
+    """List every agent with the parameters of its yaml, except those that need a policy or do not play these rules."""
+    policy_readers = {reader.name for reader in list_policy_readers() if reader.kinds}
+    agents = {name: load_agent(name) for name in list_options("agent") if name != POLICY_PLAYER}
+    ready = [
+        agent
+        for name, agent in agents.items()
+        if not (name in policy_readers and agent.params.get("policy", "") is None)
+    ]
     return [agent for agent in ready if rules.chooser in list_choosers(agent.build())]
 
 
 class JudgeOptions(NamedTuple):
-    """The extent of a judgement, and its randomness."""
+    """The extent of a judgement, and its seed."""
 
     turns_per_position: int = 4  # turns in each position, each with randomness of its own
     games: int = 200  # against the oracle; 0: none
@@ -130,76 +137,102 @@ class AgentVerdict(NamedTuple):
     figures: pl.DataFrame  # see ``analytics.exact.position_set.summarise_regrets``
     turns_a_second: float  # of one thread
     tally: Tally  # against the oracle
-    notes: Sequence[str]  # on turns that were none
+    notes: Sequence[str]  # on forfeited turns and games
 
     @property
     def draw_estimate(self) -> Estimate | None:
-        """The share of games against the oracle that were drawn, and its interval; None: none was played."""
+        """The share of drawn games against the oracle, with its interval; None if no game was played."""
         return estimate_draw_rate(self.tally) if self.tally.games else None
 
 
 class Verdicts(NamedTuple):
-    """Verdicts and the positions that they are about."""
+    """Verdicts, and the positions in which the agents were judged."""
 
     verdicts: list[AgentVerdict]
     positions: PositionSet
 
 
 class _TurnChunk(NamedTuple):
-    """Turns to ask for: the ``draw``-th ones in the positions of ``rows``."""
+    """Turns to request: the turns with one number in the positions of some rows."""
 
     turn_number: int
     rows: slice
 
 
+class _TimedTurns(NamedTuple):
+    """The turns of a chunk, and the seconds that they took one thread."""
+
+    chunk: _TurnChunk
+    turns: Turns
+    seconds: float
+
+
+class CollectedTurns(NamedTuple):
+    """The turns of one agent in all positions."""
+
+    turns: Turns  # [P, D]: D turns in each of P positions
+    turns_a_second: float  # of one thread
+
+
+class OpponentGames(NamedTuple):
+    """The games of an agent against one opponent."""
+
+    tally: Tally  # from the agent's point of view
+    notes: list[str]  # on forfeits
+
+
 class TurnCollector:
-    """Asks one agent for turns; each position is a game of its own that begins there."""
+    """A collector of one agent's turns; each position counts as a game of its own that begins there."""
 
     def __init__(self, agent: AgentSpec, rules: Rules, positions: Batch, seed: int) -> None:
         self.guarded = GuardedAgent(agent.build(), agent.label, rules)
         self._positions, self._seed = positions, seed
         self._local = threading.local()
-        # The time of the processor, since other programs may be running; another process has a time of its own.
+        # Processor time, because other programs may be running; but not if the agent's work is in another process.
         remote = agent.runs_programs or agent.limits.isolation == "process"
         self._clock = time.perf_counter if remote else time.thread_time
 
     def list_chunks(self, turns_per_position: int) -> Iterator[_TurnChunk]:
-        """Yield the chunks of a judgement: one turn in every position before the next."""
+        """Return an iterator over the chunks of a judgement: one turn in every position, then the next turn in each."""
         words, size = self.guarded.game_words, len(self._positions.hand)
-        most = min(CHUNK_POSITIONS, max(1, GAME_MEMORY_BYTES // (8 * words))) if words else CHUNK_POSITIONS
+        max_positions = min(CHUNK_POSITIONS, max(1, GAME_MEMORY_BYTES // (8 * words))) if words else CHUNK_POSITIONS
         return (
-            _TurnChunk(draw, slice(start, start + most))
+            _TurnChunk(draw, slice(start, start + max_positions))
             for draw in range(turns_per_position)
-            for start in range(0, size, most)
+            for start in range(0, size, max_positions)
         )
 
-    def take_and_time_turns(self, chunk: _TurnChunk, stop: StopSignal) -> tuple[_TurnChunk, Turns, float]:  # noqa: ARG002  (a chunk takes a second)
-        """Return a chunk, its turns, and the seconds that they took the calling thread."""
+    def time_turns(self, chunk: _TurnChunk, stop: StopSignal) -> _TimedTurns:  # noqa: ARG002  (a chunk takes a second)
+        """Request the turns of a chunk, and measure the seconds that they take the calling thread."""
         if not hasattr(self._local, "player"):
             self._local.player = self.guarded.fork_player()
             self._request_turns(_TurnChunk(chunk.turn_number, slice(0, 1)))  # warm-up is not timed
         started = self._clock()
         turns = self._request_turns(chunk)
-        return chunk, turns, self._clock() - started
+        return _TimedTurns(chunk, turns, self._clock() - started)
 
     def collect_turns(
         self, options: JudgeOptions, stop: threading.Event, progress: Callable[[int], None]
-    ) -> tuple[Turns, float]:
-        """The turns [P, D] in all positions, and how many one thread takes a second; nothing once ``stop`` is set."""
+    ) -> CollectedTurns:
+        """Collect all turns, and measure how many of them one thread takes a second.
+
+        The result is incomplete if ``stop`` was set. ``progress`` is called with the number of turns taken since its
+        last call.
+        """
         shape = len(self._positions.hand), options.turns_per_position
         turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
-        fastest: dict[int, float] = {}  # seconds by first position: of all draws, the one that was disturbed the least
-        for chunk, found, seconds in THREADS.map(
-            self.take_and_time_turns, self.list_chunks(options.turns_per_position), options.threads, stop
+        fastest: dict[int, float] = {}  # seconds by first position, of the turn that other programs disturbed the least
+        for chunk, chunk_turns, seconds in THREADS.map(
+            self.time_turns, self.list_chunks(options.turns_per_position), options.threads, stop
         ):
-            for column, values in zip(turns, found, strict=True):
+            for column, values in zip(turns, chunk_turns, strict=True):
                 column[chunk.rows, chunk.turn_number] = values
             fastest[chunk.rows.start] = min(fastest.get(chunk.rows.start, seconds), seconds)
-            progress(len(found.cells))
-        return turns, shape[0] / max(sum(fastest.values()), 1e-9)
+            progress(len(chunk_turns.cells))
+        return CollectedTurns(turns, shape[0] / max(sum(fastest.values()), 1e-9))
 
     def describe_forfeits(self, regrets: Regrets, turns: Turns) -> Iterator[str]:
-        """Sentences on turns that were none."""
+        """Yield a sentence for each way in which the agent failed to take a legal turn."""
         yield from self.guarded.describe_misbehaviour()
         if regrets.forfeits:
             yield (
@@ -223,40 +256,40 @@ def judge_agent(
     stop: threading.Event,
     progress: Callable[[int], None] = lambda _turns: None,
 ) -> AgentVerdict | None:
-    """The judgement on an agent; None once ``stop`` is set. ``progress`` hears of turns taken.
+    """Judge an agent; return None if ``stop`` was set before the end.
 
-    The same agent, positions and options give the same judgement on any number of threads, its speed excepted. Raises
-    ``RequestError`` for an agent that cannot be made or does not play these rules, ``StuckError`` for one that hangs.
+    The same agent, positions and options give the same judgement on any number of threads, except for its speed.
+    ``progress`` is called with the number of turns taken since its last call.
+
+    Raises ``RequestError`` for an agent that cannot be built or does not play these rules, ``StuckError`` for one that
+    hangs.
     """
-    asker = TurnCollector(agent, positions.rules, positions.batch, options.seed)
-    turns, speed = asker.collect_turns(options, stop, progress)
-    games, notes = (
-        (Tally(), [])
-        if stop.is_set()
-        else play_against_and_tally(load_agent(ORACLE), agent, positions.rules, options, stop)
-    )
+    collector = TurnCollector(agent, positions.rules, positions.batch, options.seed)
+    turns, turns_a_second = collector.collect_turns(options, stop, progress)
     if stop.is_set():
         return None
-    found = compute_regrets(positions.values, turns)
-    return AgentVerdict(
-        agent, summarise_regrets(positions, found), speed, games, [*asker.describe_forfeits(found, turns), *notes]
-    )
+    games = play_against(load_agent(ORACLE), agent, positions.rules, options, stop)
+    if stop.is_set():
+        return None
+    regrets = compute_regrets(positions.values, turns)
+    notes = [*collector.describe_forfeits(regrets, turns), *games.notes]
+    return AgentVerdict(agent, summarise_regrets(positions, regrets), turns_a_second, games.tally, notes)
 
 
-def play_against_and_tally(
+def play_against(
     opponent: AgentSpec, agent: AgentSpec, rules: Rules, options: JudgeOptions, stop: threading.Event
-) -> tuple[Tally, list[str]]:
-    """The games of an agent with an opponent that ``qarena run`` plays with this seed, and notes on forfeits."""
+) -> OpponentGames:
+    """Play an agent against an opponent, the games that ``qarena run`` would play with this seed."""
     spec = RunSpec(rules, (agent, opponent), ((0, 1),), options.seed, OPENING_PLIES)
     if not options.games:
-        return Tally(), []
+        return OpponentGames(Tally(), [])
     engine, pairs = build_engine(spec), -(-options.games // 2)
     blocks = engine.play((PairRange(0, pair, 1) for pair in range(pairs)), options.threads, stop)
-    return tally_by_pairing(blocks).get(0, Tally()), engine.describe_misbehaviour()
+    return OpponentGames(tally_by_pairing(blocks).get(0, Tally()), engine.describe_misbehaviour())
 
 
 def estimate_draw_rate(tally: Tally) -> Estimate:
-    """The share of drawn games with Wilson's interval, over the effective number of games (by pairs)."""
+    """Estimate the share of drawn games with Wilson's interval, over the effective number of games (by pairs)."""
     as_wins = [[0] * 3 for _ in range(3)]
     for i, row in enumerate(tally.pairs):
         for j, count in enumerate(row):
@@ -265,7 +298,7 @@ def estimate_draw_rate(tally: Tally) -> Estimate:
 
 
 class JudgeRequest(NamedTuple):
-    """The agents to judge, and by which positions."""
+    """The agents to judge, and the positions to judge them in."""
 
     names: Sequence[str]
     root: PurePath  # of the archive
@@ -275,7 +308,10 @@ class JudgeRequest(NamedTuple):
 
 
 def judge_agents(request: JudgeRequest, options: JudgeOptions, stop: threading.Event) -> Verdicts | None:
-    """Judge agents; None once ``stop`` is set. Raises ``RequestError`` for what is not there."""
+    """Judge agents; return None if ``stop`` was set before the end.
+
+    Raises ``RequestError`` if an agent, a policy or the file of positions does not exist.
+    """
     positions = _load_positions(request)
     agents, notes = select_agents(request.names, request.root, positions.rules, request.include_all)
     for note in notes:
@@ -296,18 +332,18 @@ def judge_agents(request: JudgeRequest, options: JudgeOptions, stop: threading.E
 
 
 def _load_positions(request: JudgeRequest) -> PositionSet:
-    """The set of positions to judge by."""
-    wanted = request.rules or "classic"
+    """Load the set of positions in which agents are judged."""
+    rules_name = request.rules or "classic"
     if request.file is None:
-        return read_position_set(find_shipped_set_path(load_rules(wanted).name))
+        return read_position_set(find_shipped_set_path(load_rules(rules_name).name))
     positions = read_position_set(request.file)
-    if request.rules is not None and positions.rules != load_rules(wanted):
-        raise RequestError(f"{request.file} holds positions of rules {positions.rules.name!r}, not {wanted!r}")
+    if request.rules is not None and positions.rules != load_rules(rules_name):
+        raise RequestError(f"{request.file} holds positions of rules {positions.rules.name!r}, not {rules_name!r}")
     return positions
 
 
 class PositionSetOptions(NamedTuple):
-    """The positions to draw, and the means to solve them."""
+    """The positions to draw, and the threads and memory to solve them with."""
 
     rules: Rules
     positions_per_source: int = 500  # of each source and number of pieces, at most
@@ -318,9 +354,10 @@ class PositionSetOptions(NamedTuple):
 
 
 def build_position_frame(archive: ArchiveStore, options: PositionSetOptions) -> pl.DataFrame:
-    """The positions and the value of every turn in them.
+    """Draw positions and solve them: one row for each turn of each position, with its exact value.
 
-    Raises ``RequestError`` where the mover chooses the piece and for an archive without games under these rules.
+    Raises ``RequestError`` for rules under which the mover chooses the piece, and for an archive without games under
+    these rules.
     """
     rules = options.rules
     if rules.mover_chooses:
@@ -335,10 +372,10 @@ def build_position_frame(archive: ArchiveStore, options: PositionSetOptions) -> 
     with show_progress_bar("solving", "positions") as bar:
         bar.start(2 * options.positions_per_source * len(options.piece_counts))
         for pieces in options.piece_counts:
-            for source, found in sample_new_positions_by_source(
+            for source, positions in sample_new_positions_by_source(
                 rules, games, pieces, options.positions_per_source, options.seed
             ):
-                frames.append(build_turn_rows(source, found, solver.search_positions(found, bar.advance)))
+                frames.append(build_turn_rows(source, positions, solver.search_positions(positions, bar.advance)))
     return pl.concat(frames)
 
 

@@ -1,1 +1,1 @@
-"""Learning: training, policies from logged games, environments, the offline benchmark."""
+"""Learning: training, policies from logged games, environments, and the offline benchmark."""

@@ -1,4 +1,4 @@
-"""A game of a person against an agent: the game as a value, the session, the screens, the log."""
+"""A person's game against an agent: the session, the dialogue, the screens, hints and the log."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from quarto.errors import RequestError
 
 
 class Human:
-    """The target of a person in an archive; the label is ``human:NAME``.
+    """The class that stands for a person in the records of an archive; the label of a person is ``human:NAME``.
 
-    It cannot be instantiated: people play by `qarena play` only.
+    It cannot be instantiated, because people play only by `qarena play` and in the browser.
     """
 
     def __init__(self) -> None:

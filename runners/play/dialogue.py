@@ -1,4 +1,4 @@
-"""The dialogue with a person: show the game, parse what is typed, let the agent answer, until the game is over."""
+"""The dialogue with a person: show the game, parse the input, let the agent take its turn, until the game ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from runners.play.hints import find_hint
 from runners.play.screens import Screen
 from runners.play.session import Session
 
-THINKING_SECONDS = 0.3  # after these the screen says that the agent is thinking
+THINKING_SECONDS = 0.3  # if a turn takes longer, the screen says that the agent is thinking
 
 HELP = (
     "A cell is a column letter and a row digit, a1 to d4; a piece is one digit 0 to F.",
@@ -38,7 +38,7 @@ HELP = (
 
 
 class Dialogue:
-    """Plays a session with a person at a screen."""
+    """A session that is played at a screen."""
 
     def __init__(self, session: Session, screen: Screen) -> None:
         self._session = session
@@ -49,9 +49,9 @@ class Dialogue:
         self._has_person_left = False
 
     def play_to_end(self) -> bool:
-        """Play until the game is over (true) or the person leaves (false).
+        """Play until the game is over or the person leaves; return whether the game is over.
 
-        Raises ``EOFError`` at the end of the input, ``KeyboardInterrupt`` at Ctrl-C.
+        Raises ``EOFError`` if the input ends, ``KeyboardInterrupt`` if the person presses Ctrl-C.
         """
         while not self._session.is_over and not self._has_person_left:
             if self._session.is_agent_to_act:
@@ -132,8 +132,8 @@ class Dialogue:
         if not self._session.undo():
             self._screen.print_text("There is nothing to undo: you have not played yet.")
             return
-        gone = plies - len(self._session.game.plies)
-        self._news = [f"Taken back: {gone} {'ply' if gone == 1 else 'plies'}. It is your turn again."]
+        undone_plies = plies - len(self._session.game.plies)
+        self._news = [f"Taken back: {undone_plies} {'ply' if undone_plies == 1 else 'plies'}. It is your turn again."]
         self._is_game_shown = False
 
     def _print_lines(self, *lines: str) -> None:
@@ -141,7 +141,7 @@ class Dialogue:
             self._screen.print_text(line)
 
 
-# What is typed.
+# The person's input.
 
 QUOTED_CHARACTERS = 40  # characters of the input that a message repeats
 
@@ -164,13 +164,16 @@ COMMANDS = {command.value: command for command in DialogueCommand} | {
 
 
 def parse_command(line: str) -> DialogueCommand | None:
-    """The command in a line, None for any other input."""
-    word = line.strip().lower()
-    return COMMANDS.get(word)
+    """Parse a command, ``undo`` or ``quit``; return None for any other input."""
+    name = line.strip().lower()
+    return COMMANDS.get(name)
 
 
 def parse_and_play_decision(line: str, game: Game) -> Game:
-    """The game after the decision in a line. Raises ``RequestError`` if it cannot be parsed or is illegal."""
+    """Parse a decision, such as ``b2 7``, and return the game after it.
+
+    Raises ``RequestError`` for text that is no decision, and for an illegal one; the message says what can be typed.
+    """
     words = line.replace(",", " ").split()
     if game.next_decision is NextDecision.NOTHING:
         raise RequestError(f"the game is over, and {quote_input(line)} comes after its end")
@@ -185,7 +188,7 @@ def parse_and_play_decision(line: str, game: Game) -> Game:
 
 
 def describe_expected_input(game: Game) -> str:
-    """The input that is possible now, as a part of a sentence."""
+    """Describe the input that is possible now, as a clause that can follow a colon."""
     if game.next_decision is NextDecision.GIFT:
         return f"give one of the pieces {format_pieces(game.pieces_left)}"
     cell = format_cell(game.empty_cells[0])
@@ -200,7 +203,7 @@ def describe_expected_input(game: Game) -> str:
 
 
 def quote_input(text: str) -> str:
-    """Input as a message repeats it: quoted, printable, shortened."""
+    """Quote input for a message: printable, and cut after ``QUOTED_CHARACTERS``."""
     return repr(text if len(text) <= QUOTED_CHARACTERS else text[:QUOTED_CHARACTERS] + "…")
 
 
@@ -211,8 +214,8 @@ def _apply_gift(words: list[str], game: Game) -> Game:
         )
     (word,) = words
     if _looks_like_cell(word):
-        done = f" ({format_piece(game.plies[-1][0])} is placed: undo takes it back)" if game.is_gift_due else ""
-        raise RequestError(f"{quote_input(word)} is a cell{done}: {describe_expected_input(game)}")
+        reminder = f" ({format_piece(game.plies[-1][0])} is placed: undo takes it back)" if game.is_gift_due else ""
+        raise RequestError(f"{quote_input(word)} is a cell{reminder}: {describe_expected_input(game)}")
     return game.give(_parse_piece_word(word, game))
 
 
@@ -229,14 +232,14 @@ def _apply_placement(words: list[str], game: Game) -> Game:
         )
     if len(words[0]) == 1:
         raise RequestError(f"{quote_input(words[0])} is not a cell a1 to d4: {describe_expected_input(game)}")
-    placed = game.place(_parse_cell_word(words[0], game))
-    if placed.next_decision is not NextDecision.GIFT or len(words) == 1:
-        return placed  # a gift once the game is over does not matter
+    after = game.place(_parse_cell_word(words[0], game))
+    if after.next_decision is not NextDecision.GIFT or len(words) == 1:
+        return after  # a gift once the game is over does not matter
     if _looks_like_cell(words[1]):
         raise RequestError(
             f"{quote_input(words[1])} is a second cell, where a gift is expected: {describe_expected_input(game)}"
         )
-    return placed.give(_parse_piece_word(words[1], game))
+    return after.give(_parse_piece_word(words[1], game))
 
 
 def _apply_ply(words: list[str], game: Game) -> Game:
@@ -257,8 +260,8 @@ def _parse_cell_word(word: str, game: Game) -> int:
     try:
         return parse_cell(word)
     except RequestError:
-        turned = word[::-1].lower()
-        hint = f"; did you mean {turned}?" if _looks_like_cell(turned) else ""
+        reversed_word = word[::-1].lower()
+        hint = f"; did you mean {reversed_word}?" if _looks_like_cell(reversed_word) else ""
         raise RequestError(
             f"{quote_input(word)} is not a cell a1 to d4{hint or ': ' + describe_expected_input(game)}"
         ) from None
@@ -269,5 +272,5 @@ def _looks_like_cell(word: str) -> bool:
 
 
 def _suggest_command(word: str) -> str:
-    close = difflib.get_close_matches(word.lower(), list(DialogueCommand), n=1)
-    return f"; did you mean {close[0]}?" if close else f" ({', '.join(DialogueCommand)})"
+    similar = difflib.get_close_matches(word.lower(), list(DialogueCommand), n=1)
+    return f"; did you mean {similar[0]}?" if similar else f" ({', '.join(DialogueCommand)})"

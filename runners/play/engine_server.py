@@ -1,4 +1,4 @@
-"""`qarena engine`: an agent of this project behind the engine protocol, for boards and programs of others."""
+"""`qarena engine`: offers an agent of this project by the engine protocol, so that other programs can use it."""
 
 from __future__ import annotations
 
@@ -29,29 +29,34 @@ PROTOCOL_VERSIONS = ("1",)
 
 @dataclass
 class EngineServer:
-    """The engine's side of a conversation: it keeps the rules and the positions that wait for ``go``.
+    """The engine's side of a conversation, with its rules and the positions that wait for ``go``.
 
-    Raises ``RequestError`` for an agent that cannot be made.
+    Raises ``RequestError`` for an agent that cannot be built.
     """
 
     agent: AgentSpec
-    rules: Rules | None = CLASSIC  # None: those that were named last were refused
+    rules: Rules | None = CLASSIC  # None: the last `rules` line was refused
     _waiting_positions: list[tuple[Position, int]] = field(default_factory=list)  # with their seeds
-    _unused_agent: Agent | None = field(init=False)  # until it is used
-    _guarded_agent: GuardedAgent | None = None  # made when it is needed, by the rules
+    _unused_agent: Agent | None = field(init=False)  # built early, so that a wrong agent is refused at once
+    _guarded_agent: GuardedAgent | None = None  # built for the current rules when the first turn is needed
 
     def __post_init__(self) -> None:
         self._unused_agent = self.agent.build()
 
     def respond(self, line: str) -> Iterable[str]:
-        """The lines that answer a line. Raises ``RequestError`` for one that is wrong, ``EOFError`` for ``quit``."""
+        """Return the lines that answer a line of the protocol.
+
+        Raises ``RequestError`` for a wrong line and ``EOFError`` for ``quit``.
+        """
         word, _, rest = line.strip().partition(" ")
         match word:
             case "":
                 return ()
             case "quarto":
                 if rest.strip() not in PROTOCOL_VERSIONS:
-                    raise RequestError(f"protocol version {rest!r} is not known, only {', '.join(PROTOCOL_VERSIONS)}")
+                    raise RequestError(
+                        f"protocol version {rest!r} is not supported, only {', '.join(PROTOCOL_VERSIONS)}"
+                    )
                 return f"name {self.agent.label}", "ready"
             case "rules":
                 self._set_rules(rest)
@@ -73,7 +78,9 @@ class EngineServer:
         if chooser not in ("", rules.chooser):
             raise RequestError(f"rules {name!r} have the chooser {rules.chooser!r} here, not {chooser!r}")
         if lines and lines != {frozenset(line) for line in rules.lines}:
-            raise RequestError(f"rules {name!r} have other lines here: leave the lines out to play by these")
+            raise RequestError(
+                f"rules {name!r} have other lines here: leave the lines out to play by those of this program"
+            )
         self._ensure_guarded_agent(rules)
         self.rules = rules
 
@@ -85,7 +92,7 @@ class EngineServer:
 
     def _require_rules(self) -> Rules:
         if self.rules is None:
-            raise RequestError("the rules that were named last were refused: name others first, rules classic")
+            raise RequestError("the last rules were refused: name other rules first, such as 'rules classic'")
         return self.rules
 
     def _check_position(self, position: Position, seed: int) -> tuple[Position, int]:
@@ -100,29 +107,29 @@ class EngineServer:
         return position, seed
 
     def _answer_waiting_positions(self) -> Iterable[str]:
-        """A turn for each position that waits; the seeds decide what is left to chance."""
-        waiting, self._waiting_positions = self._waiting_positions, []
-        if not waiting:
+        """Yield a turn for each waiting position; its seed gives the agent's randomness."""
+        waiting_positions, self._waiting_positions = self._waiting_positions, []
+        if not waiting_positions:
             return
         rules = self._require_rules()
         guarded = self._ensure_guarded_agent(rules)
-        positions, seeds = zip(*waiting, strict=True)
-        player, slots, raised = guarded.fork_player(), np.arange(len(positions), dtype=np.uint32), list[BaseException]()
+        positions, seeds = zip(*waiting_positions, strict=True)
+        player, slots, errors = guarded.fork_player(), np.arange(len(positions), dtype=np.uint32), list[BaseException]()
         player.start(range(len(positions)))
         rng = Streams(np.array(seeds, np.uint64))
-        turns = guarded.take_turns(player, Batch.from_positions([*positions]), rng, slots, raised.append)
+        turns = guarded.take_turns(player, Batch.from_positions([*positions]), rng, slots, errors.append)
         for position, cell, gift in zip(positions, turns.cells.tolist(), turns.gifts.tolist(), strict=True):
             if cell in (ERROR_CELL, LATE_CELL):
-                yield f"error {format_agent_error(raised.pop(0)) if raised else 'the turn took too long'}"
+                yield f"error {format_agent_error(errors.pop(0)) if errors else 'the turn took too long'}"
             else:
                 places = position.hand != NONE or rules.mover_chooses
                 yield TURN_TEXTS.get((cell if places else NONE, gift), f"error no turn: ({cell}, {gift})")
 
 
 def serve_engine(label: str, archive_root: PurePath) -> None:
-    """Speak the protocol over standard input and output until one of them ends.
+    """Answer the protocol over standard input and output until the input ends or says ``quit``.
 
-    Raises ``RequestError`` for an agent that does not exist or cannot be made.
+    Raises ``RequestError`` for an agent that does not exist or cannot be built.
     """
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
@@ -130,7 +137,7 @@ def serve_engine(label: str, archive_root: PurePath) -> None:
 
 
 def converse(server: EngineServer, lines: Iterable[str], out: TextIO) -> None:
-    """Answer lines until they end. What is wrong in one is answered with a line ``error``."""
+    """Answer each line of the input until it ends or says ``quit``; a wrong line is answered by a line ``error``."""
     for line in lines:
         try:
             out.writelines(f"{answer}\n" for answer in server.respond(line))

@@ -1,4 +1,4 @@
-"""`qarena play`: set up games, run the dialogue, log each game, review it, offer a rematch."""
+"""`qarena play`: sets up games, runs the dialogue, logs and reviews each game, and offers a rematch."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ REMATCH_ANSWERS = {"y": True, "yes": True, "n": False, "no": False, "quit": Fals
 class PlayOptions:
     """The options of ``qarena play``."""
 
-    agent: str  # its label
+    agent: str  # label
     rules: str
     seat: int  # the person's, in the first game
     seed: int
     name: str | None  # None: the login name
     archive: PurePath | None  # None: the game is not logged
-    policies: PurePath  # the archive with the policy of the agent, if it has one
-    config_dir: Path | None  # with agents and rules of the user's own
+    policies: PurePath  # the archive that holds the agent's policy, if it plays by one
+    config_dir: Path | None  # the user's own folder of agents and rules
     plain: bool
-    review_seconds: float  # that a finished game is judged for; 0: it is not
-    command: str  # as it was typed
+    review_seconds: float  # time limit for judging a finished game; 0: games are not judged
+    command: str  # as typed
 
 
 def play_series(options: PlayOptions) -> None:
-    """Play a game, and rematches with the seats swapped for as long as the person wants one.
+    """Play a game, then rematches with the seats swapped until the person declines.
 
-    Raises ``RequestError`` for a wrong option before anything is asked or written; ``FailureError`` if the input ends
-    before the game or the game cannot be logged; ``SystemExit`` at Ctrl-C.
+    Raises ``RequestError`` for a wrong option, before anything is asked or written; ``FailureError`` if the input ends
+    before the game does or the game cannot be logged; ``SystemExit`` if the person presses Ctrl-C.
     """
     with use_config_dir(options.config_dir):  # an agent's modules may import others while it plays
         _play_until_declined(options)
@@ -75,7 +75,7 @@ def _play_until_declined(options: PlayOptions) -> None:
 
 
 class GameSeries:
-    """A person's games against an agent, one after the other."""
+    """A person's games against one agent, one after the other."""
 
     def __init__(self, options: PlayOptions, agent: Agent, guarded: GuardedAgent, screen: Screen) -> None:
         self._options = options
@@ -84,9 +84,9 @@ class GameSeries:
         self._screen = screen
 
     def play_game(self, spec: RunSpec, seat: int, unlogged_number: int) -> bool:
-        """Play one game, log it and review it. Returns whether it was played to its end.
+        """Play one game, log it and review it; return whether it was played to its end.
 
-        ``unlogged_number`` is the number of the game if it is not logged.
+        If the game is not logged, ``unlogged_number`` is its number, on which the agent's randomness depends.
         """
         options = self._options
         command = options.command if seat == options.seat else f"{options.command} --seat {seat}"
@@ -122,34 +122,34 @@ class GameSeries:
         )
 
     def _print_review(self, session: Session) -> None:
-        """Show where each side erred. Ctrl-C ends the search for it, and the program."""
+        """Print the mistakes of both sides. Ctrl-C ends the search for them, and the program."""
         game, seconds = session.game, self._options.review_seconds
         try:
             with self._screen.show_waiting("Looking for mistakes"):
                 review = review_game(game.rules, game.plies, game.hand, seconds=seconds)
         except KeyboardInterrupt:
-            self._screen.print_text("\nThe game is not judged.")
+            self._screen.print_text("\nThe game was not judged.")
             raise SystemExit(exit_code()) from None
         self._screen.print_text("")
         for line in render_review(review, Participants(session.seat, session.opponent.label), seconds):
             self._screen.print_text(line, unwrapped=True)
 
     def ask_for_rematch(self) -> bool:
-        """Whether the person wants another game with the seats swapped. The end of the input is a no, as is Ctrl-C."""
+        """Ask for another game with the seats swapped; return False also at Ctrl-C and at the end of the input."""
         self._screen.print_text("")
         while True:
             try:
-                typed = self._screen.prompt("rematch with the seats swapped, y or n").strip().lower()
+                answer = self._screen.prompt("rematch with the seats swapped, y or n").strip().lower()
             except (EOFError, KeyboardInterrupt):
                 self._screen.print_text("")
                 return False
-            if typed in REMATCH_ANSWERS:
-                return REMATCH_ANSWERS[typed]
-            self._screen.print_text(f"{quote_input(typed)} is neither y nor n.")
+            if answer in REMATCH_ANSWERS:
+                return REMATCH_ANSWERS[answer]
+            self._screen.print_text(f"{quote_input(answer)} is neither y nor n.")
 
 
 def find_login_name() -> str:
-    """The login name of the user."""
+    """Return the user's login name, or ``DEFAULT_NAME`` if the system knows none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a user id without a name, as in many containers
@@ -158,23 +158,23 @@ def find_login_name() -> str:
 
 def _format_heading(spec: RunSpec, seat: int, game_number: int | None) -> str:
     human, agent = spec.agents
-    in_seat_0 = "places second" if spec.rules.mover_chooses else "gives first"
-    role = in_seat_0 if seat == 0 else "places first"
-    kept = "not logged" if game_number is None else f"game {game_number}"
+    role_in_seat_0 = "places second" if spec.rules.mover_chooses else "gives first"
+    role = role_in_seat_0 if seat == 0 else "places first"
+    log_entry = "not logged" if game_number is None else f"game {game_number}"
     players = f"{human.label} ({role}) against {agent.label}"
-    return f"{players}; {spec.rules.name} rules, seed {spec.seed}, {kept}"
+    return f"{players}; {spec.rules.name} rules, seed {spec.seed}, {log_entry}"
 
 
 def _play_to_end(dialogue: Dialogue, screen: Screen) -> bool:
-    """Whether the game was played to its end."""
+    """Play to the end of the game; return False, with a message, if the person leaves before."""
     try:
-        over = dialogue.play_to_end()
+        is_over = dialogue.play_to_end()
     except EOFError:
         screen.print_text("")
         raise FailureError("the input ended before the game did, so it is not logged") from None
     except KeyboardInterrupt:
         screen.print_text("\nThe game is not finished, so it is not logged.")
         raise SystemExit(exit_code()) from None
-    if not over:
+    if not is_over:
         screen.print_text("You leave. The game is not finished, so it is not logged.")
-    return over
+    return is_over

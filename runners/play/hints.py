@@ -1,4 +1,7 @@
-"""Hints for the next decision, by exact values that are found in time, and the review of a finished game. Pure."""
+"""Hints for the next decision, and the review of a finished game. All functions are pure.
+
+Both use exact values, if a search finds them within a time limit.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ from quarto.rules import NONE
 from quarto.solver.solver import ILLEGAL, Solver
 from quarto.views import PositionView
 
-MAX_TURNS = 6  # that a hint lists
+MAX_TURNS = 6  # turns that a hint lists
 HINT_SECONDS = 1.0  # of a search for exact values: from about six pieces on it takes milliseconds
 
 Turn = tuple[int, int]  # cell, gift; NONE for a part that the turn lacks
 
 
 class Hint(NamedTuple):
-    """A hint: its lines, and the decisions that it recommends, as they are typed.
+    """A hint: the lines to print, and the recommended decisions in the form in which they are typed.
 
-    Of a solved position, no recommended decision gives up exact value.
+    If the position is solved, no recommended decision gives up exact value.
     """
 
     lines: list[str]
@@ -35,9 +38,10 @@ class Hint(NamedTuple):
 
 
 def find_hint(game: Game, seconds: float | None = None) -> Hint:
-    """Return the hint for the next decision, by exact values if a search finds them in ``seconds``.
+    """Return the hint for the next decision.
 
-    None: ``HINT_SECONDS``. Otherwise it follows from safe gifts alone, and says so.
+    It rests on exact values if a search finds them within ``seconds`` (None: ``HINT_SECONDS``). Otherwise it rests on
+    safe gifts alone, and says so.
     """
     seconds = HINT_SECONDS if seconds is None else seconds
     view = PositionView(game.position, game.rules)
@@ -65,16 +69,16 @@ def _list_winning_decisions(game: Game, view: PositionView) -> list[str]:
 
 
 class ExactTurns(NamedTuple):
-    """The turns of a position that keep its exact value, all of them if it is lost."""
+    """The turns of a position that keep its exact value; if the position is lost, these are all turns."""
 
     value: int  # for the player to act: 1 won, 0 drawn, -1 lost
     best: Sequence[Turn]
 
 
 def solve_turns_within(game: Game, seconds: float) -> ExactTurns | None:
-    """Solve every turn in the position of a game, or return None if that takes longer than ``seconds``.
+    """Solve every turn in the position of a game; return None if that takes longer than ``seconds``.
 
-    What is loaded or compiled first is no part of this time.
+    The time limit does not include loading a tablebase or compiling the kernels.
     """
     if seconds <= 0:
         return None
@@ -145,8 +149,8 @@ def _find_placement_hint(game: Game, view: PositionView, line: str, seconds: flo
     if exact is None or exact.value < 0:
         cell, gift = max(safe_turns, key=lambda turn: _count_safe_replies(view.with_turn(*turn)))
         counts = _describe_safe_counts({cell: len(gifts) for cell, gifts in safe.items()})
-        why = _describe_unsolved(seconds) if exact is None else f"{_describe_value(exact)}, whatever you do."
-        lines = [line, f"Number of safe gifts: {counts}.", why]
+        reason = _describe_unsolved(seconds) if exact is None else f"{_describe_value(exact)}, whatever you do."
+        lines = [line, f"Number of safe gifts: {counts}.", reason]
     else:
         by_cell = {cell: [gift for _, gift in turns] for cell, turns in groupby(exact.best, lambda turn: turn[0])}
         cell = max(by_cell, key=lambda cell: len(by_cell[cell]))  # where the gift may be chosen among most
@@ -160,15 +164,15 @@ def _find_placement_hint(game: Game, view: PositionView, line: str, seconds: flo
 def _count_safe_replies(view: PositionView) -> int:
     """Count the replies after which a gift is safe.
 
-    Early positions alone stay unsolved. There a turn after which the opponent has many safe replies gives up value
-    less often than others: with 5, 6 and 7 pieces in 17, 36 and 47 % of the positions that ship, the turn with most
-    safe gifts in 23, 39 and 58 %.
+    Only early positions stay unsolved. There, a turn that leaves the opponent many safe replies gives up value less
+    often than the turn with most safe gifts: in 17, 36 and 47 % of the positions that ship, against 23, 39 and 58 %,
+    with 5, 6 and 7 pieces on the board.
     """
     return sum(len(view.safe_gifts(cell)) for cell in view.free)
 
 
 def _describe_safe_counts(counts: dict[int, int]) -> str:
-    """The number of safe gifts after each cell, greatest first."""
+    """List the number of safe gifts after each cell, greatest first."""
     groups: dict[int, list[int]] = {count: [] for count in sorted(counts.values(), reverse=True)}
     for cell, count in counts.items():
         groups[count].append(cell)
@@ -182,7 +186,7 @@ def _find_ply_hint(game: Game, view: PositionView, seconds: float) -> Hint:
     safe: list[str] = []
     for piece in game.pieces_left:
         after = {cell: view.with_turn(cell, piece) for cell in game.empty_cells}
-        quiet = [cell for cell, left in after.items() if left.safe_gifts() == left.available]
+        quiet = [cell for cell, view_after in after.items() if view_after.safe_gifts() == view_after.available]
         safe += [_format_ply(piece, cell) for cell in quiet]
     if not safe:
         return Hint(["Nothing finishes a line now, and after each of your plies your opponent can finish one."], [])
@@ -212,7 +216,7 @@ MAX_CHOICES = 6  # better choices that a line names
 
 
 def render_review(review: GameReview, players: Participants, max_seconds: float) -> list[str]:
-    """The lines of a review that may have taken ``max_seconds``."""
+    """Render a review as lines of text; the search for exact values was limited to ``max_seconds``."""
     if not review.decisions:
         return (
             [_describe_unjudged_decisions(review, max_seconds)]
@@ -225,13 +229,13 @@ def render_review(review: GameReview, players: Participants, max_seconds: float)
 
 
 def _describe_unjudged_decisions(review: GameReview, max_seconds: float) -> str:
-    which = f"{review.unjudged_count} earlier" if review.decisions else f"{review.unjudged_count}"
+    count = f"{review.unjudged_count} earlier" if review.decisions else f"{review.unjudged_count}"
     were = "decision was" if review.unjudged_count == 1 else "decisions were"
-    return f"{which} {were} not judged within {max_seconds:g} s: early positions take long under these rules."
+    return f"{count} {were} not judged within {max_seconds:g} s: early positions take long under these rules."
 
 
 def _render_decision_table(review: GameReview, players: Participants) -> list[str]:
-    """A row for each ply: the gift and the placement, who took them, and their values."""
+    """Render a row for each ply: who gave and who placed the piece, and the exact value of each decision."""
     rows = [("ply", "gift", "placement")]
     for ply, group in groupby(review.decisions, lambda decision: decision.ply):
         by_kind = {decision.kind: _format_decision(decision, players) for decision in group}
@@ -249,15 +253,15 @@ def _format_decision(decision: JudgedDecision, players: Participants) -> str:
 
 def _describe_mistake(review: GameReview, index: int, players: Participants) -> str:
     decision = review.decisions[index]
-    what = f"{'giving' if decision.kind == 'gift' else 'placing'} {_format_choice((decision.piece, decision.cell))}"
-    lost = f"turned a {VALUE_WORDS[decision.before]} into a {VALUE_WORDS[decision.after]}"
+    action = f"{'giving' if decision.kind == 'gift' else 'placing'} {_format_choice((decision.piece, decision.cell))}"
+    change = f"turned a {VALUE_WORDS[decision.before]} into a {VALUE_WORDS[decision.after]}"
     better = review.better_choices.get(index, ())
-    kept = f"; {_format_better_choices(better)} would have kept it" if better else ""
-    return f"Mistake at ply {decision.ply} by {_format_player(decision.seat, players)}: {what} {lost}{kept}."
+    alternative = f"; {_format_better_choices(better)} would have kept it" if better else ""
+    return f"Mistake at ply {decision.ply} by {_format_player(decision.seat, players)}: {action} {change}{alternative}."
 
 
 def _format_better_choices(choices: tuple[Choice, ...]) -> str:
-    """The first choices in words, and how many more there are."""
+    """Format the first ``MAX_CHOICES`` choices, and how many more there are."""
     texts = [_format_choice(choice) for choice in choices[:MAX_CHOICES]]
     more = len(choices) - len(texts)
     texts += [f"{more} more"] if more else []

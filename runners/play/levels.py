@@ -1,4 +1,7 @@
-"""Ten opponents by degree, from a random one to perfect play. docs/leaderboard.md has how they were measured."""
+"""Ten opponents by strength, from random to perfect play.
+
+The page docs/leaderboard.md says how their ratings were measured.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from quarto.errors import RequestError
 
 
 class Level(NamedTuple):
-    """An opponent for people."""
+    """One of the opponents that people can choose by number."""
 
-    agent: str  # its label
+    agent: str  # label
     elo: int  # relative to ``random``, measured under classic rules
-    text: str  # how it plays
+    text: str  # how it plays, in words
 
 
 LEVELS = (
@@ -30,7 +33,7 @@ LEVELS = (
 
 
 def find_level_agent(level_or_label: str) -> str:
-    """The label of an opponent that is named by its level, ``4``; any other name as it is.
+    """Return the label of the opponent of a level, such as ``"4"``; return any other text unchanged.
 
     Raises ``RequestError`` for a level that does not exist.
     """

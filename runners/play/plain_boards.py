@@ -1,4 +1,4 @@
-"""Pieces and boards in plain characters, for pipes, transcripts and small terminals. Pure."""
+"""Pieces and boards in plain characters, for pipes, transcripts and small terminals. All functions are pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEGEND = (
 
 
 def render_token(piece: int) -> str:
-    """A piece in seven characters: ``[[*F#]]``, `` ( 0 ) ``."""
+    """Render a piece in seven characters: ``[[*F#]]``, `` ( 0 ) ``."""
     high, coloured, solid, square = (piece >> bit & 1 for bit in (3, 2, 1, 0))
     inside = f"{'*' if coloured else ' '}{format_piece(piece)}{'#' if solid else ' '}"
     opening, closing = "[]" if square else "()"
@@ -28,13 +28,14 @@ def render_token(piece: int) -> str:
 
 
 def render_board(game: Game) -> list[str]:
-    """The board; ``>`` and ``<`` point at the last piece, ``=`` at those of a finished line."""
-    won = {cell for line in game.lines for cell in line}
+    """Render the board; ``>`` and ``<`` point at the last piece, ``=`` at the pieces of a finished line."""
+    line_cells = {cell for line in game.lines for cell in line}
     rows = ["  " + "".join(letter.center(CELL_WIDTH) for letter in COLUMN_LETTERS)]
     for row, digit in enumerate(ROW_DIGITS):
         cells = range(SIDE * row, SIDE * row + SIDE)
         rows.append(
-            f"{digit} " + "".join(_render_cell(game.board[cell], cell in won, cell == game.last_cell) for cell in cells)
+            f"{digit} "
+            + "".join(_render_cell(game.board[cell], cell in line_cells, cell == game.last_cell) for cell in cells)
         )
     return [row.rstrip() for row in rows]
 
@@ -42,19 +43,19 @@ def render_board(game: Game) -> list[str]:
 def _render_cell(piece: int, in_finished_line: bool, is_last_cell: bool) -> str:
     if piece == NONE:
         return ".".center(CELL_WIDTH)
-    left, right = "==" if in_finished_line else "><" if is_last_cell else "  "
-    return left + render_token(piece) + right
+    left_mark, right_mark = "==" if in_finished_line else "><" if is_last_cell else "  "
+    return left_mark + render_token(piece) + right_mark
 
 
 def render_pieces_left(game: Game) -> list[str]:
-    """The pieces left; each piece has a fixed position."""
+    """Render the pieces left, each at its fixed place, with a blank where a piece is used."""
     texts = [render_token(piece) if piece in game.pieces_left else " " * PIECE_WIDTH for piece in range(PIECES)]
     rows = ("  ".join(texts[first : first + SIDE]).rstrip() for first in range(0, PIECES, SIDE))
     return ["pieces left:", *rows]
 
 
 def render_hand(game: Game, width: int) -> list[str]:
-    """The piece in hand, if there is one, with its attributes in words if they fit."""
+    """Render the piece in hand, with its attributes in words if they fit; return no line if the hand is empty."""
     if game.hand == NONE:
         return []
     row = f"in hand: {render_token(game.hand).strip()}"
@@ -63,12 +64,14 @@ def render_hand(game: Game, width: int) -> list[str]:
 
 
 def render_game(game: Game, width: int) -> str:
-    """The board and the pieces left: beside it or, on a narrow screen, below."""
-    board, left = render_board(game), render_pieces_left(game)
-    rows = _render_side_by_side(board, left) if width >= WIDTH else [*board, "", *left]
+    """Render the board with the pieces left beside it or, on a narrow screen, below it."""
+    board, pieces_left = render_board(game), render_pieces_left(game)
+    rows = _render_side_by_side(board, pieces_left) if width >= WIDTH else [*board, "", *pieces_left]
     return "\n".join([*rows, *render_hand(game, width)])
 
 
 def _render_side_by_side(first: Sequence[str], second: Iterable[str]) -> list[str]:
     width = 2 + SIDE * CELL_WIDTH + 3
-    return [f"{one:<{width}}{other}".rstrip() for one, other in zip_longest(first, second, fillvalue="")]
+    return [
+        f"{left_row:<{width}}{right_row}".rstrip() for left_row, right_row in zip_longest(first, second, fillvalue="")
+    ]

@@ -1,4 +1,4 @@
-"""Screens that show a game and ask the person: pictures on a terminal, or plain lines for pipes."""
+"""Screens that show a game and prompt the person: pictures on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from quarto.rules import NONE, PIECES, SIDE
 from runners.play import plain_boards
 
 POLL_SECONDS = 0.1
-READ_BYTES = 1 << 16  # bytes
-MAX_ECHO = 200  # characters of a piped line that are repeated in the output
+READ_BYTES = 1 << 16
+MAX_ECHO = 200  # characters of a piped line that the output repeats
 
 
 class InputReader:
-    """Reads standard input that is no terminal line by line. A wait for a line hears Ctrl-C at once."""
+    """A reader of lines from standard input that is not a terminal; Ctrl-C takes effect while it waits for a line."""
 
     def __init__(self) -> None:
-        self._unread_bytes = b""  # what was read of the lines that follow
+        self._unread_bytes = b""  # received, but not yet returned as lines
         self._at_end = False
 
     def read_line(self) -> str:
-        """The next line without its end; text that cannot be decoded has question marks.
+        """Return the next line without its line break; bytes that cannot be decoded become question marks.
 
         Raises ``EOFError`` at the end of the input.
         """
         try:
             descriptor = sys.stdin.fileno()
-        except io.UnsupportedOperation:  # a program replaced the input by a text
+        except io.UnsupportedOperation:  # a program has replaced standard input by a text
             if line := sys.stdin.readline():
                 return line.rstrip("\r\n")
             raise EOFError from None
-        # Python's own reading is interrupted only if the system delivers the signal to this thread, and libraries that
-        # play have threads too. Between these short waits Python looks whether a signal came to any thread.
+        # A blocking read is interrupted only if the system delivers the signal to this thread, and it may deliver it to
+        # a thread of a library instead. Between short waits Python handles a signal that came to any thread.
         while b"\n" not in self._unread_bytes and not self._at_end:
             if select.select([descriptor], [], [], POLL_SECONDS)[0]:
-                piece = os.read(descriptor, READ_BYTES)
-                self._unread_bytes += piece
-                self._at_end = not piece
+                received = os.read(descriptor, READ_BYTES)
+                self._unread_bytes += received
+                self._at_end = not received
         line, _, self._unread_bytes = self._unread_bytes.partition(b"\n")
         if self._at_end and not line and not self._unread_bytes:
             raise EOFError
@@ -57,13 +57,13 @@ class InputReader:
 
 
 class Screen:
-    """The output and the input of a dialogue: line by line, without colours and cursor movements."""
+    """The input and output of a dialogue, line by line, without colours or cursor movements."""
 
     def __init__(self) -> None:
         self._input = InputReader()
 
     def print_heading(self, heading: str) -> None:
-        """Print the heading at the start: players, rules and seed."""
+        """Print the heading (players, rules, seed), the legend of the pieces and how to get help."""
         self.print_text(heading)
         self.print_text(plain_boards.LEGEND)
         self.print_text("'help' explains what can be typed.")
@@ -74,7 +74,7 @@ class Screen:
         self.print_text("\n".join([*news, "", plain_boards.render_game(game, width), ""]))
 
     def print_text(self, text: str, unwrapped: bool = False) -> None:
-        """Print a text; ``unwrapped``, it can be copied as one line."""
+        """Print a text; if ``unwrapped``, keep it on one line so that it can be copied."""
         del unwrapped  # no line is ever wrapped
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
@@ -85,21 +85,21 @@ class Screen:
             return input(f"{request}> ")
         sys.stdout.write(f"{request}> ")
         sys.stdout.flush()
-        typed = self._input.read_line()
+        line = self._input.read_line()
         if not sys.stdin.isatty():  # the transcript then reads like that of a terminal
-            seen = "".join(character if character.isprintable() else "?" for character in typed[:MAX_ECHO])
-            self.print_text(seen + ("…" if len(typed) > MAX_ECHO else ""))
-        return typed
+            echo = "".join(character if character.isprintable() else "?" for character in line[:MAX_ECHO])
+            self.print_text(echo + ("…" if len(line) > MAX_ECHO else ""))
+        return line
 
     def show_waiting(self, activity: str) -> AbstractContextManager[object]:
-        """A context during which ``activity``, a sentence without its stop, goes on."""
+        """Return a context manager that shows ``activity``, a sentence without its full stop, while it is open."""
         if sys.stdout.isatty():  # a transcript does not depend on how fast the machine is
             self.print_text(f"{activity}.")
         return nullcontext()
 
 
 class PictureScreen(Screen):
-    """A terminal that is cleared and drawn again for every turn."""
+    """A terminal that is cleared and redrawn for every turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class PictureScreen(Screen):
 
 
 def build_screen(plain: bool) -> Screen:
-    """Pictures on a terminal whose encoding has the characters; else, and if asked for, plain lines."""
+    """Build a screen: pictures if the terminal can show them and ``plain`` is false, otherwise plain lines."""
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if plain or not at_terminal or Console().is_dumb_terminal or not _can_encode_pictures(sys.stdout.encoding):
         return Screen()
@@ -140,7 +140,7 @@ def build_screen(plain: bool) -> Screen:
 
 
 def _can_encode_pictures(encoding: str | None) -> bool:
-    """Whether an encoding has the characters of the pictures."""
+    """Return whether an encoding has the characters of the pictures."""
     try:
         "▞█•▸│".encode(encoding or "ascii")
     except UnicodeEncodeError:
@@ -156,20 +156,20 @@ SPOT = "•"
 WIN_STYLE, LAST_STYLE = "green", "bold"
 FAINT_STYLE = "dim"
 
-SPARE_ROWS = 5  # of a terminal: heading, news in two lines, prompt, and an answer to what was typed
+SPARE_ROWS = 5  # rows of a terminal for the heading, two lines of news, the prompt and an answer
 PICTURE_WIDTH, PICTURE_HEIGHT = 5, 3
 CELL_WIDTH = PICTURE_WIDTH + 2  # a column on either side for marks
 HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
 
 
 class Shape(NamedTuple):
-    """The characters that draw a piece, which depend on whether it is solid and square."""
+    """The characters that draw a piece; they depend on whether it is solid and whether it is square."""
 
     top: str
     sides: tuple[str, str]
     bottom: str
     base: tuple[str, str]  # the corners of the lower row of a low piece
-    floor: str  # between them
+    floor: str  # between the corners
 
 
 SHAPES = {
@@ -181,17 +181,17 @@ SHAPES = {
 
 
 def render_piece(piece: int) -> list[Text]:
-    """A piece in three rows of five characters. High pieces fill them; low pieces fill the lower two.
+    """Render a piece in three rows of five characters; a high piece fills three rows, a low piece the lower two.
 
     Round pieces have cut corners, hollow pieces are rings, coloured pieces have spots.
     """
     shape = SHAPES[bool(piece & SOLID), bool(piece & SQUARE)]
     colour = PIECE_COLOUR if piece & COLOURED else ""
     inside = f"{colour} reverse" if piece & SOLID else colour  # cut out of what is solid
-    (left, right), floor = (shape.sides, " ") if piece & HIGH else (shape.base, shape.floor)
+    (left_side, right_side), floor = (shape.sides, " ") if piece & HIGH else (shape.base, shape.floor)
     fill = SPOT if piece & COLOURED else floor
     digit = _concat_text((fill, inside), (format_piece(piece), f"{inside} bold"), (fill, inside))
-    middle = _concat_text((left, colour), digit, (right, colour))
+    middle = _concat_text((left_side, colour), digit, (right_side, colour))
     top = _concat_text((shape.top, colour))
     return (
         [top, middle, _concat_text((shape.bottom, colour))]
@@ -201,14 +201,14 @@ def render_piece(piece: int) -> list[Text]:
 
 
 def render_board(game: Game) -> list[Text]:
-    """The board with its coordinates. Finished lines are framed, and arrows point at the last piece."""
-    won = {cell for line in game.lines for cell in line}
+    """Render the board with its coordinates; finished lines are framed, and arrows point at the last piece."""
+    line_cells = {cell for line in game.lines for cell in line}
     indent = " " * 3
     letters = "".join(f" {letter:^{CELL_WIDTH}}" for letter in COLUMN_LETTERS)
     rows = [_concat_text((indent + letters, FAINT_STYLE))]
     for row, digit in enumerate(ROW_DIGITS):
         rows.append(Text(indent + _render_grid_line(*("├┼┤" if row else "┌┬┐")), FAINT_STYLE))
-        cells = [_render_cell(game, SIDE * row + column, won, game.last_cell) for column in range(SIDE)]
+        cells = [_render_cell(game, SIDE * row + column, line_cells, game.last_cell) for column in range(SIDE)]
         for height in range(PICTURE_HEIGHT):
             line = _concat_text((f" {digit if height == 1 else ' '} ", FAINT_STYLE))
             for cell in cells:
@@ -217,25 +217,25 @@ def render_board(game: Game) -> list[Text]:
     return [*rows, Text(indent + _render_grid_line(*"└┴┘"), FAINT_STYLE)]
 
 
-def _render_grid_line(left: str, middle: str, right: str) -> str:
-    return left + middle.join(["─" * CELL_WIDTH] * SIDE) + right
+def _render_grid_line(left_end: str, middle: str, right_end: str) -> str:
+    return left_end + middle.join(["─" * CELL_WIDTH] * SIDE) + right_end
 
 
 def _render_cell(game: Game, cell: int, line_cells: Iterable[int], last_cell: int) -> list[Text]:
-    """A cell in three rows of seven characters."""
+    """Render a cell in three rows of seven characters."""
     piece = game.board[cell]
     if piece == NONE:
         return [Text(text.center(CELL_WIDTH), FAINT_STYLE) for text in ("", format_cell(cell), "")]
     if cell in line_cells:
-        left, right, style = "▌▌▌", "▐▐▐", WIN_STYLE
+        left_marks, right_marks, style = "▌▌▌", "▐▐▐", WIN_STYLE
     else:
-        left, right, style = (" ▸ ", " ◂ ", LAST_STYLE) if cell == last_cell else ("   ", "   ", "")
-    sides = zip(left, render_piece(piece), right, strict=True)
+        left_marks, right_marks, style = (" ▸ ", " ◂ ", LAST_STYLE) if cell == last_cell else ("   ", "   ", "")
+    sides = zip(left_marks, render_piece(piece), right_marks, strict=True)
     return [_concat_text((before, style), row, (after, style)) for before, row, after in sides]
 
 
 def render_pieces_left(game: Game) -> list[Text]:
-    """The pieces left; each piece has a fixed position, so that the pieces of a row or column share attributes."""
+    """Render the pieces left, each at its fixed place, so that the pieces of a row or a column share attributes."""
     rows = [Text("pieces left", FAINT_STYLE)]
     for first in range(0, PIECES, SIDE):
         rows.append(Text())
@@ -252,7 +252,7 @@ def _render_used_piece() -> list[Text]:
 
 
 def render_hand(game: Game) -> list[Text]:
-    """The piece in hand, with its attributes in words."""
+    """Render the piece in hand, with its attributes in words below it; return no row if the hand is empty."""
     if game.hand == NONE:
         return []
     words = [Text(word) for word in list_attribute_words(game.hand)]
@@ -260,7 +260,7 @@ def render_hand(game: Game) -> list[Text]:
 
 
 def render_side_by_side(blocks: Sequence[Sequence[Text]], gap: int = 3) -> list[Text]:
-    """Blocks of rows side by side."""
+    """Render blocks of rows side by side, ``gap`` columns apart."""
     widths = [max((row.cell_len for row in block), default=0) for block in blocks]
     rows = []
     for parts in zip_longest(*blocks, fillvalue=Text()):
@@ -273,7 +273,7 @@ def render_side_by_side(blocks: Sequence[Sequence[Text]], gap: int = 3) -> list[
 
 
 def render_tokens_left(game: Game) -> list[Text]:
-    """The pieces left in four lines of characters, where pictures do not fit."""
+    """Render the pieces left in four lines of characters, where pictures do not fit."""
     rows = [Text("pieces left", FAINT_STYLE)]
     for first in range(0, PIECES, SIDE):
         row = range(first, first + SIDE)
@@ -289,23 +289,23 @@ def _render_token(piece: int) -> Text:
 
 
 def render_game(game: Game, size: ConsoleDimensions) -> list[Text]:
-    """The game in the largest layout that fits: all beside the board, some below it, or in plain characters."""
-    board, left = render_board(game), render_pieces_left(game)
-    in_words = [Text(row) for row in plain_boards.render_hand(game, size.width)]
+    """Render the game in the largest layout that fits: all beside the board, some below it, or plain characters."""
+    board, pieces_left = render_board(game), render_pieces_left(game)
+    hand_lines = [Text(row) for row in plain_boards.render_hand(game, size.width)]
     layouts = (
-        render_side_by_side([board, left, render_hand(game)]),
-        [*render_side_by_side([board, left]), *in_words],
-        [*board, *render_tokens_left(game), *in_words],
+        render_side_by_side([board, pieces_left, render_hand(game)]),
+        [*render_side_by_side([board, pieces_left]), *hand_lines],
+        [*board, *render_tokens_left(game), *hand_lines],
     )
-    in_characters = [Text(row) for row in plain_boards.render_game(game, size.width).splitlines()]
+    plain_rows = [Text(row) for row in plain_boards.render_game(game, size.width).splitlines()]
     for rows in layouts:
         if max(row.cell_len for row in rows) <= size.width and len(rows) + SPARE_ROWS <= size.height:
             return rows
-    return in_characters
+    return plain_rows
 
 
 def _concat_text(*parts: tuple[str, str] | Text) -> Text:
-    """Concatenated parts; a blank style is no style."""
+    """Concatenate texts and (text, style) pairs; a blank style means none."""
     text = Text()
     for part in parts:
         if isinstance(part, Text):

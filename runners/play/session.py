@@ -1,8 +1,8 @@
 """One game of a person against an agent: its turns, undo, and its entry in the archive.
 
-A person's games are one run for each player, agent, rules, seat and seed, with one unit a game. Games in which the
-person asked for a hint or took a turn back are runs of their own, whose label says so: ``human:anna(hint,undo)``. So
-nobody takes them for games without help.
+A person's games are one run for each player, agent, rules, seat and seed, with one unit per game. Games in which the
+person asked for a hint or took a turn back belong to runs of their own, whose labels say so: ``human:anna(hint,undo)``.
+So they are never mistaken for games without help.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class AgentFailedError(Exception):
-    """The agent took no turn. The message says why, and ``ending`` is the index into ENDINGS."""
+    """The agent took no turn; the message says why, and ``ending`` is the index into ``ENDINGS``."""
 
     def __init__(self, reason: str, ending: int) -> None:
         super().__init__(reason)
@@ -54,25 +54,25 @@ class Opponent(Protocol):
     def label(self) -> str: ...
 
     def take_turn(self, game: Game) -> tuple[int, int]:
-        """Cell and gift. Raises ``AgentFailedError``."""
+        """Return the cell and the gift. Raises ``AgentFailedError`` if there is no turn."""
         ...
 
 
 class AgentOpponent:
-    """An agent in the game of a number in a run (its word), with the random stream that the engine would give it."""
+    """An agent that plays one game of a run, with the random stream that the engine would give it there."""
 
-    def __init__(self, guarded: GuardedAgent, run_stream_key: int, game_number: int) -> None:
-        self.label = guarded.label
-        self._guarded = guarded
-        self._player = guarded.fork_player()
+    def __init__(self, guarded_agent: GuardedAgent, run_stream_key: int, game_number: int) -> None:
+        self.label = guarded_agent.label
+        self._guarded = guarded_agent
+        self._player = guarded_agent.fork_player()
         self._raised: list[BaseException] = []
         self._stream = np.array([stream(uint64(run_stream_key), game_number, 0)], np.uint64)
 
     def take_turn(self, game: Game) -> tuple[int, int]:
-        if self._guarded.game_words:  # its memory may be of turns that the person took back: play them again
+        if self._guarded.game_words:  # its memory may include turns that were taken back, so replay the game
             self._player.start(range(1))
-            for number in range(game.turn % 2, game.turn, 2):
-                self._request_turn(number, game.position_before(number))
+            for turn_number in range(game.turn % 2, game.turn, 2):
+                self._request_turn(turn_number, game.position_before(turn_number))
         turns = self._request_turn(game.turn, game.position)
         if turns.cells[0] == ERROR_CELL:
             raise AgentFailedError(f"it raised {format_agent_error(self._raised[-1])}", FORFEIT_ERROR)
@@ -88,13 +88,13 @@ class AgentOpponent:
 
 
 class Session:
-    """A game with its history. ``seat`` is the person's."""
+    """A game in progress, with the history that undo needs; ``seat`` is the person's."""
 
     def __init__(self, rules: Rules, seat: int, opponent: Opponent) -> None:
         self.seat = seat
         self.opponent = opponent
         self.game = Game(rules)
-        self.reason = ""  # why the agent forfeited, once it has
+        self.reason = ""  # why the agent forfeited; "" as long as it has not
         self.aids: set[str] = set()  # "hint", "undo": what the person has used
         self._turns: list[Game] = []  # the game at the beginning of each turn that the person took
 
@@ -107,13 +107,13 @@ class Session:
         return not self.is_over and self.game.seat != self.seat
 
     def advance_to(self, game: Game) -> None:
-        """Go on to ``game``, which follows from the current game by a decision of the person."""
+        """Replace the current game by ``game``, which follows from it by a decision of the person."""
         if not self.game.is_gift_due:
             self._turns.append(self.game)
         self.game = game
 
     def play_agent_turn(self) -> None:
-        """Let the agent take its turn. It forfeits by an exception, an illegal turn, or one that takes too long."""
+        """Let the agent take its turn; it forfeits the game by an exception, an illegal turn or a late turn."""
         try:
             cell, gift = self.opponent.take_turn(self.game)
         except AgentFailedError as error:
@@ -128,7 +128,7 @@ class Session:
             self.game = self.game.with_forfeit(FORFEIT_ILLEGAL)
 
     def undo(self) -> bool:
-        """Go back to the start of the person's last turn. False if there is none."""
+        """Go back to the start of the person's last turn; return False if there is none."""
         if not self._turns:
             return False
         self.game = self._turns.pop()
@@ -137,7 +137,7 @@ class Session:
 
 
 def _play_steps(game: Game, cell: int, gift: int) -> Iterator[Game]:
-    """The games after each step of a turn. A gift after the end of the game is ignored."""
+    """Yield the game after each step of a turn; a gift after the end of the game is ignored."""
     if game.next_decision is NextDecision.PLY:
         yield game.play(gift, cell)
         return
@@ -151,12 +151,12 @@ def _play_steps(game: Game, cell: int, gift: int) -> Iterator[Game]:
 # The log.
 
 HUMAN = "runners.play.Human"
-LOCK_SECONDS = 10.0  # seconds in which another process or thread may log a game of the same person
-AID_COMBINATIONS = ((), ("hint",), ("undo",), ("hint", "undo"))  # what a person may have used in a game
+LOCK_SECONDS = 10.0  # how long to wait while another process or thread logs a game of the same run
+AID_COMBINATIONS = ((), ("hint",), ("undo",), ("hint", "undo"))  # aids that a person may have used in a game
 
 
 def build_human_run_spec(rules: Rules, person_name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
-    """The run of a person's games against an agent; ``seat`` is the person's.
+    """Build the spec of the run of a person's games against an agent; ``seat`` is the person's.
 
     Raises ``RequestError`` for a name that cannot be part of a label.
     """
@@ -176,49 +176,61 @@ def _add_aids_to_label(label: str, aids: Collection[str]) -> str:
 
 
 def build_block(game: Game, game_number: int) -> Block:
-    """A finished game as a block for the archive. Raises ``ValueError`` for a game that goes on."""
+    """Build the block of one finished game for the archive. Raises ``ValueError`` if the game is not over."""
     if game.ending is None:
         raise ValueError("the game is not over")
     return Block(0, game_number, 0, build_game(game.plies, game.winner, game.ending), swapped=False)
 
 
+class LogEntry(NamedTuple):
+    """The place of a logged game in its archive."""
+
+    run_id: str
+    game_number: int
+
+
 class Logbook:
-    """Logs the games of one run. If other code began the run, a new run is begun beside it."""
+    """The log of a person's games in one run; if other code began that run, games go to a new run beside it."""
 
     def __init__(self, archive: ArchiveStore, spec: RunSpec, agent: Agent, command: str) -> None:
         self._archive = archive
         self.root = archive.root
         self._code = build_code_record(spec, [None, agent])  # the person comes first
         self._command = command
-        known = archive.find_run(spec.run_id)
-        other = known is not None and describe_code_differences(known, self._code)
-        self.spec = replace(spec, salt=self._code["fingerprint"]) if other else spec
+        stored_run = archive.find_run(spec.run_id)
+        has_other_code = stored_run is not None and describe_code_differences(stored_run, self._code)
+        self.spec = replace(spec, salt=self._code["fingerprint"]) if has_other_code else spec
 
     def find_first_free_number(self) -> int:
-        """The first number that is free in the run and in those of games with help: its random stream is unused."""
+        """Return the first game number that neither this run nor its runs with help use.
+
+        The random stream of that number is then unused too.
+        """
         runs = (self.build_aided_spec(aids).run_id for aids in AID_COMBINATIONS)
-        held = merge_ranges(
-            taken for run_id in runs for taken in self._archive.list_effective_ranges(run_id).covered_ranges
+        used_ranges = merge_ranges(
+            used_range for run_id in runs for used_range in self._archive.list_effective_ranges(run_id).covered_ranges
         )
-        return list_gaps(held, MAX_PAIRS)[0][0]
+        return list_gaps(used_ranges, MAX_PAIRS)[0][0]
 
     def build_aided_spec(self, aids: Collection[str]) -> RunSpec:
-        """The run of games in which the person used these aids."""
+        """Build the spec of the run of games in which the person used these aids."""
         human, agent = self.spec.agents
         return replace(self.spec, agents=(replace(human, label=_add_aids_to_label(human.label, aids)), agent))
 
-    def log_game(self, game: Game, game_number: int, seconds: float, aids: Collection[str] = ()) -> tuple[str, int]:
-        """Log a finished game, in which the person used some of ``AID_COMBINATIONS``; returns its run and number.
+    def log_game(self, game: Game, game_number: int, seconds: float, aids: Collection[str] = ()) -> LogEntry:
+        """Log and index a finished game, in which the person used one of ``AID_COMBINATIONS``.
 
-        The number is ``game_number``, or the next free one if that was taken meanwhile. The game is indexed, too,
-        because questions about positions need the index of all games. Raises ``FailureError`` if the archive cannot be
-        written, ``RequestError`` if another process writes to this run all the time.
+        Its number is ``game_number``, or the next free one if another process has used that number meanwhile. The game
+        is indexed at once because questions about positions need the index of all games.
+
+        Raises ``FailureError`` if the archive cannot be written, ``RequestError`` if another process keeps the run
+        locked.
         """
         started = time.perf_counter()
         spec = self.build_aided_spec(aids)
         try:
             with self._archive.lock_run(self.spec.run_id, LOCK_SECONDS):  # runs with help share its numbers
-                runs = (self.build_aided_spec(used).run_id for used in AID_COMBINATIONS)
+                runs = (self.build_aided_spec(aid_combination).run_id for aid_combination in AID_COMBINATIONS)
                 if any(
                     self._archive.list_effective_ranges(run_id).find_range(game_number) is not None for run_id in runs
                 ):
@@ -230,31 +242,31 @@ class Logbook:
             with suppress(ArenaError):  # the error of writing is the one to report
                 record_run_end(self._archive, spec, seconds + time.perf_counter() - started)
         self._index_run(spec.run_id)
-        return spec.run_id, game_number
+        return LogEntry(spec.run_id, game_number)
 
     def _index_run(self, run_id: str) -> None:
-        """Index the games of a run. A failure is a warning, because the game is logged and can be indexed later."""
-        from analytics.tables.derived.indexing import index_runs  # a game that is not finished does not need it
+        """Index the games of a run; a failure is only a warning, because they are logged and can be indexed later."""
+        from analytics.tables.derived.indexing import index_runs  # imported late: an unfinished game does not need it
 
         try:
             index_runs(ArchiveStore.open(self.root), [run_id])
         except ArenaError as error:
             command = self._archive.format_command("archive index")
-            logger.warning("the game is logged, and it is not indexed (%s): run %s", error, command)
+            logger.warning("the game is logged but not indexed (%s): run %s", error, command)
 
 
 @dataclass(frozen=True)
 class PreparedGame:
-    """A game before it begins: who plays, the run that it belongs to, and its number there."""
+    """A game that is ready to begin: its players, its run and its number there."""
 
     spec: RunSpec
     seat: int  # the person's
     opponent: AgentOpponent
     logbook: Logbook | None  # None: the game is not logged
-    number: int  # of the game in its run: the agent's randomness depends on it
+    number: int  # of the game in its run; the agent's randomness depends on it
 
     def start_session(self) -> Session:
-        """The game at its beginning."""
+        """Return a session at the beginning of the game."""
         return Session(self.spec.rules, self.seat, self.opponent)
 
 
@@ -266,30 +278,30 @@ def prepare_game(
     command: str,
     game_number: int | None = None,
 ) -> PreparedGame:
-    """A game of ``spec``, in which the person has a seat; with an ``archive_root`` it is logged.
+    """Prepare a game of ``spec`` in which the person has a seat; if ``archive_root`` is given, it will be logged there.
 
-    The archive is made if there is none. ``game_number`` is that of a game that was begun before, or that of one that
-    is not logged; None: the next that is free. Raises ``RequestError`` for an archive that cannot be had, and for a
-    number that no game has had yet.
+    The archive is created if it does not exist. ``game_number`` is the number of a game that began earlier or is not
+    logged; None means the next free number. Raises ``RequestError`` if the archive cannot be opened, and for a number
+    beyond the next free one.
     """
     agent, guarded = agent_and_guard
-    word = run_id_to_stream_key(spec.run_id)
+    stream_key = run_id_to_stream_key(spec.run_id)
     if archive_root is None:
-        return PreparedGame(spec, seat, AgentOpponent(guarded, word, game_number or 0), None, game_number or 0)
+        return PreparedGame(spec, seat, AgentOpponent(guarded, stream_key, game_number or 0), None, game_number or 0)
     logbook = Logbook(ArchiveStore.open(archive_root, create=True), spec, agent, command)
-    following = logbook.find_first_free_number()
-    chosen = following if game_number is None else game_number
-    if chosen > following:
-        raise RequestError(f"game {chosen} was never begun here: the next one is number {following}")
-    return PreparedGame(spec, seat, AgentOpponent(guarded, word, chosen), logbook, chosen)
+    next_number = logbook.find_first_free_number()
+    number = next_number if game_number is None else game_number
+    if number > next_number:
+        raise RequestError(f"game {number} was never begun here: the next one is number {next_number}")
+    return PreparedGame(spec, seat, AgentOpponent(guarded, stream_key, number), logbook, number)
 
 
 def format_aids(aids: Collection[str]) -> str:
-    """The aids in words: ``hint and undo``."""
+    """Format the aids in words: ``hint and undo``."""
     return " and ".join(sorted(aids))
 
 
 def format_plies_query(run_id: str, game_number: int) -> str:
-    """The question in SQL for the plies of a logged game."""
+    """Format the SQL query for the plies of a logged game."""
     game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, game_number)}"
     return f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)

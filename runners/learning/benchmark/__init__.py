@@ -1,1 +1,1 @@
-"""The offline benchmark: datasets of logged games, and what is learned from them, judged by score and exact regret."""
+"""The offline benchmark: datasets of logged games, and scores of what is learned from them."""

@@ -1,7 +1,7 @@
 """`qarena benchmark make`: the datasets of the offline benchmark, as archives and in Minari's format.
 
-Games are played into an archive in a hidden folder, from which an interrupted command goes on. Once they are complete
-they become one file of a new archive, whose Parquet files depend on the games alone, and then the Minari dataset. Both
+Games are played into an archive in a hidden folder, where an interrupted command continues. When all games are played,
+they become one file of a new archive, whose Parquet files depend only on the games, and then the Minari dataset. Both
 get their final names when they are complete.
 """
 
@@ -54,17 +54,17 @@ ARCHIVES_FOLDER = "parquet"  # the folder with the same games as archives
 OPENING_PLIES = 2  # imposed on every game, in the datasets and where what was learned is judged
 MEDIUM_PLAYERS = ("semi_random", "alpha_beta", "mcts(iterations=1000)")
 ALL_PLAYERS = (RANDOM_PLAYER, *MEDIUM_PLAYERS, EXPERT_PLAYER)
-VALIDATION_SEED = 1 << 30  # is added to the seed of a validation split, so that it has other openings
-VALIDATION_ONE_IN = 10  # games of a validation split: so many for one of the training split, rounded up
+VALIDATION_SEED = 1 << 30  # added to the seed of a validation split, so that it has other openings
+VALIDATION_ONE_IN = 10  # a validation split has a tenth of the games of the training split, rounded up
 
 
-WORK_FOLDER = ".making"  # the hidden folder of what is not complete
-BYTES_A_GAME = 15_000  # of both forms, roughly
+WORK_FOLDER = ".making"  # the hidden folder of incomplete datasets
+BYTES_A_GAME = 15_000  # of both forms together, roughly
 WRITING_SECONDS_PER_THOUSAND = 2.7  # for 1,000 games in Minari's format, on one thread
 ENVIRONMENT_ID = "quarto-arena/QuartoTurns-v0"
-MIN_SECONDS_FOR_MINUTES = 90  # seconds, from which a duration is told in minutes
+MIN_SECONDS_FOR_MINUTES = 90  # longer durations are printed in minutes
 AUTHOR = "The quarto-arena authors"
-SOURCE_KEY = "benchmark"  # key of the metadata that say from which run a dataset was made
+SOURCE_KEY = "benchmark"  # key of the metadata that names the run of a dataset
 
 
 class BenchmarkDataset(NamedTuple):
@@ -72,7 +72,7 @@ class BenchmarkDataset(NamedTuple):
 
     name: str
     players: Sequence[str]  # labels
-    opponents: Sequence[str]  # each player meets each of them, itself too if it is one
+    opponents: Sequence[str]  # labels; each player meets each of them, also itself if it is among them
     description: str
     seconds_per_thousand_games: float  # of processor time for 1,000 games, measured
 
@@ -96,23 +96,23 @@ class DatasetSplit(NamedTuple):
 
     dataset: BenchmarkDataset
     validation: bool
-    games: int  # that were asked for
+    games: int  # as requested
     seed: int
 
     @property
     def name(self) -> str:
-        """Its name in both forms: ``medium-v0``, ``medium-validation-v0``."""
+        """The split's name in both forms: ``medium-v0``, ``medium-validation-v0``."""
         stem, _, version = self.dataset.name.rpartition("-")
         return f"{stem}-validation-{version}" if self.validation else self.dataset.name
 
     @property
     def dataset_id(self) -> str:
-        """Minari's id, which is also its path below a folder of datasets."""
+        """Minari's id of the split, which is also its path below a folder of datasets."""
         return f"{NAMESPACE}/{self.name}"
 
     @property
     def games_a_pairing(self) -> int:
-        """Games of each pairing: as many as were asked for together, or a few more, since pairs are whole."""
+        """Games of each pairing, rounded up to whole pairs."""
         games = -(-self.games // VALIDATION_ONE_IN) if self.validation else self.games
         return 2 * -(-games // (2 * self.dataset.pairing_count))
 
@@ -127,7 +127,7 @@ class DatasetSplit(NamedTuple):
         return folder / ARCHIVES_FOLDER / self.name
 
     def build_run_spec(self) -> RunSpec:
-        """The run that the games are: the player is the first agent of its pairing, in either seat."""
+        """Build the spec of the run of these games; the player is the first agent of each pairing, in either seat."""
         labels = [*dict.fromkeys((*self.dataset.players, *self.dataset.opponents))]
         pairings = product(map(labels.index, self.dataset.players), map(labels.index, self.dataset.opponents))
         seed = self.seed + (VALIDATION_SEED if self.validation else 0)
@@ -135,25 +135,25 @@ class DatasetSplit(NamedTuple):
 
 
 def select_datasets(names: Sequence[str]) -> list[BenchmarkDataset]:
-    """The datasets of these names, with or without the namespace; all if there is none.
+    """Select the datasets with these names, with or without the namespace; without names, select all.
 
-    Raises ``RequestError`` for a name that is none.
+    Raises ``RequestError`` for a name that no dataset has.
     """
-    known = {each.name: each for each in DATASETS}
-    wanted = [name.removeprefix(f"{NAMESPACE}/") for name in names]
-    for name in wanted:
-        if name not in known:
-            raise RequestError(f"{name!r} is not a dataset of the benchmark{describe_valid_names(name, known)}")
-    return [each for each in DATASETS if not wanted or each.name in wanted]
+    valid_names = [dataset.name for dataset in DATASETS]
+    selected_names = [name.removeprefix(f"{NAMESPACE}/") for name in names]
+    for name in selected_names:
+        if name not in valid_names:
+            raise RequestError(f"{name!r} is not a dataset of the benchmark{describe_valid_names(name, valid_names)}")
+    return [dataset for dataset in DATASETS if not selected_names or dataset.name in selected_names]
 
 
 def list_splits(datasets: Sequence[BenchmarkDataset], games: int, seed: int) -> list[DatasetSplit]:
-    """Both splits of each dataset."""
+    """List the training and the validation split of each dataset."""
     return [DatasetSplit(dataset, validation, games, seed) for dataset in datasets for validation in (False, True)]
 
 
 class DatasetRequest(NamedTuple):
-    """The datasets to make, and where."""
+    """The datasets to make, and the folder to make them in."""
 
     folder: Path
     splits: Sequence[DatasetSplit]
@@ -163,28 +163,28 @@ class DatasetRequest(NamedTuple):
 
 
 def create_datasets_unless_stopped(request: DatasetRequest, stop: threading.Event) -> bool:
-    """Make the splits that are not there yet; false once ``stop`` is set. Raises ``RequestError`` for other games.
+    """Make the splits that do not exist yet; return False if ``stop`` was set before the end.
 
-    Raises it too if Minari is not installed, and ``FailureError`` if the disk refuses; what was played is kept, and the
-    same request goes on.
+    Raises ``RequestError`` if the folder has a dataset with other games or Minari is not installed, ``FailureError`` if
+    the disk refuses. Games that were played are kept, and the same request continues.
     """
     folder = request.folder
     check_outside_archives(folder)
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"{folder} is a file: name a folder")
-    left = [split for split in request.splits if not (_has_games(split, folder) and _has_episodes(split, folder))]
+    missing = [split for split in request.splits if not (_has_games(split, folder) and _has_episodes(split, folder))]
     for split in request.splits:
-        if split not in left:
+        if split not in missing:
             console.print_line(f"{split.dataset_id} is there already")
-    if left:
+    if missing:
         formats.check_minari_library()
-        console.print_line(_describe_work(left, request.threads))
+        console.print_line(_describe_work(missing, request.threads))
     with explain_errors("write to", folder):
-        for each in (folder / NAMESPACE, folder / ARCHIVES_FOLDER, folder / WORK_FOLDER):
-            create_folder(each)
-    known = measure_references(build_player_spec(OPPONENT), request.threads, stop) if left else None
-    for split in left:
-        if known is None or stop.is_set() or not _create_split_unless_stopped(split, request, known, stop):
+        for path in (folder / NAMESPACE, folder / ARCHIVES_FOLDER, folder / WORK_FOLDER):
+            create_folder(path)
+    references = measure_references(build_player_spec(OPPONENT), request.threads, stop) if missing else None
+    for split in missing:
+        if references is None or stop.is_set() or not _create_split_unless_stopped(split, request, references, stop):
             return False
     with explain_errors("write to", folder):
         if not any((folder / WORK_FOLDER).iterdir()):
@@ -193,7 +193,7 @@ def create_datasets_unless_stopped(request: DatasetRequest, stop: threading.Even
 
 
 def _describe_work(splits: Sequence[DatasetSplit], threads: int) -> str:
-    """The size of the work, before it begins."""
+    """Describe the number of games, their size and the expected duration, before the work begins."""
     games = sum(split.total_games for split in splits)
     playing = sum(split.total_games * split.dataset.seconds_per_thousand_games / 1000 for split in splits)
     seconds = (REFERENCE_SECONDS + playing) / threads + WRITING_SECONDS_PER_THOUSAND * games / 1000
@@ -205,46 +205,45 @@ def _describe_work(splits: Sequence[DatasetSplit], threads: int) -> str:
 def _create_split_unless_stopped(
     split: DatasetSplit, request: DatasetRequest, references: ReferenceReturns, stop: threading.Event
 ) -> bool:
-    """Make both forms of one split; false once ``stop`` is set."""
+    """Make both forms of one split; return False if ``stop`` was set before the end."""
     folder, spec = request.folder, split.build_run_spec()
-    making = folder / WORK_FOLDER / f"{split.name}-{spec.run_id}"
+    work_folder = folder / WORK_FOLDER / f"{split.name}-{spec.run_id}"
     if not _has_games(split, folder):
-        if not _play_games_unless_stopped(split, spec, request, making, stop):
+        if not _play_games_unless_stopped(split, spec, request, work_folder, stop):
             return False
-        _write_archive(split, spec, making, folder)
+        _write_archive(split, spec, work_folder, folder)
     if stop.is_set():
         return False
     with explain_errors("write to", folder):
-        shutil.rmtree(making, ignore_errors=True)
-        making.mkdir()
+        shutil.rmtree(work_folder, ignore_errors=True)
+        work_folder.mkdir()
         with (
             open_archive(split.archive_folder(folder)) as opened,
             show_progress_bar(f"writing {split.name}", "games") as bar,
         ):
             bar.start(split.total_games)
-            wanted = ExportRequest("minari", perspective=FIRST_AGENT)
-            done = write_export(
+            summary = write_export(
                 opened,
-                wanted,
-                making / split.name,
+                ExportRequest("minari", perspective=FIRST_AGENT),
+                work_folder / split.name,
                 False,
                 bar.advance,
                 build_metadata(split, spec, request, references),
             )
-        (making / split.name).rename(split.minari_folder(folder))
-        making.rmdir()
-    console.print_line(f"{split.dataset_id}: {done.episodes or 0:,} episodes, {done.steps or 0:,} steps")
+        (work_folder / split.name).rename(split.minari_folder(folder))
+        work_folder.rmdir()
+    console.print_line(f"{split.dataset_id}: {summary.episodes or 0:,} episodes, {summary.steps or 0:,} steps")
     return True
 
 
 def _play_games_unless_stopped(
     split: DatasetSplit, spec: RunSpec, request: DatasetRequest, work_folder: Path, stop: threading.Event
 ) -> bool:
-    """Play what is missing of a split's games; false if ``stop`` is set before all are there."""
+    """Play the missing games of a split; return False if ``stop`` was set before the end."""
     storage = ArchiveOptions(work_folder / "played", other_code="extend")
     experiment = open_experiment(RunRequest(spec, split.games_a_pairing, request.threads, storage, progress=False))
     if experiment.request.notes:
-        raise RequestError(f"{work_folder} has games that other code has played: remove it to begin anew")
+        raise RequestError(f"{work_folder} has games that other code has played: remove this folder to begin anew")
     with show_progress_bar(f"playing {split.name}", "games") as bar:
         outcome = execute_experiment(experiment, request.command, stop, bar)
     for line in outcome.misbehaviour:
@@ -254,31 +253,31 @@ def _play_games_unless_stopped(
 
 def _write_archive(split: DatasetSplit, spec: RunSpec, work_folder: Path, folder: Path) -> None:
     """Write the games of a split as one file of an archive of their own."""
-    source, aside = ArchiveStore.open(work_folder / "played"), work_folder / "archive"
+    source, staging_folder = ArchiveStore.open(work_folder / "played"), work_folder / "archive"
     record = source.find_run(spec.run_id)
     if record is None:
-        raise FailureError(f"{work_folder} has lost the record of its run: remove it to begin anew")
-    shutil.rmtree(aside, ignore_errors=True)
-    target = ArchiveStore.open(aside, create=True)
+        raise FailureError(f"{work_folder} has lost the record of its run: remove this folder to begin anew")
+    shutil.rmtree(staging_folder, ignore_errors=True)
+    target = ArchiveStore.open(staging_folder, create=True)
     target.write_run(structs.replace(check_record_format(record), games=split.games_a_pairing, units=0))
     with open_archive(work_folder / "played") as opened:
-        found = [games for _, games in select_games(opened, f"run_id = '{spec.run_id}'").read_blocks()]
+        blocks = [games for _, games in select_games(opened, f"run_id = '{spec.run_id}'").read_blocks()]
     span = 0, record.unit_line.count_units(split.games_a_pairing)
-    write_range(target, record, span, merge_games(found).select_units(record.unit_line, *span))
+    write_range(target, record, span, merge_games(blocks).select_units(record.unit_line, *span))
     with explain_errors("write to", folder):
-        aside.rename(split.archive_folder(folder))
+        staging_folder.rename(split.archive_folder(folder))
     remember_archive(split.archive_folder(folder))  # under its final name
 
 
 def build_source_record(split: DatasetSplit, spec: RunSpec) -> dict[str, Any]:
-    """The record that names the games of a dataset."""
+    """Build the record that names the games of a dataset."""
     return {"run_id": spec.run_id, "seed": split.seed, "games": split.total_games, "opening_plies": OPENING_PLIES}
 
 
 def build_metadata(
     split: DatasetSplit, spec: RunSpec, request: DatasetRequest, references: ReferenceReturns
 ) -> dict[str, Any]:
-    """Minari's metadata of a split; the reference scores are mean returns against ``OPPONENT``."""
+    """Build Minari's metadata of a split; its reference scores are mean returns against ``OPPONENT``."""
     environment: dict[str, Any] = {
         "id": ENVIRONMENT_ID,
         "entry_point": "runners.learning.environments.single:QuartoEnv",
@@ -291,7 +290,7 @@ def build_metadata(
         "additional_wrappers": [],
         "vector_entry_point": None,
     }
-    players, opponents = (", ".join(each) for each in (split.dataset.players, split.dataset.opponents))
+    players, opponents = (", ".join(labels) for labels in (split.dataset.players, split.dataset.opponents))
     return {
         "dataset_id": split.dataset_id,
         "description": (
@@ -316,7 +315,7 @@ def build_metadata(
 
 
 def _has_games(split: DatasetSplit, folder: Path) -> bool:
-    """Whether the archive of a split is there. Raises ``RequestError`` if it has other games."""
+    """Return whether the archive of a split exists. Raises ``RequestError`` if it has other games."""
     path, spec = split.archive_folder(folder), split.build_run_spec()
     if not path.exists():
         return False
@@ -327,7 +326,7 @@ def _has_games(split: DatasetSplit, folder: Path) -> bool:
 
 
 def _has_episodes(split: DatasetSplit, folder: Path) -> bool:
-    """Whether the Minari dataset of a split is there. Raises ``RequestError`` if it has other games."""
+    """Return whether the Minari dataset of a split exists. Raises ``RequestError`` if it has other games."""
     path = split.minari_folder(folder)
     if not path.exists():
         return False

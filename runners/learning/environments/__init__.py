@@ -1,1 +1,1 @@
-"""Environments in which one seat learns against an agent: Gymnasium's, one game or many at once."""
+"""Gymnasium environments in which one seat learns against an agent: one game, or many games at once."""

@@ -1,4 +1,7 @@
-"""The Gymnasium environment of one game: a learner against an agent. Made by ``gymnasium.make``, see ``quarto.env``."""
+"""The Gymnasium environment of one game between a learner and an agent.
+
+``gymnasium.make`` builds it; ``quarto.env`` registers its ids.
+"""
 
 from __future__ import annotations
 
@@ -23,28 +26,39 @@ StepResult = tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]
 
 
 class QuartoEnv(gymnasium.Env):
-    """A game of a learner against ``opponent``, which answers within ``step``.
+    """A game of a learner against ``opponent``, which takes its turns within ``step``.
 
-    Observations are int8 [17, 8], actions 0 to 15 are cells or pieces, see ``quarto.observations``. With ``turns`` an
-    observation is int8 [17], the piece on each cell, then the one in hand, -1 for none; an action is a whole turn, 0 to
-    288, as in exported episodes. ``info`` has the legal actions as ``action_mask``, int8 [16] or [289], and the
-    learner's ``seat``; at the end of a game also its ``ending`` and the ``game`` as text. Rewards: 1 won, -1 lost, 0
-    drawn or not over. An illegal action forfeits the game (-1). If the opponent forfeits, which no action of the
-    learner caused, the game is truncated with reward 0.
+    Observations are int8 [17, 8], and actions 0 to 15 are cells or pieces (see ``quarto.observations``). With
+    ``turns``, an observation is int8 [17], the piece on each cell and then the piece in hand, -1 for none; an action is
+    a whole turn, 0 to 288, as in exported episodes. ``info`` has the legal actions as ``action_mask``, int8 [16] or
+    [289], and the learner's ``seat``; at the end of a game it also has the ``ending`` and the ``game`` as text. Rewards
+    are 1 for a win, -1 for a loss, 0 for a draw and as long as the game goes on. An illegal action forfeits the game
+    (-1). If the opponent forfeits, the game is truncated with reward 0, because no action of the learner caused that.
 
-    ``opponent``: an agent's label or object, or None: the learner plays both seats. Then ``seat`` of ``info`` is the
-    one that acts next, and a reward is for the one that acted. ``rules``: ``Rules`` or a yaml's name. ``seat``: 0, 1,
-    or None for a random one in each game. ``record``: a file to which finished games are appended as text, where the
-    learner is called ``name``. ``archive``, ``config_dir``: see ``build_opponent``. ``opening_plies`` are random ones
-    before the first action, which finish no line. Raises ``RequestError`` for ``turns`` where the mover chooses the
-    piece.
+    Once the game is over, the mask allows every action, because Gymnasium asks for one more action, which it ignores,
+    in the step in which a new game begins. The first game after ``reset(seed=s)`` is game 0 of seed s, and further
+    resets without a seed begin games 1, 2, …; the seats and the opponent's randomness depend only on the seed and the
+    number of the game.
 
-    Once the game is over the mask allows every action: where Gymnasium begins a new game in the next step, it asks for
-    one more action, which it ignores. The first game after ``reset(seed=s)`` is game 0 of seed s, further resets
-    without a seed go on with games 1, 2, …; seat and randomness of the opponent depend on both numbers alone.
+    A copy, also by pickle, continues the game and appends to the same ``record``. Copying raises ``RequestError`` if
+    the opponent plays in a process of its own or by the clock.
 
-    A copy, or a pickled one, goes on with the game, also into the file of ``record``. Copying raises ``RequestError``
-    if the opponent plays in a process of its own or by the clock.
+    Args:
+        opponent: An agent's label or an agent object. None: the learner plays both seats; then ``seat`` in ``info`` is
+            the seat that acts next, and a reward is for the seat that acted.
+        rules: ``Rules``, or the name of a yaml.
+        seat: The learner's seat, 0 or 1; None: a random one in each game.
+        render_mode: ``ansi``, ``rgb_array`` or ``human``; None: nothing is rendered.
+        record: A file to which finished games are appended as text.
+        name: The learner's name in ``record``.
+        archive: The archive with the policies of agents.
+        config_dir: The user's own folder of agents and rules.
+        opening_plies: Random plies before the first action; they finish no line.
+        turns: Whether an action is a whole turn.
+
+    Raises:
+        RequestError: A value is wrong, or ``turns`` is true where the mover chooses the piece.
+
     """
 
     metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_SECOND}  # noqa: RUF012  (Gymnasium's form)
@@ -73,23 +87,23 @@ class QuartoEnv(gymnasium.Env):
     def reset(
         self, *, seed: Seed | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.int8], dict[str, Any]]:
-        """Begin a new game, in which the opponent may already have decided."""
+        """Begin a new game, in which the opponent may already have taken its first turn."""
         super().reset(seed=None if seed is None else int(seed))
         observations, infos = self._games.reset(seed=None if seed is None else [seed])
         return observations[0], self._render_and_build_info(infos)
 
     def step(self, action: Any) -> StepResult:
-        """Take the learner's decision or turn and, if it is then the opponent's turn, that turn."""
+        """Take the learner's decision or turn, then the opponent's turn if it is due."""
         observations, rewards, terminated, truncated, infos = self._games.step([int(action)])
         info = self._render_and_build_info(infos)
         if "ending" in infos:
-            game, ended = self._games.envs[0], int(self._games.envs["plies"][0])
-            plies = list(zip(game["pieces"][:ended].tolist(), game["cells"][:ended].tolist(), strict=True))
+            game, ply_count = self._games.envs[0], int(self._games.envs["plies"][0])
+            plies = list(zip(game["pieces"][:ply_count].tolist(), game["cells"][:ply_count].tolist(), strict=True))
             info |= {"ending": ENDINGS[infos["ending"][0]], "game": format_game(plies)}
         return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), info
 
     def _render_and_build_info(self, infos: dict[str, Any]) -> dict[str, Any]:
-        """The game's own of the infos on all games; who watches sees its position."""
+        """Show the position to a viewer, and build the info of this one game from ``infos``."""
         self._renderer.show_position(self._current_position())
         self._mask = infos["action_mask"][0]
         return {"action_mask": self._mask, "seat": int(infos["seat"][0])}
@@ -98,11 +112,14 @@ class QuartoEnv(gymnasium.Env):
         return to_batch(self._games.envs).position(0)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """The legal actions, all of them once the game is over, under the name that sb3-contrib asks for."""
+        """Return the legal actions, or all actions once the game is over: bool [16], or [289] for whole turns.
+
+        The name is the one that sb3-contrib calls.
+        """
         return self._mask.astype(np.bool_)
 
     def render(self) -> Any:
-        """The board as text (``ansi``) or as an image, [height, width, 3] uint8; ``human`` shows it in a window."""
+        """Render the board: text (``ansi``), uint8 [height, width, 3] (``rgb_array``), or a window (``human``)."""
         return self._renderer.render(self._current_position())
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Many games as a ``VecEnv`` of Stable-Baselines3: its learners, and those of sb3-contrib, take it as it is."""
+"""Many games as a ``VecEnv``, which the learners of Stable-Baselines3 and sb3-contrib take without a wrapper."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from runners.learning.environments.vector import Observations, QuartoVectorEnv
 with require_extra("sb3", "runners.learning.environments.stable_baselines"):
     from stable_baselines3.common.vec_env import VecEnv
 
-MASKS_METHOD = "action_masks"  # the method that sb3-contrib asks each environment for
+MASKS_METHOD = "action_masks"  # the method that sb3-contrib calls on each environment
 
 
 class QuartoVecEnv(VecEnv):
     """``num_envs`` games of a learner, with the keys of ``QuartoVectorEnv``: ``QuartoVecEnv(256, opponent="random")``.
 
-    A game that is over begins anew at once. Then its info has ``terminal_observation`` and ``TimeLimit.truncated``, as
-    Stable-Baselines3 expects, and every info has the ``seat`` of the learner.
+    When a game is over, a new one begins in the same step. The info of that step has ``terminal_observation`` and
+    ``TimeLimit.truncated``, as Stable-Baselines3 expects. Every info has the ``seat`` of the learner.
     """
 
     def __init__(self, num_envs: int, **keys: Any) -> None:
@@ -42,11 +42,11 @@ class QuartoVecEnv(VecEnv):
         self._actions = actions
 
     def step_wait(self) -> tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        observations, rewards, terminated, truncated, known = self._games.step(self._actions)
-        self._masks, done = known["action_mask"].astype(np.bool_), terminated | truncated
-        infos: list[dict[str, Any]] = [{"seat": seat} for seat in known["seat"].tolist()]
+        observations, rewards, terminated, truncated, game_infos = self._games.step(self._actions)
+        self._masks, done = game_infos["action_mask"].astype(np.bool_), terminated | truncated
+        infos: list[dict[str, Any]] = [{"seat": seat} for seat in game_infos["seat"].tolist()]
         for i in np.flatnonzero(done).tolist():
-            infos[i]["terminal_observation"] = known["final_obs"][i]
+            infos[i]["terminal_observation"] = game_infos["final_obs"][i]
             infos[i]["TimeLimit.truncated"] = bool(truncated[i])
         return observations, rewards.astype(np.float32), done, infos
 
@@ -54,26 +54,30 @@ class QuartoVecEnv(VecEnv):
         self._games.close()
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
-        """An attribute, the same for all games. ``action_masks`` is a method, see ``env_method``."""
+        """Return an attribute for each of the games, which share all attributes but the method ``action_masks``."""
         value = self.env_method if attr_name == MASKS_METHOD else getattr(self._games, attr_name)
         return [value for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
-        """Raises ``AttributeError``: games of one environment have no attributes of their own."""
+        """Raise ``AttributeError``, because the games of one environment share all attributes."""
         raise AttributeError(f"{attr_name!r} cannot be set: the games of one QuartoVecEnv share all keys")
 
     def env_method(
         self, method_name: str, *_args: Any, indices: int | Iterable[int] | None = None, **_keys: Any
     ) -> list[Any]:
-        """``action_masks``: the legal actions of each game, bool [16] or, of whole turns, [289]."""
+        """Call a method of each game; there is one, ``action_masks``.
+
+        It returns the legal actions of each game, bool [16], or [289] for whole turns. Raises ``AttributeError`` for
+        another method.
+        """
         if method_name != MASKS_METHOD:
             raise AttributeError(f"a QuartoVecEnv has no method {method_name!r} of single games, only {MASKS_METHOD!r}")
         return [self._masks[i] for i in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: int | Iterable[int] | None = None) -> list[bool]:
-        """No game is wrapped by itself."""
+        """Return False for each of the games, because no game has a wrapper of its own."""
         return [False for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
-        """The boards as images, with ``render_mode="rgb_array"``."""
+        """Render the boards as images; this needs ``render_mode="rgb_array"``."""
         return self._games.render() or [None] * self.num_envs

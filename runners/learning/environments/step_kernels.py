@@ -1,4 +1,4 @@
-"""Kernels of the vectorised environment: one action of each learner, then one turn of each opponent it waits for."""
+"""Kernels of the vectorised environment: one action of each learner, then one turn of each opponent that is due."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from quarto.rng import OPENING_STREAM, stream, turn_offset
 from quarto.rules import NONE, PIECES, finishes_line
 from runners.hosting.lockstep import OPENINGS_TYPE, try_draw_opening
 
-RANDOM_SEAT, BOTH_SEATS = -1, 2  # of a learner that has not one seat in all games
+RANDOM_SEAT, BOTH_SEATS = -1, 2  # of a learner without one seat for all games
 
-# A game of a learner against the opponent, at any ply: a record each. A kernel that is given all of it as one pointer
-# counts no references; with an array for each field, that took two thirds of a step.
+# One record for each game of a learner against the opponent, at any ply. All records travel to a kernel as one pointer;
+# with an array for each field, counting references took two thirds of a step.
 ENV_DTYPE = np.dtype(
     [
         ("lanes", np.uint64),  # the position, as in Batch; the learner decides in it unless the game is over
@@ -38,12 +38,12 @@ ENV_DTYPE = np.dtype(
         ("cells", np.int8, PIECES),
         ("seed", np.uint64),
         ("number", np.int64),  # of the game under its seed
-        ("stream", np.uint64),  # of the opponent
-        ("reward", np.float64),  # of the last step, like the two that follow
+        ("stream", np.uint64),  # of the opponent's randomness
+        ("reward", np.float64),  # of the last step, like the next two fields
         ("terminated", np.bool_),
         ("truncated", np.bool_),
         ("over", np.bool_),  # a new game begins in the next step
-        ("begun", np.bool_),  # it began in the last step
+        ("begun", np.bool_),  # the game began in the last step
     ],
     align=True,
 )
@@ -51,42 +51,42 @@ Envs = NDArray[np.void]  # [N] ENV
 
 
 def build_envs(size: int) -> Envs:
-    """``size`` games that are yet to begin: game 0 of seed 0."""
+    """Build the records of ``size`` games that have not begun; the next step begins game 0 of seed 0 in each."""
     envs = np.zeros(size, ENV_DTYPE)
     envs["over"], envs["number"] = True, -1
     return envs
 
 
 def to_batch(envs: Envs) -> Batch:
-    """The positions of the games, as views."""
+    """Return the positions of the games as views."""
     return Batch(*(envs[name] for name in Batch._fields))
 
 
 def to_games(envs: Envs) -> Games:
-    """Games that are over."""
+    """Convert records of finished games to ``Games``."""
     pieces, cells = (np.ascontiguousarray(envs[name].T) for name in ("pieces", "cells"))
     return Games(pieces, cells, envs["plies"], envs["winner"], envs["ending"])
 
 
 class StepOptions(NamedTuple):
-    """How an environment steps; 1 means yes."""
+    """The options of a step; 1 means yes."""
 
     seat: int  # the learner's: 0, 1, RANDOM_SEAT or BOTH_SEATS
-    turns: int  # an action is a whole turn, see ``quarto.observations``
-    begin: int  # no action is taken: only games that are over begin anew
+    turns: int  # whether an action is a whole turn, see ``quarto.observations``
+    begin: int  # whether to begin new games only, without any action
 
 
 class OpponentPositions(NamedTuple):
-    """Room for the positions in which the opponent takes its turn, compacted to the front."""
+    """Room for the positions in which the opponent takes its turn, from index 0 on."""
 
     batch: Batch  # [N]
-    slots: NDArray[np.uint32]  # [N] the index of the game
-    seeds: NDArray[np.uint64]  # [N] of the turn
-    turns: NDArray[np.int8]  # [N] the number of the turn
+    slots: NDArray[np.uint32]  # [N] indices of the games
+    seeds: NDArray[np.uint64]  # [N] seeds of the turns
+    turns: NDArray[np.int8]  # [N] numbers of the turns
 
     @staticmethod
     def empty(size: int) -> OpponentPositions:
-        """Room for ``size`` positions."""
+        """Create room for ``size`` positions."""
         return OpponentPositions(
             Batch.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint64), np.empty(size, np.int8)
         )
@@ -99,7 +99,7 @@ OPPONENTS_TYPE, TURNS_TYPE = numba.typeof(OpponentPositions.empty(1)), numba.typ
 
 @inline_function
 def _end_game(env: Any, winner: int, ending: int) -> None:
-    """The game is over; a forfeit of the opponent truncates it."""
+    """End the game with its winner and ending; if the opponent forfeited, the game is truncated."""
     truncated = ending >= FORFEIT_ILLEGAL and winner == env.seat
     env.plies, env.winner, env.ending = popcount(int64(env.occupied)), winner, ending
     env.over, env.truncated, env.terminated = True, truncated, not truncated
@@ -128,14 +128,14 @@ def _is_legal(bits: int, action: int) -> bool:
 
 @inline_function
 def _give_piece(env: Any, piece: int) -> None:
-    """Take a piece that is left into the hand."""
+    """Move a piece from those left into the hand."""
     env.hand = piece
     env.available &= ~(int64(1) << piece)
 
 
 @kernel(types.int64(ENVS_TYPE, types.int64, OPENINGS_TYPE, RULES_TYPE))
 def _draw_and_play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int:
-    """Draw the imposed plies of a new game and play them; returns how many."""
+    """Draw the imposed plies of a new game and play them; return their number."""
     env = envs[i]
     source, attempt = stream(env.seed, env.number, OPENING_STREAM), int64(0)
     while not try_draw_opening(openings, 0, source, attempt, rules):
@@ -148,7 +148,7 @@ def _draw_and_play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int
 
 @inline_function
 def _begin_game(env: Any, seat: int, first_seat: int) -> int:
-    """A new game, in which seat ``first_seat`` takes the first turn; 1 if that is the opponent."""
+    """Begin a new game, in which ``first_seat`` takes the first turn; return 1 if that is the opponent's seat."""
     env.lanes, env.occupied, env.available, env.hand, env.last_cell = uint64(0), 0, ALL_PIECES, NONE, NONE
     env.number += 1
     env.stream = stream(env.seed, env.number, 0)
@@ -160,7 +160,7 @@ def _begin_game(env: Any, seat: int, first_seat: int) -> int:
 
 @inline_function
 def _apply_action(env: Any, action: int, rules: Any) -> bool:
-    """Take the learner's decision; true if the opponent takes its turn then."""
+    """Take the learner's decision; return whether the opponent's turn is due."""
     giving, mover_chooses = env.hand == NONE, rules.mover_chooses != 0
     if not _is_legal(int64(env.available) if giving else ~int64(env.occupied), action):
         _end_game(env, 1 - int64(env.seat), FORFEIT_ILLEGAL)
@@ -174,7 +174,7 @@ def _apply_action(env: Any, action: int, rules: Any) -> bool:
 
 @kernel(types.int64(ENVS_TYPE, types.int64, types.int64, RULES_TYPE))
 def _apply_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
-    """Take the learner's whole turn; 1 if the opponent takes its turn then."""
+    """Take the learner's whole turn; return 1 if the opponent's turn is due."""
     env = envs[i]
     occupied, available, hand = int64(env.occupied), int64(env.available), int64(env.hand)
     if not is_legal_turn(turn, env.lanes, occupied, available, hand, rules):
@@ -191,11 +191,11 @@ def _apply_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
 def step_learners_and_count_replies(
     envs: Envs, opponent_positions: OpponentPositions, actions: Any, options: StepOptions, openings: Any, rules: Any
 ) -> int:
-    """Take the action of each learner, or begin a new game where one was over.
+    """Take the action of each learner, or begin a new game where one was over; return how many opponents are to reply.
 
-    ``actions`` [N] int64; ``openings`` [2, K, 1] is room for K imposed plies. Returns how many opponents take their
-    turns now: their positions are in ``opponent_positions``. A learner that plays both seats decides for the
-    opponent next.
+    ``actions`` is [N]; ``openings`` [2, K, 1] is room for K imposed plies. The positions of the opponents that are to
+    reply are written to ``opponent_positions``, from index 0 on. If a learner plays both seats, it decides for the
+    other seat in the next step.
     """
     batch, slots, seeds, turns = opponent_positions
     size, mover_chooses = int64(0), rules.mover_chooses != 0
@@ -226,7 +226,7 @@ def step_learners_and_count_replies(
 
 @inline_function
 def _play_opponent_turn(env: Any, cell: int, gift: int, rules: Any) -> None:
-    """Play a turn of the opponent."""
+    """Play the opponent's turn in one game."""
     learner, mover_chooses = int64(env.seat), rules.mover_chooses != 0
     if cell in (ERROR_CELL, LATE_CELL):
         _end_game(env, learner, FORFEIT_ERROR if cell == ERROR_CELL else FORFEIT_TIME)
@@ -247,6 +247,6 @@ def _play_opponent_turn(env: Any, cell: int, gift: int, rules: Any) -> None:
 
 @kernel(types.void(ENVS_TYPE, types.uint32[::1], TURNS_TYPE, RULES_TYPE))
 def play_opponent_turns(envs: Envs, slots: Any, turns: Turns, rules: Any) -> None:
-    """Play the opponent's ``turns`` [A] in the games of ``slots`` [A]."""
+    """Play the opponent's ``turns`` [A] in the games at ``slots`` [A]."""
     for j in range(slots.shape[0]):
         _play_opponent_turn(envs[int64(slots[j])], int64(turns.cells[j]), int64(turns.gifts[j]), rules)

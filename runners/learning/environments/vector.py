@@ -1,4 +1,4 @@
-"""The vectorised Gymnasium environment: many learners' games at once. Made by ``gymnasium.make_vec``."""
+"""The vectorised Gymnasium environment: many games of a learner at once. ``gymnasium.make_vec`` builds it."""
 
 from __future__ import annotations
 
@@ -62,12 +62,11 @@ def build_opponent(
     archive: str | PurePath = DEFAULT_ARCHIVE,
     config_dir: str | Path | None = None,
 ) -> GuardedAgent | None:
-    """The opponent that a label names, ``random`` or ``mcts(iterations=50)``, or that is given as an object.
+    """Build the opponent from a label, such as ``mcts(iterations=50)``, or from an agent object.
 
-    None if there is none: the learner plays both seats.
-
-    Policies are those of ``archive``; ``config_dir`` is a folder with agents of the user's own. Raises
-    ``RequestError`` for an agent or a parameter that does not exist, and for an agent that does not play the rules.
+    None means that the learner plays both seats, and is returned as it is. Policies are read from ``archive``;
+    ``config_dir`` is the user's own folder of agents and rules. Raises ``RequestError`` for an agent or a parameter
+    that does not exist, and for an agent that does not play the rules.
     """
     if opponent is None:
         return None
@@ -79,14 +78,17 @@ def build_opponent(
 
 
 def build_spaces(whole_turns: bool) -> tuple[spaces.Box, spaces.Discrete]:
-    """The space of an observation and that of an action: of whole turns, or of single decisions."""
+    """Build the spaces of an observation and of an action, for whole turns or for single decisions."""
     if whole_turns:
         return spaces.Box(NONE, PIECES - 1, (CELLS + 1,), np.int8), spaces.Discrete(TURN_CODES)
     return spaces.Box(0, 1, SHAPE, np.int8), spaces.Discrete(ACTIONS)
 
 
 def check_opening_plies(opening_plies: int, whole_turns: bool, rules: Rules) -> int:
-    """The number of imposed plies. Raises ``RequestError`` for one that cannot be, and for turns without gifts."""
+    """Return the number of imposed plies.
+
+    Raises ``RequestError`` for an impossible number, and for whole turns where the mover chooses the piece.
+    """
     if whole_turns and rules.mover_chooses:
         raise RequestError(f"under rules {rules.name!r} the mover chooses the piece: a turn gives none")
     if not 0 <= opening_plies <= MAX_OPENING_PLIES:
@@ -95,7 +97,7 @@ def check_opening_plies(opening_plies: int, whole_turns: bool, rules: Rules) -> 
 
 
 def parse_seat(seat: Any) -> int | None:
-    """The learner's seat, or None for a random one in each game. Raises ``ValueError`` for another value."""
+    """Return the learner's seat, or None for a random one in each game. Raises ``ValueError`` for any other value."""
     if seat not in (0, 1, None):
         raise ValueError(
             f"seat={seat!r} is not 0 (gives the first piece), 1 (places first) or None (either, at random)"
@@ -104,9 +106,9 @@ def parse_seat(seat: Any) -> int | None:
 
 
 class GameLog:
-    """Appends finished games to a file: a line each, with the labels of both players.
+    """A file to which finished games are appended, one line for each game, with the labels of both players.
 
-    Raises ``RequestError`` for a label that is no printable text.
+    Raises ``RequestError`` for a label that is not printable text.
     """
 
     def __init__(self, path: str | Path, learner: str, opponent: str, rules: str) -> None:
@@ -123,10 +125,10 @@ class GameLog:
 
 
 def _is_same_step_mode(mode: AutoresetMode | str) -> bool:
-    """Whether a game that is over begins anew in the same step. Raises ``RequestError`` for another mode."""
-    offered = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
-    names = [each.value for each in offered]
-    if mode not in offered and mode not in names:
+    """Return whether a new game begins in the step that ended one. Raises ``RequestError`` for an unsupported mode."""
+    supported_modes = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+    names = [supported_mode.value for supported_mode in supported_modes]
+    if mode not in supported_modes and mode not in names:
         raise RequestError(f"autoreset_mode={mode} is not offered{describe_valid_names(str(mode), names)}")
     return bool(AutoresetMode(mode) == AutoresetMode.SAME_STEP)
 
@@ -134,16 +136,18 @@ def _is_same_step_mode(mode: AutoresetMode | str) -> bool:
 class QuartoVectorEnv(VectorEnv):
     """``num_envs`` games of a learner against ``opponent``, each at its own ply, stepped together by compiled code.
 
-    Game ``i`` after ``reset(seed=s)`` is the game of ``QuartoEnv`` after ``reset(seed=s + i)``, with the same keys; a
-    list of seeds gives each its own. Arrays of ``N`` games: observations int8 [N, 17, 8] (of whole turns [N, 17]),
-    rewards float64 [N], terminations and truncations bool [N]. ``infos`` has ``action_mask`` int8 [N, 16] (of whole
-    turns [N, 289]) and ``seat`` int8 [N]; if games have ended, ``ending`` int8 [N], an index into
-    ``quarto.batch.ENDINGS`` where ``_ending`` is true.
+    The arguments are those of ``QuartoEnv``, and ``num_envs`` and ``autoreset_mode``. Game ``i`` after
+    ``reset(seed=s)`` is the game of ``QuartoEnv`` after ``reset(seed=s + i)``; a list of seeds has one for each game.
+    Arrays of ``N`` games: observations int8 [N, 17, 8] ([N, 17] for whole turns), rewards float64 [N], terminations and
+    truncations bool [N]. ``infos`` has ``action_mask`` int8 [N, 16] ([N, 289] for whole turns) and ``seat`` int8 [N];
+    if games have ended, it also has ``ending`` int8 [N], an index into ``quarto.batch.ENDINGS`` where ``_ending`` is
+    true.
 
-    A game that is over begins anew in the next step, whose action for it is ignored (``AutoresetMode.NEXT_STEP``). With
-    ``AutoresetMode.SAME_STEP`` it begins anew at once, and ``infos`` has its last observation in ``final_obs``, where
-    ``_final_obs`` is true. Jitted agents are asked for all games at once, agents in Python once for each ply at which
-    they have to decide. A copy, or a pickled one, goes on with all games, as ``QuartoEnv`` says.
+    After the end of a game, a new one begins in the next step, which ignores the action for that game
+    (``AutoresetMode.NEXT_STEP``). With ``AutoresetMode.SAME_STEP`` it begins in the same step, and ``infos`` has the
+    last observation in ``final_obs``, where ``_final_obs`` is true. Compiled agents take the turns of all games in one
+    call, agents in Python in one call for each ply at which a turn is due. A copy, also by pickle, continues all games,
+    as with ``QuartoEnv``.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (the keys that gymnasium.make_vec takes)
@@ -177,18 +181,18 @@ class QuartoVectorEnv(VectorEnv):
         self._opponent = build_opponent(opponent, self.rules, archive, config_dir)
         self._player = self._opponent.fork_player() if self._opponent else None
         fixed_seat = parse_seat(seat)
-        played = BOTH_SEATS if self._opponent is None else RANDOM_SEAT if fixed_seat is None else fixed_seat
-        self._options = StepOptions(played, int(turns), 0)
+        learner_seat = BOTH_SEATS if self._opponent is None else RANDOM_SEAT if fixed_seat is None else fixed_seat
+        self._options = StepOptions(learner_seat, int(turns), 0)
         self._openings = np.empty((2, check_opening_plies(opening_plies, turns, self.rules), 1), np.int8)
-        against = self._opponent.label if self._opponent else name
-        self._log = None if record is None else GameLog(record, name, against, self.rules.name)
-        self.envs, self._asked = build_envs(num_envs), OpponentPositions.empty(num_envs)
+        opponent_name = self._opponent.label if self._opponent else name
+        self._log = None if record is None else GameLog(record, name, opponent_name, self.rules.name)
+        self.envs, self._opponent_positions = build_envs(num_envs), OpponentPositions.empty(num_envs)
         self._has_seeds = False
 
     def reset(
         self, *, seed: Seed | Sequence[Seed | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
-        """Begin all games anew; those that are not over are lost."""
+        """Begin all games anew; unfinished games are lost."""
         envs = self.envs
         if seed is not None or not self._has_seeds:
             envs["seed"], envs["number"] = self._build_seeds(seed), -1
@@ -201,26 +205,32 @@ class QuartoVectorEnv(VectorEnv):
         return observations, {"action_mask": masks, "seat": envs["seat"].copy()}
 
     def _build_seeds(self, seed: Seed | Sequence[Seed | None] | None) -> NDArray[np.uint64]:
-        """A seed for each game: [N] uint64."""
+        """Build a seed for each game: [N] uint64."""
         super().reset(seed=int(seed) if isinstance(seed, int | np.integer) else None)
-        drawn = self.np_random.integers(SEED_LIMIT, size=self.num_envs).tolist()
+        drawn_seeds = self.np_random.integers(SEED_LIMIT, size=self.num_envs).tolist()
         if seed is None:
-            given: Sequence[Seed | None] = drawn
+            seeds: Sequence[Seed | None] = drawn_seeds
         elif isinstance(seed, int | np.integer):
-            given = range(int(seed), int(seed) + self.num_envs)
+            seeds = range(int(seed), int(seed) + self.num_envs)
         else:
-            given = seed
-        if len(given) != self.num_envs:
-            raise ValueError(f"{len(given)} seeds for {self.num_envs} games: give one for each, or a single number")
-        return np.array([own if own is not None else other for own, other in zip(given, drawn, strict=True)], np.uint64)
+            seeds = seed
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} games: give one for each, or a single number")
+        return np.array(
+            [
+                game_seed if game_seed is not None else drawn_seed
+                for game_seed, drawn_seed in zip(seeds, drawn_seeds, strict=True)
+            ],
+            np.uint64,
+        )
 
     def step(self, actions: Any) -> StepResults:
-        """Take an action in each game, ``actions`` [N] integers, and the opponent's turn where it follows."""
-        chosen = np.asarray(actions, np.int64)
-        if chosen.shape != (self.num_envs,):
-            raise ValueError(f"actions have shape {chosen.shape}, not ({self.num_envs},)")
+        """Take an action in each game, ``actions`` [N] integers, then the opponent's turn where it is due."""
+        action_array = np.asarray(actions, np.int64)
+        if action_array.shape != (self.num_envs,):
+            raise ValueError(f"actions have shape {action_array.shape}, not ({self.num_envs},)")
         envs = self.envs
-        self._step_games(chosen)
+        self._step_games(action_array)
         observations, masks = self._encode_observations_and_masks()
         rewards, terminated, truncated = (envs[name].copy() for name in ("reward", "terminated", "truncated"))
         infos: dict[str, Any] = {}
@@ -231,7 +241,7 @@ class QuartoVectorEnv(VectorEnv):
                 self._log.add(to_games(envs[over]), envs["seat"][over])
             if self._resets_at_once:
                 infos |= {"final_obs": observations, "_final_obs": over}
-                self._step_games(chosen, begins_only=True)
+                self._step_games(action_array, begins_only=True)
                 observations, masks = self._encode_observations_and_masks()
         infos |= {"action_mask": masks, "seat": envs["seat"].copy()}
         return observations, rewards, terminated, truncated, infos
@@ -239,13 +249,13 @@ class QuartoVectorEnv(VectorEnv):
     def _step_games(
         self, actions: NDArray[np.int64], player_has_started: bool = False, begins_only: bool = False
     ) -> None:
-        """Take one step in all games; with ``player_has_started`` the player knows already that they begin.
+        """Take one step in all games, or begin new games only (``begins_only``).
 
-        With ``begins_only`` no action is taken, only games that are over begin anew.
+        With ``player_has_started``, the opponent's player knows already that all games begin.
         """
-        envs, asked, rules = self.envs, self._asked, self.rules.tables
+        envs, due, rules = self.envs, self._opponent_positions, self.rules.tables
         size = step_learners_and_count_replies(
-            envs, asked, actions, self._options._replace(begin=int(begins_only)), self._openings, rules
+            envs, due, actions, self._options._replace(begin=int(begins_only)), self._openings, rules
         )
         if self._opponent is None or self._player is None:
             return
@@ -253,20 +263,22 @@ class QuartoVectorEnv(VectorEnv):
             self._player.restart(np.flatnonzero(envs["begun"]))
         if size == 0:
             return
-        batch = asked.batch.select_range(0, size)
-        slots, seeds, turns = asked.slots[:size], asked.seeds[:size], asked.turns[:size]
+        batch = due.batch.select_range(0, size)
+        slots, seeds, turns = due.slots[:size], due.seeds[:size], due.turns[:size]
         if isinstance(self._player, KernelPlayer):
             play_opponent_turns(
                 envs, slots, self._opponent.take_turns(self._player, batch, Streams(seeds), slots), rules
             )
             return
         for turn in np.unique(turns):
-            among = turns == turn
-            answers = self._opponent.take_turns(self._player, batch.select(among), Streams(seeds[among]), slots[among])
-            play_opponent_turns(envs, slots[among], answers, rules)
+            at_turn = turns == turn
+            answers = self._opponent.take_turns(
+                self._player, batch.select(at_turn), Streams(seeds[at_turn]), slots[at_turn]
+            )
+            play_opponent_turns(envs, slots[at_turn], answers, rules)
 
     def _encode_observations_and_masks(self) -> tuple[Observations, NDArray[np.int8]]:
-        """Observations and action masks; in a game that is over every action is allowed."""
+        """Encode observations and action masks; in a finished game, every action is allowed."""
         positions = to_batch(self.envs)
         if self._options.turns:
             observations, legal = encode_pieces_and_legal_turns(positions, self.rules)
@@ -277,9 +289,9 @@ class QuartoVectorEnv(VectorEnv):
         return observations, masks
 
     def render(self) -> tuple[Any, ...] | None:
-        """The board of each game, as text (``ansi``) or as an image, [height, width, 3] uint8 (``rgb_array``)."""
+        """Render the board of each game: text (``ansi``), or images uint8 [height, width, 3] (``rgb_array``)."""
         if self.render_mode is None:
             return None
         positions = to_batch(self.envs)
-        shown = rendering.render_text if self.render_mode == "ansi" else rendering.render_image
-        return tuple(shown(positions.position(i)) for i in range(self.num_envs))
+        render_position = rendering.render_text if self.render_mode == "ansi" else rendering.render_image
+        return tuple(render_position(positions.position(i)) for i in range(self.num_envs))

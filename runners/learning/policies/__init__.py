@@ -1,1 +1,1 @@
-"""Policies: deriving one from logged games, deriving one again, origins, comparisons."""
+"""Policies: building, rebuilding, importing and comparing them, and where they come from."""

@@ -1,6 +1,6 @@
-"""`qarena policy build` as Hydra runs it: derive a policy from logged games, store it, print how to play by it.
+"""`qarena policy build` as a Hydra application: derives a policy from logged games and stores it.
 
-What derives is imported when something is to be derived: Hydra refuses most wrong requests before that.
+The modules that derive policies are imported late, because Hydra refuses most wrong requests before they are needed.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 
 def build_request_from_config(cfg: DictConfig, choices: Mapping[str, str], command: str) -> BuildRequest:
-    """Check a composed configuration. ``choices`` are Hydra's: ``{'kind': 'gift', ...}``.
+    """Check a composed configuration and build its request; ``choices`` are Hydra's, such as ``{"kind": "gift"}``.
 
     Raises ``RequestError`` for the first invalid value.
     """
     kind, settings = choices[KIND_GROUP], to_plain_dict(cfg.kind)
     for key in settings:
-        if key not in (own := load_option(KIND_GROUP, kind)):
-            raise RequestError(f"kind '{kind}' has no parameter {key!r}{describe_valid_names(key, own)}")
+        if key not in (valid := load_option(KIND_GROUP, kind)):
+            raise RequestError(f"kind '{kind}' has no parameter {key!r}{describe_valid_names(key, valid)}")
     from analytics.store import policy_store
     from runners.config.agents import find_stored_label
     from runners.config.requests import build_executor, resolve_thread_count
@@ -84,18 +84,18 @@ def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
     runs = f"{len(ids)} runs" if len(ids) > 1 else f"run {ids[0]}"
     if trainings := sum(archive.load_run(run_id).training for run_id in ids):
         runs += f" ({trainings} of them trainings)" if len(ids) > 1 else " (a training)"
-    own = "".join(f" --config-dir {shlex.quote(folder)}" for folder in list_user_folders())
+    config_options = "".join(f" --config-dir {shlex.quote(folder)}" for folder in list_user_folders())
     rows = format_count_with_noun(_count_rows(card), "row")
-    what = f"{rows} from {learned['games']:,} games of {runs} in {seconds:.1f} s"
+    description = f"{rows} from {learned['games']:,} games of {runs} in {seconds:.1f} s"
     for line in (
-        f"{learned['trainer']}: {what}; the policy is in {policy_cards.policy_folder(archive, card.policy_id)}.",
-        *_describe_play_command(card, f"{format_archive_option(root)}{own}"),
+        f"{learned['trainer']}: {description}; the policy is in {policy_cards.policy_folder(archive, card.policy_id)}.",
+        *_describe_play_command(card, f"{format_archive_option(root)}{config_options}"),
     ):
         console.print_line(line)
 
 
 def _describe_play_command(card: PolicyCard, options: str) -> list[str]:
-    """A command that plays by the policy; if no agent does, how one would."""
+    """Describe how to play by the policy: a command or, if no agent can, what an agent's yaml would need."""
     from runners.config.agent_policies import list_reader_names
 
     if list_reader_names(card.kind):
@@ -105,7 +105,7 @@ def _describe_play_command(card: PolicyCard, options: str) -> list[str]:
 
 
 class BuildApplication(Application):
-    """Derives a policy from logged games and stores it."""
+    """The application that derives a policy from logged games and stores it."""
 
     config_name = "policy_build"
     schema = PolicyBuildConfig
@@ -118,7 +118,7 @@ class BuildApplication(Application):
 
 
 def _execute_build(request: BuildRequest, selection: Selection) -> CommandOutcome:
-    """Derive the policy of a request whose games are selected."""
+    """Derive and store the policy of a request whose games are selected."""
     from runners.learning.training.policy_build import build_policy
 
     for note in request.notes:
@@ -127,10 +127,8 @@ def _execute_build(request: BuildRequest, selection: Selection) -> CommandOutcom
     with show_progress_bar("learning", "games"):
         card = build_policy(request, selection)
     seconds = clock.seconds
-    shown = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_count_rows(card):,}"}
-    return CommandOutcome(
-        None, lambda: _print_summary(card, request.root, seconds), columns=build_one_row_columns(shown)
-    )
+    row = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_count_rows(card):,}"}
+    return CommandOutcome(None, lambda: _print_summary(card, request.root, seconds), columns=build_one_row_columns(row))
 
 
 BUILD = BuildApplication()

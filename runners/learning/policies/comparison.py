@@ -1,11 +1,11 @@
-"""``qarena policy compare``: the rows that two policies share, their differences, how often their turns are equal."""
+"""``qarena policy compare``: the rows that two policies share, how their values differ, how often their turns agree."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -35,41 +35,41 @@ from runners.terminal import console
 EVIDENCE_COLUMNS = (
     "count",
     "losses",
-)  # columns that show how much evidence a value has, unless they are the value itself
-MAX_POSITIONS = 20_000  # in which both policies choose
-RANDOM_PAIRS = 500  # their positions are used if neither table has any
+)  # columns that show how much evidence a value has, unless one of them is the value itself
+MAX_POSITIONS = 20_000  # positions in which turns are compared
+RANDOM_PAIRS = 500  # pairs of random games, whose positions are used if neither table has positions
 MAX_ROWS = 5
-SEEDS = 4  # each policy chooses with each seed: equal turns show that it does not choose at random
+SEEDS = 4  # each policy chooses with each seed: if its turns are equal, it does not choose at random
 
 
 @dataclass(frozen=True)
 class TurnComparison:
-    """The turns that two policies choose in some positions, compared up to symmetry."""
+    """The turns that two policies choose in the same positions, compared up to symmetry."""
 
-    description: str  # which positions these are
-    positions: list[Position]
-    turns: tuple[Turns, Turns]
-    same_board: NDArray[np.bool_]  # the placements make the same board
-    same_turn: NDArray[np.bool_]  # and the gifts too
-    deterministic: NDArray[np.bool_]  # both turns are the same with every seed
+    description: str  # of the positions, in words
+    positions: list[Position]  # P of them
+    turns: tuple[Turns, Turns]  # [P] each
+    same_board: NDArray[np.bool_]  # [P] whether the placements lead to the same board
+    same_turn: NDArray[np.bool_]  # [P] whether the gifts are the same too
+    deterministic: NDArray[np.bool_]  # [P] whether each policy chooses the same turn with every seed
 
 
 def print_comparison(root: PurePath, one: str, other: str) -> None:
-    """Print how two policies compare. Raises ``RequestError`` for policies of different rules."""
+    """Print how two policies compare. Raises ``RequestError`` if they were learned under different rules."""
     archive = ArchiveStore.open(root)
-    both = [policy_store.read(archive, wanted) for wanted in (one, other)]
-    cards, learned = [card for card, _ in both], [policy for _, policy in both]
+    stored_policies = [policy_store.read(archive, name) for name in (one, other)]
+    cards, learned = [card for card, _ in stored_policies], [policy for _, policy in stored_policies]
     rules = Rules(**cards[0].rules)
     if rules.lines != Rules(**cards[1].rules).lines:
         names = " and ".join(f"{card.name} ({card.rules['name']})" for card in cards)
         raise RequestError(f"policies {names} were learned under different rules: their positions are not the same")
-    compared = [("policies", " and ".join(f"{card.name} ({card.policy_id}, {card.kind})" for card in cards))]
+    properties = [("policies", " and ".join(f"{card.name} ({card.policy_id}, {card.kind})" for card in cards))]
     common = join_rows(*learned)
     if common is not None:
-        compared += _describe_rows(learned, common)
+        properties += _describe_rows(learned, common)
     choices = compare_turns(learned[0], learned[1], rules)
-    compared += _describe_agreement(choices)
-    tables = [console.build_table(property_columns(dict(compared)), "compared")]
+    properties += _describe_agreement(choices)
+    tables = [console.build_table(property_columns(dict(properties)), "compared")]
     if common is not None and common["difference"].sum():
         tables.append(console.build_table(_build_difference_columns(common, cards), "Largest differences"))
     if (choices.deterministic & ~choices.same_turn).any():
@@ -78,27 +78,30 @@ def print_comparison(root: PurePath, one: str, other: str) -> None:
 
 
 def join_rows(one: Policy, other: Policy) -> pl.DataFrame | None:
-    """The rows that both have, with both values and their ``difference``; None if the columns do not compare."""
+    """Join the rows that both policies have, with their values ``a`` and ``b`` and the ``difference``.
+
+    Returns None if the columns of the two tables do not compare.
+    """
     kinds = {one.kind, other.kind}
     if not (one.table and other.table) or not (len(kinds) == 1 or kinds <= VALUE_COLUMNS.keys()):
         return None
     frames = [pl.DataFrame(dict(policy.table)) for policy in (one, other)]
     values = [_find_value_column(policy) for policy in (one, other)]
-    keys, others = (
+    keys, other_keys = (
         [name for name in frame.columns if name not in (value, *EVIDENCE_COLUMNS)]
         for frame, value in zip(frames, values, strict=True)
     )
-    if keys != others:
+    if keys != other_keys:
         return None
-    left, right = (
+    rows, other_rows = (
         frame.select(*keys, pl.col(value).alias(name)) for frame, value, name in zip(frames, values, "ab", strict=True)
     )
-    common = left.join(right, on=keys, how="inner", maintain_order="left")
+    common = rows.join(other_rows, on=keys, how="inner", maintain_order="left")
     return common.with_columns((pl.col("a") - pl.col("b")).abs().alias("difference"))
 
 
 def _find_value_column(policy: Policy) -> str:
-    """The column with a policy's values: the one of floats or, where all are integers, the counts."""
+    """Return the column of a policy's values: the one of floats or, if all columns are integers, the counts."""
     return next((name for name, column in policy.table.items() if column.dtype.kind == "f"), "count")
 
 
@@ -121,41 +124,53 @@ def _describe_agreement(choices: TurnComparison) -> Iterator[tuple[str, str]]:
 
 
 def compare_turns(one: Policy, other: Policy, rules: Rules) -> TurnComparison:
-    """The turns of both policies in the positions that both tables have or, if there are none, in those of either."""
+    """Compare the turns of two policies in the positions that both tables have or, if there are none, that either has.
+
+    If neither table has positions, those of random games are used.
+    """
     sets = [_list_canonical_forms(policy, rules) for policy in (one, other)]
-    known = [each for each in sets if each is not None]
-    if not known:
-        asked, positions = f"positions of {2 * RANDOM_PAIRS:,} random games", _play_random_positions(rules)
+    form_sets = [forms for forms in sets if forms is not None]
+    if not form_sets:
+        description, positions = f"positions of {2 * RANDOM_PAIRS:,} random games", _play_random_positions(rules)
     else:
-        shared = set.intersection(*known)
-        chosen = sorted(shared or set.union(*known))
-        which = ("both have" if shared else "either has") if len(known) > 1 else "only one of them has"
-        step = max(1, -(-len(chosen) // MAX_POSITIONS))
-        positions = [_to_position(*each) for each in chosen[::step]]
-        asked = f"{len(positions):,} of {len(chosen):,} positions that {which}"
+        shared = set.intersection(*form_sets)
+        selected = sorted(shared or set.union(*form_sets))
+        owner = ("both have" if shared else "either has") if len(form_sets) > 1 else "only one of them has"
+        step = max(1, -(-len(selected) // MAX_POSITIONS))
+        positions = [_to_position(*form) for form in selected[::step]]
+        description = f"{len(positions):,} of {len(selected):,} positions that {owner}"
     players, batch = (
         [build_player(build_policy_agent(policy), rules, "policy") for policy in (one, other)],
         Batch.from_positions(positions),
     )
-    turns, decided = [], np.ones(len(positions), np.bool_)
+    turns, deterministic = [], np.ones(len(positions), np.bool_)
     for player in players:
-        answers = [player.play(batch, _build_streams(seed, len(positions))) for seed in range(SEEDS)]
-        turns.append(answers[0])
-        for answer in answers[1:]:
-            decided &= (answer.cells == answers[0].cells) & (answer.gifts == answers[0].gifts)
-    boards, afters = zip(*(_find_resulting_forms(positions, each, rules) for each in turns), strict=True)
+        turns_by_seed = [player.play(batch, _build_streams(seed, len(positions))) for seed in range(SEEDS)]
+        first_turns = turns_by_seed[0]
+        turns.append(first_turns)
+        for seed_turns in turns_by_seed[1:]:
+            deterministic &= (seed_turns.cells == first_turns.cells) & (seed_turns.gifts == first_turns.gifts)
+    forms, other_forms = (_find_resulting_forms(positions, policy_turns, rules) for policy_turns in turns)
     return TurnComparison(
-        asked, positions, (turns[0], turns[1]), boards[0] == boards[1], afters[0] == afters[1], decided
+        description,
+        positions,
+        (turns[0], turns[1]),
+        forms.boards == other_forms.boards,
+        forms.boards_with_gifts == other_forms.boards_with_gifts,
+        deterministic,
     )
 
 
 def _build_streams(seed: int, size: int) -> Streams:
-    """A stream for each position."""
+    """Build a random stream for each of ``size`` positions."""
     return Streams(np.random.default_rng(seed).integers(0, 1 << 64, size, np.uint64))
 
 
 def _list_canonical_forms(policy: Policy, rules: Rules) -> set[tuple[int, int]] | None:
-    """The positions with a piece in hand that a table is about: lanes and occupied of their forms, in which it is 0."""
+    """List the canonical forms, as lanes and occupied, of the positions with a piece in hand that a table is about.
+
+    In a canonical form the piece in hand is piece 0. Returns None for a table that is not about positions.
+    """
     if "lanes" not in policy.table or policy.kind == COUNTERS:
         return None
     lanes, occupied = policy.table["lanes"].view(np.uint64), policy.table["occupied"].astype(np.uint16)
@@ -165,7 +180,7 @@ def _list_canonical_forms(policy: Policy, rules: Rules) -> set[tuple[int, int]] 
 
 
 def _to_position(lanes: int, occupied: int) -> Position:
-    """A canonical form as a position."""
+    """Convert a canonical form, in which piece 0 is in hand, to a position."""
     return Position(lanes, occupied, ALL_PIECES & ~int(board_piece_mask(lanes, occupied)) & ~1, 0, NONE)
 
 
@@ -179,8 +194,15 @@ def _play_random_positions(rules: Rules) -> list[Position]:
     return positions
 
 
-def _find_resulting_forms(positions: list[Position], turns: Turns, rules: Rules) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The forms of the boards that turns make, and of these with the gifts: each [B] of two words."""
+class ResultingForms(NamedTuple):
+    """The canonical forms after turns in ``P`` positions: [P] each, of the words lanes and occupied."""
+
+    boards: NDArray[Any]
+    boards_with_gifts: NDArray[Any]
+
+
+def _find_resulting_forms(positions: list[Position], turns: Turns, rules: Rules) -> ResultingForms:
+    """Return the canonical forms of the boards after the turns, without and with the gift: each [P] of two words."""
     batch, cells = Batch.from_positions(positions), turns.cells.astype(np.uint64)
     lanes, hands = batch.lanes.copy(), batch.hand.astype(np.uint64)
     for attribute in range(ATTRIBUTES):
@@ -190,18 +212,18 @@ def _find_resulting_forms(positions: list[Position], turns: Turns, rules: Rules)
     for hand in (np.full(len(positions), NONE, np.int8), turns.gifts):
         forms = canonical_forms(lanes, occupied, hand, build_symmetries(rules))
         words.append(np.rec.fromarrays(forms))
-    return words[0], words[1]
+    return ResultingForms(*words)
 
 
 def _build_difference_columns(common: pl.DataFrame, cards: list[PolicyCard]) -> list[ResultColumn]:
-    """The rows in which values differ most."""
+    """Build columns of the rows in which the values differ most."""
     keys = [name for name in common.columns if name not in ("a", "b", "difference")]
     rows = common.sort("difference", *keys, descending=[True] + [False] * len(keys)).head(MAX_ROWS)
     columns = []
     if "lanes" in keys:
         hands = rows["hand"].to_list() if "hand" in keys else [0] * len(rows)
         texts = [
-            _format_form(*each) for each in zip(rows["lanes"].to_list(), rows["occupied"].to_list(), hands, strict=True)
+            _format_form(*form) for form in zip(rows["lanes"].to_list(), rows["occupied"].to_list(), hands, strict=True)
         ]
         columns.append(ResultColumn("position", texts, right_aligned=False))
         keys = [key for key in keys if key not in ("lanes", "occupied", "hand")]
@@ -216,7 +238,7 @@ def _format_form(lanes: int, occupied: int, hand: int) -> str:
 
 
 def _build_turn_columns(choices: TurnComparison, cards: list[PolicyCard]) -> list[ResultColumn]:
-    """The first positions in which the turns differ, although neither is chosen at random."""
+    """Build columns of the first positions in which the turns differ although neither is chosen at random."""
     rows = np.flatnonzero(choices.deterministic & ~choices.same_turn)[:MAX_ROWS].tolist()
     columns = [ResultColumn("position", [format_position(choices.positions[row]) for row in rows], right_aligned=False)]
     for card, turns in zip(cards, choices.turns, strict=True):

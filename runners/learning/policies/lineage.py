@@ -1,4 +1,4 @@
-"""Where a policy comes from, and the policies by which its games were played: part of ``qarena policy show``."""
+"""Where a policy comes from: its games and the policies by which they were played; part of ``qarena policy show``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runners.config.agent_policies import describe_policy_origin
 from runners.terminal.console import format_sql_command
 
 MAX_AGENTS = 6
-MAX_LISTED_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation
+MAX_LISTED_RUNS = 10  # runs of a policy that are listed one by one; a genetic training has one for each generation
 INDENT = "  "
 
 
@@ -23,12 +23,12 @@ POLICY, RUN = "policy", "run"
 
 
 class LineageNode(NamedTuple):
-    """A policy or a run, and what came of it."""
+    """A policy or a run in the tree of a lineage."""
 
     kind: str  # POLICY or RUN
-    id: str  # "" of those that are not shown one by one
-    result_id: str | None  # the id of what came of it
-    depth: int  # of its text
+    id: str  # "" for the runs that are not listed one by one
+    result_id: str | None  # the policy that was learned from the run, or the run that was played by the policy
+    depth: int  # of indentation
     heading: str
     name: str = ""
     note: str = ""  # the kind of a policy, the games of a run; "" if it is not in the archive
@@ -37,21 +37,21 @@ class LineageNode(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same for the same policy or run."""
+        """A key that is the same for the same policy or run."""
         return self.id or f"more of {self.result_id}"
 
     @property
     def lines(self) -> list[str]:
-        """Its part of the text of a lineage."""
+        """The node's lines in the text of a lineage."""
         before = [f"{INDENT * (self.depth - 1)}{self.player} played by"] if self.player else []
-        below = [f"{INDENT * (self.depth + 1)}{each}" for each in self.details]
+        below = [f"{INDENT * (self.depth + 1)}{detail}" for detail in self.details]
         return [*before, f"{INDENT * self.depth}{self.heading}", *below]
 
 
 def list_lineage_nodes(archive: ArchiveStore, name_or_id: str) -> list[LineageNode]:
-    """A tree in its order: a policy, its runs, the policies that agents of these runs played by, and so on.
+    """List the nodes of a lineage in order: a policy, its runs, the policies that played in these runs, and so on.
 
-    Each policy is described once. Raises ``RequestError`` for a policy that the archive does not have.
+    Each policy is described once. Raises ``RequestError`` for a policy that is not in the archive.
     """
     return list(
         _list_policy_nodes(archive, policy_store.find(archive, name_or_id), LineageNode(POLICY, "", None, 0, ""), set())
@@ -59,14 +59,14 @@ def list_lineage_nodes(archive: ArchiveStore, name_or_id: str) -> list[LineageNo
 
 
 def format_lineage(archive: ArchiveStore, name_or_id: str) -> list[str]:
-    """Format the same tree as the lines of a text."""
+    """Format the lineage of a policy as lines of text."""
     return [line for node in list_lineage_nodes(archive, name_or_id) for line in node.lines]
 
 
 def _list_policy_nodes(
     archive: ArchiveStore, card: PolicyCard, node: LineageNode, seen_policy_ids: set[str]
 ) -> Iterator[LineageNode]:
-    """A policy and what it comes from; ``node`` says where it stands in the tree."""
+    """List a policy and what it comes from; ``node`` is its place in the tree, not yet filled in."""
     learned, policy_id = card.learned, card.policy_id
     kind = f"{card.kind}, {card.rules['name']} rules"
     node = node._replace(id=policy_id, heading=f"policy {card.name} ({policy_id}), {kind}", name=card.name, note=kind)
@@ -83,20 +83,20 @@ def _list_policy_nodes(
     ]
     created = f"{card.created[:16].replace('T', ' ')} by: {learned.get('command', '')}"
     yield node._replace(details=(*details, created))
-    chosen = _count_games_by_run(archive, card) if card.is_derived else {}
+    games_by_run = _count_games_by_run(archive, card) if card.is_derived else {}
     run_ids, depth = learned["run_ids"], node.depth + 1
     for run_id in run_ids[:MAX_LISTED_RUNS]:
         below = LineageNode(RUN, run_id, policy_id, depth, f"run {run_id}: no longer in this archive", run_id)
-        yield from _list_run_nodes(archive, chosen.get(run_id), below, seen_policy_ids)
+        yield from _list_run_nodes(archive, games_by_run.get(run_id), below, seen_policy_ids)
     if len(run_ids) > MAX_LISTED_RUNS:
         more = f"{len(run_ids) - MAX_LISTED_RUNS} more runs"
-        question = f"SELECT unnest(run_ids) FROM policies WHERE policy_id = '{policy_id}'"  # noqa: S608  (shown, not asked)
-        heading = f"and {more}: {format_sql_command(question, archive.root)}"
+        query = f"SELECT unnest(run_ids) FROM policies WHERE policy_id = '{policy_id}'"  # noqa: S608  (shown, not asked)
+        heading = f"and {more}: {format_sql_command(query, archive.root)}"
         yield LineageNode(RUN, "", policy_id, depth, heading, more)
 
 
 def _count_games_by_run(archive: ArchiveStore, card: PolicyCard) -> dict[str, int]:
-    """The number of games of each run that the policy was derived from."""
+    """Count the games of each run from which the policy was derived."""
     ranges = policy_store.read_table(archive, card, "games").group_by("run_id").sum()
     return dict(ranges.select("run_id", "games").rows())
 
@@ -104,6 +104,7 @@ def _count_games_by_run(archive: ArchiveStore, card: PolicyCard) -> dict[str, in
 def _list_run_nodes(
     archive: ArchiveStore, games: int | None, node: LineageNode, seen_policy_ids: set[str]
 ) -> Iterator[LineageNode]:
+    """List a run and the policies that played in it; ``games`` is how many of its games the policy was derived from."""
     record = archive.find_run(node.id)
     if record is None:
         yield node
@@ -125,10 +126,10 @@ def _list_run_nodes(
 
 
 def describe_share(games: int | None, stored_games: int, players: str) -> str:
-    """The games of a run that a policy comes from (None: it is not known which), of those that the archive holds."""
+    """Describe which of the stored games of a run a policy comes from; ``games`` is None if the card does not say."""
     if stored_games == 0 or (games is not None and games > stored_games):
-        known = "games" if games is None else format_count_with_noun(games, "game")
-        return f"{known} of {players}, {'some of them ' if stored_games else ''}no longer in this archive"
+        games_text = "games" if games is None else format_count_with_noun(games, "game")
+        return f"{games_text} of {players}, {'some of them ' if stored_games else ''}no longer in this archive"
     return (
         f"{format_count_with_noun(stored_games, 'game')} of {players}"
         if games in (None, stored_games)
@@ -142,11 +143,11 @@ def _format_labels(labels: Sequence[str]) -> str:
 
 
 def _list_agent_policies(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """The policies that agents of a run played by, each with the label, once."""
-    found = [
+    """Yield the policies that agents of a run played by, with the agents' labels, each once."""
+    policies = [
         (str(agent["policy_id"]), str(agent["label"])) for agent in record.spec["agents"] if agent.get("policy_id")
     ]
-    yield from dict.fromkeys(found)
+    yield from dict.fromkeys(policies)
 
 
 def _format_code(code: object) -> str:

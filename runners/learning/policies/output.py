@@ -32,9 +32,9 @@ def output_policies(root: PurePath, table: TableOutput) -> None:
 
 
 def print_policy(root: PurePath, name: str) -> None:
-    """Print all that is known of a policy, by its name or id, and where it comes from.
+    """Print everything that is known about a policy, given its name or id, and where it comes from.
 
-    Raises ``NotFoundError`` if there is none.
+    Raises ``NotFoundError`` if there is no such policy.
     """
     archive = ArchiveStore.open(root)
     card = policy_store.find(archive, name)
@@ -48,7 +48,7 @@ def print_policy(root: PurePath, name: str) -> None:
 
 
 def rebuild_and_print(root: PurePath, name: str, threads: int, trusted: bool) -> int:
-    """Learn a policy again and print the differences. Returns the exit code: 1 if there are any."""
+    """Rebuild a policy and print the differences; return the exit code, 1 if there are any."""
     with console.show_progress_bar("learning again", "games"):
         rebuilt = rebuild_policy(root, name, threads, trusted)
     for difference in rebuilt.differences:

@@ -35,26 +35,33 @@ if TYPE_CHECKING:
 ONLINE_TRAINER = "runners.training.online.Online"
 
 
+class RederivedPolicy(NamedTuple):
+    """A policy that was derived again, and notes on runs whose games have changed since it was first derived."""
+
+    policy: Policy
+    notes: list[str]
+
+
 class RebuildResult(NamedTuple):
-    """A policy derived again."""
+    """A rebuilt policy, and its differences from the stored one."""
 
     card: PolicyCard
     policy: Policy
-    differences: tuple[str, ...]  # empty: it is the same to the byte
+    differences: tuple[str, ...]  # empty: the policies are the same to the byte
 
     @property
     def size(self) -> str:
-        """Its number of rows or genes, as a text."""
+        """The number of rows or genes of the policy, in words."""
         rows = [len(column) for column in self.policy.table.values()]
         return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
 
 
 def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, trusted: bool = False) -> RebuildResult:
-    """Derive a policy again from the games on its card and compare. The archive is only read.
+    """Derive a policy again from the games on its card, and compare it with the stored one; the archive is only read.
 
-    A card may come from anybody. ``trusted``: other people's code that it names may run. Raises ``RequestError`` for a
-    policy that is missing or damaged, whose games are missing, that cannot be derived again, or whose card names such
-    code; ``FailureError`` for damaged games.
+    A card may come from anybody: the third-party code that it names runs only if ``trusted``. Raises ``RequestError``
+    for a policy that is missing or damaged, whose games are missing, that cannot be derived again, or whose card names
+    third-party code; ``FailureError`` for damaged games.
     """
     archive = ArchiveStore.open(root)
     card, stored = policy_store.read(archive, name_or_id)
@@ -68,19 +75,22 @@ def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, 
     if not trusted:
         check_no_third_party_code(f"policy '{card.name}'", third_party_classes(list_targets(card.learned)))
     if card.is_derived:
-        found, notes = _derive_policy_and_list_changes(archive, card, threads, trusted)
+        rebuilt, notes = _derive_again(archive, card, threads, trusted)
     elif card.kind == GENOME:
-        found = _breed_again(archive, card, threads, trusted)
+        rebuilt = _breed_again(archive, card, threads, trusted)
     else:
-        found = _learn_again(archive, card, trusted)
-    differences = [*list_differences(stored, found)]
+        rebuilt = _learn_again(archive, card, trusted)
+    differences = [*list_differences(stored, rebuilt)]
     if differences:
         differences = [*notes, *_list_code_differences(card), *differences]
-    return RebuildResult(card, found, tuple(differences))
+    return RebuildResult(card, rebuilt, tuple(differences))
 
 
 def list_differences(stored_policy: Policy, rebuilt_policy: Policy) -> Iterator[str]:
-    """The differences between two policies, one line each: kind, parameters, columns, rows, the first value of each."""
+    """Yield the differences between two policies, one line for each.
+
+    They are about the kind, the parameters, the columns, the number of rows and the first row that differs in a column.
+    """
     before, after = (
         policy_store.compute_knowledge_digest(stored_policy),
         policy_store.compute_knowledge_digest(rebuilt_policy),
@@ -88,49 +98,49 @@ def list_differences(stored_policy: Policy, rebuilt_policy: Policy) -> Iterator[
     if before == after:
         return
     yield f"knowledge: stored {before[:12]}, derived again {after[:12]}"
-    for what, old, new in (
+    for property_name, old_value, new_value in (
         ("kind", stored_policy.kind, rebuilt_policy.kind),
         ("parameters", dict(stored_policy.parameters), dict(rebuilt_policy.parameters)),
         ("columns", _list_column_types(stored_policy), _list_column_types(rebuilt_policy)),
     ):
-        if old != new:
-            yield f"{what}: stored {old}, derived again {new}"
+        if old_value != new_value:
+            yield f"{property_name}: stored {old_value}, derived again {new_value}"
     sizes = [len(next(iter(policy.table.values()), ())) for policy in (stored_policy, rebuilt_policy)]
     if sizes[0] != sizes[1]:
         yield f"rows: stored {sizes[0]:,}, derived again {sizes[1]:,}"
     for name in (name for name in stored_policy.table if name in rebuilt_policy.table):
         one, other = (policy.table[name][: min(sizes)] for policy in (stored_policy, rebuilt_policy))
-        wrong = np.flatnonzero(one != other)
-        if wrong.size:
-            row = int(wrong[0])
+        differing_rows = np.flatnonzero(one != other)
+        if differing_rows.size:
+            row = int(differing_rows[0])
             first = f"stored {one[row]}, derived again {other[row]}"
-            yield f"column {name}: {wrong.size:,} rows differ, the first is row {row}: {first}"
+            yield f"column {name}: {differing_rows.size:,} rows differ, the first is row {row}: {first}"
 
 
 def _list_column_types(policy: Policy) -> dict[str, str]:
     return {name: str(column.dtype) for name, column in policy.table.items()}
 
 
-def _derive_policy_and_list_changes(
-    archive: ArchiveStore, card: PolicyCard, threads: int, trusted: bool
-) -> tuple[Policy, list[str]]:
-    """The policy, and a note on each run whose games have changed."""
-    how = card.learned["derivation"]
+def _derive_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted: bool) -> RederivedPolicy:
+    """Derive the policy again from the games on its card, and note the runs whose games have changed."""
+    derivation = card.learned["derivation"]
     with open_archive(archive.root) as opened:
         selection = select_source_games(opened, card)
         order = card.learned["run_ids"]
-        learned, games = derive_from_selection(how["kind"], how["parameters"], selection, threads, order, trusted)
+        learned, games = derive_from_selection(
+            derivation["kind"], derivation["parameters"], selection, threads, order, trusted
+        )
         sums, evaluation_sums = games.compute_fingerprints(threads), getattr(games, "evaluation_sums", {})
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
     logged = card.learned.get("evaluations", {})
     changed = [run_id for run_id, checksum in logged.items() if evaluation_sums.get(run_id) != checksum]
     notes += [f"the evaluations of run {run_id} are not what they were" for run_id in changed]
-    return learned.policy, notes
+    return RederivedPolicy(learned.policy, notes)
 
 
 def _learn_again(archive: ArchiveStore, card: PolicyCard, trusted: bool) -> Policy:
-    """The policy that a training's learner has after the training's games."""
+    """Return the policy that the learner of a training has after the games of that training."""
     learner = card.learned["parameters"].get("learner")
     if card.learned["parameters"].get("_target_") != ONLINE_TRAINER or not isinstance(learner, Mapping):
         raise RequestError(
@@ -138,19 +148,20 @@ def _learn_again(archive: ArchiveStore, card: PolicyCard, trusted: bool) -> Poli
             f"({card.learned['parameters'].get('_target_')}), which cannot learn again from logged "
             "games: repeat the command of its training instead"
         )
-    found: Learner = build_from_settings(f"the learner of policy '{card.name}'", learner, Learner, trusted)
+    rebuilt_learner: Learner = build_from_settings(f"the learner of policy '{card.name}'", learner, Learner, trusted)
     run_ids = card.learned["run_ids"]
     if len(run_ids) != 1:
         raise RequestError(f"policy '{card.name}' is damaged: a learner has one run, and its card names {len(run_ids)}")
-    return found.to_policy(relearn_knowledge(archive, run_ids[0], found, card.learned["games"]))
+    return rebuilt_learner.to_policy(relearn_knowledge(archive, run_ids[0], rebuilt_learner, card.learned["games"]))
 
 
 def _build_generation_reader(
     archive: ArchiveStore, card: PolicyCard
 ) -> Callable[[RunRequest], GenerationResult | None]:
-    """A function that finds the games of one generation after the other: those of the runs on the card.
+    """Build a function that reads the games of one generation after the other, from the runs on the card.
 
-    It finds None for a generation that this code would play otherwise. Raises ``RequestError`` for a run without games.
+    The function returns None for a generation that this code would play otherwise. Raises ``RequestError`` for a run
+    without games.
     """
     run_ids = card.learned["run_ids"]
     for run_id in run_ids:
@@ -159,10 +170,10 @@ def _build_generation_reader(
                 f"policy '{card.name}' was bred from the games of {len(run_ids)} runs, and run {run_id} is no longer "
                 f"in archive {archive.root}: repeat the command of its training to play it"
             )
-    left = iter(run_ids)
+    remaining_run_ids = iter(run_ids)
 
     def read_generation(request: RunRequest) -> GenerationResult | None:
-        record = archive.find_run(next(left, ""))
+        record = archive.find_run(next(remaining_run_ids, ""))
         spec = replace(request.spec, salt=record.spec.get("salt", "") if record else "")
         if record is None or spec.run_id != record.run_id or count_missing_games(archive, spec, request.games):
             return None
@@ -172,7 +183,7 @@ def _build_generation_reader(
 
 
 def _breed_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted: bool) -> Policy:
-    """The result of an evolution, from the logged games of its generations: no agent is built."""
+    """Repeat an evolution from the logged games of its generations; no agent is built."""
     from runners.learning.training.genetic import GeneticTrainer
     from runners.learning.training.trainer import TrainingContext
 
@@ -202,11 +213,11 @@ def _breed_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted:
 
 
 def _list_code_differences(card: PolicyCard) -> Iterator[str]:
-    """The differences between the code that made the policy and this code: they may be why the policy differs."""
+    """Yield the differences between the code that made the policy and this code; they may explain the others."""
     if card.is_derived:
-        now = build_kind_code_record(card.learned["derivation"]["parameters"])
+        code = build_kind_code_record(card.learned["derivation"]["parameters"])
     else:
-        now = build_class_code_record(list_targets(card.learned["parameters"]), learning=True)
+        code = build_class_code_record(list_targets(card.learned["parameters"]), learning=True)
     for key in ("version", "fingerprint", "numba", "numpy"):
-        if card.code.get(key) != now[key]:
-            yield f"code: {key} was {card.code.get(key)}, is {now[key]}"
+        if card.code.get(key) != code[key]:
+            yield f"code: {key} was {card.code.get(key)}, is {code[key]}"

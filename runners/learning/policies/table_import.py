@@ -1,4 +1,4 @@
-"""A table or a network that was learned elsewhere becomes a policy, and is played like any other."""
+"""A table or a network that was learned elsewhere is stored as a policy, and played like any other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from runners.config.schemas import check_choice
 from runners.config.yaml_options import load_rules
 from runners.terminal import console
 
-IMPORT_TRAINER = "import"  # what is on a card in place of a trainer
+IMPORT_TRAINER = "import"  # the card's entry in place of a trainer
 PARSER_PATH = "analytics.policies.table_import.imported"
 
 
@@ -40,11 +40,14 @@ DEFAULT_SETTINGS = {
     "rules": "classic",
     "scale": "1",
     "conflicts": CONFLICTS[0],
-}  # as they are typed
+}  # as typed
 
 
 def parse_settings(words: Sequence[str]) -> dict[str, str]:
-    """The settings in ``KEY=VALUE`` words. Raises ``RequestError`` for a word that is none of them."""
+    """Parse settings of the form ``KEY=VALUE``; those that are not named keep their defaults.
+
+    Raises ``RequestError`` for a word that is no such setting.
+    """
     settings = dict(DEFAULT_SETTINGS)
     for word in words:
         key, equals, value = word.partition("=")
@@ -57,9 +60,9 @@ def parse_settings(words: Sequence[str]) -> dict[str, str]:
 
 
 def import_policy(root: PurePath, file: Path, settings: Mapping[str, str], command: str) -> None:
-    """Store the policy of a file in the archive at ``root``, and print what was read.
+    """Store the policy in a file in the archive at ``root``, and print what was read.
 
-    Raises ``RequestError`` for a setting or a file that cannot be, and for a name that belongs to another policy.
+    Raises ``RequestError`` for an invalid setting or file, and for a name that belongs to another policy.
     """
     name = settings["name"] or file.stem
     policy_store.check_name(name, "name")
@@ -70,39 +73,51 @@ def import_policy(root: PurePath, file: Path, settings: Mapping[str, str], comma
     learned = _build_card_fields(how, file.name, _compute_sha256(file), command)
     policy_store.check_name_free(archive, name, learned["training"], "name")
     try:
-        found = parse_policy_table(frame, options)
+        imported_policy = parse_policy_table(frame, options)
     except RequestError as error:
         raise RequestError(f"{file}: {error}") from error
     origin = PolicyOrigin(name, options.rules, build_class_code_record([PARSER_PATH], learning=False), learned)
-    card = policy_store.save(archive, found.policy, origin)
-    _print_summary(found, card, options, root)
+    card = policy_store.save(archive, imported_policy.policy, origin)
+    _print_summary(imported_policy, card, options, root)
 
 
 def save_network(
     layers: Layers, name: str, archive: str | PurePath = DEFAULT_ARCHIVE, rules: str = "classic"
 ) -> PolicyCard:
-    """Store a trained network as the policy ``name`` of an archive; the agent ``policy(policy=NAME)`` plays by it.
+    """Store a trained network as the policy ``name``; the agent ``policy(policy=NAME)`` plays by it.
 
-    ``layers`` has the weights [inputs, units] and the biases [units] of each layer as NumPy arrays, with rectified
-    linear units between the layers. The first has the 357 inputs of ``agents.network.build_inputs``, the last a unit
-    for the value of each of the 289 turns. Weights are rounded to multiples of 2^-16. ``rules``: the name of a yaml.
+    Weights are rounded to multiples of 2^-16.
 
-    Raises ``RequestError`` for layers that no network has, for a name that cannot be, and for one that belongs to
-    another policy.
+    Args:
+        layers: Weights [inputs, units] and biases [units] of each layer, as NumPy arrays, with rectified linear units
+            between the layers. The first layer has the 357 inputs of ``agents.network.build_inputs``, the last layer a
+            unit for the value of each of the 289 turns.
+        name: The name of the policy.
+        archive: The root of the archive, which is created if it does not exist.
+        rules: The name of a rule set.
+
+    Returns:
+        The card of the stored policy.
+
+    Raises:
+        RequestError: The layers do not form such a network, the name is invalid, or it belongs to another policy.
+
     """
     policy_store.check_name(name, "name")
-    known = load_rules(rules)
+    rule_set = load_rules(rules)
     try:
         policy = to_policy(layers)
     except ValueError as error:
         raise RequestError(f"this network cannot be stored: {error}") from error
-    kept = ArchiveStore.open(parse_location(archive), create=True)
+    archive_store = ArchiveStore.open(parse_location(archive), create=True)
     learned = _build_card_fields(
         {"kind": NETWORK, "rules": rules}, "arrays", policy_store.compute_knowledge_digest(policy), "save_network"
     )
-    policy_store.check_name_free(kept, name, learned["training"], "name")
-    origin = PolicyOrigin(name, known, build_class_code_record(["agents.network.policy_of"], learning=False), learned)
-    return policy_store.save(kept, policy, origin)
+    policy_store.check_name_free(archive_store, name, learned["training"], "name")
+    origin = PolicyOrigin(
+        name, rule_set, build_class_code_record(["agents.network.policy_of"], learning=False), learned
+    )
+    return policy_store.save(archive_store, policy, origin)
 
 
 def _parse_options(settings: Mapping[str, str]) -> ImportOptions:
@@ -132,7 +147,10 @@ def _compute_sha256(file: Path) -> str:
 
 
 def _build_card_fields(settings: dict[str, str], file: str, sha256: str, command: str) -> dict[str, Any]:
-    """The card's fields on the origin. The same settings under one name mean a newer file of the same policy."""
+    """Build the card's fields on the origin.
+
+    If the settings and the name are the same as those of a stored policy, this is a newer version of that policy.
+    """
     return {
         "training": compute_run_id({"import": settings}),
         "trainer": IMPORT_TRAINER,
@@ -154,9 +172,9 @@ def _print_summary(imported_policy: ImportedPolicy, card: PolicyCard, options: I
             "value is read"
         )
     if imported_policy.conflicts:
-        taken = {"mean": "their mean is", "first": "that of the first row is"}[options.conflicts]
+        resolution = {"mean": "their mean is", "first": "that of the first row is"}[options.conflicts]
         console.print_note(
-            f"{imported_policy.conflicts:,} turns have different values, up to symmetry: {taken} taken; "
+            f"{imported_policy.conflicts:,} turns have different values, up to symmetry: {resolution} taken; "
             f"{imported_policy.example}"
         )
     folder = policy_cards.policy_folder(ArchiveStore(root), card.policy_id)

@@ -1,1 +1,1 @@
-"""Training: trainers play games, learn from them, and store policies; deriving policies from logged games."""
+"""Training: trainers play games, learn from them and store policies; policies are also derived from logged games."""

@@ -1,4 +1,4 @@
-"""`qarena train` as a Hydra application. What trains is imported when something is to be trained."""
+"""`qarena train` as a Hydra application; the modules that train are imported when a training begins."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TrainApplication(Application):
-    """Learns from games and stores a policy."""
+    """The application that learns from games and stores a policy."""
 
     config_name = "train"
     schema = TrainConfig
@@ -46,7 +46,7 @@ class TrainApplication(Application):
 
 
 def _execute_training(request: TrainingRequest) -> CommandOutcome:
-    """The outcome of a training that was ready."""
+    """Carry out a training that has been checked, and return its outcome."""
     from runners.learning.training.request import (
         build_objective_value,
         build_sweep_row,

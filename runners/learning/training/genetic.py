@@ -1,8 +1,8 @@
-"""The trainers of the genetic players, ``conf/trainer/ga5.yaml`` and ``ga2.yaml``, and the evolution that they start.
+"""The trainers of the genetic players, ``conf/trainer/ga5.yaml`` and ``ga2.yaml``, and the evolution that they run.
 
-Each generation is a run whose results are the fitnesses of its individuals. An evolution is a pure function of its
-trainer, its seed and the fitnesses, which follow from the tallies of the runs. So the archive is the checkpoint: a
-stopped evolution begins again, and finds the games of complete generations there.
+Each generation is a run, whose results give the fitness of its individuals. An evolution is a pure function of its
+trainer, its seed and these results. So the archive is the checkpoint: a stopped evolution begins again, and finds the
+games of complete generations in the archive.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PHASES = ("early", "stuck", "late")
 
 @dataclass(frozen=True, kw_only=True)
 class GeneticTrainer(Trainer):
-    """The common part of both trainers; the yamls explain each key.
+    """The base class of both trainers; the yamls explain each key.
 
     Raises ``RequestError`` for an invalid value.
     """
@@ -80,7 +80,7 @@ class GeneticTrainer(Trainer):
 
     @abstractmethod
     def build_breeder(self) -> Breeder:
-        """The study's way to make individuals. Raises ``ValueError`` for an invalid parameter."""
+        """Build the breeder, the study's way to make individuals. Raises ``ValueError`` for an invalid parameter."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class GeneticTrainer(Trainer):
         return self.build_training(context).run()
 
     def build_training(self, context: TrainingContext) -> EvolutionTraining:
-        """The evolution, which has not begun. Raises ``RequestError`` for agents or a start that do not exist."""
+        """Build the evolution without beginning it. Raises ``RequestError`` if an agent or the start does not exist."""
         start = (
             None
             if self.start is None
@@ -103,21 +103,21 @@ class GeneticTrainer(Trainer):
 
     @property
     def effective_seats(self) -> str:
-        """``swapped``, or ``fixed``: individuals hold seat 0 only. If ``seats`` is null, those of the study."""
+        """``swapped``, or ``fixed`` if individuals have seat 0 only; if ``seats`` is null, as in the study."""
         return self.seats or "swapped"
 
     @property
     def fitness_games(self) -> int:
-        """Games of an individual against each opponent, for its fitness: whole pairs."""
+        """Games of an individual against each opponent, rounded up to whole pairs."""
         return self.games + (self.games % 2 if self.effective_seats == "swapped" else 0)
 
     @property
     def reevaluates_survivors(self) -> bool:
-        """Whether survivors are judged again in every generation."""
+        """Whether survivors play again in every generation."""
         return self.evaluate == "all"
 
     def _check_choices(self) -> None:
-        """Raises ``ValueError`` for what no annotation of a field says."""
+        """Check constraints that type annotations cannot express. Raises ``ValueError`` for a wrong value."""
         if self.population < self.tournament:
             raise ValueError(f"population={self.population} is smaller than trainer.tournament={self.tournament}")
         if not isinstance(self.agent, str):
@@ -164,7 +164,7 @@ class Ga2Trainer(GeneticTrainer):
 
 
 def parse_operators(key: str, values: Any) -> tuple[float, float, float]:
-    """Three probabilities. Raises ``ValueError`` unless there are three and their sum is 1."""
+    """Check three probabilities and return them. Raises ``ValueError`` unless there are three and their sum is 1."""
     if isinstance(values, str) or not isinstance(values, Sequence) or len(values) != 3:
         raise ValueError(f"{key}={values} is not three probabilities, [mutation, crossover, crossover2]")
     mutation, crossover, crossover2 = (check_probability(key, value) for value in values)
@@ -174,10 +174,10 @@ def parse_operators(key: str, values: Any) -> tuple[float, float, float]:
 
 
 def read_genes(root: PurePath, policy: str, gene_names: Sequence[str]) -> NDArray[np.float64]:
-    """[n, G] the genes of the individuals that went on from the last generation of a stored policy, best first.
+    """Read the genes [n, G] of the individuals that survived the last generation of a stored policy, best first.
 
-    Raises ``RequestError`` if the archive at ``root`` has no such policy, or the policy has other genes or none of an
-    evolution.
+    Raises ``RequestError`` if the archive at ``root`` has no such policy, or if the policy has other genes or was not
+    bred.
     """
     archive = ArchiveStore.open(root)
     card = policy_store.find(archive, policy)
@@ -190,13 +190,13 @@ def read_genes(root: PurePath, policy: str, gene_names: Sequence[str]) -> NDArra
     return last.sort("place").select(gene_names).to_numpy()
 
 
-GenerationResult = tuple[str, Sequence[PairingResult]]  # its run, and how its games ended
+GenerationResult = tuple[str, Sequence[PairingResult]]  # the id of a generation's run, and its results
 
 
 class EvolutionTraining:
-    """One evolution in progress. ``start`` [n, G] are genes of the initial population.
+    """One evolution in progress; ``start_genes`` [n, G] are genes of the initial population.
 
-    Raises ``RequestError`` for agents that do not exist, and for one that does not have the genes.
+    Raises ``RequestError`` if an agent does not exist or lacks the genes.
     """
 
     def __init__(
@@ -219,14 +219,15 @@ class EvolutionTraining:
         self._player = _build_player(trainer, breeder.gene_names, context)
         self._defaults = load_agent(self._name).params
         self._opponents = _build_opponents(trainer, context)
-        self._judgements: dict[int, tuple[str, str]] = {}  # by individual: its fitness's run, its label there
+        self._judgements: dict[int, tuple[str, str]] = {}  # by individual: the run that judged it, its label there
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
         self._curve: list[tuple[float, ...]] = []
-        self._games, self._fitness_games = 0, trainer.fitness_games * len(trainer.opponents)  # of all; of an individual
+        self._games = 0  # of all individuals so far
+        self._fitness_games = trainer.fitness_games * len(trainer.opponents)  # of one individual
 
     def check(self) -> None:
-        """Raises ``RequestError`` if the first generation cannot be judged. Nothing is played."""
+        """Raise ``RequestError`` if the first generation cannot be played; play nothing."""
         open_experiment(
             self._build_request(
                 [self._build_individual(genes) for genes in self._evolution.begin_generation().genes.tolist()]
@@ -234,10 +235,10 @@ class EvolutionTraining:
         )
 
     def run(self) -> TrainingOutcome:
-        """Evolve for all generations, or until the context's ``stop`` is set.
+        """Run all generations, or those that end before the context's ``stop`` is set.
 
         Raises ``RequestError`` before anything is played if agents do not play these rules, or if other code began a
-        generation; ``FailureError`` when the disk refuses.
+        generation; ``FailureError`` if the disk refuses.
         """
         plan = self._plan
         individuals = plan.population + plan.generations * (
@@ -256,39 +257,40 @@ class EvolutionTraining:
         )
 
     def evolve(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> dict[str, float] | None:
-        """The answer after all generations, by gene; None once ``get_generation`` finds no games for a generation.
+        """Return the evolved genome after all generations, by gene, or None if games of a generation are missing.
 
-        Only that function may build agents.
+        ``get_generation`` plays or reads the games of a generation, and returns None if it cannot. Only that function
+        may build agents.
         """
         if not all(self._run_generation_unless_stopped(get_generation) for _ in range(self._plan.generations + 1)):
             return None
         return dict(zip(self._genes, self._evolution.choose_genome(self._plan.answer), strict=True))
 
     def _run_generation_unless_stopped(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> bool:
-        """Breed a generation and judge it; false if not all of its games were played."""
-        due = self._evolution.begin_generation()
-        players = [self._build_individual(genes) for genes in due.genes.tolist()]
-        played = get_generation(self._build_request(players))
-        if played is None:
+        """Breed a generation and judge it; return False if not all of its games were played."""
+        generation = self._evolution.begin_generation()
+        players = [self._build_individual(genes) for genes in generation.genes.tolist()]
+        result = get_generation(self._build_request(players))
+        if result is None:
             return False
-        run_id, results = played
+        run_id, results = result
         self._run_ids.append(run_id)
         self._games += self._fitness_games * len(players)
-        for number, player in zip(due.number.tolist(), players, strict=True):
+        for number, player in zip(generation.number.tolist(), players, strict=True):
             self._judgements[number] = run_id, player.label
         judged = self._evolution.end_generation(self._compute_fitness(results))
-        self._populations.append(self._build_population_rows(judged, int(due.number[-1])))
+        self._populations.append(self._build_population_rows(judged, int(generation.number[-1])))
         self._curve.append(self._build_curve_row())
         return True
 
     def _build_individual(self, genes: Sequence[float]) -> AgentSpec:
-        """The player with these genes."""
+        """Build the player with these genes."""
         params = {**self._player.params, **dict(zip(self._genes, genes, strict=True))}
         label = format_label(self._name, params, self._defaults)
         return replace(self._player, label=label, params=params, policy_id=None)
 
     def _build_request(self, players: Sequence[AgentSpec]) -> RunRequest:
-        """The run of each player against each opponent."""
+        """Build the request of a run in which each player meets each opponent."""
         plan, context = self._plan, self._context
         opponents = range(len(players), len(players) + len(self._opponents))
         spec = RunSpec(
@@ -302,12 +304,12 @@ class EvolutionTraining:
         return context.build_request(spec, plan.fitness_games)
 
     def _compute_fitness(self, results: Sequence[PairingResult]) -> NDArray[np.float64]:
-        """[n, F] each player's mean reward against each opponent."""
+        """Compute each player's mean reward against each opponent: [n, F]."""
         rewards = [(result.wins + self._plan.draw_reward * result.draws) / result.games for result in results]
         return np.array(rewards).reshape(-1, len(self._opponents))
 
     def _build_population_rows(self, judged: Population, youngest: int) -> pl.DataFrame:
-        """A generation's rows of the table ``population``: all individuals, best first."""
+        """Build a generation's rows of the table ``population``: all individuals, best first."""
         generation, numbers = self._evolution.generation, judged.number.tolist()
         new = judged.number > youngest - self._plan.offspring
         run_ids, labels = zip(*(self._judgements[number] for number in numbers), strict=True)
@@ -316,10 +318,11 @@ class EvolutionTraining:
                 "generation": np.full(len(numbers), generation),
                 "place": np.arange(len(numbers)),
                 "individual": judged.number,
-                "origin": [("offspring" if each else "survivor") if generation else "initial" for each in new],
+                "origin": [("offspring" if is_new else "survivor") if generation else "initial" for is_new in new],
                 "operator": [OPERATORS[operator] for operator in judged.operator],
                 "parents": pl.Series(
-                    [[n for n in both if n != NONE] for both in judged.parents.tolist()], dtype=pl.List(pl.Int64)
+                    [[parent for parent in pair if parent != NONE] for pair in judged.parents.tolist()],
+                    dtype=pl.List(pl.Int64),
                 ),
                 "goes_on": np.arange(len(numbers)) < self._plan.population,
                 **dict(zip(self._genes, judged.genes.T, strict=True)),
@@ -334,7 +337,11 @@ class EvolutionTraining:
         )
 
     def _build_curve_schema(self) -> dict[str, pl.DataType]:
-        """The columns of the curve: ``best`` and ``mean`` are against the first opponent, the others name theirs."""
+        """Build the schema of the curve.
+
+        The columns ``best`` and ``mean`` are against the first opponent; those against other opponents have their
+        names.
+        """
         schema: dict[str, pl.DataType] = {"generation": pl.Int64(), "games": pl.Int64()}
         for i, opponent in enumerate(self._opponents):
             against = f" v {opponent.label}" * (i > 0)
@@ -342,20 +349,20 @@ class EvolutionTraining:
         return schema
 
     def _build_curve_row(self) -> tuple[float, ...]:
-        """A generation's row of the curve: the best and the mean fitness of the individuals that go on."""
+        """Build a generation's row of the curve: the best and the mean fitness of the survivors."""
         fitness = self._evolution.population.fitness
         best_and_mean = np.stack([fitness[0], fitness.mean(axis=0)], axis=1)
         return self._evolution.generation, self._games, *best_and_mean.ravel().tolist()
 
 
 def _play_generation(runs: TrainingRuns, request: RunRequest) -> GenerationResult | None:
-    """The generation once its games are played; None if ``stop`` was set before that."""
+    """Play the games of a generation; return None if ``stop`` was set before all were played."""
     outcome = runs.execute_run(request)
     return (outcome.run_id, outcome.results) if outcome else None
 
 
 def _build_player(plan: GeneticTrainer, genes: Sequence[str], context: TrainingContext) -> AgentSpec:
-    """The agent that plays by the genes."""
+    """Build the agent that plays by the genes. Raises ``RequestError`` if it lacks one of them."""
     player = _build_agent(plan.agent, plan.faithful, context, "trainer.agent")
     for gene in genes:
         if gene not in player.params:
@@ -373,7 +380,7 @@ def _build_opponents(plan: GeneticTrainer, context: TrainingContext) -> list[Age
 
 
 def _build_agent(entry: Any, faithful: bool, context: TrainingContext, key: str) -> AgentSpec:
-    """The agent that an entry describes, with ``faithful=true`` if asked for and the agent has that parameter."""
+    """Build the agent that an entry describes; with ``faithful``, set its parameter of that name if it has one."""
     agent = context.build_agent(entry, key)
     if not faithful or "faithful" not in agent.params or "faithful" in entry:
         return agent

@@ -1,4 +1,4 @@
-"""The kernel that plays games of a learner, which learns from each as soon as it has ended, and its arrays."""
+"""The kernel that plays the games of a learner, which learns from each game as soon as it has ended."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ PAIR_GAMES = 2  # buffers have a column for each game of a pair, so that the num
 
 
 class GameBuffers(NamedTuple):
-    """Arrays that games are played in and kept in."""
+    """Arrays for the games that are played and for those that are finished."""
 
-    state: Lockstep  # of one game
-    pair: Games  # of two games, one of which is being played
-    games: Games  # those of the block
-    finished_columns: NDArray[np.int64]  # [1] columns of the block learned from so far; right after an exception too
+    state: Lockstep  # of the game that is being played
+    pair: Games  # room for two games, one of which is being played
+    games: Games  # the finished games of the block
+    finished_columns: NDArray[np.int64]  # [1] columns of the block learned from so far; valid after an exception too
 
     @staticmethod
     def from_games(games: Games) -> GameBuffers:
@@ -61,8 +61,8 @@ def play_and_learn_until_full(
 ) -> tuple[int, bool]:
     """Play columns ``column_range[0]`` to ``column_range[1] - 1`` of the block, and learn from each before the next.
 
-    ``agent_pair`` is the knowledge of the learner, which changes, and of its opponent. Returns what
-    ``learn_games_until_full`` returns.
+    ``agent_pair`` is the knowledge of the learner, which changes, and that of its opponent. Returns the column after
+    the last game learned from, and whether the learner's tables have room for more.
     """
     agent, opponents = agent_pair
     state, pair, games = buffers.state, buffers.pair, buffers.games

@@ -1,7 +1,7 @@
-"""Training while playing: a learner plays one game after the other and learns from each before the next.
+"""Training while playing: a learner plays one game after the other, and learns from each before the next begins.
 
-The archive is the checkpoint. The games are those of a run. So a training that was stopped learns again from the
-logged games and plays the others. Nothing else has to be kept.
+The games of a training are those of one run, and the archive is the checkpoint: a stopped training first learns again
+from the logged games, then plays the remaining ones. Nothing else has to be stored.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.base.parameters import check_integer
 from agents.base.player import KernelPlayer
@@ -35,12 +35,19 @@ logger = logging.getLogger(__name__)
 LEARNER, OPPONENT = 0, 1  # indices into the agents of a training's run
 
 
+class PreparedTraining(NamedTuple):
+    """The run of a training, and its learner."""
+
+    experiment: Experiment
+    learner: Learner
+
+
 class Online(Trainer):
     """The trainer of learners that learn from each game as soon as it has ended.
 
-    ``learner`` is a mapping with the ``_target_`` of a ``Learner`` and its parameters, ``opponent`` an agent as
-    ``agents=[…]`` names them. With ``seats='swapped'`` both games of each pair are played, the learner in
-    ``learner_seat`` first; with ``'fixed'`` it has that seat in every game.
+    ``learner`` is a mapping with the ``_target_`` of a ``Learner`` and its parameters; ``opponent`` is an agent,
+    described as an entry of ``agents=[…]``. With ``seats='swapped'``, both games of each pair are played, and in the
+    first the learner has ``learner_seat``; with ``'fixed'`` it has that seat in every game.
 
     Raises ``RequestError`` for an invalid value.
     """
@@ -72,32 +79,34 @@ class Online(Trainer):
         self.games = games + games % games_a_pair
         self.seats = seats
         self.learner_seat = learner_seat
-        self._asked = games
+        self._requested_games = games
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return describe_rounding("trainer.games", self._asked, self.games)
+        return describe_rounding("trainer.games", self._requested_games, self.games)
 
     def check(self, context: TrainingContext) -> None:
-        self._open_experiment_and_build_learner(context)
+        self._prepare(context)
 
     def train(self, context: TrainingContext) -> TrainingOutcome:
-        """Learn from the games that the archive has and play those it lacks."""
-        experiment, learner = self._open_experiment_and_build_learner(context)
+        """Learn from the games in the archive, and play and learn from those that it lacks."""
+        experiment, learner = self._prepare(context)
         run_id, archive = experiment.run_id, experiment.archive
-        begun = archive.find_run(run_id)
-        if begun is not None and describe_code_differences(begun, experiment.code):
+        stored_run = archive.find_run(run_id)
+        if stored_run is not None and describe_code_differences(stored_run, experiment.code):
             logger.warning("run %s was begun by other code: this code may learn something else from its games", run_id)
         with record_contribution(experiment, context.command) as contribution:
             training = _OnlineTraining(experiment, learner, context)
             training.run()
             contribution.games = training.games_written
-        left = experiment.count_missing_games(self.games)
-        learned = None if left or training.stopped else learner.to_policy(training.state.knowledge)
+        missing_games = experiment.count_missing_games(self.games)
+        learned = None if missing_games or training.stopped else learner.to_policy(training.state.knowledge)
         curve = compute_learning_curve(archive, run_id, self.games, context.curve_block)
-        return TrainingOutcome(learned, (run_id,), self.games - left, contribution.games, contribution.seconds, curve)
+        return TrainingOutcome(
+            learned, (run_id,), self.games - missing_games, contribution.games, contribution.seconds, curve
+        )
 
-    def _open_experiment_and_build_learner(self, context: TrainingContext) -> tuple[Experiment, Learner]:
+    def _prepare(self, context: TrainingContext) -> PreparedTraining:
         spec = self._build_run_spec(context)
         learner = spec.agents[LEARNER].build()
         if not isinstance(learner, Learner):
@@ -105,7 +114,7 @@ class Online(Trainer):
                 f"trainer '{context.name}': {self.learner['_target_']} is not a Learner "
                 "(see agents/learning/learner.py)"
             )
-        return open_experiment(context.build_request(spec, self.games)), learner
+        return PreparedTraining(open_experiment(context.build_request(spec, self.games)), learner)
 
     def _build_run_spec(self, context: TrainingContext) -> RunSpec:
         return RunSpec(
@@ -119,10 +128,10 @@ class Online(Trainer):
         )
 
     def _build_learner_spec(self, context: TrainingContext) -> AgentSpec:
-        """The learner, labelled with those of its parameters that differ from the trainer's yaml."""
+        """Build the learner's spec; its label has the parameters that differ from the trainer's yaml."""
         trainer = context.name
-        own = load_option("trainer", trainer).get("learner", {}) if trainer in list_options("trainer") else {}
-        changed = format_label("", dict(self.learner), own).strip("()")
+        defaults = load_option("trainer", trainer).get("learner", {}) if trainer in list_options("trainer") else {}
+        changed = format_label("", dict(self.learner), defaults).strip("()")
         label = f"{trainer}({','.join(['training', *([changed] if changed else [])])})"
         if not LABEL.fullmatch(label):
             label = f"{trainer}(training,{hashlib.sha256(changed.encode()).hexdigest()[:12]})"
@@ -145,7 +154,7 @@ class _OnlineTraining:
         self.state = LearnerState(learner, self._spec.rules)
 
     def run(self) -> None:
-        """Learn from all games in their order, and play those that the archive lacks when it is their turn."""
+        """Learn from all games in order; play those that the archive lacks when it is their turn."""
         games = self._experiment.request.games
         if self._progress and self._experiment.count_missing_games(games):
             self._progress.start(self._experiment.count_missing_games(games))
@@ -166,9 +175,12 @@ class _OnlineTraining:
             self.state.learn(games, self._build_training_games(first))
 
     def _play_missing_pairs(self, first_pair: int, end_pair: int) -> None:
-        """Play pairs that the archive lacks, learn from them and write them. A unit is a pair: there is one pairing."""
-        total = self._experiment.unit_line.count_units(self._experiment.request.games)
-        with RangeWriter(self._experiment, first_pair, total) as writer:
+        """Play pairs that the archive lacks, learn from them and write them.
+
+        A unit of the run is a pair, because the run has one pairing.
+        """
+        total_units = self._experiment.unit_line.count_units(self._experiment.request.games)
+        with RangeWriter(self._experiment, first_pair, total_units) as writer:
             while first_pair < end_pair and not self._is_stopping():
                 pairs, started = min(self._pace.next_pair_count(0), end_pair - first_pair), time.perf_counter()
                 games = self._play_and_learn_block(first_pair, pairs)
@@ -185,7 +197,7 @@ class _OnlineTraining:
         return self.stopped
 
     def _play_and_learn_block(self, first_pair: int, pairs: int) -> Games:
-        """Play consecutive pairs and learn from each game before the next."""
+        """Play consecutive pairs, and learn from each game before the next."""
         column, end = 0, pairs * self._spec.games_per_pair
         buffers, training_games = GameBuffers.from_games(Games.zeros(end)), self._build_training_games(first_pair)
         while column < end:
@@ -200,7 +212,11 @@ class _OnlineTraining:
     def _play_compiled_until_full(
         self, training_games: TrainingGames, column_range: tuple[int, int], buffers: GameBuffers
     ) -> tuple[int, bool]:
-        """Play as many games as one kernel call can: the column after the last, and whether there is room for more."""
+        """Play as many games as one kernel call can.
+
+        Returns the column after the last game, and whether the learner's tables have room for more. If the opponent
+        cannot play in a kernel, no game is played.
+        """
         opponent = self._experiment.engine.get_player(OPPONENT)
         if not isinstance(opponent, KernelPlayer) or opponent.game_words:  # the engine owns the memory of such agents
             return column_range[0], True
@@ -211,7 +227,7 @@ class _OnlineTraining:
             column, room = play_and_learn_until_full(
                 turn, opponent.turn, update, both, self._spec.rules.tables, training_games, column_range, buffers
             )
-        except BaseException as error:  # a turn raised: the engine plays that game again, and logs its forfeit
+        except BaseException as error:  # a turn raised: the engine plays that game again and logs the forfeit
             if is_ctrl_c(error):
                 raise
             return int(buffers.finished_columns[0]), True
@@ -222,10 +238,10 @@ class _OnlineTraining:
         engine = self._experiment.engine
         engine.replace_player(LEARNER, self.state.player)
         pair, game = divmod(column, training_games.games_per_pair)
-        played = Games.zeros(training_games.games_per_pair)
-        engine.play_half(PairRange(0, training_games.first_pair + pair, 1), game, played)
-        for whole, part in zip(games, played, strict=True):
-            whole[..., column] = part[..., game]
+        pair_games = Games.zeros(training_games.games_per_pair)
+        engine.play_half(PairRange(0, training_games.first_pair + pair, 1), game, pair_games)
+        for block_field, game_field in zip(games, pair_games, strict=True):
+            block_field[..., column] = game_field[..., game]
         self.state.learn(games, training_games, column, column + 1)
 
     def _build_training_games(self, first_pair: int) -> TrainingGames:

@@ -1,6 +1,6 @@
-"""Deriving a policy from the games that a condition chooses, and storing it under a name.
+"""Building a policy: deriving it from selected games, and storing it under a name.
 
-A kind of policy is made from its yaml, and may be a user's own. It is called here or in workers.
+A kind of policy is a class that its yaml names, and may be the user's own. It runs in this process or in workers.
 """
 
 from __future__ import annotations
@@ -50,17 +50,25 @@ from runners.arena.executors.base import MEBIBYTE, THREADS, Executor, Task, Work
 from runners.arena.spec import build_from_settings
 
 T = TypeVar("T")
-CountResult = tuple[str, NDArray[np.int64], int]
-CountChunk = Chunk[NDArray[np.int64] | None]  # with the ids of the selected games, ascending; None: all
+CountChunk = Chunk[NDArray[np.int64] | None]  # with the ids of the selected games, ascending; None: all games
+CountResult = tuple[str, NDArray[np.int64], int]  # the run, its counts, and the fingerprint of the counted games
 
 
 def build_kind(kind: str, settings: Mapping[str, Any], trusted: bool = False) -> PolicyKind:
-    """The derivation that settings describe. ``trusted``: the user named its class, as for ``build_from_settings``.
+    """Build the kind of policy that settings describe.
 
-    Raises ``RequestError`` for invalid parameters.
+    ``trusted``: whether third-party code may run, because the user named the class. Raises ``RequestError`` for invalid
+    parameters.
     """
-    derivation: PolicyKind = build_from_settings(f"kind '{kind}'", settings, PolicyKind, trusted)
-    return derivation
+    policy_kind: PolicyKind = build_from_settings(f"kind '{kind}'", settings, PolicyKind, trusted)
+    return policy_kind
+
+
+class DerivedFromGames(NamedTuple):
+    """What a kind learned, and the games that it learned from."""
+
+    learned: LearnedPolicy
+    games: Dataset | GameStream  # in memory, or read while the policy is learned
 
 
 def derive_from_selection(
@@ -70,27 +78,31 @@ def derive_from_selection(
     threads: int,
     run_id_order: Sequence[str] = (),
     trusted: bool = False,
-) -> tuple[LearnedPolicy, Dataset | GameStream]:
-    """A policy of chosen games, and these games: in memory, or read as it is learned.
+) -> DerivedFromGames:
+    """Derive a policy from selected games.
 
-    ``run_id_order`` is as for ``load_dataset``, which raises the same errors, ``trusted`` as for
-    ``build_from_settings``. Raises ``FailureError`` for what a kind raises.
+    ``run_id_order`` is passed to ``load_dataset``, whose errors are passed on; ``trusted`` is as in ``build_kind``.
+    Raises ``FailureError`` for any exception of the kind.
     """
     derivation = build_kind(kind, settings, trusted)
     if isinstance(derivation, LearningKind):
         stream, learning = GameStream(selection, run_id_order), derivation
-        return call_kind(kind, settings, lambda: learning.learn(stream, threads)), stream
+        return DerivedFromGames(call_kind(kind, settings, lambda: learning.learn(stream, threads)), stream)
     dataset = load_dataset(selection, run_id_order)
-    return LearnedPolicy(call_kind(kind, settings, lambda: derivation.derive(dataset, threads))), dataset
+    policy = call_kind(kind, settings, lambda: derivation.derive(dataset, threads))
+    return DerivedFromGames(LearnedPolicy(policy), dataset)
 
 
 def describe_kind(kind: str, settings: Mapping[str, Any]) -> str:
-    """The kind and its class, for messages."""
+    """Name the kind and its class, for messages."""
     return f"kind '{kind}' ({settings['_target_']})"
 
 
 def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> T:
-    """The result of a call of a kind. Raises ``FailureError`` for whatever it raises but ``ArenaError``."""
+    """Call a kind and return its result.
+
+    Any exception but ``ArenaError`` becomes a ``FailureError`` that says where it was raised.
+    """
     try:
         return call()
     except ArenaError:
@@ -104,9 +116,9 @@ def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> 
 
 @dataclass(frozen=True)
 class CountTask(Task[CountChunk, CountResult]):
-    """Counts ranges of games by a kind of policy: the run of each, its counts, and the fingerprint of its games.
+    """A task that counts ranges of games by a kind of policy.
 
-    Raises ``RequestError`` if there is no archive here, ``FailureError`` for a file that cannot be read.
+    Raises ``RequestError`` if the worker does not find the archive, ``FailureError`` for a file that cannot be read.
     """
 
     root: str
@@ -127,17 +139,17 @@ class CountTask(Task[CountChunk, CountResult]):
 
 
 def list_count_chunks(selection: Selection) -> Iterator[CountChunk]:
-    """Yield the files that hold selected games."""
+    """Yield a chunk for each file that holds selected games."""
     for record in selection.runs:
         for file, ids in selection.select_ranges_and_ids(record):
-            if ids is not None:  # only those of this file travel
+            if ids is not None:  # only the ids of games in this file travel to the worker
                 unit = record.unit_line.compute_units(ids)
                 ids = ids[(file.first <= unit) & (unit < file.end)]  # noqa: PLW2901
             yield CountChunk(record.run_id, FileSlice.whole(file), ids)
 
 
-BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the file that is being read, rounded up
-KIND_SOURCES = "analytics/policies/kinds"  # whose sources, with those of the players, decide what is derived
+BYTES_A_GAME = 120  # of dataset, boards, keys and the file that is being read; measured, rounded up
+KIND_SOURCES = "analytics/policies/kinds"  # the folder whose sources decide, with the players', what is derived
 
 
 @dataclass(frozen=True)
@@ -145,7 +157,7 @@ class BuildRequest:
     """A checked configuration: how to derive a policy, from which games, and its name."""
 
     kind: str
-    settings: Mapping[str, Any]  # its class under _target_ and its parameters
+    settings: Mapping[str, Any]  # of the kind: its class under _target_ and its parameters
     name: str
     where: str
     threads: int
@@ -155,12 +167,12 @@ class BuildRequest:
 
     @cached_property
     def policy_kind(self) -> PolicyKind:
-        """The derivation that the settings describe. Raises ``RequestError`` for invalid parameters."""
+        """The kind of policy that the settings describe. Raises ``RequestError`` for invalid parameters."""
         return build_kind(self.kind, self.settings, trusted=True)
 
     @property
     def is_counted_by_workers(self) -> bool:
-        """Whether workers count each range of games; else all games are in the memory of this process."""
+        """Whether workers count each range of games; otherwise this process has all games in memory."""
         return isinstance(self.policy_kind, CountingKind) and not self.executor.shares_memory
 
     @property
@@ -172,32 +184,32 @@ class BuildRequest:
 
     @property
     def training_id(self) -> str:
-        """12 hex digits, the same for the same kind, parameters and condition. A name belongs to one of them."""
+        """Hash of the kind, the parameters and the condition, 12 hex digits; a name belongs to one such hash."""
         return compute_run_id({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
 
 
 def select_build_games(request: BuildRequest) -> Selection:
-    """Select the games of a request, in an archive that ``build_policy`` closes; none of them is read yet.
+    """Select the games of a request, without reading any, in an archive that ``build_policy`` closes.
 
-    Raises ``RequestError`` for wrong parameters, a name that is taken, and a condition that is invalid or that no game
-    meets. The same for runs with different rules, and for games that do not fit into memory.
+    Raises ``RequestError`` for wrong parameters, a name that is taken, a condition that is invalid or that no game
+    meets, runs with different rules, and games that do not fit into memory.
     """
-    at_once = not (request.is_counted_by_workers or isinstance(request.policy_kind, LearningKind))
+    loads_all_games = not (request.is_counted_by_workers or isinstance(request.policy_kind, LearningKind))
     with ExitStack() as stack:
         opened = stack.enter_context(open_archive(request.root))
         policy_store.check_name_free(opened.archive, request.name, request.training_id, "name")
         selection = select_games(opened, request.where)
         sort_for_learning(selection.runs)
-        if at_once:
+        if loads_all_games:
             _check_memory(selection.games)
         stack.pop_all()
     return selection
 
 
 def build_policy(request: BuildRequest, selection: Selection) -> PolicyCard:
-    """Derive a policy from the selected games and store it.
+    """Derive a policy from the selected games, store it and return its card.
 
-    Raises ``RequestError`` if its parameters do not fit the games, ``FailureError`` for a damaged file. Nothing is then
+    Raises ``RequestError`` if its parameters do not fit the games, ``FailureError`` for a damaged file; then nothing is
     changed.
     """
     derive = _derive_from_counts if request.is_counted_by_workers else _derive_in_process
@@ -224,30 +236,30 @@ def build_policy(request: BuildRequest, selection: Selection) -> PolicyCard:
 
 
 class DerivedPolicy(NamedTuple):
-    """The table that a kind made, and the games that it is from."""
+    """A policy that a kind returned, not yet checked, and the games that it was derived from."""
 
     policy: Any
-    ranges: pl.DataFrame  # of the ids of the games
-    checksums: Mapping[str, str]  # by run, runs in the order in which they began
+    ranges: pl.DataFrame  # ranges of the ids of the games
+    checksums: Mapping[str, str]  # by run, in the order in which the runs began
     curve: pl.DataFrame | None = None
-    evaluation_sums: Mapping[str, str] = MappingProxyType({})  # by run, of the values that players reported
+    evaluation_sums: Mapping[str, str] = MappingProxyType({})  # by run: checksums of the values that players reported
 
 
 def _derive_in_process(request: BuildRequest, selection: Selection) -> DerivedPolicy:
-    """The policy of all games, which are in memory at once or are read as it is learned."""
+    """Derive a policy from games that are in memory at once, or are read while the policy is learned."""
     learned, games = derive_from_selection(request.kind, request.settings, selection, request.threads, trusted=True)
     sums, evaluation_sums = games.compute_fingerprints(request.threads), getattr(games, "evaluation_sums", {})
     return DerivedPolicy(learned.policy, games.to_id_ranges(), sums, learned.curve, evaluation_sums)
 
 
 def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedPolicy:
-    """Return the policy that follows from the counts of the workers."""
+    """Derive a policy from the counts of the workers."""
     task = CountTask(str(request.root), request.kind, dict(request.settings))
     chunks = list_count_chunks(selection)
     counts: Any = 0
     sums: dict[str, int] = {}
-    for run_id, found, fingerprint in request.executor.map(task, chunks, request.threads, threading.Event()):
-        counts = counts + found
+    for run_id, chunk_counts, fingerprint in request.executor.map(task, chunks, request.threads, threading.Event()):
+        counts = counts + chunk_counts
         sums[run_id] = sums.get(run_id, 0) + fingerprint
     kind = cast("CountingKind", request.policy_kind)
     policy = call_kind(request.kind, request.settings, lambda: kind.policy_from_counts(counts))
@@ -257,25 +269,30 @@ def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedP
 
 
 def _check_policy(request: BuildRequest, policy: Any) -> Policy:
-    """The policy. Raises ``FailureError`` if its kind, which may be a user's own, made none."""
-    what = describe_kind(request.kind, request.settings)
+    """Check what a kind, perhaps the user's own, has returned.
+
+    Raises ``FailureError`` if it is not a policy that can be stored.
+    """
+    kind_description = describe_kind(request.kind, request.settings)
     if not isinstance(policy, Policy):
-        raise FailureError(f"{what} returned {type(policy).__name__}, not a Policy (see agents/learning/policy.py)")
+        raise FailureError(
+            f"{kind_description} returned {type(policy).__name__}, not a Policy (see agents/learning/policy.py)"
+        )
     try:
         return policy_store.check_policy(policy)
     except ValueError as error:
-        raise FailureError(f"{what} returned a policy that cannot be stored: {error}") from error
+        raise FailureError(f"{kind_description} returned a policy that cannot be stored: {error}") from error
 
 
 def _render_curve(request: BuildRequest, curve: pl.DataFrame) -> bytes:
-    """The learning curve as SVG."""
+    """Render the learning curve as SVG."""
     from analytics.report import style
 
     return style.render_curve_svg(curve, f"How {request.name} learned", [_format_parameters(request.settings)])
 
 
 def build_kind_code_record(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The code that derives, as for runs; its fingerprint covers the sources of all kinds."""
+    """Build the record of the code that derives a policy; its fingerprint covers the sources of all kinds."""
     code = build_class_code_record([str(settings["_target_"])], learning=True)
     fingerprint = hashlib.sha256(f"{code['fingerprint']} {source_fingerprint((KIND_SOURCES,))}".encode()).hexdigest()[
         :16
@@ -293,7 +310,7 @@ def _check_memory(games: int) -> None:
 
 
 def _build_card_fields(request: BuildRequest, derived: DerivedPolicy, games: int) -> dict[str, Any]:
-    """The card's fields on the games and on the derivation."""
+    """Build the card's fields on the games and on the derivation."""
     return {
         "training": request.training_id,
         "trainer": request.kind,

@@ -1,4 +1,4 @@
-"""A training as it is asked for and as it ends: the request that a configuration becomes, and the policy it stores."""
+"""The request of a training, how its policy is stored, and what is printed about it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from runners.terminal import console
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """A checked configuration: the trainer, its setting, and the name of the policy."""
+    """A checked configuration: the trainer, its settings, and the name of the policy."""
 
     trainer: Trainer
     settings: Mapping[str, Any]  # of the trainer: its class under _target_ and its parameters
@@ -45,34 +45,34 @@ class TrainingRequest:
 
     @property
     def training_id(self) -> str:
-        """The training's id, 12 hex digits: a hash of all that affects what is learned.
+        """Hash of everything that affects what is learned, 12 hex digits.
 
-        The trainer's ``extent``, if it has one, is left out: asking for more is the same training.
+        The trainer's length, ``length_key``, is left out, because asking for more continues the same training.
         """
         settings = {key: value for key, value in self.settings.items() if key != self.trainer.length_key}
         mapping = {"trainer": settings, "rules": asdict(self.context.rules), "seed": self.context.seed}
-        other = {"salt": self.code["fingerprint"]} if self.context.storage.other_code == "new" else {}
-        return compute_run_id(mapping | other)
+        salt = {"salt": self.code["fingerprint"]} if self.context.storage.other_code == "new" else {}
+        return compute_run_id(mapping | salt)
 
     @functools.cached_property
     def changed_settings(self) -> dict[str, Any]:
-        """The trainer's settings that differ from its yaml, by dotted key, but for the training's length."""
-        own = dict(flatten_settings(load_option("trainer", self.context.name)))
-        extent = self.trainer.length_key
+        """The trainer's settings that differ from its yaml, by dotted key, except for the training's length."""
+        defaults = dict(flatten_settings(load_option("trainer", self.context.name)))
+        length_key = self.trainer.length_key
         return {
             key: value
             for key, value in flatten_settings(self.settings)
-            if key != extent and (key, value) not in own.items()
+            if key != length_key and (key, value) not in defaults.items()
         }
 
     @functools.cached_property
     def code(self) -> dict[str, str]:
-        """The code that will learn, as ``build_class_code_record`` describes it."""
+        """The record of the code that will learn, as ``build_class_code_record`` describes it."""
         return build_class_code_record(list_targets(self.settings), learning=True)
 
 
 def training_request_from_config(cfg: DictConfig, choices: Mapping[str, str], command: str) -> TrainingRequest:
-    """Check a composed configuration. ``choices`` are Hydra's: ``{'trainer': 'rl_encoded', ...}``.
+    """Check a composed configuration and build its request; ``choices`` are Hydra's, such as ``{"trainer": "ga5"}``.
 
     Raises ``RequestError`` for the first invalid value.
     """
@@ -104,9 +104,9 @@ def training_request_from_config(cfg: DictConfig, choices: Mapping[str, str], co
 
 
 def check_training_and_create_archive(request: TrainingRequest) -> None:
-    """Raises ``RequestError`` for a training that cannot begin: its policy's name is taken, or its agents do not fit.
+    """Check that a training can begin, then create its archive if it does not exist.
 
-    Otherwise the archive is created, if it does not exist.
+    Raises ``RequestError`` if the policy's name is taken or the trainer's agents do not fit.
     """
     policy_store.check_name(request.policy)
     root = request.context.storage.root
@@ -117,14 +117,14 @@ def check_training_and_create_archive(request: TrainingRequest) -> None:
 
 
 def _describe_unused_executor(trainer: Trainer, context: TrainingContext) -> Iterator[str]:
-    """The note that an executor does nothing for a trainer that cannot use it."""
+    """Yield a note if the trainer cannot use the executor."""
     if trainer.sequential_reason and not context.executor.shares_memory:
         why = trainer.sequential_reason
         yield f"trainer {context.name} plays in this process, on one thread, whatever the executor is: {why}"
 
 
 def _build_policy_name(request: TrainingRequest) -> str:
-    """The trainer's name and all changed settings, so that different trainings have different names."""
+    """Build a name from the trainer's name and all changed settings, so that each training has its own."""
     context = request.context
     changed = {key.rpartition(".")[2]: value for key, value in request.changed_settings.items()}
     changed |= {"rules": context.rules.name} if context.rules.name != "classic" else {}
@@ -136,7 +136,7 @@ def _build_policy_name(request: TrainingRequest) -> str:
 
 
 def save_policy(request: TrainingRequest, outcome: TrainingOutcome, policy: Policy) -> PolicyCard:
-    """Store the policy with its learning curve, and a picture of the curve."""
+    """Store the policy with its learning curve and a picture of it."""
     from analytics.report import style
 
     context = request.context
@@ -151,36 +151,39 @@ def save_policy(request: TrainingRequest, outcome: TrainingOutcome, policy: Poli
         **outcome.origin,
     }
     tables = {"curve": outcome.curve, **outcome.tables}
-    how = outcome.origin.get("derivation")
-    code = build_kind_code_record(how["parameters"]) if how else request.code  # the code that can make the policy again
+    derivation = outcome.origin.get("derivation")
+    code = build_kind_code_record(derivation["parameters"]) if derivation else request.code  # what can rebuild it
     picture = style.render_curve_svg(outcome.curve, f"How {context.name} learned", _format_subtitle(request))
     origin = PolicyOrigin(request.policy, context.rules, code, learned, tables, {"curve": picture})
     return policy_store.save(ArchiveStore.open(context.storage.root), policy, origin)
 
 
 def _format_subtitle(request: TrainingRequest) -> list[str]:
-    """Two lines: the opponents and the conditions of the training, and the parameters that were changed."""
+    """Format two lines: the opponents and conditions of the training, and the parameters that were changed."""
     settings, context = request.settings, request.context
-    against = settings.get("opponents", settings.get("opponent"))
-    if isinstance(against, Sequence) and not isinstance(against, str):
-        against = ", ".join(map(str, against))
-    how = [f"{context.rules.name} rules", f"seed {context.seed}"]
+    opponents = settings.get("opponents", settings.get("opponent"))
+    if isinstance(opponents, Sequence) and not isinstance(opponents, str):
+        opponents = ", ".join(map(str, opponents))
+    conditions = [f"{context.rules.name} rules", f"seed {context.seed}"]
     seat = f"learner in seat {settings.get('learner_seat', 0)}"
-    how += {"swapped": ["seats swapped"], "fixed": [seat]}.get(str(settings.get("seats")), [])
+    conditions += {"swapped": ["seats swapped"], "fixed": [seat]}.get(str(settings.get("seats")), [])
     changed = request.changed_settings
     return [
-        f"against {against}, {', '.join(how)}" if against else ", ".join(how),
+        f"against {opponents}, {', '.join(conditions)}" if opponents else ", ".join(conditions),
         *([", ".join(f"{key} {value}" for key, value in changed.items())] if changed else []),
     ]
 
 
 def _select_full_rows(curve: pl.DataFrame) -> pl.DataFrame:
-    """The rows of a curve that have as many games as the first: the last may have too few to be informative."""
+    """Select the rows that have as many games as the first row; the last one may have too few to be informative."""
     return curve.filter(pl.col("games") == pl.first("games"))
 
 
 def find_last_curve_value(curve: pl.DataFrame) -> float | None:
-    """The last value of a curve: the learner's win rate, the fitness of the best, or the measured strength."""
+    """Return the last value of a curve: win rate of the learner, fitness of the best individual, or strength.
+
+    Returns None if the curve has no row or no such column.
+    """
     if curve.is_empty():
         return None
     if "win_rate" in curve.columns:
@@ -189,31 +192,31 @@ def find_last_curve_value(curve: pl.DataFrame) -> float | None:
 
 
 def build_objective_value(curve: pl.DataFrame) -> ObjectiveValue | None:
-    """The value that judges a training: the last one of its curve."""
+    """Build the value by which a sweep judges a training: the last one of its curve."""
     last = find_last_curve_value(curve)
-    name = next((each for each in ("win_rate", "strength") if each in curve.columns), "fitness")
+    name = next((column for column in ("win_rate", "strength") if column in curve.columns), "fitness")
     return None if last is None else ObjectiveValue(name, last)
 
 
 def build_sweep_row(card: PolicyCard, outcome: TrainingOutcome) -> dict[str, str]:
-    """The row of a job in the table of its sweep."""
+    """Build the row of a job in the table of its sweep."""
     last = find_last_curve_value(outcome.curve)
     names = {"win_rate": "last win rate", "strength": "mean score"}
-    what = next((name for column, name in names.items() if column in outcome.curve.columns), "fitness")
-    return {"policy": card.name, "games": f"{outcome.games:,}", what: "·" if last is None else format_percent(last)}
+    heading = next((name for column, name in names.items() if column in outcome.curve.columns), "fitness")
+    return {"policy": card.name, "games": f"{outcome.games:,}", heading: "·" if last is None else format_percent(last)}
 
 
 def print_interrupted(request: TrainingRequest, outcome: TrainingOutcome) -> None:
     """Print how far an interrupted training came."""
     learned, played = format_count_with_noun(outcome.games, "game"), format_count_with_noun(outcome.played, "game")
     console.print_line(
-        f"Learned from {learned} so far; played {played} now. They are "
+        f"Learned from {learned} so far; played {played} now. The games are "
         f"in {request.context.storage.root}; the policy is stored once all games are played."
     )
 
 
 def print_training(request: TrainingRequest, outcome: TrainingOutcome, card: PolicyCard) -> None:
-    """Print what was learned, from which games, where the policy is and how to play by it."""
+    """Print what was learned and from which games, where the policy is, and how to play by it."""
     folder = policy_cards.policy_folder(ArchiveStore(request.context.storage.root), card.policy_id)
     genes = (f"{gene} {value:g}" for gene, value in card.parameters.items())
     for line in (
@@ -237,21 +240,23 @@ def _describe_learning(request: TrainingRequest, outcome: TrainingOutcome) -> st
         return f"{learned}: its mean score against the same opponents went from {first:.3f} to {last:.3f}."
     if "win_rate" not in curve.columns:
         return f"{learned}: the best of the first generation had fitness {first:.3f}, the best of the last {last:.3f}."
-    begins, games = _select_full_rows(curve).select("first_game", "games").row(-1)
-    later = f", {format_percent(last)} % of games {begins + 1:,} to {begins + games:,}" if begins else ""
-    return f"{learned}: it won {format_percent(first)} % of the first {games:,}{later}."
+    first_game, games = _select_full_rows(curve).select("first_game", "games").row(-1)
+    later_rate = (
+        f", {format_percent(last)} % of games {first_game + 1:,} to {first_game + games:,}" if first_game else ""
+    )
+    return f"{learned}: it won {format_percent(first)} % of the first {games:,}{later_rate}."
 
 
 def _describe_work(request: TrainingRequest, outcome: TrainingOutcome) -> str:
     runs = f"run {outcome.run_ids[0]}" if len(outcome.run_ids) == 1 else f"{len(outcome.run_ids)} runs"
     if outcome.played == 0:
         return f"Nothing to play: {request.context.storage.root} had all games; learned from {runs}."
-    took = console.format_speed(outcome.played, outcome.seconds)
-    return f"{took}; learned from {runs} in {request.context.storage.root}."
+    speed = console.format_speed(outcome.played, outcome.seconds)
+    return f"{speed}; learned from {runs} in {request.context.storage.root}."
 
 
 def _format_play_command(request: TrainingRequest, card: PolicyCard) -> str:
-    """A command that plays by a policy."""
+    """Format a command that plays by a policy."""
     players = list_reader_names(card.kind)
     player = request.context.name if request.context.name in players or not players else players[0]
     root = request.context.storage.root

@@ -1,9 +1,9 @@
-"""Self-improvement: each generation plays games against itself, and the next policy is derived from the logged games.
+"""Self-improvement: each generation plays against itself, and the next policy is derived from the logged games.
 
-The policy of each generation is derived as ``qarena policy build`` does. So it has a name of its own and can be
-rebuilt. A stopped training goes on from the games and policies that are in the archive.
+The policy of each generation is derived as ``qarena policy build`` does it, so it has a name and can be rebuilt. A
+stopped training continues from the games and policies in the archive.
 
-The exact regret of a player is how much of the value it gives up, decision by decision.
+The exact regret of a player is the value that its decisions give up.
 """
 
 from __future__ import annotations
@@ -56,6 +56,13 @@ STRENGTH_SCHEMA = {
 }
 
 
+class KindSettings(NamedTuple):
+    """A kind of policy, and how it is built."""
+
+    name: str
+    settings: dict[str, Any]  # its class under _target_ and its parameters
+
+
 @dataclass(frozen=True, kw_only=True)
 class SelfImprovement(Trainer):
     """The trainer of ``conf/trainer/self_improve.yaml``, which explains each key.
@@ -75,7 +82,7 @@ class SelfImprovement(Trainer):
     opponents: Sequence[Any]
     strength_games: GameCount
     strength_opening_plies: OpeningPlies
-    regret_games: int  # of the strength games
+    regret_games: int  # how many of the strength games are judged
 
     def __post_init__(self) -> None:
         try:
@@ -91,17 +98,17 @@ class SelfImprovement(Trainer):
         build_kind(*self.kind_settings, trusted=True)  # a yaml names its class
 
     @property
-    def kind_settings(self) -> tuple[str, dict[str, Any]]:
-        """The kind's name, and its class and parameters."""
+    def kind_settings(self) -> KindSettings:
+        """The name of the kind, its class and its parameters."""
         name, parameters = parse_label(self.kind, "trainer.kind")
-        own = load_option(KIND_GROUP, name)
+        defaults = load_option(KIND_GROUP, name)
         for key in parameters:
-            valid = [each for each in own if each != "_target_"]
+            valid = [parameter for parameter in defaults if parameter != "_target_"]
             if key not in valid:
                 raise RequestError(
                     f"trainer.kind={self.kind}: {name} has no parameter {key!r}{describe_valid_names(key, valid)}"
                 )
-        return name, own | parameters
+        return KindSettings(name, defaults | parameters)
 
     def check(self, context: TrainingContext) -> None:
         _SelfImprovementTraining(self, context).check()
@@ -120,11 +127,11 @@ class _SelfImprovementTraining:
         self._runs = TrainingRuns(
             context, (plan.generations + 1) * len(self._opponents) * plan.strength_games + plan.generations * plan.games
         )
-        self._learned_from: list[str] = []  # runs, one for each generation
+        self._learned_from: list[str] = []  # ids of the runs learned from, one for each generation
         self._strength: list[tuple[Any, ...]] = []
 
     def check(self) -> None:
-        """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
+        """Raise ``RequestError`` if the first games cannot be played or the policies cannot be named."""
         policy_store.check_name(self._format_policy_name(self._plan.generations))
         agent, _ = parse_label(self._plan.player, "trainer.player")
         if "policy" not in load_option("agent", agent):
@@ -146,7 +153,7 @@ class _SelfImprovementTraining:
         return self._build_outcome(card)
 
     def _build_outcome(self, card: PolicyCard | None) -> TrainingOutcome:
-        """The outcome so far; ``card`` is that of the last generation's policy, if it was reached."""
+        """Build the outcome so far; ``card`` is that of the last generation's policy, None if it was not reached."""
         archive = ArchiveStore.open(self._context.storage.root)
         policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
         strength = pl.DataFrame(self._strength, schema=STRENGTH_SCHEMA, orient="row")
@@ -165,11 +172,11 @@ class _SelfImprovementTraining:
         )
 
     def _format_policy_name(self, generation: int) -> str:
-        """The name of a generation's policy."""
+        """Format the name of a generation's policy."""
         return f"{self._context.policy}-{generation}"
 
     def _build_player(self, generation: int, label: str) -> AgentSpec:
-        """The player of a generation: ``first`` in generation 0, later the agent ``label`` with its policy."""
+        """Build the player of a generation: ``first`` in generation 0, later the agent ``label`` with the policy."""
         if generation == 0:
             return self._first
         agent, parameters = parse_label(label, "trainer.player")
@@ -177,7 +184,7 @@ class _SelfImprovementTraining:
         return self._context.build_agent(entry, "trainer.player")
 
     def _measure_strength_unless_stopped(self, generation: int) -> bool:
-        """Play against every opponent; false if ``stop`` was set before all games were played."""
+        """Play against every opponent; return False if ``stop`` was set before all games were played."""
         player = self._build_player(generation, "policy")
         outcome = self._runs.execute_run(self._build_strength_request(player))
         if outcome is None:
@@ -191,14 +198,14 @@ class _SelfImprovementTraining:
         return True
 
     def _measure_own_regret_by_opponent(self, run_id: str) -> dict[int, PlayerRegret]:
-        """The player's exact regret against each opponent, if games are to be judged."""
+        """Measure the player's exact regret against each opponent; the result is empty if no games are to be judged."""
         if not self._plan.regret_games or self._context.rules.mover_chooses:
             return {}
         archive = ArchiveStore.open(self._context.storage.root)
         return measure_first_agent_regret(archive, run_id, self._plan.regret_games, self._context.threads)
 
     def _play_itself_unless_stopped(self, generation: int) -> bool:
-        """Play the games to learn from; false if ``stop`` was set before all were played."""
+        """Play the games to learn from; return False if ``stop`` was set before all were played."""
         outcome = self._runs.execute_run(
             self._build_self_play_request(generation, self._build_player(generation, self._plan.player))
         )
@@ -208,7 +215,7 @@ class _SelfImprovementTraining:
         return True
 
     def _derive_policy(self, generation: int) -> PolicyCard:
-        """The policy of a generation, derived from the games before it unless it is stored already."""
+        """Derive the policy of a generation from the games before it, unless it is stored already."""
         plan, context = self._plan, self._context
         runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
         kind, settings = plan.kind_settings
@@ -222,19 +229,20 @@ class _SelfImprovementTraining:
             command=context.command,
             executor=context.executor,
         )
-        known = policy_store.find_by_name(ArchiveStore.open(context.storage.root), request.name)
+        stored_card = policy_store.find_by_name(ArchiveStore.open(context.storage.root), request.name)
         if (
-            known
-            and known.learned["training"] == request.training_id
-            and known.code == build_kind_code_record(settings)
+            stored_card
+            and stored_card.learned["training"] == request.training_id
+            and stored_card.code == build_kind_code_record(settings)
         ):
-            return known
+            return stored_card
         return build_policy(request, select_build_games(request))
 
     def _build_strength_request(self, player: AgentSpec) -> RunRequest:
-        """The run of the player against each opponent. The openings and the randomness are the same in all generations.
+        """Build the request of the player's games against each opponent.
 
-        Without openings, two deterministic players would play the same game over and over.
+        The openings and the randomness are the same in all generations. Without openings, two deterministic players
+        would play the same game over and over.
         """
         agents = (player, *self._opponents)
         pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
@@ -243,7 +251,7 @@ class _SelfImprovementTraining:
         return self._context.build_request(spec, self._plan.strength_games)
 
     def _build_self_play_request(self, generation: int, player: AgentSpec) -> RunRequest:
-        """The run of the player against itself."""
+        """Build the request of the player's games against itself."""
         spec = RunSpec(
             self._context.rules,
             (player, player),
@@ -254,16 +262,19 @@ class _SelfImprovementTraining:
         return self._context.build_request(spec, self._plan.games)
 
     def _compute_run_seed(self, number: int) -> int:
-        """The seed of a run. It depends on the number of games: asking for more must not change earlier generations."""
+        """Compute the seed of a run, which depends on the number of games.
+
+        Otherwise, asking for more games would extend the runs from which existing policies were derived.
+        """
         return compute_run_seed(
             self._context.seed, number, self._plan.strength_games if number == 0 else self._plan.games
         )
 
 
 def build_strength_curve(strength: pl.DataFrame) -> pl.DataFrame:
-    """A row a generation: games learned from, mean score against all opponents and mean regret of a decision.
+    """Build a row for each generation: games learned from, mean score against all opponents, mean regret of a decision.
 
-    Then each score with its interval.
+    Further columns have the score against each opponent with its interval.
     """
     regret = (pl.col("regret") * pl.col("decisions")).sum() / pl.col("decisions").sum()
     columns = [pl.col("score").mean().alias("strength"), regret.alias("regret")]
@@ -274,57 +285,66 @@ def build_strength_curve(strength: pl.DataFrame) -> pl.DataFrame:
     return strength.group_by("generation", "games", maintain_order=True).agg(columns)
 
 
-MIN_PIECES = 6  # decisions on boards with fewer are nearly always right, and without a tablebase take long to judge
+MIN_PIECES = 6  # decisions with fewer pieces are nearly always right, and take long to judge without a tablebase
 TABLE_MEGABYTES = 64.0
 
 
+class GameRegrets(NamedTuple):
+    """The regret of the first agent in each of ``G`` games."""
+
+    half_points: NDArray[np.int64]  # [G] given up
+    decisions: NDArray[np.int64]  # [G]
+
+
 class PlayerRegret(NamedTuple):
-    """Half-points given up, and the decisions that were judged."""
+    """Half-points given up by a player, and the number of its decisions that were judged."""
 
     total: int = 0
     decisions: int = 0
 
     @property
     def mean(self) -> float | None:
-        """Half-points a decision; None without decisions."""
+        """Half-points for each decision; None without decisions."""
         return self.total / self.decisions if self.decisions else None
 
 
 def measure_first_agent_regret(archive: ArchiveStore, run_id: str, games: int, threads: int) -> dict[int, PlayerRegret]:
-    """The regret of the first agent of each pairing in its first ``games`` games, by pairing.
+    """Measure the regret of the first agent of each pairing in its first ``games`` games, by pairing.
 
-    Gifts and placements on boards with ``FROM_PIECES`` pieces or more count, if they were chosen. The rules must be
-    such that the opponent chooses the piece. Raises ``FailureError`` for a damaged file.
+    Only decisions of the agent count, not imposed ones, and only those on boards with at least ``MIN_PIECES`` pieces.
+    Under the rules of the run, the opponent must choose the piece. Raises ``FailureError`` for a damaged file.
     """
-    found: dict[int, PlayerRegret] = {}
+    regrets: dict[int, PlayerRegret] = {}
     with open_archive(archive.root) as opened:
         number = f"game_id % {1 << GAME_BITS}"
         stream = GameStream(select_games(opened, f"run_id = '{run_id}' AND {number} < {games}"))
         evaluator = GameSolver(stream.rules, AnnotationOptions(threads=threads, megabytes=TABLE_MEGABYTES))
-        for _, part in stream.read_blocks():
-            first = np.maximum(part.opening, MIN_PIECES).astype(np.int8)
-            values = evaluator.solve_games(part.games, first, False, lambda _games: None)
-            given_up, decided = sum_first_agent_regret(part, first, values)
-            for pairing in np.unique(part.pairing).tolist():
-                rows = part.pairing == pairing
-                before = found.get(pairing, PlayerRegret())
-                more = int(given_up[rows].sum()), int(decided[rows].sum())
-                found[pairing] = PlayerRegret(before.total + more[0], before.decisions + more[1])
-    return found
+        for _, range_games in stream.read_blocks():
+            first_plies = np.maximum(range_games.opening, MIN_PIECES).astype(np.int8)
+            values = evaluator.solve_games(range_games.games, first_plies, False, lambda _games: None)
+            half_points, decisions = sum_first_agent_regret(range_games, first_plies, values)
+            for pairing in np.unique(range_games.pairing).tolist():
+                rows = range_games.pairing == pairing
+                total, count = regrets.get(pairing, PlayerRegret())
+                regrets[pairing] = PlayerRegret(
+                    total + int(half_points[rows].sum()), count + int(decisions[rows].sum())
+                )
+    return regrets
 
 
-def sum_first_agent_regret(
-    range_games: RangeGames, first_plies: NDArray[np.int8], values: ExactValues
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Half-points given up and decisions made by each first agent from ply ``first_plies`` [G] on: both [G]."""
+def sum_first_agent_regret(range_games: RangeGames, first_plies: NDArray[np.int8], values: ExactValues) -> GameRegrets:
+    """Sum the half-points that the first agent gives up in each of ``G`` games, and its decisions.
+
+    Both count from ply ``first_plies`` [G] of the game on.
+    """
     seat, plies = range_games.game_id & 1, range_games.games.plies
-    given_up, decided = np.zeros(len(plies), np.int64), np.zeros(len(plies), np.int64)
+    half_points, decisions = np.zeros(len(plies), np.int64), np.zeros(len(plies), np.int64)
     for ply in range(len(values.placement)):
-        met = (ply >= first_plies) & (ply < plies)
-        gives = met & (seat == ply & 1)
-        places = met & (seat != ply & 1)
+        counts = (ply >= first_plies) & (ply < plies)
+        gives = counts & (seat == ply & 1)
+        places = counts & (seat != ply & 1)
         after = np.where(ply + 1 < plies, values.gift[ply + 1], values.end).astype(np.int64)
-        lost = np.where(gives, values.gift[ply] + values.placement[ply].astype(np.int64), 0)
-        given_up += lost + np.where(places, values.placement[ply] - after, 0)
-        decided += met
-    return given_up, decided
+        loss = np.where(gives, values.gift[ply] + values.placement[ply].astype(np.int64), 0)
+        half_points += loss + np.where(places, values.placement[ply] - after, 0)
+        decisions += counts
+    return GameRegrets(half_points, decisions)

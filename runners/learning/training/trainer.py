@@ -36,23 +36,23 @@ class TrainingContext:
     seed: int
     threads: int
     storage: ArchiveOptions
-    command: str  # as it was typed
+    command: str  # as typed
     stop: threading.Event
     progress: Progress | None
-    curve_block: int = CURVE_BLOCK  # games of a row of the curve, where that counts games
+    curve_block: int = CURVE_BLOCK  # games for each row of the curve, if its rows count games
     policy: str = ""  # name of the policy
     executor: Executor = THREADS
-    trusted: bool = False  # the user named the trainer's agents: they may run other people's code
+    trusted: bool = False  # whether third-party code may run, because the user named the trainer's agents
 
     def build_agent(self, entry: Any, key: str) -> AgentSpec:
-        """The agent that an entry of the trainer's settings describes; ``key`` is that of the entry, for messages.
+        """Build the agent that an entry of the trainer's settings describes; ``key`` names the entry in messages.
 
         Raises ``RequestError`` for an agent that does not exist.
         """
         return agent_from_entry(entry, self.storage.root, key, self.trusted)
 
     def build_request(self, spec: RunSpec, games: int) -> RunRequest:
-        """The request to play ``games`` games of each pairing of a run, rounded up to whole pairs."""
+        """Build the request to play ``games`` games of each pairing of a run, rounded up to whole pairs."""
         spec = replace(spec, training=True)
         games += games % spec.games_per_pair
         return RunRequest(spec, games, self.threads, self.storage, self.progress is not None, executor=self.executor)
@@ -64,21 +64,21 @@ class TrainingOutcome:
 
     policy: Policy | None  # None: interrupted before there was one
     run_ids: tuple[str, ...]  # of the games learned from, in order
-    games: int  # learned from, all sessions together
-    played: int  # in this session
+    games: int  # games learned from, in all sessions together
+    played: int  # games played in this session
     seconds: float  # of work in this session, by ``WorkClock``
     curve: pl.DataFrame  # the learning curve: a row for each thousand games, or for each generation
-    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # kept beside the policy, by name
-    origin: Mapping[str, Any] = field(default_factory=dict)  # what else the card says of a derived policy
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # stored beside the policy, by name
+    origin: Mapping[str, Any] = field(default_factory=dict)  # further fields of the card of a derived policy
 
 
 class Trainer(ABC):
-    """Trains a policy. The games it plays are in the archive, from which a stopped training goes on."""
+    """The base class of trainers; the archive holds the games that a trainer plays, so a stopped training continues."""
 
     length_key: ClassVar[str | None] = (
-        None  # the parameter for the length, if more of it is the same training, gone on with
+        None  # the parameter for the length, if a larger value continues the same training
     )
-    sequential_reason: ClassVar[str | None] = None  # why its games are played one after the other, by whatever executor
+    sequential_reason: ClassVar[str | None] = None  # why games are played one after the other, with any executor
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -87,59 +87,59 @@ class Trainer(ABC):
 
     @abstractmethod
     def check(self, context: TrainingContext) -> None:
-        """Raises ``RequestError`` if ``train`` would; nothing is made or played."""
+        """Raise ``RequestError`` if ``train`` would do so; create and play nothing."""
 
     @abstractmethod
     def train(self, context: TrainingContext) -> TrainingOutcome:
         """Train until done or until ``context.stop`` is set.
 
-        Raises ``RequestError`` for an invalid context, before anything is played, and ``FailureError`` when the disk
+        Raises ``RequestError`` for an invalid context, before anything is played, and ``FailureError`` if the disk
         refuses; what was written before is kept.
         """
 
 
 class TrainingRuns:
-    """The runs of one training, carried out one after the other; their games are reported as one count."""
+    """The runs of one training, carried out one after the other, with one count of games for the progress bar."""
 
     def __init__(self, context: TrainingContext, games: int) -> None:
-        """``games`` are those of all runs, those found in the archive included."""
+        """Begin the count; ``games`` includes the games of all runs that are already in the archive."""
         self._context = context
-        self._asked = self._counted = 0  # games of the runs so far: of all, and of those that were reported
+        self._requested_games = self._reported_games = 0  # of the runs so far
         self._clock = WorkClock()
-        self._told = False  # that other code began a run
+        self._is_warning_logged = False  # that other code began a run
         self.played = 0  # games, in this session
         if context.progress:
             context.progress.start(games)
 
     @property
     def seconds(self) -> float:
-        """The seconds of work since the training began in this session."""
+        """Seconds of work since the training began in this session."""
         return self._clock.seconds
 
     def execute_run(self, request: RunRequest) -> RunOutcome | None:
-        """Play what the archive lacks of a run; None if games are still missing because ``stop`` was set."""
+        """Play the games of a run that the archive lacks; return None if ``stop`` was set before all were played."""
         experiment, stop = open_experiment(request), self._context.stop
         for note in experiment.request.notes[len(request.notes) :]:  # other code began the run
-            if not self._told:
+            if not self._is_warning_logged:
                 logger.warning("%s (said once for all runs of the training)", note)
-                self._told = True
+                self._is_warning_logged = True
         if experiment.count_missing_games(request.games) and stop.is_set():
             return None
         outcome = execute_experiment(experiment, self._context.command, stop, self)
         self.played += outcome.played
-        self._asked += request.games * len(request.spec.pairings)
-        if self._asked > self._counted:  # found in the archive, whichever process played them
-            self.advance(self._asked - self._counted)
+        self._requested_games += request.games * len(request.spec.pairings)
+        if self._requested_games > self._reported_games:  # the others were in the archive, whoever played them
+            self.advance(self._requested_games - self._reported_games)
         return None if outcome.interrupted else outcome
 
     def start(self, games: int) -> None:
-        """Do nothing: the count began with the training."""
+        """Do nothing, because the count began with the training."""
 
     def report_turns(self, turns: int) -> None:
         if self._context.progress:
             self._context.progress.report_turns(turns)
 
     def advance(self, games: int) -> None:
-        self._counted += games
+        self._reported_games += games
         if self._context.progress:
             self._context.progress.advance(games)

@@ -16,7 +16,7 @@ from analytics.tables.upkeep import evaluations_step
 from analytics.tables.upkeep.format_upgrade import upgrade_archive
 from tests.analytics.tables.upkeep.older_archives import POLICY_ID, SEARCH_RUN, copy_format_2
 from tests.runners.conftest import Qarena
-from tests.runners.learning.training.trainings import training
+from tests.runners.learning.training.trainings import build_request
 
 SEARCHES = ("mcts(iterations=20)", "alpha_beta(depth=2)", "opening_plies=6", "threads=1", "archive.evaluations=true")
 LEARNED = ("kind=line_values", "kind.method=evaluations", "kind.passes=1", 'kind.agent="mcts(iterations=20)"')
@@ -80,7 +80,7 @@ def test_it_merges_with_a_new_archive(qarena: Qarena, upgraded_root: Path) -> No
 
 def test_a_self_improvement_keeps_the_name_of_its_policy() -> None:
     """Check the id of a training, a hash of settings of which one is the kind, as a label."""
-    training_request = training("trainer=self_improve", "trainer.kind='line_values(method=evaluations,passes=1)'")
+    training_request = build_request("trainer=self_improve", "trainer.kind='line_values(method=evaluations,passes=1)'")
     old_settings = {**training_request.settings, "kind": "line_values(method=thoughts,passes=1)"}
     rules = asdict(training_request.context.rules)
     trainer = {key: value for key, value in old_settings.items() if key != "generations"}

@@ -24,7 +24,7 @@ from runners.config.yaml_options import list_options, load_option, load_rules
 from tests.naive import PRESETS
 from tests.paths import ROOT
 from tests.runners.experiments import request
-from tests.runners.learning.training.trainings import training
+from tests.runners.learning.training.trainings import build_request
 
 CONF = ROOT / "conf"
 
@@ -54,7 +54,7 @@ def test_every_experiment_is_a_versioned_recipe_whose_commands_can_be_played(nam
             re.sub(r"(?<==\w)(\w*),.*", r"\1", override) for override in overrides
         ]  # of a sweep; a run is one job
         if is_training_requested(overrides):
-            assert training(*first_job).trainer
+            assert build_request(*first_job).trainer
         else:
             assert build_engine(request(*first_job).spec).pairings
 

@@ -42,8 +42,8 @@ COUNTED = AnnotationOptions(choices=True, megabytes=1.0, threads=2)
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with 24 games in three files or more."""
+def played_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build an archive with 24 games in three files or more."""
     folder = tmp_path_factory.mktemp("played") / "archive"
     for games in (8, 16, 24):
         play(folder, "agents=[random,semi_random]", f"games={games}", f"opening_plies={OPENING}", "threads=1")
@@ -51,19 +51,19 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def root(played: Path, tmp_path: Path) -> Path:
-    """The same archive, to be changed."""
-    return shutil.copytree(played, tmp_path / "archive")
+def root(played_archive: Path, tmp_path: Path) -> Path:
+    """Copy the archive, so that a test may change it."""
+    return shutil.copytree(played_archive, tmp_path / "archive")
 
 
-def annotated(root: Path, settings: AnnotationOptions = QUICK) -> AnnotationSummary:
+def annotate_archive(root: Path, settings: AnnotationOptions = QUICK) -> AnnotationSummary:
     archive = ArchiveStore.open(root)
     return annotate_runs(archive, archive.list_run_ids(), settings)
 
 
 def naive_decisions(plies: list[tuple[int, int]], rules: Rules) -> list[tuple[int, str, int, int, int, int]]:
-    """Every decision of a game after its opening as (ply, kind, before, after, choices, saving), by the slow twin."""
-    found = []
+    """List the decisions of a game after its opening: (ply, kind, before, after, choices, saving), by the slow twin."""
+    decisions = []
     for ply in range(OPENING, len(plies)):
         piece, cell = plies[ply]
         board = position_from_plies(plies[:ply])
@@ -71,20 +71,20 @@ def naive_decisions(plies: list[tuple[int, int]], rules: Rules) -> list[tuple[in
         if rules.mover_chooses:
             turns = turns_of(board, rules)
             saving = sum(solved.value == value for solved in turns.values())
-            found.append((ply, "placement", value, turns[cell, piece].value, len(turns), saving))
+            decisions.append((ply, "placement", value, turns[cell, piece].value, len(turns), saving))
             continue
         gifts = turns_of(board, rules)
         saving = sum(solved.value == value for solved in gifts.values())
-        found.append((ply, "gift", value, gifts[NONE, piece].value, len(gifts), saving))
+        decisions.append((ply, "gift", value, gifts[NONE, piece].value, len(gifts), saving))
         hand = position_from_plies(plies[:ply], piece)
         by_cell: dict[int, list[Solved]] = {}
         for (to, _), solved in turns_of(hand, rules).items():
             by_cell.setdefault(to, []).append(solved)
         values = {to: max(solved.value for solved in turns) for to, turns in by_cell.items()}
         best = max(values.values())
-        saving = sum(each == best for each in values.values())
-        found.append((ply, "placement", best, values[cell], len(values), saving))
-    return found
+        saving = sum(cell_value == best for cell_value in values.values())
+        decisions.append((ply, "placement", best, values[cell], len(values), saving))
+    return decisions
 
 
 @pytest.mark.parametrize("name", ["square", "own_piece", *seldom(*sorted({*PRESETS} - {"square", "own_piece"}))])
@@ -93,45 +93,47 @@ def test_every_decision_has_the_values_and_choices_that_playing_every_game_out_g
 ) -> None:
     folder, rules = tmp_path / "archive", PRESETS[name]
     play(folder, "agents=[random,semi_random]", "games=12", f"opening_plies={OPENING}", f"rules={name}", "threads=1")
-    annotated(folder, COUNTED)
+    annotate_archive(folder, COUNTED)
     with open_archive(folder) as archive:
         rows = archive.sql("SELECT game_id, ply, piece, cell FROM plies ORDER BY game_id, ply").rows()
-        found = archive.sql(
+        decisions = archive.sql(
             "SELECT game_id, ply, kind, value_before, value_after, choices, saving, regret, seat, agent FROM decisions"
         ).rows()
         agents = {game: of for game, *of in archive.sql("SELECT game_id, agent_0, agent_1 FROM games").rows()}
     plies: dict[int, list[tuple[int, int]]] = {}
     for game, _, piece, cell in rows:
         plies.setdefault(game, []).append((piece, cell))
-    expected = {(game, *each) for game, of_game in plies.items() for each in naive_decisions(of_game, rules)}
-    assert {row[:7] for row in found} == expected
-    assert len(found) == len(expected) > 12
-    for game, ply, kind, before, after, _, _, regret, seat, agent in found:
+    expected = {(game, *decision) for game, of_game in plies.items() for decision in naive_decisions(of_game, rules)}
+    assert {row[:7] for row in decisions} == expected
+    assert len(decisions) == len(expected) > 12
+    for game, ply, kind, before, after, _, _, regret, seat, agent in decisions:
         assert regret == before - after
         assert seat == (ply + (kind == "placement")) % 2
         assert agent == agents[game][seat]
-    assert len({row[7] for row in found}) > 1
+    assert len({row[7] for row in decisions}) > 1
 
 
 def test_games_are_judged_once_and_again_only_to_count_choices(root: Path) -> None:
-    first = annotated(root)
+    first = annotate_archive(root)
     assert (first.units, first.games) == (12, 24)
-    assert annotated(root) == AnnotationSummary(0, 0, 0)
-    assert annotated(root, COUNTED) == first
-    assert annotated(root) == annotated(root, COUNTED) == AnnotationSummary(0, 0, 0)
+    assert annotate_archive(root) == AnnotationSummary(0, 0, 0)
+    assert annotate_archive(root, COUNTED) == first
+    assert annotate_archive(root) == annotate_archive(root, COUNTED) == AnnotationSummary(0, 0, 0)
     with open_archive(root) as archive:
         assert archive.sql("SELECT count(*), count(saving) FROM decisions").row(0) == (first.decisions,) * 2
-    assert len(list_unneeded_files(ArchiveStore.open(root))) == len(files(root)) // 2  # the files without choices
+    assert (
+        len(list_unneeded_files(ArchiveStore.open(root))) == len(list_decision_files(root)) // 2
+    )  # the files without choices
     (run,) = ArchiveStore.open(root).load_runs()
     assert run.annotated == 12
     play(root, "agents=[random,semi_random]", "games=32", f"opening_plies={OPENING}", "threads=1")
-    assert annotated(root).games == 8  # those that came later
+    assert annotate_archive(root).games == 8  # those that came later
 
 
 def test_parts_of_a_file_count_when_all_are_there_and_only_what_is_missing_is_made(root: Path, tmp_path: Path) -> None:
-    """An interruption at every part; the same command goes on."""
+    """Interrupt the command after every chunk, and repeat it."""
     shutil.copytree(root, tmp_path / "whole")
-    annotated(tmp_path / "whole")
+    annotate_archive(tmp_path / "whole")
     archive = ArchiveStore.open(root)
     (run_id,) = archive.list_run_ids()
     compact_run(archive, run_id)
@@ -140,40 +142,40 @@ def test_parts_of_a_file_count_when_all_are_there_and_only_what_is_missing_is_ma
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analytics.exact.annotation.TASK_GAMES", 4)
         patch.setattr("analytics.exact.annotation.CHUNK_GAMES", 4)
-        left = [*list_annotation_chunks(archive, [run_id], QUICK)]
-        assert len(left) > 4
-        for number, part in enumerate(left):
-            assert [*list_annotation_chunks(archive, [run_id], QUICK)] == left[number:]
+        chunks = [*list_annotation_chunks(archive, [run_id], QUICK)]
+        assert len(chunks) > 4
+        for number, chunk in enumerate(chunks):
+            assert [*list_annotation_chunks(archive, [run_id], QUICK)] == chunks[number:]
             with open_archive(root) as opened:
                 assert opened.sql("SELECT count(*) FROM decisions").item() == 0
             assert list_unneeded_files(archive) == []
-            Annotator(archive, QUICK).annotate(part)
+            Annotator(archive, QUICK).annotate(chunk)
         assert [*list_annotation_chunks(archive, [run_id], QUICK)] == []
     record_annotated_units(archive, run_id)
     assert verify_archive(archive).problems == []
-    asked = "FROM decisions ORDER BY ALL"
-    with open_archive(root) as opened, open_archive(tmp_path / "whole") as whole:
-        assert opened.sql(asked).equals(whole.sql(asked))
+    query = "FROM decisions ORDER BY ALL"
+    with open_archive(root) as opened, open_archive(tmp_path / "whole") as uninterrupted:
+        assert opened.sql(query).equals(uninterrupted.sql(query))
     before = len(archive.list_effective_ranges(run_id, "decisions"))
     for _ in range(2):
         compact_run(archive, run_id)
         remove_replaced_files(archive, run_id, 0.0)
     assert len(archive.list_effective_ranges(run_id, "decisions")) == 1 < before
-    with open_archive(root) as opened, open_archive(tmp_path / "whole") as whole:
-        assert opened.sql(asked).equals(whole.sql(asked))
+    with open_archive(root) as opened, open_archive(tmp_path / "whole") as uninterrupted:
+        assert opened.sql(query).equals(uninterrupted.sql(query))
 
 
 def test_searches_that_another_part_ended_store_nothing(tmp_path: Path) -> None:
-    """The threads of a process share what they solve: when one of them fails, all searches end without an answer."""
+    """Stop the shared search: the threads of a process share solved positions, so one failure ends all searches."""
     play(tmp_path, "agents=[random,semi_random]", "games=8", "opening_plies=7", "threads=1")
     archive = ArchiveStore.open(tmp_path)
-    part = next(list_annotation_chunks(archive, archive.list_run_ids(), QUICK))
+    chunk = next(list_annotation_chunks(archive, archive.list_run_ids(), QUICK))
     annotator = Annotator(archive, QUICK)
-    annotator._find_or_build_solver(archive.load_run(part.run_id).rules)._shared.stop()
+    annotator._find_or_build_solver(archive.load_run(chunk.run_id).rules)._shared.stop()
     with pytest.raises(StoppedError):
-        annotator.annotate(part)
-    assert files(tmp_path) == []
-    assert annotated(tmp_path).games == 8
+        annotator.annotate(chunk)
+    assert list_decision_files(tmp_path) == []
+    assert annotate_archive(tmp_path).games == 8
 
 
 def test_a_condition_chooses_the_files_in_which_a_game_meets_it(qarena: Qarena, root: Path) -> None:
@@ -190,10 +192,10 @@ def test_a_condition_chooses_the_files_in_which_a_game_meets_it(qarena: Qarena, 
 def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
     qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C while the second part is judged."""
+    """Press Ctrl-C while the second chunk is judged."""
     annotate, begun = Annotator.annotate, list[Chunk[AnnotationExtent]]()
 
-    def interrupted(self: Annotator, part: Chunk[AnnotationExtent], *rest: Any) -> AnnotationSummary:
+    def annotate_and_interrupt(self: Annotator, part: Chunk[AnnotationExtent], *rest: Any) -> AnnotationSummary:
         begun.append(part)
         if len(begun) == 2:
             signal.raise_signal(signal.SIGINT)
@@ -201,11 +203,11 @@ def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
 
     words = ("annotate", "--archive", str(root), "--threads", "1", "--memory", "1MiB")
     with monkeypatch.context() as patch:
-        patch.setattr(Annotator, "annotate", interrupted)
-        found = qarena(*words)
-    assert (found.code, found.out) == (130, "")
-    assert found.err.endswith("interrupted: what is judged is kept; run the same command again to judge the rest\n")
-    kept = len(files(root))
+        patch.setattr(Annotator, "annotate", annotate_and_interrupt)
+        result = qarena(*words)
+    assert (result.code, result.out) == (130, "")
+    assert result.err.endswith("interrupted: judged decisions are kept; run the same command again to judge the rest\n")
+    kept = len(list_decision_files(root))
     assert 1 <= kept <= 2
     (run,) = ArchiveStore.open(root).load_runs()
     assert run.annotated == sum(part.games.units for part in begun[:kept])
@@ -225,11 +227,11 @@ def test_the_commands_judge_and_show_what_is_given_up(
     (run_id,) = ArchiveStore.open(root).list_run_ids()
     of_run = qarena("mistakes", "--run", run_id, *where)
     assert of_run.refusal.endswith(f"this judges them: qarena annotate --run {run_id} --archive {root}\n")
-    found = qarena("annotate", "--run", run_id, *where, "--memory", "1MiB")
-    assert found.code == 0
-    assert re.fullmatch(r"24 games take about \d+ min more \(you can stop .*\)\n", found.err)
-    assert f"'qarena mistakes --run {run_id} --archive {root}'" in found.out
-    decisions, games = re.findall(r"^([\d,]+) decisions of (\d+) games judged in", found.out)[0]
+    result = qarena("annotate", "--run", run_id, *where, "--memory", "1MiB")
+    assert result.code == 0
+    assert re.fullmatch(r"24 games take about \d+ min more \(you can stop .*\)\n", result.err)
+    assert f"'qarena mistakes --run {run_id} --archive {root}'" in result.out
+    decisions, games = re.findall(r"^([\d,]+) decisions of (\d+) games judged in", result.out)[0]
     assert games == "24"
     assert f", {decisions} decisions: no problem" in qarena("archive", "verify", *where).out
     assert qarena("annotate", *where).out.startswith("Nothing to judge")
@@ -264,19 +266,19 @@ def test_the_commands_judge_and_show_what_is_given_up(
 
 
 def test_the_command_that_is_proposed_judges_what_was_asked_for(qarena: Qarena, tmp_path: Path) -> None:
-    """By the command, by the page of the agent, and by a game."""
+    """Follow the proposals of the command, of the agent's page and of a game."""
     agents = ("random", "dumb", "semi_random")
     for number, first in enumerate(agents):
         second = agents[number - 1]
         play(tmp_path / "games", f"agents=[{first},{second}]", "games=8", f"opening_plies={OPENING}", "threads=1")
     where = ("--archive", "games")
-    asked = ("mistakes", "--agent", "dumb", "--rules", "classic", *where)
-    proposed = qarena(*asked).refusal.strip().partition("this judges them: qarena ")[2]
+    request = ("mistakes", "--agent", "dumb", "--rules", "classic", *where)
+    proposed = qarena(*request).refusal.strip().partition("this judges them: qarena ")[2]
     with open_archive(Path("games")) as opened:
         page = build_agent_page(opened, "dumb", "classic")
     assert any(f"`qarena {proposed}` does that" in part for part in page.parts if isinstance(part, str))
     assert " of 16 games judged in " in qarena(*shlex.split(proposed), "--memory", "1MiB").out
-    assert qarena(*asked).code == 0
+    assert qarena(*request).code == 0
     with open_archive(Path("games")) as opened:
         judged = opened.sql("SELECT DISTINCT run_id FROM decisions")["run_id"]
         rest = opened.sql("SELECT run_id, game_id FROM games ORDER BY ALL").filter(~pl.col("run_id").is_in([*judged]))
@@ -288,8 +290,8 @@ def test_the_command_that_is_proposed_judges_what_was_asked_for(qarena: Qarena, 
     assert "judges the rest" not in qarena("show", run_id, str(game_id), *where).err
 
 
-def files(root: Path) -> list[Path]:
-    """The files of decisions, those that count and others, by unit."""
+def list_decision_files(root: Path) -> list[Path]:
+    """List all files of decisions, also those that readers do not use, by unit."""
     return sorted(root.glob("decisions/*/*.parquet"))
 
 
@@ -299,11 +301,11 @@ def test_nothing_that_was_judged_is_lost_by_asking_for_less(root: Path) -> None:
             row: tuple[int, int] = archive.sql("SELECT min(ply), count(saving) FROM decisions").row(0)
             return row
 
-    annotated(root, AnnotationOptions(megabytes=1.0, from_pieces=13))
-    annotated(root, AnnotationOptions(megabytes=1.0, from_pieces=14, choices=True))
+    annotate_archive(root, AnnotationOptions(megabytes=1.0, from_pieces=13))
+    annotate_archive(root, AnnotationOptions(megabytes=1.0, from_pieces=14, choices=True))
     first, counted = first_and_counted()
     assert first == 13
     assert counted > 0
-    annotated(root)
+    annotate_archive(root)
     assert first_and_counted()[0] == OPENING
     assert first_and_counted()[1] > counted

@@ -25,7 +25,7 @@ COUNTED = AnnotationOptions(choices=True, megabytes=1.0, threads=2)
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Games by two rules, with their decisions judged and the choices counted."""
+    """Build an archive with games by two rule sets, whose decisions are judged and whose choices are counted."""
     folder = tmp_path_factory.mktemp("archive")
     for rules, opening in (("classic", 9), ("own_piece", 10)):
         agents, openings = "agents=[random,semi_random]", f"opening_plies={opening}"
@@ -37,7 +37,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_worst_mistakes_are_those_that_counting_one_by_one_finds(root: Path) -> None:
     with open_archive(root) as archive:
-        found = find_worst_mistakes(archive, "true", 1000)
+        mistakes = find_worst_mistakes(archive, "true", 1000)
         rows = archive.sql(
             "SELECT run_id, game_id, ply, kind, regret, value_before, saving, choices FROM decisions WHERE regret > 0"
         ).rows()
@@ -51,15 +51,15 @@ def test_the_worst_mistakes_are_those_that_counting_one_by_one_finds(root: Path)
         return format_position(position, of_run.name)
 
     expected = Counter((text(*row[:4]), row[3], *row[5:]) for row in rows)
-    assert Counter({(each.text, each.kind, *each[4:7]): each.missed for each in found}) == expected
+    assert Counter({(mistake.text, mistake.kind, *mistake[4:7]): mistake.missed for mistake in mistakes}) == expected
     worst = dict[str, int]()
     for *key, regret, _, _, _ in rows:
         worst[text(*key)] = max(regret, worst.get(text(*key), 0))
-    assert {each.text: each.regret for each in found} == worst
-    assert all(each.text == text(each.run_id, each.game_id, each.ply, each.kind) for each in found)
-    keys = [(-each.regret, -(each.saving or 0) / each.choices, -each.missed) for each in found]
+    assert {mistake.text: mistake.regret for mistake in mistakes} == worst
+    assert all(mistake.text == text(mistake.run_id, mistake.game_id, mistake.ply, mistake.kind) for mistake in mistakes)
+    keys = [(-mistake.regret, -(mistake.saving or 0) / mistake.choices, -mistake.missed) for mistake in mistakes]
     assert keys == sorted(keys)
-    assert {each.rules.name for each in found} == {"classic", "own_piece"}
+    assert {mistake.rules.name for mistake in mistakes} == {"classic", "own_piece"}
 
 
 def test_the_mistakes_of_one_agent_are_shown_alone(qarena: Qarena, root: Path) -> None:
@@ -85,9 +85,9 @@ def test_the_mistakes_of_one_agent_are_shown_alone(qarena: Qarena, root: Path) -
 
 
 def test_columns_copies_of_one_game_and_decisions_under_several_rules_are_explained(qarena: Qarena, root: Path) -> None:
-    found = qarena("mistakes", "--archive", str(root))
-    assert "different rules, classic, own_piece: --rules NAME chooses one" in found.err
-    lines = found.out.splitlines()
+    result = qarena("mistakes", "--archive", str(root))
+    assert "different rules, classic, own_piece: --rules NAME chooses one" in result.err
+    lines = result.out.splitlines()
     below = [lines[number + 1].split(":")[0] for number, line in enumerate(lines) if line.startswith("└")]
     assert below == ["regret", "ply", "most regret first, then the easiest; value"]
     alone = qarena("mistakes", "--rules", "own_piece", "--positions", "0", "--archive", str(root))

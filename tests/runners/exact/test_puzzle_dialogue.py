@@ -19,27 +19,29 @@ from tests.runners.conftest import Qarena
 from tests.runners.play.people import Notes
 
 
-def first_late() -> int:
-    """The number of a puzzle with twelve pieces on the board or more."""
-    return next(at for at, each in enumerate(load_shipped_puzzles(), 1) if each.position.occupied.bit_count() >= 12)
+def find_late_puzzle_number() -> int:
+    """Find the number of a puzzle with twelve pieces on the board or more."""
+    return next(
+        number for number, puzzle in enumerate(load_shipped_puzzles(), 1) if puzzle.position.occupied.bit_count() >= 12
+    )
 
 
-def typed(number: int, *lines: str) -> list[str]:
-    """What is written when these lines are typed."""
+def play_lines(number: int, *lines: str) -> list[str]:
+    """Type these lines, from puzzle ``number`` on; return the output."""
     notes = Notes(lines)
     run_puzzles(load_shipped_puzzles(), number, notes)
     return notes.written
 
 
 def wrong_turns(puzzle: Puzzle) -> dict[str, Solved]:
-    """The other turns of a puzzle with their values and distances, by the slow twin."""
+    """Return the wrong turns of a puzzle with their values and distances, by the slow twin."""
     turns = turns_of(puzzle.position, load_rules(puzzle.rules))
-    texts = {f"{format_cell(cell)} {format_piece(gift)}": each for (cell, gift), each in turns.items()}
-    return {text: each for text, each in texts.items() if text != puzzle.turn}
+    texts = {f"{format_cell(cell)} {format_piece(gift)}": solved for (cell, gift), solved in turns.items()}
+    return {text: solved for text, solved in texts.items() if text != puzzle.turn}
 
 
 def test_the_only_turn_is_right_in_one_line_or_two_and_every_other_is_wrong() -> None:
-    number = first_late()
+    number = find_late_puzzle_number()
     puzzle, game = (
         load_shipped_puzzles()[number - 1],
         game_from_position(load_shipped_puzzles()[number - 1].position, load_rules("classic")),
@@ -47,12 +49,12 @@ def test_the_only_turn_is_right_in_one_line_or_two_and_every_other_is_wrong() ->
     assert game.last_cell == NONE  # nobody knows which placement was the last
     cell, gift = puzzle.turn.split()
     for lines in ((puzzle.turn,), (cell, gift)):
-        written = typed(number, *lines)
+        written = play_lines(number, *lines)
         assert written[1] == f"Right: {puzzle.turn} is the only turn that {puzzle.goal}s."
         assert written[-1] == "Solved by the first turn: 1 of 1."
         assert describe_theme(puzzle) in written[-3]
     for turn, (value, distance) in wrong_turns(puzzle).items():
-        written = typed(number, turn, puzzle.turn, "quit")
+        written = play_lines(number, turn, puzzle.turn, "quit")
         assert written[1] == f"Wrong: {turn} does not {puzzle.goal}."
         at_once, later = "It loses at once: ", f"It loses in {distance} placements: the best reply is "
         assert written[2].startswith("It draws" if value == 0 else at_once if distance == 2 else later)
@@ -61,7 +63,7 @@ def test_the_only_turn_is_right_in_one_line_or_two_and_every_other_is_wrong() ->
 
 def test_other_input_is_explained_and_the_answer_is_shown() -> None:
     puzzle = load_shipped_puzzles()[0]
-    written = typed(1, "hello", "help", "a1 2 3", "", "answer", "", "quit")
+    written = play_lines(1, "hello", "help", "a1 2 3", "", "answer", "", "quit")
     assert written[1].startswith("'hello' is not a command. Type the cell and the gift")
     assert written[2].startswith("Type the cell and the gift")
     assert "3 words instead of one or two" in written[3]
@@ -70,13 +72,13 @@ def test_other_input_is_explained_and_the_answer_is_shown() -> None:
     assert written[-1] == "Solved by the first turn: 0 of 1."
 
     last = len(load_shipped_puzzles())
-    assert typed(last, "quit")[-1] == "Solved by the first turn: 0 of 0."
+    assert play_lines(last, "quit")[-1] == "Solved by the first turn: 0 of 0."
     with pytest.raises(NotFoundError, match=f"there is no puzzle {last + 1}: this set has 1 to {last}"):
-        typed(last + 1)
+        play_lines(last + 1)
 
 
 def test_a_file_of_ones_own_is_played_over_a_pipe(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
-    puzzle = load_shipped_puzzles()[first_late() - 1]
+    puzzle = load_shipped_puzzles()[find_late_puzzle_number() - 1]
     Path("mine.csv").write_text(f"{','.join(COLUMNS)}\n{puzzle.text},{puzzle.turn},{puzzle.goal},2,0.1,1\n")
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{puzzle.turn}\n"))
     done = qarena("puzzles", "play", "--file", "mine.csv")

@@ -36,20 +36,20 @@ OPENING = 11  # plies: positions after them take the slow twin milliseconds
 
 
 def naive_only_turn(position: Position, rules: Rules) -> OnlyTurn | None:
-    """The twin of ``find_only_turn``: every turn is played to the end of every game."""
+    """Find the only turn that keeps the value, by playing every game out: the slow twin of ``find_only_turn``."""
     turns = turns_of(position, rules)
-    value = max(each.value for each in turns.values())
-    kept = [turn for turn, each in turns.items() if each.value == value]
+    value = max(solved.value for solved in turns.values())
+    kept = [turn for turn, solved in turns.items() if solved.value == value]
     if value < 0 or len(kept) != 1 or kept[0][1] == NONE:
         return None
     (only,) = kept
-    others = [each.distance for turn, each in turns.items() if turn != only and each.value < 0]
-    return OnlyTurn(*only, value, turns[only].distance if value else max(others))
+    other_distances = [solved.distance for turn, solved in turns.items() if turn != only and solved.value < 0]
+    return OnlyTurn(*only, value, turns[only].distance if value else max(other_distances))
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Late games by two rules, annotated with choices, and games by rules under which the mover chooses the piece."""
+    """Build an archive of late games by two rule sets, annotated with choices, and games where the mover chooses."""
     folder = tmp_path_factory.mktemp("archive")
     for rules, games in (("classic", 150), ("square", 150), ("own_piece", 4)):
         play(folder, "agents=[random,semi_random]", f"games={games}", f"opening_plies={OPENING}", f"rules={rules}")
@@ -63,29 +63,35 @@ def test_the_candidates_hold_every_puzzle_that_naive_search_finds_in_the_games(r
     rules = load_rules(name)
     with open_archive(root) as opened:
         runs = [record.run_id for record in opened.archive.load_runs() if record.rules.name == name]
-        solver, found = Solver(rules, 1.0), select_candidates(opened, runs, rules, 1)
+        solver, candidates = Solver(rules, 1.0), select_candidates(opened, runs, rules, 1)
         rows = opened.sql(f"SELECT game_id, ply, piece, cell FROM plies WHERE run_id = '{runs[0]}' ORDER BY ALL").rows()
     games: dict[int, list[tuple[int, int]]] = {}
     for game_id, _, piece, cell in rows:
         games.setdefault(game_id, []).append((piece, cell))
     plies = [(game, ply) for game in games.values() for ply in range(OPENING, min(len(game), 14))]
-    met = [position_from_plies(game[:ply], game[ply][0]) for game, ply in plies]
-    expected = {canonical_position(each, rules) for each in met if naive_only_turn(each, rules)}
-    assert {canonical_position(each, rules) for each in found if find_only_turn(solver, each)} == expected
+    positions = [position_from_plies(game[:ply], game[ply][0]) for game, ply in plies]
+    expected = {canonical_position(position, rules) for position in positions if naive_only_turn(position, rules)}
+    assert {
+        canonical_position(position, rules) for position in candidates if find_only_turn(solver, position)
+    } == expected
     assert len(expected) > 3
-    assert len({canonical_position(each, rules) for each in found}) == len(found)
-    assert [find_only_turn(solver, each) for each in found] == [naive_only_turn(each, rules) for each in found]
+    assert len({canonical_position(position, rules) for position in candidates}) == len(candidates)
+    assert [find_only_turn(solver, position) for position in candidates] == [
+        naive_only_turn(position, rules) for position in candidates
+    ]
 
 
 def test_the_same_games_and_options_give_the_same_bytes(root: Path, qarena: Qarena) -> None:
     for name, threads in (("one.csv", "1"), ("two.csv", "2")):
-        made = qarena("puzzles", "make", "--archive", str(root), "--output", name, "--count", "8", "--threads", threads)
-        assert made.code == 0
-    assert "8 puzzles of " in made.out
+        result = qarena(
+            "puzzles", "make", "--archive", str(root), "--output", name, "--count", "8", "--threads", threads
+        )
+        assert result.code == 0
+    assert "8 puzzles of " in result.out
     assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()
-    found = parse_puzzles(Path("one.csv").read_text(), "one.csv")
-    assert {each.rules for each in found} == {"classic", "square"}
-    assert [each.level for each in found] == sorted(each.level for each in found)
+    puzzles = parse_puzzles(Path("one.csv").read_text(), "one.csv")
+    assert {puzzle.rules for puzzle in puzzles} == {"classic", "square"}
+    assert [puzzle.level for puzzle in puzzles] == sorted(puzzle.level for puzzle in puzzles)
 
 
 def test_what_cannot_be_made_is_refused_in_a_line(root: Path, qarena: Qarena, tmp_path: Path) -> None:
@@ -126,36 +132,38 @@ def test_puzzles_are_chosen_evenly_and_in_an_order_of_their_own() -> None:
     ]
     chosen = select_varied(every, 6)
     assert chosen == select_varied(every[::-1], 6)
-    assert [each.level for each in chosen] == [1, 1, 2, 2, 3, 4]
+    assert [puzzle.level for puzzle in chosen] == [1, 1, 2, 2, 3, 4]
     assert len(select_varied(every, 100)) == len(every)
 
 
 def test_the_set_that_ships_has_each_level_and_both_rules_and_no_position_twice() -> None:
     puzzles = load_shipped_puzzles()
-    assert [sum(each.level == level for each in puzzles) for level in LEVELS] == [60] * 5
-    forms = {(each.rules, canonical_position(each.position, load_rules(each.rules))) for each in puzzles}
+    assert [sum(puzzle.level == level for puzzle in puzzles) for level in LEVELS] == [60] * 5
+    forms = {(puzzle.rules, canonical_position(puzzle.position, load_rules(puzzle.rules))) for puzzle in puzzles}
     assert len(forms) == len(puzzles)
-    assert {each.rules for each in puzzles} == {"classic", "square"}
-    assert len({(each.position.occupied.bit_count(), each.value) for each in puzzles}) > 12
+    assert {puzzle.rules for puzzle in puzzles} == {"classic", "square"}
+    assert len({(puzzle.position.occupied.bit_count(), puzzle.value) for puzzle in puzzles}) > 12
 
 
 @pytest.mark.parametrize("fewest", [9, *seldom(3)])
 def test_the_only_turns_that_ship_are_those_that_the_solver_finds(fewest: int) -> None:
     solvers = {name: Solver(load_rules(name), 64.0) for name in ("classic", "square")}
     chosen = [
-        each for each in load_shipped_puzzles() if fewest <= each.position.occupied.bit_count() < 9 + 16 * (fewest == 9)
+        puzzle
+        for puzzle in load_shipped_puzzles()
+        if fewest <= puzzle.position.occupied.bit_count() < 9 + 16 * (fewest == 9)
     ]
-    for each in chosen:
-        found = find_only_turn(solvers[each.rules], each.position)
-        assert found == (each.cell, each.gift, each.value, each.depth), each.text
+    for puzzle in chosen:
+        only_turn = find_only_turn(solvers[puzzle.rules], puzzle.position)
+        assert only_turn == (puzzle.cell, puzzle.gift, puzzle.value, puzzle.depth), puzzle.text
     assert len(chosen) > 60
 
 
 def test_the_latest_puzzles_that_ship_are_those_that_naive_search_finds() -> None:
-    late = [each for each in load_shipped_puzzles() if each.position.occupied.bit_count() > 11]
-    for each in late:
-        found = naive_only_turn(each.position, load_rules(each.rules))
-        assert found == (each.cell, each.gift, each.value, each.depth), each.text
+    late = [puzzle for puzzle in load_shipped_puzzles() if puzzle.position.occupied.bit_count() > 11]
+    for puzzle in late:
+        only_turn = naive_only_turn(puzzle.position, load_rules(puzzle.rules))
+        assert only_turn == (puzzle.cell, puzzle.gift, puzzle.value, puzzle.depth), puzzle.text
     assert len(late) > 20
     # Two turns that a symmetry exchanges are two.
     position, _ = parse_position("F3../C0../..../.... 5")

@@ -46,7 +46,7 @@ BAD = {
 
 
 def expected_moves(text: str) -> set[tuple[str | None, str | None, int, int]]:
-    """Cells and gifts as text with value and distance, by playing every game out."""
+    """List cells and gifts as text with value and distance, by playing every game out."""
     question = parse_solve_request(text)
     return {
         (None if cell == NONE else format_cell(cell), None if gift == NONE else format_piece(gift), *solved)
@@ -57,9 +57,9 @@ def expected_moves(text: str) -> set[tuple[str | None, str | None, int, int]]:
 @pytest.mark.parametrize("hand", ["1", "-"])
 def test_json_holds_value_distance_and_every_move(qarena: Qarena, hand: str) -> None:
     text = POSITION[:-1] + hand
-    found = qarena("solve", text, "--json", "-", "--memory", "1MiB")
-    assert found.code == 0
-    answer = json.loads(found.out)
+    result = qarena("solve", text, "--json", "-", "--memory", "1MiB")
+    assert result.code == 0
+    answer = json.loads(result.out)
     assert (answer["value"], answer["distance"]) == solve_position(parse_solve_request(text).position, CLASSIC)
     moves = answer["moves"]
     assert {(m.get("cell"), m.get("gift"), m["value"], m["distance"]) for m in moves} == expected_moves(text)
@@ -78,9 +78,9 @@ def test_what_is_not_asked_for_is_not_there(qarena: Qarena) -> None:
 
 
 def test_the_table_has_a_row_a_cell_and_a_column_a_gift(qarena: Qarena) -> None:
-    found = qarena("solve", POSITION, "--memory", "1MiB")
-    assert found.code == 0
-    rows = [re.findall(r"[^ │┃]+", line) for line in found.out.splitlines() if re.match(r"[│┃]", line)]
+    result = qarena("solve", POSITION, "--memory", "1MiB")
+    assert result.code == 0
+    rows = [re.findall(r"[^ │┃]+", line) for line in result.out.splitlines() if re.match(r"[│┃]", line)]
     gifts = rows[0][2:]
     marks = {
         (row[0], gift): value for row in rows[1:] for gift, value in zip(gifts, row[2:], strict=True) if value != "·"
@@ -91,29 +91,29 @@ def test_the_table_has_a_row_a_cell_and_a_column_a_gift(qarena: Qarena) -> None:
         if gift is not None
     }
     assert marks == expected
-    assert re.search(r"[\d,]+ positions searched in [\d.]+ s", found.err)
+    assert re.search(r"[\d,]+ positions searched in [\d.]+ s", result.err)
 
     text = POSITION[:-1] + "-"  # gifts alone are a list
-    found = qarena("solve", text, "--memory", "1MiB")
-    listed = re.findall(r"│ (\w) +│ (\w+) +│ +(\d+) │", found.out)
+    result = qarena("solve", text, "--memory", "1MiB")
+    listed = re.findall(r"│ (\w) +│ (\w+) +│ +(\d+) │", result.out)
     names = {1: "win", 0: "draw", -1: "loss"}
     assert set(listed) == {
         (str(gift), names[value], str(distance)) for _, gift, value, distance in expected_moves(text)
     }
 
     full = next(position for position in live_positions(CLASSIC, 16, 1, 1))
-    found = json.loads(qarena("solve", format_position(full), "--json", "-", "--memory", "1MiB").out)
-    assert found == {"position": format_position(full), "value": 0, "distance": 0, "moves": []}
+    answer = json.loads(qarena("solve", format_position(full), "--json", "-", "--memory", "1MiB").out)
+    assert answer == {"position": format_position(full), "value": 0, "distance": 0, "moves": []}
 
 
 def test_wrong_requests_and_positions_that_are_none_are_refused_in_one_line(qarena: Qarena) -> None:
     for text, complaint in BAD.items():
         assert qarena("solve", text) == (2, "", f"error: {complaint}\n")
     for typed in ([], [POSITION, "--game"], ["--game", "--file", "x"], [POSITION, "rules=torus"]):
-        found = qarena("solve", *typed)
-        assert (found.code, found.out) == (2, "")
-    found = qarena("solve", POSITION, "--rules", "torus")
-    assert "--rules torus goes with --game: a position names its rules itself" in found.refusal
+        result = qarena("solve", *typed)
+        assert (result.code, result.out) == (2, "")
+    result = qarena("solve", POSITION, "--rules", "torus")
+    assert "--rules torus goes with --game: a position names its rules itself" in result.refusal
     lost = "cannot read none.txt: No such file or directory; name a text file, or - for standard input"
     assert qarena("solve", "--file", "none.txt").refusal == f"error: {lost}\n"
 
@@ -122,9 +122,9 @@ def test_a_table_larger_than_memory_is_refused_with_the_largest_that_fits(
     qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "available_megabytes", lambda: 200.0)
-    found = qarena("solve", POSITION, "--memory", "256MiB")
-    assert found.code == 2
-    assert found.err == (
+    result = qarena("solve", POSITION, "--memory", "256MiB")
+    assert result.code == 2
+    assert result.err == (
         "error: --memory 256MiB takes 320 MB of memory and 200 MB are free: at most --memory 128MiB fits\n"
     )
     assert qarena("solve", POSITION, "--memory", "128MiB", "--no-turns").code == 0
@@ -138,12 +138,12 @@ def test_a_file_is_answered_line_by_line_and_a_bad_one_does_not_keep_the_others(
     dice.shuffle(texts)
     texts[17] = next(iter(BAD))
     (tmp_path / "positions.txt").write_text("\n\n".join(texts) + "\n")
-    found = qarena("solve", "--file", "positions.txt", "--no-turns", "--memory", "1MiB")
-    lines = [json.loads(line) for line in found.out.splitlines()]
-    assert found.code == 1
+    result = qarena("solve", "--file", "positions.txt", "--no-turns", "--memory", "1MiB")
+    lines = [json.loads(line) for line in result.out.splitlines()]
+    assert result.code == 1
     assert lines[17] == {"line": 35, "error": BAD[texts[17]]}
-    assert f"line 35: {BAD[texts[17]]}\n" in found.err
-    assert "1 line could not be answered" in found.err
+    assert f"line 35: {BAD[texts[17]]}\n" in result.err
+    assert "1 line could not be answered" in result.err
     for text, line in zip(texts, lines, strict=True):
         if text != texts[17]:
             question = parse_solve_request(text)
@@ -174,12 +174,12 @@ def test_answers_that_nobody_waits_for_are_not_searched() -> None:
     solvers = Solvers(4.0, use_tablebase=False)
     easy = [(number, POSITION) for number in range(1, 17)]
     hard = [(number, EARLY) for number in range(17, 200)]
-    found = solve_lines(easy + hard, SolveOptions(turns=False), solvers, 1)
+    answers = solve_lines(easy + hard, SolveOptions(turns=False), solvers, 1)
     waiting = threading.Timer(20.0, solvers.stop)
     waiting.start()
     for _ in range(16):
-        assert "error" not in next(found)
-    found.close()
+        assert "error" not in next(answers)
+    answers.close()
     assert waiting.is_alive()
     waiting.cancel()
 

@@ -34,7 +34,7 @@ QUICK = JudgeOptions(turns_per_position=2, games=0, seed=5, threads=2)
 
 
 class RandomTies:
-    """Makes any turn that keeps the value, each as likely as any other."""
+    """An agent that takes any turn that keeps the value, each with the same probability."""
 
     choosers = ("opponent",)
 
@@ -43,13 +43,14 @@ class RandomTies:
 
     def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         turns = self._solver.turns(position.packed, distance=False)
-        best = [turn for turn in turns if turn.value == max(each.value for each in turns)]
+        best_value = max(turn.value for turn in turns)
+        best = [turn for turn in turns if turn.value == best_value]
         chosen = best[rng.integers(len(best))]
         return chosen.cell, chosen.gift
 
 
 class Careless:
-    """Answers with a cell that is taken, and raises with fewer than 14 pieces on the board."""
+    """An agent that places on an occupied cell, and raises with fewer than 14 pieces on the board."""
 
     choosers = ("opponent",)
 
@@ -60,68 +61,74 @@ class Careless:
 
 
 @pytest.fixture(scope="module")
-def late() -> PositionSet:
-    """A part of the set that ships, from ten pieces on."""
-    whole = read_position_set(ROOT / "analytics/exact/position_sets/classic.parquet")
-    return select_positions(whole, (whole.piece_counts >= 10) & (np.arange(len(whole.piece_counts)) % 20 == 0))
+def late_positions() -> PositionSet:
+    """Select a part of the shipped set, from ten pieces on."""
+    shipped = read_position_set(ROOT / "analytics/exact/position_sets/classic.parquet")
+    return select_positions(shipped, (shipped.piece_counts >= 10) & (np.arange(len(shipped.piece_counts)) % 20 == 0))
 
 
-def verdict_on(agent: AgentSpec, positions: PositionSet, options: JudgeOptions = QUICK) -> AgentVerdict:
-    found = judge_agent(agent, positions, options, threading.Event())
-    assert found is not None
-    return found
+def judge_quickly(agent: AgentSpec, positions: PositionSet, options: JudgeOptions = QUICK) -> AgentVerdict:
+    verdict = judge_agent(agent, positions, options, threading.Event())
+    assert verdict is not None
+    return verdict
 
 
-def own(name: type) -> AgentSpec:
+def build_own_agent(name: type) -> AgentSpec:
     return AgentSpec(name.__name__.lower(), f"{__name__}.{name.__name__}", {}, trusted=True)
 
 
-def named(label: str) -> AgentSpec:
+def load_named_agent(label: str) -> AgentSpec:
     with use_config_dir(None):
         return agent_from_label(label)
 
 
 @pytest.mark.parametrize(
-    "agent", [named("oracle"), named("oracle(ties=trap)"), own(RandomTies)], ids=lambda agent: agent.label
+    "agent",
+    [load_named_agent("oracle"), load_named_agent("oracle(ties=trap)"), build_own_agent(RandomTies)],
+    ids=lambda agent: agent.label,
 )
-def test_perfect_agents_have_no_regret_whatever_they_choose_among(agent: AgentSpec, late: PositionSet) -> None:
-    found = verdict_on(agent, late).figures
-    assert set(found["optimal"]) == {1.0}
-    assert set(found["regret"]) == {0.0}
+def test_perfect_agents_have_no_regret_whatever_they_choose_among(
+    agent: AgentSpec, late_positions: PositionSet
+) -> None:
+    figures = judge_quickly(agent, late_positions).figures
+    assert set(figures["optimal"]) == {1.0}
+    assert set(figures["regret"]) == {0.0}
 
 
 def test_the_oracle_draws_with_itself_and_a_random_player_does_not() -> None:
-    whole = read_position_set(ROOT / "analytics/exact/position_sets/classic.parquet")
-    few = select_positions(whole, whole.piece_counts == 15)
+    shipped = read_position_set(ROOT / "analytics/exact/position_sets/classic.parquet")
+    few = select_positions(shipped, shipped.piece_counts == 15)
     options = QUICK._replace(games=40)
-    oracle, random = (verdict_on(named(name), few, options).draw_estimate for name in ("oracle", "random"))
+    oracle, random = (
+        judge_quickly(load_named_agent(name), few, options).draw_estimate for name in ("oracle", "random")
+    )
     assert oracle is not None
     assert random is not None
     assert oracle.mean == oracle.high == 1.0
     assert random.mean < 0.3
 
 
-def test_what_is_no_turn_counts_as_a_loss_and_is_told(late: PositionSet) -> None:
-    found = verdict_on(own(Careless), late, QUICK._replace(turns_per_position=1))
-    values = late.values.max(axis=(1, 2))
-    whole = found.figures.row(
+def test_what_is_no_turn_counts_as_a_loss_and_is_told(late_positions: PositionSet) -> None:
+    verdict = judge_quickly(build_own_agent(Careless), late_positions, QUICK._replace(turns_per_position=1))
+    values = late_positions.values.max(axis=(1, 2))
+    totals = verdict.figures.row(
         by_predicate=(pl.col("kind") == "turn") & pl.col("source").is_null() & pl.col("pieces").is_null(), named=True
     )
-    assert whole["regret"] == pytest.approx((values + 1).mean())
-    assert any("took no legal turn" in note for note in found.notes)
-    assert any("ValueError" in note for note in found.notes)
+    assert totals["regret"] == pytest.approx((values + 1).mean())
+    assert any("took no legal turn" in note for note in verdict.notes)
+    assert any("ValueError" in note for note in verdict.notes)
 
 
 def test_agents_are_judged_by_label_and_policies_by_name(qarena: Qarena, small: Path) -> None:
     root = Path("data/archive")
     older = train(root, "trainer=rl_encoded", "trainer.games=40", "policy.name=rl_encoded").policy_id
     judged = ("policy", "judge", "--positions", str(small), "--games", "4")
-    found = qarena(*judged, "rl_encoded", "rl_encoded()", "mcts(iterations=30)", "--wide")
-    assert found.code == 0, found.err
+    result = qarena(*judged, "rl_encoded", "rl_encoded()", "mcts(iterations=30)", "--wide")
+    assert result.code == 0, result.err
     for label in ("policy(policy=rl_encoded)", "│ rl_encoded ", "mcts(iterations=30)"):
-        assert label in found.out
-    assert "rl_encoded is the policy; the agent of that name is judged as 'rl_encoded()'" in found.err
-    assert "plays untrained" in found.err
+        assert label in result.out
+    assert "rl_encoded is the policy; the agent of that name is judged as 'rl_encoded()'" in result.err
+    assert "plays untrained" in result.err
     assert train(root, "trainer=rl_encoded", "trainer.games=60", "policy.name=rl_encoded").policy_id != older
     assert f"policy(policy={older})" in qarena(*judged, older).out  # a name means the newest, an id any
     rows: Any = pl.read_csv(io.StringIO(qarena(*judged, "random", "semi_random", "--format", "csv").out))
@@ -146,18 +153,18 @@ def test_wrong_requests_cost_one_line(qarena: Qarena, small: Path) -> None:
         (["random", "--output", "page.markdown"], "its format is not known"),
         (["own_piece_alpha_beta"], "does not play rules 'classic'"),
     ):
-        given = [] if "--rules" in arguments or "--positions" in arguments else ["--positions", str(small)]
-        found = qarena("policy", "judge", *arguments, *given)
-        assert found.code in {1, 2}
-        assert re.fullmatch(r"[^\n]+\n", found.err), found.err
-        assert message in found.err
+        options = [] if "--rules" in arguments or "--positions" in arguments else ["--positions", str(small)]
+        result = qarena("policy", "judge", *arguments, *options)
+        assert result.code in {1, 2}
+        assert re.fullmatch(r"[^\n]+\n", result.err), result.err
+        assert message in result.err
 
 
 def test_the_page_has_a_line_on_each_agent_the_best_first(qarena: Qarena, small: Path) -> None:
     with without_pictures():
         assert qarena("train", "trainer=q_placement", "trainer.games=300", "policy.name=mine").code == 0
-    made = ("policy", "judge", "random", "mine", "oracle", "--positions", str(small), "--games", "4", "--draws", "1")
-    assert qarena(*made, "--output", "board.md").code == 0
+    command = ("policy", "judge", "random", "mine", "oracle", "--positions", str(small), "--games", "4", "--draws", "1")
+    assert qarena(*command, "--output", "board.md").code == 0
     text = Path("board.md").read_text(encoding="utf-8")
     labels = re.findall(r"^\| \d+ \| `([^`]+)` \|", text, re.MULTILINE)
     assert labels[0] == "oracle"
@@ -168,7 +175,7 @@ def test_the_page_has_a_line_on_each_agent_the_best_first(qarena: Qarena, small:
     assert cells["`random`"] == ""
     assert int(cells["`oracle`"].replace(",", "")) > 1_000_000  # a tablebase
     assert int(cells["`policy(policy=mine)`"].replace(",", "")) > 100
-    assert qarena(*made, "--output", "board.md").code == 2  # it exists
+    assert qarena(*command, "--output", "board.md").code == 2  # it exists
     made_by, policies = re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert made_by.startswith("qarena policy judge random mine oracle")
     assert policies == "qarena train trainer=q_placement trainer.games=300 policy.name=mine\n"
@@ -188,23 +195,25 @@ def test_all_means_every_agent_that_can_play_and_every_policy(tmp_path: Path) ->
 @pytest.mark.slow
 def test_the_leaderboard_has_every_agent_and_its_order() -> None:
     text = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8").partition("## How close to perfect")[2]
-    whole = read_position_set(ROOT / "analytics/exact/position_sets/classic.parquet")
+    shipped = read_position_set(ROOT / "analytics/exact/position_sets/classic.parquet")
     rows = dict(re.findall(r"^\| \d+ \| `([^`]+)` \| ([\d.]+) \|", text, re.MULTILINE))
     left_out = re.compile("policy=|value=|^quinto|^engine|^genetic|^polito")  # not here, others' programs, or slow
-    agents = [named(label) for label in rows if not left_out.search(label)]
+    agents = [load_named_agent(label) for label in rows if not left_out.search(label)]
     verdicts = sort_by_regret(
-        [verdict_on(agent, whole, QUICK._replace(turns_per_position=1, seed=1)) for agent in agents]
+        [judge_quickly(agent, shipped, QUICK._replace(turns_per_position=1, seed=1)) for agent in agents]
     )
-    assert [each.agent.label for each in verdicts] == [label for label in rows if label in {a.label for a in agents}]
+    assert [verdict.agent.label for verdict in verdicts] == [
+        label for label in rows if label in {a.label for a in agents}
+    ]
     for verdict in verdicts:
         assert f"{100 * verdict.figures['optimal'][0]:.2f}" == rows[verdict.agent.label]
 
 
 def test_games_against_the_oracle_are_those_of_a_run_and_draws_are_a_share_of_them() -> None:
-    agent = named("semi_random")
-    spec = RunSpec(CLASSIC, (agent, named("oracle")), ((0, 1),), 3, 2)
-    games, _ = verdicts.play_against_and_tally(
-        named("oracle"), agent, CLASSIC, QUICK._replace(games=30, seed=3), threading.Event()
+    agent = load_named_agent("semi_random")
+    spec = RunSpec(CLASSIC, (agent, load_named_agent("oracle")), ((0, 1),), 3, 2)
+    games, _ = verdicts.play_against(
+        load_named_agent("oracle"), agent, CLASSIC, QUICK._replace(games=30, seed=3), threading.Event()
     )
     block = build_engine(spec).play_block(PairRange(0, 0, 15))
     assert games == tally_by_pairing([block])[0]
@@ -214,14 +223,14 @@ def test_games_against_the_oracle_are_those_of_a_run_and_draws_are_a_share_of_th
 
 
 def test_a_judgement_depends_neither_on_threads_nor_on_batches_and_says_nothing_once_stopped(
-    late: PositionSet, monkeypatch: pytest.MonkeyPatch
+    late_positions: PositionSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for label in ("random", "mcts(iterations=20,reuse=true)"):
-        one = verdict_on(named(label), late, QUICK._replace(threads=1)).figures
+        one = judge_quickly(load_named_agent(label), late_positions, QUICK._replace(threads=1)).figures
         with monkeypatch.context() as patch:
             patch.setattr(verdicts, "CHUNK_POSITIONS", 7)
-            other = verdict_on(named(label), late).figures
+            other = judge_quickly(load_named_agent(label), late_positions).figures
         assert_frame_equal(one, other)
-        assert not one.equals(verdict_on(named(label), late, QUICK._replace(seed=6)).figures)
+        assert not one.equals(judge_quickly(load_named_agent(label), late_positions, QUICK._replace(seed=6)).figures)
     stop = threading.Event()
-    assert judge_agent(named("random"), late, QUICK, stop, lambda _turns: stop.set()) is None
+    assert judge_agent(load_named_agent("random"), late_positions, QUICK, stop, lambda _turns: stop.set()) is None

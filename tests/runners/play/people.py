@@ -22,8 +22,8 @@ from runners.play.session import AgentOpponent, Session, build_human_run_spec
 SEED = 77
 
 
-def any_line(game: Game, dice: random.Random) -> str:
-    """A random legal input: a whole turn or a part of one, in upper or lower case."""
+def draw_line(game: Game, dice: random.Random) -> str:
+    """Draw a random legal input: a whole turn or a part of one, in upper or lower case."""
     if game.next_decision is NextDecision.GIFT:
         return format_piece(dice.choice(game.pieces_left))
     cell = format_cell(dice.choice(game.empty_cells))
@@ -33,14 +33,14 @@ def any_line(game: Game, dice: random.Random) -> str:
     return line if dice.random() < 0.5 else f"  {line.upper()}\t"
 
 
-named = cache(partial(agent_from_label, trusted=True))  # reading the configuration takes longer than a game
+load_agent_once = cache(partial(agent_from_label, trusted=True))  # reading the configuration takes longer than a game
 
 
-def session(rules: Rules, seat: int, agent: Agent | str, run: int = SEED, number: int = 0) -> Session:
-    """A game of a person in ``seat`` against an agent, or the one of a name, in the run of a word."""
+def build_session(rules: Rules, seat: int, agent: Agent | str, run: int = SEED, number: int = 0) -> Session:
+    """Build a session of a person in ``seat`` against an agent object or a label; ``run`` is its stream key."""
     label = agent if isinstance(agent, str) else type(agent).__name__
-    made = named(agent).build() if isinstance(agent, str) else agent
-    return Session(rules, seat, AgentOpponent(GuardedAgent(made, label, rules), run, number))
+    instance = load_agent_once(agent).build() if isinstance(agent, str) else agent
+    return Session(rules, seat, AgentOpponent(GuardedAgent(instance, label, rules), run, number))
 
 
 class Notes(Screen):
@@ -71,7 +71,7 @@ class Notes(Screen):
         self.requests.append(request)
         if isinstance(self.lines, random.Random):
             assert self.game is not None
-            line = any_line(self.game, self.lines)
+            line = draw_line(self.game, self.lines)
         else:
             try:
                 line = next(self.lines)
@@ -84,11 +84,13 @@ class Notes(Screen):
         return nullcontext()
 
 
-def typed_ahead(
+def play_typed_game(
     rules: Rules, seat: int, agent: str, seed: int, number: int = 0, name: str | None = None
 ) -> tuple[list[str], Game]:
-    """The lines of a whole game that ``qarena play`` logs, and the game that they lead to."""
-    run = run_id_to_stream_key(build_human_run_spec(rules, name or find_login_name(), named(agent), seat, seed).run_id)
-    held, screen = session(rules, seat, agent, run, number), Notes(random.Random(seed + number))
-    assert Dialogue(held, screen).play_to_end()
-    return screen.typed, held.game
+    """Play a game that ``qarena play`` would log; return the lines to type and the game that they lead to."""
+    run = run_id_to_stream_key(
+        build_human_run_spec(rules, name or find_login_name(), load_agent_once(agent), seat, seed).run_id
+    )
+    played_session, screen = build_session(rules, seat, agent, run, number), Notes(random.Random(seed + number))
+    assert Dialogue(played_session, screen).play_to_end()
+    return screen.typed, played_session.game

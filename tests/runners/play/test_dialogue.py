@@ -26,13 +26,13 @@ from runners.play.session import Session
 from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS
-from tests.runners.play.people import Notes, any_line, session
+from tests.runners.play.people import Notes, build_session, draw_line
 from tests.runners.players import OneByOne
 
 
-def hold(*lines: str, rules: Rules = CLASSIC, seat: int = 1) -> tuple[Session, Notes, bool | None]:
-    """A dialogue against ``dumb`` until the lines are used up (None), or it is over or left."""
-    playing, screen = session(rules, seat, "dumb"), Notes(lines)
+def play_lines(*lines: str, rules: Rules = CLASSIC, seat: int = 1) -> tuple[Session, Notes, bool | None]:
+    """Play lines against ``dumb``; the last value is whether the game is over, or None if the lines were used up."""
+    playing, screen = build_session(rules, seat, "dumb"), Notes(lines)
     try:
         return playing, screen, Dialogue(playing, screen).play_to_end()
     except EOFError:
@@ -40,9 +40,9 @@ def hold(*lines: str, rules: Rules = CLASSIC, seat: int = 1) -> tuple[Session, N
 
 
 def test_whole_and_half_turns_lead_to_the_same_game() -> None:
-    whole, _, _ = hold("d4 F", "d3 E")
-    halves, screen, _ = hold("d4", "F", "d3", "E")
-    assert whole.game == halves.game
+    session_of_turns, _, _ = play_lines("d4 F", "d3 E")
+    session_of_halves, screen, _ = play_lines("d4", "F", "d3", "E")
+    assert session_of_turns.game == session_of_halves.game
     assert screen.requests == ["place 0", "give a piece", "place 1", "give a piece", "place 2"]
     assert screen.news[:4] == [
         "dumb gives you 0.",
@@ -54,8 +54,8 @@ def test_whole_and_half_turns_lead_to_the_same_game() -> None:
 
 @pytest.mark.parametrize("wrong", ["", "foo", "a1 9", "c9", "d4 0", "d4 d3", "\N{GRINNING FACE}", "x" * 10_000])
 def test_a_wrong_line_is_explained_and_asked_again(wrong: str) -> None:
-    right, _, _ = hold("a1 5", "d4 F")
-    playing, screen, _ = hold("a1 5", wrong, wrong, "d4 F")
+    right, _, _ = play_lines("a1 5", "d4 F")
+    playing, screen, _ = play_lines("a1 5", wrong, wrong, "d4 F")
     assert playing.game == right.game
     assert screen.requests[1:4] == ["place 1"] * 3
     assert len(screen.written) == 2
@@ -63,24 +63,24 @@ def test_a_wrong_line_is_explained_and_asked_again(wrong: str) -> None:
 
 
 def test_undo_takes_back_a_turn_and_its_answer() -> None:
-    once, _, _ = hold("d4 F")
-    again, screen, _ = hold("d4 F", "d3 E", "undo")
+    once, _, _ = play_lines("d4 F")
+    again, screen, _ = play_lines("d4 F", "d3 E", "undo")
     assert again.game == once.game
     assert screen.news[-1] == "Taken back: 2 plies. It is your turn again."
-    halfway, screen, _ = hold("d4 F", "d3", "UNDO")
+    halfway, screen, _ = play_lines("d4 F", "d3", "UNDO")
     assert halfway.game == once.game
     assert screen.news[-1] == "Taken back: 1 ply. It is your turn again."
-    start, screen, _ = hold("undo")
+    start, screen, _ = play_lines("undo")
     assert start.game == Game(CLASSIC, hand=0)
     assert screen.written == ["There is nothing to undo: you have not played yet."]
-    gift, screen, _ = hold("7", "undo", seat=0)
+    gift, screen, _ = play_lines("7", "undo", seat=0)
     assert gift.game == Game(CLASSIC)
     assert screen.news[-1] == "Taken back: 1 ply. It is your turn again."
 
 
 def test_resigning_ends_the_game_wherever_the_person_stands() -> None:
     for lines, plies in (([], 0), (["d4"], 1), (["d4 F"], 2), (["d4 F", "d3"], 3)):
-        playing, screen, over = hold(*lines, "resign")
+        playing, screen, over = play_lines(*lines, "resign")
         assert over
         assert (len(playing.game.plies), playing.game.ending, playing.game.winner) == (plies, FORFEIT_RESIGNED, 0)
         assert screen.news[-1] == "You resign, and dumb wins."
@@ -89,7 +89,7 @@ def test_resigning_ends_the_game_wherever_the_person_stands() -> None:
 
 @pytest.mark.parametrize("rules", [PRESETS["classic"], PRESETS["own_piece"]], ids=lambda rules: rules.name)
 def test_help_hint_and_board_change_nothing(rules: Rules) -> None:
-    playing, screen, _ = hold("help", "hint", "board", "?", rules=rules, seat=1)
+    playing, screen, _ = play_lines("help", "hint", "board", "?", rules=rules, seat=1)
     assert len(playing.game.plies) == 0
     assert screen.written[1 : 1 + len(HELP)] == list(HELP)
     assert screen.written[0].endswith(("such as a1 1.", "such as 0@a1."))
@@ -112,7 +112,7 @@ class Slow(OneByOne):
 
 def test_ctrl_c_is_heard_while_the_agent_thinks(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Slow()
-    playing, screen = session(CLASSIC, 1, agent), Notes([])
+    playing, screen = build_session(CLASSIC, 1, agent), Notes([])
 
     def press(*_: object) -> None:
         raise KeyboardInterrupt
@@ -227,15 +227,15 @@ def test_commands_are_read_in_any_case_and_nothing_else_is_one() -> None:
 UNSOLVED = ["Not solved within 0 s: a safe gift may still give up exact value."]
 
 
-def moments(rules: Rules, games: int = 30) -> list[Game]:
-    """Every moment of some random games at which somebody could ask for a hint."""
-    found = []
+def list_games_in_progress(rules: Rules, games: int = 30) -> list[Game]:
+    """List every moment of some random games at which somebody could ask for a hint."""
+    games_in_progress = []
     for seed in range(games):
         game, dice = Game(rules), random.Random(seed)
         while game.next_decision is not NextDecision.NOTHING:
-            found.append(game)
-            game = parse_and_play_decision(any_line(game, dice).split()[0], game)
-    return found
+            games_in_progress.append(game)
+            game = parse_and_play_decision(draw_line(game, dice).split()[0], game)
+    return games_in_progress
 
 
 def cells(text: str) -> list[int]:
@@ -245,7 +245,7 @@ def cells(text: str) -> list[int]:
 @pytest.mark.parametrize("preset", ["classic", "torus_square"])
 def test_hints_about_gifts_name_the_safe_ones(preset: str) -> None:
     rules, seen = PRESETS[preset], set()
-    for game in moments(rules):
+    for game in list_games_in_progress(rules):
         if game.next_decision is not NextDecision.GIFT:
             continue
         line, *more = find_hint(game, seconds=0).lines
@@ -266,7 +266,7 @@ def test_hints_about_gifts_name_the_safe_ones(preset: str) -> None:
 @pytest.mark.parametrize("preset", ["classic", *seldom("square")])
 def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: str) -> None:
     rules, seen = PRESETS[preset], set()
-    for game in moments(rules):
+    for game in list_games_in_progress(rules):
         if game.next_decision is not NextDecision.PLACEMENT:
             continue
         first, *more = find_hint(game, seconds=0).lines
@@ -297,9 +297,9 @@ def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: s
                 groups = re.findall(r"(\d+) after ([a-d1-4 ]+)", listed)
                 assert {cell: int(count) for count, where in groups for cell in cells(where)} == counts
                 assert [int(count) for count, _ in groups] == sorted(set(counts.values()), reverse=True)
-            found = re.match(r"Suggestion: place it on (\w\w) and give (\w)\.", suggestion)
-            assert found
-            assert parse_piece(found[2]) in safe[parse_cell(found[1])]
+            match = re.match(r"Suggestion: place it on (\w\w) and give (\w)\.", suggestion)
+            assert match
+            assert parse_piece(match[2]) in safe[parse_cell(match[1])]
             seen.add("counted")
     assert seen >= {"wins", "lost", "counted"}
 
@@ -307,22 +307,22 @@ def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: s
 @pytest.mark.slow
 def test_hints_where_the_mover_chooses_name_what_wins_and_what_is_safe() -> None:
     rules, seen = PRESETS["own_piece"], set()
-    late = [game for game in moments(rules) if len(game.plies) > 8]
-    for game in [*moments(rules, games=2), *late]:
+    late = [game for game in list_games_in_progress(rules) if len(game.plies) > 8]
+    for game in [*list_games_in_progress(rules, games=2), *late]:
         lines = find_hint(game, seconds=0).lines
         wins, safe = [], []
         for piece in game.pieces_left:
-            others = [other for other in game.pieces_left if other != piece]
+            other_pieces = [other for other in game.pieces_left if other != piece]
             winning = naive.winning_cells(game.board, piece, rules)
             wins += [f"{format_piece(piece)}@{format_cell(cell)}" for cell in winning]
             for cell in game.empty_cells:
                 after = naive.with_piece(game.board, piece, cell)
-                if not any(naive.winning_cells(after, other, rules) for other in others):
+                if not any(naive.winning_cells(after, other, rules) for other in other_pieces):
                     safe.append(f"{format_piece(piece)}@{format_cell(cell)}")
         if wins:
-            assert lines == [f"This finishes a line: {shortened(wins)}."]
+            assert lines == [f"This finishes a line: {shorten(wins)}."]
         elif safe:
-            expected = f"After these your opponent cannot finish one either: {shortened(safe)}."
+            expected = f"After these your opponent cannot finish one either: {shorten(safe)}."
             assert lines == ["Nothing finishes a line now.", expected, *UNSOLVED]
         else:
             assert len(lines) == 1
@@ -331,7 +331,7 @@ def test_hints_where_the_mover_chooses_name_what_wins_and_what_is_safe() -> None
     assert {(True, False), (False, True), (False, False)} <= seen
 
 
-def shortened(turns: list[str]) -> str:
+def shorten(turns: list[str]) -> str:
     return " ".join(turns[:6]) + (f" and {len(turns) - 6} more" if len(turns) > 6 else "")
 
 

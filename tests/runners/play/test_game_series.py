@@ -35,7 +35,7 @@ from runners.play.levels import LEVELS
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import QARENA, environment_with, rows
-from tests.runners.play.people import typed_ahead
+from tests.runners.play.people import play_typed_game
 
 Play = Callable[..., Result]
 QUESTION = re.compile(r'qarena sql (?:--archive \S+ )?"(.*)"\n')
@@ -52,7 +52,7 @@ remembered_agent, remembered_rules = (
 
 @pytest.fixture
 def play(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Runs ``qarena play …`` with lines to read. Games are not reviewed unless a test asks for it."""
+    """Return a function that runs ``qarena play …`` with lines to read, without reviewing the games."""
     monkeypatch.setattr(game_series, "agent_from_label", remembered_agent)
     monkeypatch.setattr(game_series, "load_rules", remembered_rules)
     monkeypatch.setattr(GameSeries, "_print_review", lambda *_: None)
@@ -61,18 +61,18 @@ def play(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> Play:
         reading, writing = os.pipe()
         with os.fdopen(writing, "w", encoding="utf-8") as pipe:
             pipe.writelines(f"{line}\n" for line in lines)
-        with os.fdopen(reading, encoding="utf-8") as typed:
-            monkeypatch.setattr("sys.stdin", typed)
+        with os.fdopen(reading, encoding="utf-8") as standard_input:
+            monkeypatch.setattr("sys.stdin", standard_input)
             return qarena("play", *arguments)
 
     return run
 
 
-def check(root: Path, games: int) -> None:
-    """The archive is sound and holds so many games."""
-    found = verify_archive(ArchiveStore.open(root))
-    assert found.problems == []
-    assert found.games == games
+def check_archive(root: Path, games: int) -> None:
+    """Check that the archive is sound and holds this number of games."""
+    report = verify_archive(ArchiveStore.open(root))
+    assert report.problems == []
+    assert report.games == games
 
 
 @pytest.mark.parametrize(("preset", "seat"), [("classic", 0), ("own_piece", 1), ("torus_square", 1)])
@@ -81,11 +81,11 @@ def test_a_game_is_played_logged_and_found_again(
 ) -> None:
     options = ["random", "--rules", preset, "--seat", str(seat), "--seed", "5", "--name", "ada", "--archive", "games"]
     for number in range(2):
-        lines, game = typed_ahead(PRESETS[preset], seat, "random", 5, number, name="ada")
-        found = play(lines, *options)
-        assert (found.code, found.err) == (0, "")
-        assert f"\nGame: {format_game(game.plies)}\nLogged as game {number} of run " in found.out
-        question = QUESTION.search(found.out)
+        lines, game = play_typed_game(PRESETS[preset], seat, "random", 5, number, name="ada")
+        result = play(lines, *options)
+        assert (result.code, result.err) == (0, "")
+        assert f"\nGame: {format_game(game.plies)}\nLogged as game {number} of run " in result.out
+        question = QUESTION.search(result.out)
         assert question
         answer = pl.read_csv(io.StringIO(qarena("sql", "--archive", "games", question[1], "--format", "csv").out))
         assert list(zip(answer["piece"], answer["cell"], strict=True)) == list(game.plies)
@@ -93,7 +93,7 @@ def test_a_game_is_played_logged_and_found_again(
         assert row["agent_0" if seat == 0 else "agent_1"] == "human:ada"
         assert row["agent_1" if seat == 0 else "agent_0"] == "random"
         assert (row["game_id"], row["winner"], row["ending"]) == (2 * number, game.winner, ENDINGS[game.ending or 0])
-    check(tmp_path / "games", 2)
+    check_archive(tmp_path / "games", 2)
     (record,) = ArchiveStore.open(tmp_path / "games").load_runs()
     assert (record.status, record.games, record.rules.name) == ("complete", 2, preset)
     assert shlex.split(record.command) == ["qarena", "play", *options]
@@ -102,15 +102,14 @@ def test_a_game_is_played_logged_and_found_again(
 def test_a_logged_game_is_indexed_at_once_wherever_positions_are_asked_for(
     play: Play, qarena: Qarena, tmp_path: Path
 ) -> None:
-    """As games of the browser are."""
     lines = ["d4 F", "resign"]
     for _ in range(2):
         assert play(lines, "dumb", "--seat", "1", "--name", "ada", "--archive", "games").code == 0
     with open_archive(tmp_path / "games") as opened:
         games = opened.scan("positions").collect().get_column("games")
         assert games.sum() == opened.sql("SELECT sum(games) FROM positions").item() > 0
-    asked = qarena("sql", "SELECT sum(games) AS games FROM positions", "--archive", "games", "--format", "json")
-    assert json.loads(asked.out) == [{"games": games.sum()}]
+    result = qarena("sql", "SELECT sum(games) AS games FROM positions", "--archive", "games", "--format", "json")
+    assert json.loads(result.out) == [{"games": games.sum()}]
     assert "Nothing to index" in qarena("archive", "index", "--archive", "games").out
 
 
@@ -121,12 +120,12 @@ def test_a_game_that_cannot_be_indexed_is_logged_all_the_same(
         raise FailureError("the disk is full")
 
     monkeypatch.setattr("analytics.tables.derived.indexing.index_runs", fail)
-    found = play(["d4 F", "resign"], "dumb", "--seat", "1", "--archive", "games")
-    assert (found.code, "Logged as game 0 of run" in found.out) == (0, True)
+    result = play(["d4 F", "resign"], "dumb", "--seat", "1", "--archive", "games")
+    assert (result.code, "Logged as game 0 of run" in result.out) == (0, True)
     assert caplog.messages == [
-        "the game is logged, and it is not indexed (the disk is full): run 'qarena archive index --archive games'"
+        "the game is logged but not indexed (the disk is full): run 'qarena archive index --archive games'"
     ]
-    check(tmp_path / "games", 1)
+    check_archive(tmp_path / "games", 1)
 
 
 def test_an_opponent_may_be_a_level(play: Play, tmp_path: Path) -> None:
@@ -134,8 +133,8 @@ def test_an_opponent_may_be_a_level(play: Play, tmp_path: Path) -> None:
     (record,) = ArchiveStore.open(tmp_path / "games").load_runs()
     assert record.labels == ("human:ada", "semi_random")
     for wrong in ("0", "11"):
-        found = play([], wrong)
-        assert (found.code, found.err) == (
+        result = play([], wrong)
+        assert (result.code, result.err) == (
             2,
             f"error: level {wrong} does not exist: levels are 1 (random) to 10 (perfect play)\n",
         )
@@ -145,39 +144,39 @@ def test_an_opponent_may_be_a_level(play: Play, tmp_path: Path) -> None:
 
 
 def test_a_transcript_reads_well(play: Play) -> None:
-    found = play(["d4 F", "undo", "d4", "e", "resign"], "dumb", "--name", "ada", "--no-log")
-    assert found.code == 0
-    assert found.out == (Path(__file__).parent / "transcript.txt").read_text() + LEFT
+    result = play(["d4 F", "undo", "d4", "e", "resign"], "dumb", "--name", "ada", "--no-log")
+    assert result.code == 0
+    assert result.out == (Path(__file__).parent / "transcript.txt").read_text() + LEFT
 
 
 def test_what_is_typed_can_be_read_in_the_transcript(play: Play) -> None:
-    found = play(["a1 5", "\x1b[2Jfoo", "x" * 1000, "quit"], "dumb", "--no-log")
-    assert "place 0> a1 5\nYou place 0 on a1 and give 5.\ndumb places 5 on b1 and gives you 1.\n\n" in found.out
-    assert "place 1> ?[2Jfoo\n" in found.out
-    assert "\x1b" not in found.out
-    assert f"place 1> {'x' * 200}…\n" in found.out
-    assert "place 1> quit\nYou leave. The game is not finished, so it is not logged.\n" in found.out
+    result = play(["a1 5", "\x1b[2Jfoo", "x" * 1000, "quit"], "dumb", "--no-log")
+    assert "place 0> a1 5\nYou place 0 on a1 and give 5.\ndumb places 5 on b1 and gives you 1.\n\n" in result.out
+    assert "place 1> ?[2Jfoo\n" in result.out
+    assert "\x1b" not in result.out
+    assert f"place 1> {'x' * 200}…\n" in result.out
+    assert "place 1> quit\nYou leave. The game is not finished, so it is not logged.\n" in result.out
 
 
 def test_the_end_of_the_input_leaves_the_game(play: Play, tmp_path: Path) -> None:
     for lines in ([], ["d4 F"], ["d4"], ["what?"]):
-        found = play(lines, "dumb", "--archive", "games")
-        assert (found.code, found.err) == (1, "error: the input ended before the game did, so it is not logged\n")
-        assert re.search(r"\n(place \w|give a piece)> \n\Z", found.out)
-    check(tmp_path / "games", 0)
+        result = play(lines, "dumb", "--archive", "games")
+        assert (result.code, result.err) == (1, "error: the input ended before the game did, so it is not logged\n")
+        assert re.search(r"\n(place \w|give a piece)> \n\Z", result.out)
+    check_archive(tmp_path / "games", 0)
     assert ArchiveStore.open(tmp_path / "games").load_runs() == []
 
 
 def test_leaving_or_not_logging_leaves_nothing_in_the_archive(play: Play, tmp_path: Path) -> None:
-    lines, game = typed_ahead(CLASSIC, 1, "random", 1, 0)
-    found = play(["quit"], "random")
-    assert (found.code, found.err) == (0, "")
-    check(tmp_path / "data/archive", 0)
-    found = play(lines, "random", "--no-log")
-    assert found.code == 0
-    assert found.out.endswith(f"Game: {format_game(game.plies)}\n" + LEFT)
-    check(tmp_path / "data/archive", 0)
-    found = play(lines, "random", "--no-log", "--archive", "elsewhere")
+    lines, game = play_typed_game(CLASSIC, 1, "random", 1, 0)
+    result = play(["quit"], "random")
+    assert (result.code, result.err) == (0, "")
+    check_archive(tmp_path / "data/archive", 0)
+    result = play(lines, "random", "--no-log")
+    assert result.code == 0
+    assert result.out.endswith(f"Game: {format_game(game.plies)}\n" + LEFT)
+    check_archive(tmp_path / "data/archive", 0)
+    result = play(lines, "random", "--no-log", "--archive", "elsewhere")
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -186,28 +185,30 @@ def test_leaving_or_not_logging_leaves_nothing_in_the_archive(play: Play, tmp_pa
     [([], ""), (["hint", "{0}", "help", "undo", "board"], "(hint,undo)")],
 )
 def test_a_game_with_help_is_marked(play: Play, tmp_path: Path, typed: list[str], mark: str) -> None:
-    lines, game = typed_ahead(CLASSIC, 0, "random", 9, 0, name="ada")
+    lines, game = play_typed_game(CLASSIC, 0, "random", 9, 0, name="ada")
     options = ("random", "--seed", "9", "--seat", "0", "--name", "ada")
-    found = play([*(each.format(lines[0]) for each in typed), *lines], *options)
-    assert found.code == 0
-    assert f"Game: {format_game(game.plies)}\n" in found.out
-    assert ("so the game is logged apart from your others" in found.out) == bool(mark)
+    result = play([*(line.format(lines[0]) for line in typed), *lines], *options)
+    assert result.code == 0
+    assert f"Game: {format_game(game.plies)}\n" in result.out
+    assert ("so the game is logged apart from your others" in result.out) == bool(mark)
     (row,) = rows(tmp_path / "data/archive")["games"].to_dicts()
     assert (row["agent_0"], row["game_id"]) == (f"human:ada{mark}", 0)
-    lines, game = typed_ahead(CLASSIC, 0, "random", 9, 1, name="ada")  # the next number, in whichever run
+    lines, game = play_typed_game(CLASSIC, 0, "random", 9, 1, name="ada")  # the next number, in whichever run
     assert f"Game: {format_game(game.plies)}\n" in play(lines, *options).out
     assert set(rows(tmp_path / "data/archive")["games"]["game_id"]) == {0, 2}
-    check(tmp_path / "data/archive", 2)
+    check_archive(tmp_path / "data/archive", 2)
 
 
 @pytest.mark.parametrize("answer", ["YES"])
 def test_a_rematch_swaps_the_seats_and_is_a_run_of_its_own(answer: str, play: Play, tmp_path: Path) -> None:
-    found = play(["resign", "what", answer, "3", "resign", answer, "d4 F", "resign", "n", "y"], "dumb", "--name", "ada")
-    assert (found.code, found.err) == (0, "")
-    headings = re.findall(r"human:ada \((\w+ first)\) against dumb; classic rules, seed 1, game (\d)", found.out)
+    result = play(
+        ["resign", "what", answer, "3", "resign", answer, "d4 F", "resign", "n", "y"], "dumb", "--name", "ada"
+    )
+    assert (result.code, result.err) == (0, "")
+    headings = re.findall(r"human:ada \((\w+ first)\) against dumb; classic rules, seed 1, game (\d)", result.out)
     assert headings == [("places first", "0"), ("gives first", "0"), ("places first", "1")]
-    assert "'what' is neither y nor n.\n" in found.out
-    assert found.out.endswith("y or n> n\n")
+    assert "'what' is neither y nor n.\n" in result.out
+    assert result.out.endswith("y or n> n\n")
     played = rows(tmp_path / "data/archive")["games"].select("agent_0", "agent_1", "game_id").rows()
     assert sorted(played) == [("dumb", "human:ada", 0), ("dumb", "human:ada", 2), ("human:ada", "dumb", 0)]
     records = ArchiveStore.open(tmp_path / "data/archive").load_runs()
@@ -215,14 +216,14 @@ def test_a_rematch_swaps_the_seats_and_is_a_run_of_its_own(answer: str, play: Pl
         "qarena play dumb --name ada",
         "qarena play dumb --name ada --seat 0",
     }
-    check(tmp_path / "data/archive", 3)
+    check_archive(tmp_path / "data/archive", 3)
 
 
 @pytest.mark.slow  # ``test_review`` has a short one
 def test_a_finished_game_is_reviewed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GameSeries, "_print_review", REVIEW)
-    found = play(["c1 a", "b2 4", "d1 9"], "dumb", "--no-log", "--name", "ada")
-    assert found.out.endswith(
+    result = play(["c1 a", "b2 4", "d1 9"], "dumb", "--no-log", "--name", "ada")
+    assert result.out.endswith(
         """
 Each decision and its exact value, for the player who took it:
 ply  gift                  placement
@@ -235,22 +236,22 @@ Mistake at ply 4 by dumb: giving 2 turned a draw into a loss; 3, 5, 7, 9, B, D a
 """
         + LEFT
     )
-    found = play(["c1 a", "resign"], "dumb", "--no-log", "--review", "0")
-    assert "decision" not in found.out
-    monkeypatch.setattr(game_series, "review_game", lambda *_, **given: GameReview((), 9, {}))
-    found = play(["resign"], "dumb", "--no-log", "--review", "0.5")
-    assert "\n9 decisions were not judged within 0.5 s: early positions take long under these rules.\n" in found.out
+    result = play(["c1 a", "resign"], "dumb", "--no-log", "--review", "0")
+    assert "decision" not in result.out
+    monkeypatch.setattr(game_series, "review_game", lambda *_, **options: GameReview((), 9, {}))
+    result = play(["resign"], "dumb", "--no-log", "--review", "0.5")
+    assert "\n9 decisions were not judged within 0.5 s: early positions take long under these rules.\n" in result.out
 
 
 def test_a_resigned_game_is_logged_as_lost(play: Play, tmp_path: Path) -> None:
     for lines, plies in ((["resign"], 0), (["d4", "resign"], 1), (["d4 F", "d3 E", "resign"], 4)):
-        found = play([*lines], "dumb")
-        assert found.code == 0
-        assert "You resign, and dumb wins.\n" in found.out
+        result = play([*lines], "dumb")
+        assert result.code == 0
+        assert "You resign, and dumb wins.\n" in result.out
         row = rows(tmp_path / "data/archive")["games"].row(-1, named=True)
         assert (row["winner"], row["plies"], row["ending"]) == (0, plies, "forfeit_resigned")
     assert "Game: (no ply was played)\n" in play(["resign"], "dumb").out
-    check(tmp_path / "data/archive", 4)
+    check_archive(tmp_path / "data/archive", 4)
 
 
 def test_agents_and_rules_of_ones_own_are_played(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,10 +264,10 @@ def test_agents_and_rules_of_ones_own_are_played(play: Play, tmp_path: Path, mon
         (tmp_path / "mine" / group).mkdir(parents=True)
         (tmp_path / "mine" / group / f"{name}.yaml").write_text(content)
     (tmp_path / "mine/own_player.py").write_text("from tests.runners.players import OneByOne as First\n")
-    found = play(["resign"], "first", "--rules", "columns", "--config-dir", "mine")
-    assert found.code == 0, found.err
-    assert " against first; columns rules, seed 1, game 0\n" in found.out
-    check(tmp_path / "data/archive", 1)
+    result = play(["resign"], "first", "--rules", "columns", "--config-dir", "mine")
+    assert result.code == 0, result.err
+    assert " against first; columns rules, seed 1, game 0\n" in result.out
+    check_archive(tmp_path / "data/archive", 1)
     assert "agent 'first' is one of your own: name its folder too" in play(["resign"], "first").err
     assert play(["resign"], "first", "--config-dir", "nowhere").err == (
         "error: --config-dir nowhere is not a folder: name the one that holds agent/ or rules/\n"
@@ -279,13 +280,13 @@ def test_an_agent_that_misbehaves_forfeits_in_one_line(
 ) -> None:
     bad = AgentSpec("bad", "tests.runners.players.Misbehaving", {"what": what}, trusted=True)
     monkeypatch.setattr(game_series, "agent_from_label", lambda *_: bad)
-    found = play(["d4 F", "d3 E"], "bad")
-    assert (found.code, found.err) == (0, "")
-    assert len(re.findall(r"^bad forfeits the game, and you win: it.*\.$", found.out, re.MULTILINE)) == 1
-    assert "Traceback" not in found.out
+    result = play(["d4 F", "d3 E"], "bad")
+    assert (result.code, result.err) == (0, "")
+    assert len(re.findall(r"^bad forfeits the game, and you win: it.*\.$", result.out, re.MULTILINE)) == 1
+    assert "Traceback" not in result.out
     row = rows(tmp_path / "data/archive")["games"].row(0, named=True)
     assert (row["winner"], row["ending"]) == (1, ending)
-    check(tmp_path / "data/archive", 1)
+    check_archive(tmp_path / "data/archive", 1)
 
 
 def test_games_by_other_code_are_in_a_run_of_their_own(
@@ -300,7 +301,7 @@ def test_games_by_other_code_are_in_a_run_of_their_own(
         assert f"Logged as game {number} of run" in play(["resign"], "dumb").out
     records = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert sorted((record.games, record.spec.get("salt")) for record in records) == [(1, None), (2, "0123456789abcdef")]
-    check(tmp_path / "data/archive", 3)
+    check_archive(tmp_path / "data/archive", 3)
 
 
 def test_the_login_name_is_the_default(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,8 +338,8 @@ def test_a_wrong_request_exits_2_and_writes_nothing(
     arguments: list[str], expected: str, play: Play, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.txt").touch()
-    found = play(["resign"], *arguments)
-    assert expected in found.refusal
+    result = play(["resign"], *arguments)
+    assert expected in result.refusal
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -352,16 +353,16 @@ def test_when_the_disk_refuses_the_game_is_printed_all_the_same(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return rename(path, target)
 
-    lines, game = typed_ahead(CLASSIC, 1, "random", 1, 0)
+    lines, game = play_typed_game(CLASSIC, 1, "random", 1, 0)
     ArchiveStore.open(tmp_path / "data/archive", create=True)
     monkeypatch.setattr(Path, "replace", refuse)
-    found = play(lines, "random")
-    assert found.code == 1
-    assert found.out.endswith(f"\nGame: {format_game(game.plies)}\n")
-    assert re.fullmatch(r"error: cannot write to data/archive: the disk is full.*\n", found.err)
+    result = play(lines, "random")
+    assert result.code == 1
+    assert result.out.endswith(f"\nGame: {format_game(game.plies)}\n")
+    assert re.fullmatch(r"error: cannot write to data/archive: the disk is full.*\n", result.err)
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    check(tmp_path / "data/archive", 0)
+    check_archive(tmp_path / "data/archive", 0)
     (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert record.status == "interrupted"
 
@@ -369,7 +370,7 @@ def test_when_the_disk_refuses_the_game_is_printed_all_the_same(
 # Processes of their own.
 
 
-def begin(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+def start_play(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [QARENA, "play", *arguments],
         cwd=folder,
@@ -380,8 +381,8 @@ def begin(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[b
     )
 
 
-def read_to(process: subprocess.Popen[bytes], text: bytes) -> bytes:
-    """The output of a process up to a text that it must print."""
+def read_until(process: subprocess.Popen[bytes], text: bytes) -> bytes:
+    """Read the output of a process up to a text that it must print."""
     assert process.stdout is not None
     read = b""
     while not read.endswith(text):
@@ -393,24 +394,24 @@ def read_to(process: subprocess.Popen[bytes], text: bytes) -> bytes:
 
 @pytest.mark.slow
 def test_two_terminals_at_once_are_both_logged(tmp_path: Path) -> None:
-    with begin(tmp_path, "dumb", "--name", "ada") as one, begin(tmp_path, "dumb", "--name", "ada") as two:
-        heard = [read_to(process, b"place 0> ") for process in (one, two)]
+    with start_play(tmp_path, "dumb", "--name", "ada") as one, start_play(tmp_path, "dumb", "--name", "ada") as two:
+        heard = [read_until(process, b"place 0> ") for process in (one, two)]
         assert all(b", game 0\n" in text for text in heard)
         outs = [process.communicate(b"resign\n", timeout=DEADLINE)[0].decode() for process in (one, two)]
     assert (one.returncode, two.returncode) == (0, 0)
     numbers = {re.findall(r"Logged as game (\d+)", out)[0] for out in outs}
     assert numbers == {"0", "1"}
-    check(tmp_path / "data/archive", 2)
+    check_archive(tmp_path / "data/archive", 2)
     (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert (record.games, record.status) == (2, "complete")
 
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_with_130_while_the_pipe_stays_open(tmp_path: Path) -> None:
-    with begin(tmp_path, "dumb") as process:
-        read_to(process, b"place 0> ")
+    with start_play(tmp_path, "dumb") as process:
+        read_until(process, b"place 0> ")
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE) == 130
         out, err = process.communicate()
     assert (out, err) == (b"\nThe game is not finished, so it is not logged.\n", b"")
-    check(tmp_path / "data/archive", 0)
+    check_archive(tmp_path / "data/archive", 0)

@@ -23,14 +23,14 @@ from runners.play.dialogue import Dialogue, parse_and_play_decision
 from runners.play.hints import find_hint
 from tests import naive_solver
 from tests.naive import PRESETS
-from tests.runners.play.people import Notes, any_line, session
+from tests.runners.play.people import Notes, build_session, draw_line
 
 if TYPE_CHECKING:
     from runners.web.play.games import GameState
 
 
-def games_of_the_set(step: int) -> Iterator[tuple[Game, NDArray[np.int8]]]:
-    """Every so many positions of the set that ships, from six pieces on, and its exact values by cell and gift."""
+def list_shipped_games(step: int) -> Iterator[tuple[Game, NDArray[np.int8]]]:
+    """Yield every ``step``-th shipped position, from six pieces on, with its exact values by cell and gift."""
     shipped = read_position_set(find_shipped_set_path("classic"))
     for number in range(0, len(shipped.piece_counts), step):
         packed = Position(*(int(field[number]) for field in shipped.batch))
@@ -42,11 +42,11 @@ def games_of_the_set(step: int) -> Iterator[tuple[Game, NDArray[np.int8]]]:
 
 @pytest.mark.extras
 def test_hints_give_up_no_value_of_the_set_that_ships() -> None:
-    """Its values are those of another search. The browser marks what a hint names."""
+    """Check against the exact values of the set, which come from another search, and against the browser's marks."""
     from runners.web.play.pages import build_game_view
 
     judged, seen = 0, set[str]()
-    for game, values in games_of_the_set(step=29):
+    for game, values in list_shipped_games(step=29):
         hint, legal = find_hint(game, math.inf), values != ILLEGAL
         best, view = values[legal].max(), build_game_view(to_state(game), NONE, hint)
         marked = {tile.decision for tile in view.cells if tile.hinted}
@@ -54,11 +54,11 @@ def test_hints_give_up_no_value_of_the_set_that_ships() -> None:
         assert (marked, view.hints) == ({*hint.best}, hint.lines)
         for cell in map(parse_cell, hint.best):
             assert values[cell].max(where=legal[cell], initial=ILLEGAL) == best
-        said = re.search(r"Exact value: a (\w+) for you", " ".join(hint.lines))
-        assert said is None or {"win": 1, "draw": 0, "loss": -1}[said[1]] == best
-        suggested = re.search(r"Suggestion: place it on (\w\w) and give (\w)\.", hint.lines[-1])
-        if suggested:
-            cell, gift = parse_cell(suggested[1]), parse_piece(suggested[2])
+        value_match = re.search(r"Exact value: a (\w+) for you", " ".join(hint.lines))
+        assert value_match is None or {"win": 1, "draw": 0, "loss": -1}[value_match[1]] == best
+        suggestion = re.search(r"Suggestion: place it on (\w\w) and give (\w)\.", hint.lines[-1])
+        if suggestion:
+            cell, gift = parse_cell(suggestion[1]), parse_piece(suggestion[2])
             assert values[cell, gift] == best
             after = game.place(cell)
             gifts = find_hint(after, math.inf)
@@ -66,16 +66,16 @@ def test_hints_give_up_no_value_of_the_set_that_ships() -> None:
             keeping = {format_piece(piece) for piece in after.pieces_left if values[cell, piece] == best}
             assert {*gifts.best} == keeping if best >= 0 else {*gifts.best} <= keeping
             judged += best >= 0
-        seen.add(said[1] if said else hint.lines[-1][2:])
+        seen.add(value_match[1] if value_match else hint.lines[-1][2:])
     assert judged > 100
     assert seen >= {"win", "draw", "loss"}
 
 
 def to_state(game: Game) -> GameState:
-    """A game in the browser in which it is the person's turn."""
+    """Build the browser's state of a game in which it is the person's turn."""
     from runners.web.play.games import GameState
 
-    playing = session(CLASSIC, game.seat, "dumb")
+    playing = build_session(CLASSIC, game.seat, "dumb")
     playing.advance_to(game)
     return GameState(playing, (), (), thinking=False)
 
@@ -95,13 +95,13 @@ def test_hints_keep_the_value_that_the_slow_twin_finds(preset: str) -> None:
                 if hint.lines[-1].startswith("Exact value: "):
                     assert {"win": 1, "draw": 0, "loss": -1}[hint.lines[-1].split()[3]] == value
                 seen.add(value)
-            steps = [parse_and_play_decision(any_line(game, dice).split()[0], game) for _ in range(20)]
+            steps = [parse_and_play_decision(draw_line(game, dice).split()[0], game) for _ in range(20)]
             game = next((step for step in steps if step.ending is None), steps[0])  # nobody hurries to win
     assert len(seen) > 1
 
 
 def name_decision(game: Game, cell: int, gift: int) -> str:
-    """The first decision of a turn, as it is typed."""
+    """Format the first decision of a turn, as it is typed."""
     if game.next_decision is NextDecision.GIFT:
         return format_piece(gift)
     return f"{format_piece(gift)}@{format_cell(cell)}" if game.rules.mover_chooses else format_cell(cell)
@@ -109,8 +109,8 @@ def name_decision(game: Game, cell: int, gift: int) -> str:
 
 def test_the_terminal_prints_the_lines_of_the_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hints, "HINT_SECONDS", math.inf)
-    game, _ = next(games_of_the_set(step=5_000))
-    playing, screen = session(CLASSIC, game.seat, "dumb"), Notes(["hint"])
+    game, _ = next(list_shipped_games(step=5_000))
+    playing, screen = build_session(CLASSIC, game.seat, "dumb"), Notes(["hint"])
     playing.advance_to(game)
     with pytest.raises(EOFError):
         Dialogue(playing, screen).play_to_end()

@@ -22,39 +22,39 @@ from runners.play.session import Session
 from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS
-from tests.runners.play.people import SEED, Notes, any_line, named, session
+from tests.runners.play.people import SEED, Notes, build_session, draw_line, load_agent_once
 from tests.runners.players import Dice, Misbehaving
 
 
 class Repeating:
-    """Plays the turns of a game that was played before."""
+    """A player that repeats the turns of a game."""
 
     def __init__(self, game: Game) -> None:
         self.plies: list[Ply] = [*game.plies, (game.hand, NONE)]  # the last gift may have come to nothing
         self.rules = game.rules
 
     def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
-        made = position.packed.occupied.bit_count()
+        ply_count = position.packed.occupied.bit_count()
         if self.rules.mover_chooses:
-            return self.plies[made][1], self.plies[made][0]
+            return self.plies[ply_count][1], self.plies[ply_count][0]
         first = position.hand == NONE
-        return NONE if first else self.plies[made][1], self.plies[made if first else made + 1][0]
+        return NONE if first else self.plies[ply_count][1], self.plies[ply_count if first else ply_count + 1][0]
 
 
-def by_engine(game: Game, seat: int, agent: Agent, number: int) -> tuple[list[Ply], int, str]:
-    """The plies, winner and ending when the engine lets ``agent`` play who repeats the person's turns."""
+def play_by_engine(game: Game, seat: int, agent: Agent, number: int) -> tuple[list[Ply], int, str]:
+    """Let the engine play ``agent`` against one who repeats the person's turns; return plies, winner and ending."""
     person = Repeating(game)
     pairing = (0, 1) if seat == 0 else (1, 0)
     engine = BatchEngine(game.rules, [person, agent], ["person", "agent"], [pairing], seed=0, run=SEED, swapped=False)
     games = engine.play_block(PairRange(0, number, 1)).games
     plies = int(games.plies[0])
-    both = zip(games.pieces[:plies, 0].tolist(), games.cells[:plies, 0].tolist(), strict=True)
-    return list(both), int(games.winner[0]), ENDINGS[games.ending[0]]
+    gifts_and_cells = zip(games.pieces[:plies, 0].tolist(), games.cells[:plies, 0].tolist(), strict=True)
+    return list(gifts_and_cells), int(games.winner[0]), ENDINGS[games.ending[0]]
 
 
-def held(rules: Rules, seat: int, agent: Agent | str, number: int = 0) -> Session:
-    """A session that somebody has played to its end."""
-    playing = session(rules, seat, agent, number=number)
+def play_session(rules: Rules, seat: int, agent: Agent | str, number: int = 0) -> Session:
+    """Play a session with random input to its end."""
+    playing = build_session(rules, seat, agent, number=number)
     assert Dialogue(playing, Notes(random.Random(number))).play_to_end()
     return playing
 
@@ -64,8 +64,8 @@ def held(rules: Rules, seat: int, agent: Agent | str, number: int = 0) -> Sessio
 def test_the_same_turns_are_the_engines_game(preset: str, seat: int) -> None:
     rules = PRESETS[preset]
     for number in (0, 12345):
-        game = held(rules, seat, "random", number).game
-        expected = by_engine(game, seat, named("random").build(), number)
+        game = play_session(rules, seat, "random", number).game
+        expected = play_by_engine(game, seat, load_agent_once("random").build(), number)
         assert (list(game.plies), game.winner, ENDINGS[game.ending or 0]) == expected
 
 
@@ -74,9 +74,9 @@ def test_the_same_turns_are_the_engines_game(preset: str, seat: int) -> None:
 @pytest.mark.parametrize("after", [0, 3])
 def test_forfeits_are_the_engines(what: str, after: int, seat: int) -> None:
     for rules in (CLASSIC, PRESETS["own_piece"]):
-        playing = held(rules, seat, Misbehaving(what, after))
+        playing = play_session(rules, seat, Misbehaving(what, after))
         game = playing.game
-        expected = by_engine(game, seat, Misbehaving(what, after), 0)
+        expected = play_by_engine(game, seat, Misbehaving(what, after), 0)
         assert (list(game.plies), game.winner, ENDINGS[game.ending or 0]) == expected
         assert game.winner == seat
         if what == "raise":
@@ -88,33 +88,33 @@ def test_forfeits_are_the_engines(what: str, after: int, seat: int) -> None:
 @pytest.mark.parametrize(
     "agent",
     ["random", "mcts(reuse=true)", Dice(), *seldom(*sorted(list_options("agent")))],
-    ids=lambda each: str(each).split()[0],
+    ids=lambda agent: str(agent).split()[0],
 )
 def test_a_turn_taken_back_and_made_again_is_answered_the_same(agent: Agent | str) -> None:
-    rules = PRESETS[choose_rules_name(named(agent)) if isinstance(agent, str) else "classic"]
-    playing = session(rules, 1, agent)
+    rules = PRESETS[choose_rules_name(load_agent_once(agent)) if isinstance(agent, str) else "classic"]
+    playing = build_session(rules, 1, agent)
     for turn in range(3):
         while playing.is_agent_to_act:
             playing.play_agent_turn()
-        before, mine = playing.game, whole_turn(playing.game, seed=turn)
-        if mine.next_decision is NextDecision.NOTHING:
+        before, own_turn = playing.game, draw_turn(playing.game, seed=turn)
+        if own_turn.next_decision is NextDecision.NOTHING:
             return
         answers = []
         for _ in range(2):
             assert playing.game == before
-            playing.advance_to(mine)
+            playing.advance_to(own_turn)
             playing.play_agent_turn()
             answers.append(playing.game)
             assert playing.undo()
-        assert mine != answers[0] == answers[1]
-        playing.advance_to(whole_turn(before, seed=turn + 100))
+        assert own_turn != answers[0] == answers[1]
+        playing.advance_to(draw_turn(before, seed=turn + 100))
 
 
-def whole_turn(game: Game, seed: int) -> Game:
-    """Any turn, the same for the same seed."""
+def draw_turn(game: Game, seed: int) -> Game:
+    """Draw a random turn, the same for the same seed."""
     dice = random.Random(seed)
     while game.next_decision is not NextDecision.NOTHING:
-        after = parse_and_play_decision(any_line(game, dice), game)
+        after = parse_and_play_decision(draw_line(game, dice), game)
         if not after.is_gift_due:
             return after
         game = after

@@ -52,7 +52,7 @@ class Terminal:
         return self._tmux("capture-pane", "-p", *options)
 
     def read(self, *texts: str) -> str:
-        """The screen once it shows all of these."""
+        """Return the screen once it shows all of these texts."""
         deadline = time.monotonic() + DEADLINE
         while not all(text in (screen := self.screen()) for text in texts):
             assert time.monotonic() < deadline, screen
@@ -114,9 +114,9 @@ def test_a_whole_game_at_a_terminal(terminals: list[Terminal], tmp_path: Path) -
     terminal.type("n")
     terminal.read("left with 0")
 
-    found = rows(tmp_path / "data/archive")
-    assert found["plies"].filter(game_id=0).select("piece", "cell").rows() == plies
-    assert set(found["games"]["agent_1"]) == {"human:ada(hint,undo)", "dumb"}
+    tables = rows(tmp_path / "data/archive")
+    assert tables["plies"].filter(game_id=0).select("piece", "cell").rows() == plies
+    assert set(tables["games"]["agent_1"]) == {"human:ada(hint,undo)", "dumb"}
     assert verify_archive(ArchiveStore.open(tmp_path / "data/archive")).problems == []
 
 

@@ -25,7 +25,7 @@ from runners.web import background
 from runners.web.play import games
 from runners.web.play.games import parse_address
 from tests.naive import PRESETS
-from tests.runners.play.people import typed_ahead
+from tests.runners.play.people import play_typed_game
 from tests.runners.web.visiting import HOME, Page, Visitor
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def rows(ada: Visitor, question: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("preset", ["classic", "own_piece"])
 def test_a_game_is_logged_as_qarena_play_logs_it(ada: Visitor, preset: str, seat: int) -> None:
     page = ada.begin("random", preset, seat)
-    lines, game = typed_ahead(PRESETS[preset], seat, "random", 3, 0, name="ada")
+    lines, game = play_typed_game(PRESETS[preset], seat, "random", 3, 0, name="ada")
     for word in " ".join(lines).split():
         if not is_over(page):
             page = ada.send(page.url, decision=word.lower() if len(word) == 2 else word[0].upper() + word[1:].lower())

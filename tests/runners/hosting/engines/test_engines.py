@@ -373,7 +373,7 @@ def test_wrong_lines_of_other_programs_are_answered_by_errors() -> None:
         "position 0123/..../..../.... F\nrules own_piece\nposition 0123/..../..../.... -\n",
     )
     assert lines[0] == "error rules 'classic' have the chooser 'opponent' here, not 'mover'"
-    assert lines[1].startswith("error the rules that were named last were refused")
+    assert lines[1].startswith("error the last rules were refused")
     assert lines[2] == "ready"
     assert lines[3:5] == [f"error 'go {text}': '{text}' is not a number of seconds above 0" for text in ("fast", "-1")]
     assert lines[5].startswith("turn - ")

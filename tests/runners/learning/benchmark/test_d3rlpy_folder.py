@@ -29,10 +29,10 @@ def test_a_missing_library_is_named_with_its_extra(qarena: Qarena) -> None:
         ((), "kind d3rlpy needs d3rlpy: install its extra: in a clone, .venv/bin/pip install -e '.[d3rlpy]'"),
         (("kind.algorithm=ppo",), "algorithm='ppo' is not one of bc, dqn, cql"),
     ):
-        found = qarena(*BUILD, "name=mine", *more)
-        assert found.code == 2
-        assert re.fullmatch(r"[^\n]+\n", found.err), found.err
-        assert message in found.err
+        result = qarena(*BUILD, "name=mine", *more)
+        assert result.code == 2
+        assert re.fullmatch(r"[^\n]+\n", result.err), result.err
+        assert message in result.err
 
 
 @pytest.mark.skipif(not INSTALLED, reason="the library is not installed: make test-d3rlpy")
@@ -59,9 +59,9 @@ def test_a_clone_does_what_an_agent_did_that_always_did_the_same(qarena: Qarena)
     built = qarena(*BUILD, "name=clone", "kind.algorithm=bc", "kind.steps=300", "kind.units=[32]", "kind.rate=0.003")
     assert built.code == 0, built.err
     assert qarena("run", "agent@a=policy", "a.policy=clone", "agent@b=random", "games=20").code == 0
-    given = qarena(
+    result = qarena(
         "sql",
         "SELECT DISTINCT piece FROM plies JOIN games USING (run_id, game_id) WHERE ply = 0 AND agent_0 LIKE 'policy%'",
         *("--format", "csv"),
     )
-    assert given.out.split() == ["piece", "0"]  # the first gift of every game
+    assert result.out.split() == ["piece", "0"]  # the first gift of every game

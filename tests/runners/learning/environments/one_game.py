@@ -58,8 +58,8 @@ class OneGame:
         )
         if self.player:
             self.player.start(range(1))
-        found, *_, info = self._after(self._answer())
-        return found, info
+        observation, *_, info = self._after(self._answer())
+        return observation, info
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if not 0 <= action < (TURN_CODES if self.turns else ACTIONS) or not self._legal()[action]:
@@ -70,7 +70,7 @@ class OneGame:
         return self._after(self._answer())
 
     def _answer(self) -> int | None:
-        """Play the opponent's turn if it is its turn. Returns the ending if it forfeits."""
+        """Play the opponent's turn if it is due; return the ending if the opponent forfeits."""
         game, rng = self.game, Streams(self.stream + turn_offset_word(self.game.turn_number))
         if self.opponent is None or self.player is None or game.over or game.seat == self.seat:
             return None
@@ -92,21 +92,21 @@ class OneGame:
     def _after(
         self, forfeit: int | None, forfeit_of: int | None = None
     ) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """The values of ``step``: ``forfeit`` is the ending of a forfeited game, the opponent's fault by default."""
-        lost_by = 1 - self.seat if forfeit_of is None else forfeit_of
-        game, acted, over = self.game, self.seat, self.game.over or forfeit is not None
+        """Return the values of ``step``; ``forfeit`` is the ending if a player forfeited, by default the opponent."""
+        loser = 1 - self.seat if forfeit_of is None else forfeit_of
+        game, acting_seat, over = self.game, self.seat, self.game.over or forfeit is not None
         if self.opponent is None and not over:
             self.seat = game.seat
         legal = np.ones(TURN_CODES if self.turns else ACTIONS, np.bool_) if over else self._legal()
         info: dict[str, Any] = {"action_mask": legal, "seat": self.seat}
-        truncated = forfeit is not None and lost_by != self.seat
-        winner = game.winner if forfeit is None else 1 - lost_by
+        truncated = forfeit is not None and loser != self.seat
+        winner = game.winner if forfeit is None else 1 - loser
         if over:
             ending = forfeit if forfeit is not None else FULL_BOARD if winner == NONE else LINE
             info |= {"ending": ENDINGS[ending], "game": format_game(game.plies)}
-        reward = 0.0 if truncated or not over or winner == NONE else 1.0 if winner == acted else -1.0
-        seen = np.array(game.pieces, np.int8) if self.turns else encode_pieces(game.pieces)
-        return seen, reward, over and not truncated, truncated, info
+        reward = 0.0 if truncated or not over or winner == NONE else 1.0 if winner == acting_seat else -1.0
+        observation = np.array(game.pieces, np.int8) if self.turns else encode_pieces(game.pieces)
+        return observation, reward, over and not truncated, truncated, info
 
     def _legal(self) -> NDArray[np.bool_]:
         if not self.turns:

@@ -24,10 +24,10 @@ COMMANDS: list[str] = re.findall(r"^(?:PYTHONPATH=\. )?qarena (.*?)(?: +#.*)?$",
 GAMES = "40"
 
 
-def program(beginning: str) -> str:
-    """The one program that has a text."""
-    (found,) = (each for each in PROGRAMS if beginning in each)
-    return found
+def find_program(beginning: str) -> str:
+    """Find the one program on the page that contains a text."""
+    (text,) = (program for program in PROGRAMS if beginning in program)
+    return text
 
 
 def run_program(text: str, folder: Path) -> None:
@@ -36,10 +36,10 @@ def run_program(text: str, folder: Path) -> None:
     runpy.run_path(str(path), run_name="__main__")
 
 
-def command(name: str, **changed: str) -> str:
-    """The arguments of a command on the page; ``changed`` replaces texts in it."""
-    (words,) = (each for each in COMMANDS if each.startswith(name))
-    for old, new in changed.items():
+def find_command(name: str, **replacements: str) -> str:
+    """Find the arguments of a command on the page, and replace texts in them."""
+    (words,) = (command for command in COMMANDS if command.startswith(name))
+    for old, new in replacements.items():
         assert old in words
         words = words.replace(old, new)
     return words
@@ -47,7 +47,7 @@ def command(name: str, **changed: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, from which modules are imported too."""
+    """Return the current folder, from which modules are imported too."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
@@ -62,12 +62,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_short_programs_run(beginning: str, printed: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_program(program(beginning), folder)
+    run_program(find_program(beginning), folder)
     assert printed in capsys.readouterr().out
 
 
 def test_a_network_is_trained_logged_and_judged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "train_dqn.py").write_text(program("# train_dqn.py"))
+    (folder / "train_dqn.py").write_text(find_program("# train_dqn.py"))
     # Threads that wait for each other in products of small matrices cost most of the time.
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     trained = subprocess.run(
@@ -75,7 +75,7 @@ def test_a_network_is_trained_logged_and_judged(folder: Path, capsys: pytest.Cap
     )
     assert "4,000 updates, " in trained.stdout
 
-    app(shlex.split(command("run")), standalone_mode=False)
+    app(shlex.split(find_command("run")), standalone_mode=False)
     with open_archive("data/archive") as opened:
         won, games = opened.sql(
             "SELECT count(*) FILTER (score = 1), count(*) FROM seats WHERE agent LIKE 'policy%'"
@@ -83,16 +83,16 @@ def test_a_network_is_trained_logged_and_judged(folder: Path, capsys: pytest.Cap
     assert games == 2000
     assert won / games >= 0.95
     capsys.readouterr()
-    app([*shlex.split(command("policy judge")), "--games", "0"], standalone_mode=False)
+    app([*shlex.split(find_command("policy judge")), "--games", "0"], standalone_mode=False)
     assert "policy(policy=dqn)" in capsys.readouterr().out
 
-    app(shlex.split(command("archive import")), standalone_mode=False)
+    app(shlex.split(find_command("archive import")), standalone_mode=False)
     assert re.search(r"run \w{12} \(classic\): [\d,]+ games added", capsys.readouterr().out)
-    app(shlex.split(command("sql")), standalone_mode=False)
+    app(shlex.split(find_command("sql")), standalone_mode=False)
     assert "thousand" in capsys.readouterr().out
 
-    app([*shlex.split(command("run", **{"2000": GAMES})), "seed=2"], standalone_mode=False)
+    app([*shlex.split(find_command("run", **{"2000": GAMES})), "seed=2"], standalone_mode=False)
     (run_id,) = re.findall(r"run (\w{12}) in", capsys.readouterr().out)
-    app([*shlex.split(command("annotate", RUN=run_id)), "--from-pieces", "4"], standalone_mode=False)
-    app(shlex.split(command("mistakes", RUN=run_id)), standalone_mode=False)
+    app([*shlex.split(find_command("annotate", RUN=run_id)), "--from-pieces", "4"], standalone_mode=False)
+    app(shlex.split(find_command("mistakes", RUN=run_id)), standalone_mode=False)
     assert re.search(r"│ policy\(policy=dqn\) +│ placement +│", capsys.readouterr().out)

@@ -26,7 +26,7 @@ def test_a_missing_library_is_named_with_its_extra() -> None:
         importlib.import_module("runners.learning.environments.stable_baselines")
 
 
-def made(count: int, **keys: Any) -> Any:
+def make(count: int, **keys: Any) -> Any:
     from runners.learning.environments.stable_baselines import QuartoVecEnv
 
     return QuartoVecEnv(count, **keys)
@@ -40,7 +40,7 @@ def test_its_games_are_those_of_gymnasiums_environments_in_a_dummy_vec_env(oppon
 
     from quarto.env import ENV_ID
 
-    many = made(8, opponent=opponent)
+    many = make(8, opponent=opponent)
     alone = DummyVecEnv([lambda: gymnasium.make(ENV_ID, opponent=opponent)] * 8)
     many.seed(4)
     alone.seed(4)
@@ -50,14 +50,14 @@ def test_its_games_are_those_of_gymnasiums_environments_in_a_dummy_vec_env(oppon
         masks = np.stack(many.env_method("action_masks"))
         assert np.array_equal(masks, np.stack(alone.env_method("action_masks")))
         actions = (chance.random(masks.shape) * masks).argmax(axis=1)
-        *found, infos = many.step(actions)
-        *expected, others = alone.step(actions)
-        assert all(np.array_equal(mine, theirs) for mine, theirs in zip(found, expected, strict=True))
-        for info, other, over in zip(infos, others, found[2], strict=True):
+        *values, infos = many.step(actions)
+        *expected, expected_infos = alone.step(actions)
+        assert all(np.array_equal(mine, theirs) for mine, theirs in zip(values, expected, strict=True))
+        for info, expected_info, over in zip(infos, expected_infos, values[2], strict=True):
             assert ("terminal_observation" in info) == over
             if over:
-                assert np.array_equal(info["terminal_observation"], other["terminal_observation"])
-                assert info["TimeLimit.truncated"] == other["TimeLimit.truncated"]
+                assert np.array_equal(info["terminal_observation"], expected_info["terminal_observation"])
+                assert info["TimeLimit.truncated"] == expected_info["TimeLimit.truncated"]
                 ended += 1
     assert ended > 20
 
@@ -67,7 +67,7 @@ def test_the_program_of_the_page_learns_from_legal_actions_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (program,) = (each for each in PROGRAMS if "MaskablePPO(" in each)
+    (program,) = (text for text in PROGRAMS if "MaskablePPO(" in text)
     assert "5_000_000" in program
     (tmp_path / "program.py").write_text(program.replace("5_000_000", "40_000"))
     import runpy
@@ -83,7 +83,7 @@ def test_the_library_accepts_whole_turns_and_both_seats() -> None:
     from sb3_contrib import MaskablePPO
     from sb3_contrib.common.maskable.utils import is_masking_supported
 
-    environment = made(16, opponent=None, turns=True)
+    environment = make(16, opponent=None, turns=True)
     assert is_masking_supported(environment)
     assert environment.env_is_wrapped(object) == [False] * 16
     MaskablePPO("MlpPolicy", environment, n_steps=8, batch_size=32, seed=1).learn(256)

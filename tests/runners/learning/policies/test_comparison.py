@@ -30,26 +30,26 @@ from tests.runners.learning.training.trainings import build
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("made") / "archive"
     play(root, "agent@a=semi_random", "agent@b=random", "games=2000")
     return root
 
 
 @pytest.fixture
-def root(made: Path, tmp_path: Path) -> Path:
-    shutil.copytree(made, tmp_path / "data/archive")
+def root(shared_root: Path, tmp_path: Path) -> Path:
+    shutil.copytree(shared_root, tmp_path / "data/archive")
     return tmp_path / "data/archive"
 
 
-def values(*rows: tuple[int, int, int, float]) -> Policy:
+def build_value_policy(*rows: tuple[int, int, int, float]) -> Policy:
     lanes, occupied, count, mean = zip(*rows, strict=True)
     columns = {"lanes": np.array(lanes), "occupied": np.array(occupied, np.int32), "count": np.array(count)}
     return Policy(MC_AFTERSTATE, table={**columns, "mean": np.array(mean)})
 
 
-ONE = values((0, 0, 9, 0.5), (1, 1, 5, 0.25), (2, 2, 3, -1.0))
-OTHER = values((0, 0, 7, 0.5), (1, 1, 5, -0.25))
+ONE = build_value_policy((0, 0, 9, 0.5), (1, 1, 5, 0.25), (2, 2, 3, -1.0))
+OTHER = build_value_policy((0, 0, 7, 0.5), (1, 1, 5, -0.25))
 
 
 def test_what_both_know_is_joined_by_position_whatever_the_counts() -> None:
@@ -66,8 +66,8 @@ def test_what_both_know_is_joined_by_position_whatever_the_counts() -> None:
         assert join_rows(first, second) is None
 
 
-def test_a_policy_chooses_as_itself_and_not_as_its_opposite(made: Path) -> None:
-    with open_archive(made) as opened:
+def test_a_policy_chooses_as_itself_and_not_as_its_opposite(shared_root: Path) -> None:
+    with open_archive(shared_root) as opened:
         policy = McAfterstate().derive(load_dataset(select_games(opened)), 1)
     opposite = Policy(policy.kind, table={**policy.table, "mean": -policy.table["mean"]})
     same, different = compare_turns(policy, policy, CLASSIC), compare_turns(policy, opposite, CLASSIC)
@@ -94,11 +94,11 @@ def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -
     assert "Different turns" not in itself
     assert re.search(r"rows +│ .* in common", qarena("policy", "compare", "three", "one").out)
     for other in ("four", "bred", "three"):
-        found = qarena("policy", "compare", "one", other)
-        assert (found.code, found.err) == (0, "")
-        assert re.search(r"asked +│ [\d,]+ of [\d,]+ positions that (both have|only one of them has)", found.out)
-    assert "Different turns" in found.out
-    assert "Largest differences" in found.out
+        result = qarena("policy", "compare", "one", other)
+        assert (result.code, result.err) == (0, "")
+        assert re.search(r"asked +│ [\d,]+ of [\d,]+ positions that (both have|only one of them has)", result.out)
+    assert "Different turns" in result.out
+    assert "Largest differences" in result.out
     assert "positions of 1,000 random games" in qarena("policy", "compare", "four", "bred").out
     assert snapshot(root) == before
 
@@ -123,24 +123,24 @@ def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qare
     play(root, "agent@a=policy", "a.policy=first", "agent@b=random", "games=40", f"archive.root={root}")
     by_first = "agent_0 = 'policy(policy=first)'"
     second = build(root, "mc_afterstate", by_first, "second")
-    found = qarena("policy", "show", "second")
-    assert (found.code, found.err) == (0, "")
-    lines = found.out.splitlines()
+    result = qarena("policy", "show", "second")
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
     start = lines.index("Where it comes from:")
     assert lines[start + 1] == f"policy second ({second.policy_id}), mc_afterstate, classic rules"
     assert all("run" not in line.split("│")[1] for line in lines[:start] if "│" in line)  # they are listed once
     assert f"  where {by_first}" in lines
     (run,) = second.learned["run_ids"]
-    assert re.search(rf"^  run {run}, .*: 20 of 40 games of policy\(policy=first\), random$", found.out, re.MULTILINE)
+    assert re.search(rf"^  run {run}, .*: 20 of 40 games of policy\(policy=first\), random$", result.out, re.MULTILINE)
     assert f"      policy first ({first.policy_id}), gift, classic rules" in lines
     assert re.search(
-        rf"^        run {first.learned['run_ids'][0]}, .*: [\d,]+ of 2,000 games of ", found.out, re.MULTILINE
+        rf"^        run {first.learned['run_ids'][0]}, .*: [\d,]+ of 2,000 games of ", result.out, re.MULTILINE
     )
-    assert len(re.findall("code 0", found.out)) == 4
+    assert len(re.findall("code 0", result.out)) == 4
     shutil.rmtree(policy_cards.policy_folder(ArchiveStore.open(root), first.policy_id))
     assert f"      policy {first.policy_id}: not in this archive" in qarena("policy", "show", "second").out
     shutil.rmtree(root / f"games/run={run}")
-    left = r"20 games of policy\(policy=first\), random, no longer in this archive$"
-    assert re.search(rf"^  run {run}, .*: {left}", qarena("policy", "show", "second").out, re.MULTILINE)
+    remaining = r"20 games of policy\(policy=first\), random, no longer in this archive$"
+    assert re.search(rf"^  run {run}, .*: {remaining}", qarena("policy", "show", "second").out, re.MULTILINE)
     (root / f"runs/{run}.json").unlink()
     assert f"  run {run}: no longer in this archive" in qarena("policy", "show", "second").out

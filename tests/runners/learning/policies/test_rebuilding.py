@@ -42,8 +42,8 @@ Forge = Callable[[dict[str, Any]], None]  # changes the mapping ``learned`` of a
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with three policies: ``gift``, derived; ``online``, learned; ``bred``, a genome."""
+def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build an archive with three policies: ``gift``, derived; ``online``, learned; ``bred``, a genome."""
     root = tmp_path_factory.mktemp("stored") / "archive"
     play(root, "agent@a=random", "agent@b=random", "games=60")
     build(root, "gift", name="gift")
@@ -53,15 +53,15 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def root(stored: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    shutil.copytree(stored, tmp_path / "archive")
+def root(shared_root: Path, tmp_path: Path) -> Path:
+    """Copy the archive, so that a test may change it."""
+    shutil.copytree(shared_root, tmp_path / "archive")
     return tmp_path / "archive"
 
 
 @pytest.fixture
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that the hostile module makes; the module is on the import path."""
+    """Put a hostile module on the import path; return the file that it would create."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code/evil_module.py").write_text(EVIL.format(mark=str(tmp_path / "mark")))
     monkeypatch.syspath_prepend(str(tmp_path / "code"))
@@ -81,8 +81,8 @@ def write_record(path: Path, values: dict[str, Any]) -> None:
 
 
 @contextmanager
-def forged(root: Path, name: str, change: Forge) -> Iterator[str]:
-    """A forged card, as long as the context lasts; yields the id of its policy."""
+def forge_card(root: Path, name: str, change: Forge) -> Iterator[str]:
+    """Forge a card as long as the context lasts; yield the id of its policy."""
     path = card_path(root, name)
     before = path.read_bytes()
     card = json.loads(before)
@@ -94,14 +94,14 @@ def forged(root: Path, name: str, change: Forge) -> Iterator[str]:
 
 def write_file(path: Path, card: dict[str, Any], name: str, content: bytes) -> None:
     """Replace a file of a policy and what its card says of it, so that only its content is wrong."""
-    known = card["files"][name]
-    known |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (path.parent / PolicyFile(**known).stored_name(name)).write_bytes(content)
+    file_fields = card["files"][name]
+    file_fields |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (path.parent / PolicyFile(**file_fields).stored_name(name)).write_bytes(content)
     write_record(path, card)
 
 
-def set_in(*keys: str | int, value: Any) -> Forge:
-    """The forgery that puts ``value`` under these keys, one within the other."""
+def forge_value(*keys: str | int, value: Any) -> Forge:
+    """Build the forgery that puts ``value`` under these keys, one within the other."""
 
     def change(learned: dict[str, Any]) -> None:
         node: Any = learned
@@ -114,27 +114,27 @@ def set_in(*keys: str | int, value: Any) -> Forge:
 
 ENTRY = {"agent": "random", "_target_": CLASS}
 HOSTILE = {
-    "kind": ("gift", set_in("derivation", "parameters", "_target_", value=CLASS)),
-    "part of a kind": ("gift", set_in("derivation", "parameters", "smoothing", value=[{"_target_": CLASS}])),
-    "learner": ("online", set_in("parameters", "learner", "_target_", value=CLASS)),
-    "trainer": ("bred", set_in("parameters", "_target_", value=CLASS)),
-    "opponent": ("bred", set_in("parameters", "opponents", value=[ENTRY])),
-    "opponent's part": ("bred", set_in("parameters", "opponents", value=[{"agent": "oracle", "below": ENTRY}])),
-    "key that nobody reads": ("online", set_in("parameters", "spare", value={"_target_": CLASS})),
+    "kind": ("gift", forge_value("derivation", "parameters", "_target_", value=CLASS)),
+    "part of a kind": ("gift", forge_value("derivation", "parameters", "smoothing", value=[{"_target_": CLASS}])),
+    "learner": ("online", forge_value("parameters", "learner", "_target_", value=CLASS)),
+    "trainer": ("bred", forge_value("parameters", "_target_", value=CLASS)),
+    "opponent": ("bred", forge_value("parameters", "opponents", value=[ENTRY])),
+    "opponent's part": ("bred", forge_value("parameters", "opponents", value=[{"agent": "oracle", "below": ENTRY}])),
+    "key that nobody reads": ("online", forge_value("parameters", "spare", value={"_target_": CLASS})),
 }
 
 
 def test_a_class_of_others_is_not_imported(root: Path, mark: Path, qarena: Qarena) -> None:
-    for what, (name, change) in HOSTILE.items():
-        with forged(root, name, change):
-            found = qarena("policy", "rebuild", name, "--archive", str(root))
+    for case, (name, change) in HOSTILE.items():
+        with forge_card(root, name, change):
+            result = qarena("policy", "rebuild", name, "--archive", str(root))
         assert re.fullmatch(
             rf"error: policy '{name}' would run code that this project does not vouch for \(class {CLASS}\), "
             "and you did not name it: look at that code, then allow it with --trust-agents\n",
-            found.refusal,
-        ), what
-        assert not mark.exists(), what
-        assert "evil_module" not in sys.modules, what
+            result.refusal,
+        ), case
+        assert not mark.exists(), case
+        assert "evil_module" not in sys.modules, case
 
 
 POLITO = "polito(folder={folder},player=evil_module.Evil)"
@@ -154,21 +154,23 @@ FOLDERS: list[Any] = [
 def test_the_code_of_a_folder_does_not_run(
     key: str, trust: tuple[str, ...], root: Path, mark: Path, qarena: Qarena
 ) -> None:
-    """Nothing is played, so no agent is built, also if the user trusts the card."""
+    """Rebuild without playing, so that no agent is built even if the user trusts the card."""
     for entry in FOLDERS:
         agent = json.loads(json.dumps(entry).replace("{folder}", str(mark.parent / "code")))
-        with forged(root, "bred", set_in("parameters", key, value=[agent] if key == "opponents" else agent)):
+        with forge_card(root, "bred", forge_value("parameters", key, value=[agent] if key == "opponents" else agent)):
             assert qarena("policy", "rebuild", "bred", "--archive", str(root), *trust).refusal, entry
         assert not mark.exists(), entry
 
 
 SPELT = f"oracle(below={{label:a,target:{CLASS},params:{{}}}})"
 SMUGGLED = {
-    "agent that a parameter describes": set_in("parameters", "opponents", value=[{"agent": "oracle", "below": AGENT}]),
-    "the same within a label": set_in("parameters", "opponents", value=[SPELT]),
-    "class within a label": set_in("parameters", "opponents", value=[f"random(_target_={CLASS})"]),
-    "class within the player's label": set_in("parameters", "agent", value=f"ga2(_target_={CLASS})"),
-    "entry within a label": set_in(
+    "agent that a parameter describes": forge_value(
+        "parameters", "opponents", value=[{"agent": "oracle", "below": AGENT}]
+    ),
+    "the same within a label": forge_value("parameters", "opponents", value=[SPELT]),
+    "class within a label": forge_value("parameters", "opponents", value=[f"random(_target_={CLASS})"]),
+    "class within the player's label": forge_value("parameters", "agent", value=f"ga2(_target_={CLASS})"),
+    "entry within a label": forge_value(
         "parameters", "opponents", value=[f"oracle(below={{agent:random,_target_:{CLASS}}})"]
     ),
 }
@@ -179,37 +181,37 @@ def test_no_agent_of_a_card_is_made_but_those_of_yamls(root: Path, mark: Path, q
         "below=.* is not an agent's label|agent '.*': below=.* cannot be read|"
         "the yaml of agent '.*' has no parameter '_target_'"
     )
-    for what, change in SMUGGLED.items():
-        with forged(root, "bred", change):
-            found = qarena("policy", "rebuild", "bred", "--archive", str(root))
-        assert re.fullmatch(f"error: ({refusal}).*\n", found.refusal), what
-        assert not mark.exists(), what
+    for case, change in SMUGGLED.items():
+        with forge_card(root, "bred", change):
+            result = qarena("policy", "rebuild", "bred", "--archive", str(root))
+        assert re.fullmatch(f"error: ({refusal}).*\n", result.refusal), case
+        assert not mark.exists(), case
 
 
 DAMAGED = {
-    "no derivation": ("gift", set_in("derivation", value=None)),
-    "derivation of a wrong type": ("gift", set_in("derivation", value=["gift"])),
-    "kind of a wrong type": ("gift", set_in("derivation", "kind", value={"_target_": CLASS})),
-    "parameters of a wrong type": ("gift", set_in("derivation", "parameters", value="smoothing")),
-    "no class": ("gift", set_in("derivation", "parameters", value={"smoothing": 1.0})),
-    "two runs of a learner": ("online", set_in("run_ids", value=["0123456789ab"] * 2)),
-    "no run of a learner": ("online", set_in("run_ids", value=[])),
-    "a path as an opponent": ("bred", set_in("parameters", "opponents", value=["../../../etc/passwd"])),
-    "a number as an opponent": ("bred", set_in("parameters", "opponents", value=[7])),
-    "an unknown parameter": ("bred", set_in("parameters", "__class__", value="x")),
-    "no run of a genome": ("bred", set_in("run_ids", value=[])),
+    "no derivation": ("gift", forge_value("derivation", value=None)),
+    "derivation of a wrong type": ("gift", forge_value("derivation", value=["gift"])),
+    "kind of a wrong type": ("gift", forge_value("derivation", "kind", value={"_target_": CLASS})),
+    "parameters of a wrong type": ("gift", forge_value("derivation", "parameters", value="smoothing")),
+    "no class": ("gift", forge_value("derivation", "parameters", value={"smoothing": 1.0})),
+    "two runs of a learner": ("online", forge_value("run_ids", value=["0123456789ab"] * 2)),
+    "no run of a learner": ("online", forge_value("run_ids", value=[])),
+    "a path as an opponent": ("bred", forge_value("parameters", "opponents", value=["../../../etc/passwd"])),
+    "a number as an opponent": ("bred", forge_value("parameters", "opponents", value=[7])),
+    "an unknown parameter": ("bred", forge_value("parameters", "__class__", value="x")),
+    "no run of a genome": ("bred", forge_value("run_ids", value=[])),
 }
 
 
 def test_a_card_that_makes_no_sense_is_refused_in_one_line(root: Path, mark: Path, qarena: Qarena) -> None:
-    for what, (name, change) in DAMAGED.items():
-        with forged(root, name, change) as policy_id:
-            found = qarena("policy", "rebuild", policy_id, "--archive", str(root))
-        assert found.code in (1, 2), what
-        assert found.out == "", what
-        assert re.fullmatch(r"error: .*\n", found.err), what
-        assert "unexpected" not in found.err, what
-        assert not mark.exists(), what
+    for case, (name, change) in DAMAGED.items():
+        with forge_card(root, name, change) as policy_id:
+            result = qarena("policy", "rebuild", policy_id, "--archive", str(root))
+        assert result.code in (1, 2), case
+        assert result.out == "", case
+        assert re.fullmatch(r"error: .*\n", result.err), case
+        assert "unexpected" not in result.err, case
+        assert not mark.exists(), case
 
 
 TABLES: list[tuple[dict[str, Any], str]] = [
@@ -225,12 +227,12 @@ TABLES: list[tuple[dict[str, Any], str]] = [
 def test_a_forged_table_of_games_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
     path = card_path(root, "gift")
     card = json.loads(path.read_text())
-    for table, said in TABLES:
+    for table, reason in TABLES:
         content = io.BytesIO()
         pl.DataFrame({"run_id": card["learned"]["run_ids"]} | table).write_parquet(content)
         write_file(path, card, "games.parquet", content.getvalue())
-        found = qarena("policy", "rebuild", "gift", "--archive", str(root))
-        assert re.fullmatch(rf"error: policy 'gift' .*{said}.*\n", found.refusal), table
+        result = qarena("policy", "rebuild", "gift", "--archive", str(root))
+        assert re.fullmatch(rf"error: policy 'gift' .*{reason}.*\n", result.refusal), table
 
 
 def test_a_spec_with_a_hostile_learner_is_a_damaged_record(root: Path, mark: Path, qarena: Qarena) -> None:
@@ -241,9 +243,9 @@ def test_a_spec_with_a_hostile_learner_is_a_damaged_record(root: Path, mark: Pat
     for learner in ({"_target_": CLASS}, "x", -1, 7, True):
         record["spec"]["learner"] = learner
         write_record(path, record)
-        found = qarena("policy", "rebuild", "online", "--archive", str(root))
-        assert (found.code, found.out) == (1, ""), learner
-        assert re.fullmatch(r"error: .* is damaged \(.*learner.*\): restore it from a copy.*\n", found.err), learner
+        result = qarena("policy", "rebuild", "online", "--archive", str(root))
+        assert (result.code, result.out) == (1, ""), learner
+        assert re.fullmatch(r"error: .* is damaged \(.*learner.*\): restore it from a copy.*\n", result.err), learner
         assert not mark.exists(), learner
 
 
@@ -252,8 +254,8 @@ def test_a_genome_names_genes_and_nothing_else(root: Path, mark: Path, qarena: Q
     card = json.loads(path.read_text())
     for genes in ({"_target_": CLASS}, {"_target_": 1.0, "alpha": 0.5}, {"alpha": {"_target_": CLASS}}):
         write_file(path, card, "genome.json", json.dumps(genes).encode())
-        found = qarena("run", "agent@a=policy", "a.policy=bred", "agent@b=random", "games=2", f"archive.root={root}")
-        assert re.fullmatch(r"error: policy 'bred' is damaged: .*gene.*\n", found.refusal)
+        result = qarena("run", "agent@a=policy", "a.policy=bred", "agent@b=random", "games=2", f"archive.root={root}")
+        assert re.fullmatch(r"error: policy 'bred' is damaged: .*gene.*\n", result.refusal)
     assert not mark.exists()
 
 
@@ -272,7 +274,7 @@ def test_imported_text_and_records_of_sweeps_are_shown_and_never_made(
     folder.mkdir(parents=True)
     overrides = {"agent@a": f"{{_target_:{CLASS}}}", "_target_": CLASS, "x": "${oc.env:HOME}"}
     (folder / "0.json").write_text(json.dumps({"sweep_id": folder.name, "job": 0, "overrides": overrides}))
-    for asked in (
+    for command in (
         ("sql", "SELECT * FROM sweeps"),
         ("sql", "SELECT * FROM runs"),
         ("rate",),
@@ -280,7 +282,7 @@ def test_imported_text_and_records_of_sweeps_are_shown_and_never_made(
         ("archive", "verify"),
         ("report", "--output", "page.html"),
     ):
-        assert "unexpected" not in qarena(*asked).err
+        assert "unexpected" not in qarena(*command).err
     assert not mark.exists()
 
 

@@ -32,18 +32,20 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_an_imported_policy_is_stored_with_its_origin_and_played(file: Path, qarena: Qarena) -> None:
-    made = qarena("policy", "import", "theirs.csv", "kind=q_table", "name=learned")
-    assert (made.code, made.err) == (0, "")
-    assert made.out.startswith("q_table: 3 turns up to symmetry from 3 rows; the policy is in data/archive/policies/")
-    assert made.out.endswith("  qarena run 'policy(policy=learned)' random rules=classic\n")
+    imported = qarena("policy", "import", "theirs.csv", "kind=q_table", "name=learned")
+    assert (imported.code, imported.err) == (0, "")
+    assert imported.out.startswith(
+        "q_table: 3 turns up to symmetry from 3 rows; the policy is in data/archive/policies/"
+    )
+    assert imported.out.endswith("  qarena run 'policy(policy=learned)' random rules=classic\n")
     archive = ArchiveStore.open(Path("data/archive"))
     (card,) = policy_cards.load_cards(archive)
     assert card.learned["imported"] == {
         "file": "theirs.csv",
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
     }
-    told = (ROOT / "data/README.md").read_text(encoding="utf-8")
-    assert [key for key in card.learned if f"`{key}`" not in told] == []
+    readme = (ROOT / "data/README.md").read_text(encoding="utf-8")
+    assert [key for key in card.learned if f"`{key}`" not in readme] == []
     played = qarena("run", "agent@a=policy", "a.policy=learned", "agent@b=random", "games=20")
     assert played.code == 0
     first = qarena(
@@ -62,7 +64,7 @@ def test_an_imported_policy_is_stored_with_its_origin_and_played(file: Path, qar
     again = qarena("policy", "rebuild", "learned")
     assert "was imported from theirs.csv (SHA-256 " in again.refusal
     assert qarena("policy", "import", "theirs.csv", "kind=q_table", "name=learned").code == 0
-    assert [each.policy_id for each in policy_cards.load_cards(archive)] == [card.policy_id]
+    assert [stored.policy_id for stored in policy_cards.load_cards(archive)] == [card.policy_id]
 
 
 @pytest.mark.parametrize(
@@ -79,8 +81,8 @@ def test_an_imported_policy_is_stored_with_its_origin_and_played(file: Path, qar
 def test_wrong_requests_are_refused_and_make_no_archive(
     words: tuple[str, ...], message: str, file: Path, qarena: Qarena, tmp_path: Path
 ) -> None:
-    found = qarena("policy", "import", "theirs.csv", *words)
-    assert message in found.refusal
+    result = qarena("policy", "import", "theirs.csv", *words)
+    assert message in result.refusal
     assert not (tmp_path / "data").exists()
 
 

@@ -40,24 +40,24 @@ SMALL = {"population": 5, "offspring": 3, "generations": 4, "tournament": 2, "ga
 GENES = {"ga2": ("alpha", "beta"), "ga5": ("alpha", "beta", "gamma", "delta", "epsilon")}
 
 
-def trainer(name: str, **changes: Any) -> GeneticTrainer:
-    """The trainer of a yaml, with other values."""
+def build_trainer(name: str, **changes: Any) -> GeneticTrainer:
+    """Build the trainer of a yaml, with other values."""
     settings, target = load_option("trainer", name), TRAINERS[name]
     assert to_class_path(settings.pop("_target_")) == f"{target.__module__}.{target.__name__}"
     return target(**settings | changes)
 
 
-def context(root: Path, seed: int = 3, **other: Any) -> TrainingContext:
-    """A context in the archive at ``root``; ``other`` are fields of it or of its storage."""
-    return trainings.context(root, "evolution", **{"seed": seed, "threads": 2} | other)
+def build_context(root: Path, seed: int = 3, **other: Any) -> TrainingContext:
+    """Build a context in the archive at ``root``; ``other`` are fields of the context or of its storage."""
+    return trainings.build_context(root, "evolution", **{"seed": seed, "threads": 2} | other)
 
 
-def assert_same(found: TrainingOutcome, expected: TrainingOutcome) -> None:
-    assert found.policy == expected.policy
-    assert found.run_ids == expected.run_ids
-    assert found.games == expected.games
-    assert_frame_equal(found.curve, expected.curve)
-    assert_frame_equal(found.tables["population"], expected.tables["population"])
+def assert_same(outcome: TrainingOutcome, expected: TrainingOutcome) -> None:
+    assert outcome.policy == expected.policy
+    assert outcome.run_ids == expected.run_ids
+    assert outcome.games == expected.games
+    assert_frame_equal(outcome.curve, expected.curve)
+    assert_frame_equal(outcome.tables["population"], expected.tables["population"])
 
 
 # What is found
@@ -66,11 +66,11 @@ def assert_same(found: TrainingOutcome, expected: TrainingOutcome) -> None:
 @pytest.mark.parametrize("faithful", [False, True])
 @pytest.mark.parametrize("name", ["ga2", "ga5"])
 def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful: bool, tmp_path: Path) -> None:
-    """Each game played by the twins of its players, each individual bred by the twin of its study."""
+    """Play each game by the twins of its players, and breed each individual by the twin of its study."""
     plan = {"population": 3, "offspring": 2, "generations": 2, "tournament": 2, "games": 4, "faithful": faithful}
     dumb: tuple[str, naive.Player] = ("dumb(faithful=true)" if faithful else "dumb", naive.Dumb())
     opponents: dict[str, naive.Player] = dict([("random", naive.Random()), dumb])
-    trained = trainer(name, opponents=["random", "dumb"], **plan).train(context(tmp_path, seed=8))
+    trained = build_trainer(name, opponents=["random", "dumb"], **plan).train(build_context(tmp_path, seed=8))
 
     def reward(generation: int, pairing: int, player: naive.Player, opponent: naive.Player) -> float:
         rewards = []
@@ -103,11 +103,11 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
     population = trained.tables["population"]
     for generation, everybody in enumerate(history):
         rows = population.filter(pl.col("generation") == generation)
-        assert rows["individual"].to_list() == [each.number for each in everybody]
-        assert rows["operator"].to_list() == [each.operator for each in everybody]
-        assert rows["parents"].to_list() == [each.parents for each in everybody]
-        assert [list(row) for row in rows[GENES[name]].rows()] == [each.genes for each in everybody]
-        assert rows["v random", f"v {dumb[0]}"].rows() == [each.fitness for each in everybody]
+        assert rows["individual"].to_list() == [individual.number for individual in everybody]
+        assert rows["operator"].to_list() == [individual.operator for individual in everybody]
+        assert rows["parents"].to_list() == [individual.parents for individual in everybody]
+        assert [list(row) for row in rows[GENES[name]].rows()] == [individual.genes for individual in everybody]
+        assert rows["v random", f"v {dumb[0]}"].rows() == [individual.fitness for individual in everybody]
     seeds = [record.spec["seed"] for record in map(ArchiveStore.open(tmp_path).find_run, trained.run_ids) if record]
     assert seeds == [run_seed(8, generation, 4) for generation in range(len(history))]
     answer = twin.best_on_average() if name == "ga2" else history[-1][0].genes
@@ -117,9 +117,9 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingOutcome]:
-    """An archive with a small training of ga2, and what it came to."""
+    """Train ga2 for a few generations; return the archive and the outcome."""
     root = tmp_path_factory.mktemp("small")
-    return root, trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(context(root))
+    return root, build_trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(build_context(root))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingOutco
 def test_individuals_hold_the_seats_of_the_study_or_those_asked_for(
     name: str, changes: dict[str, Any], held: dict[int, int], tmp_path: Path
 ) -> None:
-    trained = trainer(name, **SMALL | {"generations": 1, "opponents": ["random"], **changes}).train(context(tmp_path))
+    trained = build_trainer(name, **SMALL | {"generations": 1, "opponents": ["random"], **changes}).train(
+        build_context(tmp_path)
+    )
     with open_archive(tmp_path) as archive:
         games = archive.scan("games").filter(pl.col("run_id") == trained.run_ids[1]).collect()
     seats = (games["agent_0"].cast(pl.String) == "random").cast(pl.Int8)
@@ -148,7 +150,9 @@ def test_faithful_players_follow_their_studies_unless_told_otherwise(tmp_path: P
         {"agent": "minimax"},
         "mcts(iterations=2)",
     ]
-    trained = trainer("ga5", **SMALL | {"generations": 1}, opponents=opponents, faithful=True).train(context(tmp_path))
+    trained = build_trainer("ga5", **SMALL | {"generations": 1}, opponents=opponents, faithful=True).train(
+        build_context(tmp_path)
+    )
     record = ArchiveStore.open(tmp_path).find_run(trained.run_ids[0])
     assert record is not None
     assert all(label.endswith(",faithful=true,gamma=" + label.split("gamma=")[1]) for label in record.labels[:5])
@@ -162,7 +166,7 @@ def test_faithful_players_follow_their_studies_unless_told_otherwise(tmp_path: P
 
 
 def test_all_individuals_can_be_judged_again(tmp_path: Path) -> None:
-    trained = trainer("ga2", **SMALL, evaluate="all").train(context(tmp_path))
+    trained = build_trainer("ga2", **SMALL, evaluate="all").train(build_context(tmp_path))
     archive = ArchiveStore.open(tmp_path)
     assert [len(record.pairings) for record in map(archive.find_run, trained.run_ids) if record] == [5, 8, 8, 8, 8]
     population = trained.tables["population"]
@@ -176,8 +180,8 @@ def test_all_individuals_can_be_judged_again(tmp_path: Path) -> None:
     ("name", "opponent", "least"), [("ga2", "random", 0.80), ("ga5", "random", 0.50), ("ga5", "rule_based", 0.45)]
 )
 def test_the_studies_schedules_find_players_like_theirs(name: str, opponent: str, least: float, tmp_path: Path) -> None:
-    """Published: ga2 wins 80 to 84 % against random, ga5 58 % and, against rule_based, 28 %."""
-    policy = trainer(name).train(context(tmp_path)).policy
+    """Compare with the studies: ga2 wins 80 to 84 % against random, ga5 58 % and, against rule_based, 28 %."""
+    policy = build_trainer(name).train(build_context(tmp_path)).policy
     assert policy is not None
     genome = ",".join(f"{gene}={value!r}" for gene, value in policy.parameters.items())
     outcome = play(tmp_path, f'agents=["{name}({genome})",{opponent}]', "games=20000")
@@ -188,8 +192,8 @@ def test_the_studies_schedules_find_players_like_theirs(name: str, opponent: str
 
 
 def test_more_generations_go_on_from_where_fewer_ended(tmp_path: Path) -> None:
-    fewer = trainer("ga5", **SMALL).train(context(tmp_path))
-    more = trainer("ga5", **SMALL | {"generations": 6}).train(context(tmp_path))
+    fewer = build_trainer("ga5", **SMALL).train(build_context(tmp_path))
+    more = build_trainer("ga5", **SMALL | {"generations": 6}).train(build_context(tmp_path))
     assert more.run_ids[:5] == fewer.run_ids
     assert more.played == 2 * 3 * 3 * 6
     assert_frame_equal(more.tables["population"].filter(pl.col("generation") <= 4), fewer.tables["population"])
@@ -197,22 +201,25 @@ def test_more_generations_go_on_from_where_fewer_ended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("enough", [61, *seldom(1, 30, 60, 150, 204)])
 def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, TrainingOutcome], tmp_path: Path) -> None:
-    made, begun = trainer("ga2", **SMALL, opponents=["random", "dumb"]), replace(context(tmp_path), threads=1)
+    genetic_trainer, begun = (
+        build_trainer("ga2", **SMALL, opponents=["random", "dumb"]),
+        replace(build_context(tmp_path), threads=1),
+    )
     watcher = Watcher(begun.stop, enough)
-    first = made.train(replace(begun, progress=watcher))
+    first = genetic_trainer.train(replace(begun, progress=watcher))
     if enough < 204:
         assert first.policy is None
         assert first.games <= watcher.games < 204
     generations = len(first.run_ids)
     assert_frame_equal(first.curve, small[1].curve.head(generations))
     before = snapshot(tmp_path)
-    stopped_before = made.train(begun)
+    stopped_before = genetic_trainer.train(begun)
     assert snapshot(tmp_path) == before
     assert (stopped_before.played, stopped_before.run_ids) == (0, first.run_ids)
     archive = ArchiveStore.open(tmp_path)
     assert archive.list_recorded_run_ids() == archive.list_run_ids()  # no run was begun without a game
 
-    again = made.train(context(tmp_path))
+    again = genetic_trainer.train(build_context(tmp_path))
     assert_same(again, small[1])
     assert again.played == 204 - watcher.games
     assert verify_archive(archive).problems == []
@@ -248,9 +255,9 @@ def test_the_yamls_are_the_studies_numbers() -> None:
     five = {"population": 20, "offspring": 10, "generations": 50, "tournament": 5, "draw_reward": 0.0}
     mutation = {"margin": 0.05, "step": 0.1, "decimals": 1, "answer": "mean"}
     operators = {"early": [0.3, 0.5, 0.2], "stuck": [0.1, 0.45, 0.45], "late": [0.6, 0.2, 0.2]}
-    others = {"opponents": ["rule_based", "random", "dumb"], "reach": 10.0, "scale": 20.0, "answer": "best"}
-    for name, numbers in (("ga2", two | mutation | {"operators": operators}), ("ga5", five | others)):
-        assert {key: getattr(trainer(name), key) for key in numbers} == numbers
+    settings = {"opponents": ["rule_based", "random", "dumb"], "reach": 10.0, "scale": 20.0, "answer": "best"}
+    for name, numbers in (("ga2", two | mutation | {"operators": operators}), ("ga5", five | settings)):
+        assert {key: getattr(build_trainer(name), key) for key in numbers} == numbers
 
 
 # Wrong requests
@@ -279,13 +286,13 @@ def test_a_parameter_that_makes_no_sense_is_refused(name: str, changes: dict[str
     for key, value in list(changes.items()):
         if key.startswith("operators."):
             del changes[key]
-            changes["operators"] = {**trainer(name).operators, key.partition(".")[2]: value}  # type: ignore[attr-defined]
+            changes["operators"] = {**build_trainer(name).operators, key.partition(".")[2]: value}  # type: ignore[attr-defined]
     with pytest.raises(RequestError, match=rf"^trainer.{message}$"):
-        trainer(name, **changes)
+        build_trainer(name, **changes)
 
 
 def test_a_tournament_may_be_of_the_whole_population() -> None:
-    assert trainer("ga5", population=5).tournament == 5
+    assert build_trainer("ga5", population=5).tournament == 5
 
 
 @pytest.mark.parametrize(
@@ -301,10 +308,10 @@ def test_a_tournament_may_be_of_the_whole_population() -> None:
     ],
 )
 def test_an_agent_that_makes_no_sense_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
-    made = trainer("ga2", **SMALL, **changes)
-    for refusing in (made.check, made.train):
+    genetic_trainer = build_trainer("ga2", **SMALL, **changes)
+    for refusing in (genetic_trainer.check, genetic_trainer.train):
         with pytest.raises(RequestError, match=f"^{message}$"):
-            refusing(context(tmp_path / "archive"))
+            refusing(build_context(tmp_path / "archive"))
     assert not (tmp_path / "archive").exists()
 
 
@@ -312,17 +319,17 @@ def test_generations_of_other_code_are_not_gone_on_from_silently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw_the_same_words(monkeypatch)  # so that what is played anew comes to the same
-    made, begun = trainer("ga2", **SMALL), replace(context(tmp_path), threads=1)
-    made.train(replace(begun, progress=Watcher(begun.stop, 30)))
+    genetic_trainer, begun = build_trainer("ga2", **SMALL), replace(build_context(tmp_path), threads=1)
+    genetic_trainer.train(replace(begun, progress=Watcher(begun.stop, 30)))
     monkeypatch.setattr(experiment, "build_code_record", lambda *_: {"version": "0", "fingerprint": "0" * 16})
     differing = Replay(2, 1, GameDifference(0, 0, "0@a1", "1@a1"))  # games that come out the same would be gone on from
     monkeypatch.setattr("runners.arena.replay.replay_sample", lambda *_: differing)
     played = len(list(tmp_path.glob("games/*/*.parquet")))
     with pytest.raises(RequestError, match=r"^run .* was begun by other code .*=extend goes on with its games .*$"):
-        made.train(context(tmp_path))
+        genetic_trainer.train(build_context(tmp_path))
     assert len(list(tmp_path.glob("games/*/*.parquet"))) == played
-    extended = made.train(context(tmp_path, other_code="extend"))
-    anew = made.train(context(tmp_path, other_code="new"))
+    extended = genetic_trainer.train(build_context(tmp_path, other_code="extend"))
+    anew = genetic_trainer.train(build_context(tmp_path, other_code="new"))
     assert extended.policy == anew.policy is not None
     assert not set(extended.run_ids) & set(anew.run_ids)
 
@@ -330,12 +337,12 @@ def test_generations_of_other_code_are_not_gone_on_from_silently(
 def test_generations_are_gone_on_from_after_an_upgrade_that_plays_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made, begun = trainer("ga2", **SMALL), replace(context(tmp_path / "stopped"), threads=1)
-    whole = made.train(context(tmp_path / "whole"))
-    made.train(replace(begun, progress=Watcher(begun.stop, 30)))
+    genetic_trainer, begun = build_trainer("ga2", **SMALL), replace(build_context(tmp_path / "stopped"), threads=1)
+    uninterrupted = genetic_trainer.train(build_context(tmp_path / "whole"))
+    genetic_trainer.train(replace(begun, progress=Watcher(begun.stop, 30)))
     monkeypatch.setattr(experiment, "build_code_record", lambda *_: {"version": "0", "fingerprint": "0" * 16})
-    upgraded = made.train(context(tmp_path / "stopped"))
-    assert (upgraded.policy, upgraded.run_ids) == (whole.policy, whole.run_ids)
+    upgraded = genetic_trainer.train(build_context(tmp_path / "stopped"))
+    assert (upgraded.policy, upgraded.run_ids) == (uninterrupted.policy, uninterrupted.run_ids)
     (warning,) = caplog.messages
     assert warning.endswith("and are the same, so it goes on (said once for all runs of the training)")
 
@@ -343,8 +350,8 @@ def test_generations_are_gone_on_from_after_an_upgrade_that_plays_the_same(
 # A stored population
 
 
-def stored(root: Path, trained: TrainingOutcome, name: str) -> str:
-    """The id of what was learned, kept under a name."""
+def store_policy(root: Path, trained: TrainingOutcome, name: str) -> str:
+    """Store what was learned under a name; return its id."""
     assert trained.policy is not None
     return policy_store.save(
         ArchiveStore.open(root, create=True), trained.policy, replace(origin(name), tables=trained.tables)
@@ -353,30 +360,30 @@ def stored(root: Path, trained: TrainingOutcome, name: str) -> str:
 
 @pytest.mark.slow
 def test_the_last_population_of_a_stored_policy_can_be_the_start(tmp_path: Path) -> None:
-    first = trainer("ga5", **SMALL).train(context(tmp_path))
-    policy_id = stored(tmp_path, first, "first")
+    first = build_trainer("ga5", **SMALL).train(build_context(tmp_path))
+    policy_id = store_policy(tmp_path, first, "first")
     last = first.tables["population"].filter(pl.col("goes_on"), generation=4).sort("place").select(GENES["ga5"])
     for start in ("first", policy_id):
-        again = trainer("ga5", **SMALL, start=start).train(context(tmp_path))
+        again = build_trainer("ga5", **SMALL, start=start).train(build_context(tmp_path))
         begun = again.tables["population"].filter(generation=0).sort("individual").select(GENES["ga5"])
         assert_frame_equal(begun, last)
-    larger = trainer("ga5", **SMALL | {"population": 7}, start="first").train(context(tmp_path))
+    larger = build_trainer("ga5", **SMALL | {"population": 7}, start="first").train(build_context(tmp_path))
     begun = larger.tables["population"].filter(generation=0).sort("individual").select(GENES["ga5"])
     assert_frame_equal(begun[:5], last)
     assert not set(begun[5:].rows()) & set(last.rows())
 
 
 def test_what_is_no_population_of_these_genes_is_refused(tmp_path: Path) -> None:
-    trained = trainer("ga2", **SMALL).train(context(tmp_path))
-    stored(tmp_path, trained, "two")
-    stored(tmp_path, replace(trained, tables={}), "bare")
+    trained = build_trainer("ga2", **SMALL).train(build_context(tmp_path))
+    store_policy(tmp_path, trained, "two")
+    store_policy(tmp_path, replace(trained, tables={}), "bare")
     for name, start, message in (
         ("ga5", "two", "trainer.start=two: its genes are alpha, beta, not alpha, beta, gamma, delta, epsilon"),
         ("ga2", "tow", "policy 'tow' is not in archive .*; did you mean 'two'.*"),
         ("ga2", "bare", "policy 'bare' has no table 'population'; valid: none"),
     ):
         with pytest.raises(RequestError, match=f"^{message}$"):
-            trainer(name, **SMALL, start=start).train(context(tmp_path))
+            build_trainer(name, **SMALL, start=start).train(build_context(tmp_path))
 
 
 # The command

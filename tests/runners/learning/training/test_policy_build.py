@@ -37,8 +37,8 @@ QUICK = ("gift",)  # in the default suite: the others take longer
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of two runs under classic rules, one of them opened with two plies, one under square and own_piece."""
+def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build an archive of two runs under classic rules, one with two imposed plies, and one each under other rules."""
     root = tmp_path_factory.mktemp("made") / "archive"
     play(root, "agent@a=semi_random", "agent@b=random", f"games={GAMES}", "archive.shard_games=1024")
     play(root, "agent@a=random", "agent@b=random", "b.name=other", "opening_plies=2", "games=1000", "seed=4")
@@ -48,20 +48,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def root(made: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    shutil.copytree(made, tmp_path / "archive")
+def root(shared_root: Path, tmp_path: Path) -> Path:
+    """Copy the archive, so that a test may change it."""
+    shutil.copytree(shared_root, tmp_path / "archive")
     return tmp_path / "archive"
 
 
 CLASSIC = "run_id IN (SELECT run_id FROM runs WHERE rules = 'classic')"
 
 
-def words(kind: str, root: Path, *others: str, name: str = "mine") -> list[str]:
-    """The arguments of a build."""
-    own = dict(word.split("=", 1) for word in (*BUILDS.get(kind, ()), *others))
-    where = f"{CLASSIC} AND {own.pop('where', 'true')}"
-    settings = [f"name={name}", f"archive.root={root}", *map("=".join, own.items())]
+def build_arguments(kind: str, root: Path, *changes: str, name: str = "mine") -> list[str]:
+    """Build the arguments of a ``qarena policy build``."""
+    settings_by_key = dict(word.split("=", 1) for word in (*BUILDS.get(kind, ()), *changes))
+    where = f"{CLASSIC} AND {settings_by_key.pop('where', 'true')}"
+    settings = [f"name={name}", f"archive.root={root}", *map("=".join, settings_by_key.items())]
     return ["policy", "build", f"kind={kind}", *settings, "--where", where]
 
 
@@ -71,7 +71,7 @@ def card_of(root: Path, name: str = "mine") -> PolicyCard:
 
 @pytest.mark.parametrize("kind", [*QUICK, *seldom(*(kind for kind in BUILDS if kind not in QUICK))])
 def test_a_kind_is_built_shown_played_and_built_again_the_same(kind: str, root: Path, qarena: Qarena) -> None:
-    built = qarena(*words(kind, root))
+    built = qarena(*build_arguments(kind, root))
     assert (built.code, built.err) == (0, "")
     card = card_of(root)
     assert re.match(rf"{kind}: [\d,]+ rows from [\d,]+ games of (2 runs|run [0-9a-f]+) in ", built.out)
@@ -95,22 +95,22 @@ def test_a_kind_is_built_shown_played_and_built_again_the_same(kind: str, root: 
 
 @pytest.mark.slow
 def test_it_is_the_same_in_another_process_and_archive_and_after_more_games(root: Path, qarena: Qarena) -> None:
-    assert qarena(*words("mc_afterstate", root, "where=winner >= 0 AND pair_id >= 0")).code == 0
+    assert qarena(*build_arguments("mc_afterstate", root, "where=winner >= 0 AND pair_id >= 0")).code == 0
     first = card_of(root)
     elsewhere = root.parent / "elsewhere"  # the same games in other files, added in another order
     play(elsewhere, "agent@a=random", "agent@b=random", "b.name=other", "opening_plies=2", "games=1000", "seed=4")
     play(elsewhere, "agent@a=semi_random", "agent@b=random", f"games={GAMES}")
     shutil.copytree(root / "policies", elsewhere / "policies")
     play(root, "agent@a=semi_random", "agent@b=random", f"games={GAMES + 500}")  # the condition would choose these too
-    found = command(root.parent, "policy", "rebuild", "mine", "--archive", str(elsewhere))
-    assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.startswith("identical: policy mine ")
-    assert qarena(*words("mc_afterstate", root, "where=winner >= 0 AND pair_id >= 0")).code == 0
+    result = command(root.parent, "policy", "rebuild", "mine", "--archive", str(elsewhere))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("identical: policy mine ")
+    assert qarena(*build_arguments("mc_afterstate", root, "where=winner >= 0 AND pair_id >= 0")).code == 0
     second = card_of(root)
     assert second.learned["games"] > first.learned["games"]
     assert second.policy_id != first.policy_id
-    for wanted in (first.policy_id, "mine"):
-        assert qarena("policy", "rebuild", wanted, "--archive", str(root)).code == 0
+    for name_or_id in (first.policy_id, "mine"):
+        assert qarena("policy", "rebuild", name_or_id, "--archive", str(root)).code == 0
 
 
 def test_a_gift_policy_from_random_games_beats_random_nine_times_in_ten(root: Path) -> None:
@@ -140,9 +140,9 @@ def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], 
         trainings.train(root, *more, "policy.name=mine")
     before = snapshot(root)
     for policy_id in policy_cards.list_policy_ids(ArchiveStore.open(root)):
-        found = qarena("policy", "rebuild", policy_id)
-        assert (found.code, found.err) == (0, "")
-        assert found.out.startswith("identical: policy mine ")
+        result = qarena("policy", "rebuild", policy_id)
+        assert (result.code, result.err) == (0, "")
+        assert result.out.startswith("identical: policy mine ")
     assert snapshot(root) == before
 
 
@@ -161,20 +161,20 @@ def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Pa
     )
     last, record = max((root / f"games/run={run_id}").glob("*.parquet")), root / f"runs/{run_id}.json"
     last.unlink()
-    found = qarena(*rebuild)
-    assert (found.code, found.out) == (1, "")
-    said = r"restore them from a copy, or give the command of the run .*"
-    assert re.fullmatch(rf"error: .*/games/run={run_id} lacks units \d+ .*: {said}\n", found.err)
+    result = qarena(*rebuild)
+    assert (result.code, result.out) == (1, "")
+    advice = r"restore them from a copy, or give the command of the run .*"
+    assert re.fullmatch(rf"error: .*/games/run={run_id} lacks units \d+ .*: {advice}\n", result.err)
     record.unlink()
-    found = qarena(*rebuild)
-    assert (found.code, found.out) == (1, "")
-    assert found.err.startswith(f"error: run {run_id} has games and no record: restore {record} from a copy, or move ")
-    others = [*last.parent.iterdir()]
-    for path in others:
+    result = qarena(*rebuild)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith(f"error: run {run_id} has games and no record: restore {record} from a copy, or move ")
+    other_files = [*last.parent.iterdir()]
+    for path in other_files:
         path.unlink()
     expected = rf"error: policy 'mine' was derived from run {run_id}, which is no longer in .*\n"
     assert re.fullmatch(expected, qarena(*rebuild).refusal)
-    for gone in (last, record, *others):
+    for gone in (last, record, *other_files):
         gone.write_bytes(before[gone])
     assert snapshot(root) == before
 
@@ -186,14 +186,14 @@ def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Pa
     )
     card_file = policy_cards.policy_folder(ArchiveStore.open(root), card.policy_id) / "card.json"
     forge_record(Path(card_file), lambda values: values["code"].update(fingerprint="f" * 16))
-    found = qarena(*rebuild)
-    assert found.code == 1
-    assert found.out.startswith("differs: policy mine ")
-    assert found.err.count("are not what they were: see 'qarena archive verify'") == 2
-    assert f"code: fingerprint was {'f' * 16}, is {card.code['fingerprint']}" in found.err
-    assert re.search(r"rows: stored [\d,]+, derived again [\d,]+\n", found.err)
+    result = qarena(*rebuild)
+    assert result.code == 1
+    assert result.out.startswith("differs: policy mine ")
+    assert result.err.count("are not what they were: see 'qarena archive verify'") == 2
+    assert f"code: fingerprint was {'f' * 16}, is {card.code['fingerprint']}" in result.err
+    assert re.search(r"rows: stored [\d,]+, derived again [\d,]+\n", result.err)
     first = r"the first is row \d+: stored -?[\d.]+, derived again -?[\d.]+"
-    assert re.search(rf"column mean: [\d,]+ rows differ, {first}\n", found.err)
+    assert re.search(rf"column mean: [\d,]+ rows differ, {first}\n", result.err)
 
 
 def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
@@ -225,8 +225,8 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
         elif name != "foreign":
             shutil.rmtree(root / f"games/run={card_of(root, name).learned['run_ids'][-1]}")
         before = snapshot(root)
-        found = qarena(*rebuild, name, "--archive", str(root))
-        assert re.fullmatch(f"error: {expected}\n", found.refusal), name
+        result = qarena(*rebuild, name, "--archive", str(root))
+        assert re.fullmatch(f"error: {expected}\n", result.refusal), name
         assert snapshot(root) == before
 
 
@@ -264,24 +264,26 @@ WRONG: list[tuple[list[str], str]] = [
 ]
 
 
-def test_a_wrong_request_is_one_line_and_changes_nothing(made: Path, tmp_path: Path, qarena: Qarena) -> None:
-    before = snapshot(made)
+def test_a_wrong_request_is_one_line_and_changes_nothing(shared_root: Path, tmp_path: Path, qarena: Qarena) -> None:
+    before = snapshot(shared_root)
     for typed, expected in WRONG:
-        found = qarena("policy", "build", *typed, *([] if "nowhere" in str(typed) else ["--archive", str(made)]))
-        assert re.fullmatch(f"error: {expected}\n", found.refusal), typed
+        result = qarena(
+            "policy", "build", *typed, *([] if "nowhere" in str(typed) else ["--archive", str(shared_root)])
+        )
+        assert re.fullmatch(f"error: {expected}\n", result.refusal), typed
         late = "give no row" in expected or "played none" in expected  # only the games tell
         assert [path.name for path in tmp_path.iterdir()] == ["outputs"] * late, typed
         shutil.rmtree(tmp_path / "outputs", ignore_errors=True)
-    assert snapshot(made) == before
+    assert snapshot(shared_root) == before
 
 
 def test_a_name_stands_for_one_question_only(root: Path, qarena: Qarena) -> None:
     trainings.build(root, "gift", CLASSIC)
     before = snapshot(root)
-    for others in (["kind.smoothing=3"], ["where=agent_1 = 'random'"]):
-        found = qarena(*words("gift", root, *others))
+    for changes in (["kind.smoothing=3"], ["where=agent_1 = 'random'"]):
+        result = qarena(*build_arguments("gift", root, *changes))
         assert re.fullmatch(
-            r"error: name=mine is the name of another policy \(gift, kind gift, [\d,]+ .*\n", found.refusal
+            r"error: name=mine is the name of another policy \(gift, kind gift, [\d,]+ .*\n", result.refusal
         )
     taken = qarena("train", "trainer=rl_tabular", "policy.name=mine", f"archive.root={root}")
     assert (taken.code, "is the name of another policy (gift" in taken.err) == (2, True)
@@ -328,8 +330,8 @@ class Counting:
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's own folder with a kind, an agent that plays by it, and the module of both."""
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create a user's own folder with a kind, an agent that plays by it, and the module of both."""
     monkeypatch.delitem(sys.modules, "counted_games", raising=False)
     folder = tmp_path / "own"
     for path, text in {
@@ -345,7 +347,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
-    root: Path, own: Path, qarena: Qarena
+    root: Path, own_folder: Path, qarena: Qarena
 ) -> None:
     mine = ["--config-dir", "own"]
     before = [*sys.path]
@@ -353,11 +355,11 @@ def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
         "policy", "build", "kind=counted", "kind.factor=2", "--where", CLASSIC, "--archive", str(root), *mine
     )
     assert (built.code, built.err) == (0, "")
-    assert built.out.endswith(f"run 'policy(policy=counted)' random --archive {root} --config-dir {own}\n")
+    assert built.out.endswith(f"run 'policy(policy=counted)' random --archive {root} --config-dir {own_folder}\n")
     assert sys.path == before
-    told = (ROOT / "data/README.md").read_text(encoding="utf-8")
-    (card,) = (each for each in policy_cards.load_cards(ArchiveStore.open(root)) if each.name == "counted")
-    assert [key for key in card.learned if f"`{key}`" not in told] == []
+    readme = (ROOT / "data/README.md").read_text(encoding="utf-8")
+    (card,) = (stored for stored in policy_cards.load_cards(ArchiveStore.open(root)) if stored.name == "counted")
+    assert [key for key in card.learned if f"`{key}`" not in readme] == []
     again = qarena("policy", "rebuild", "counted", "--archive", str(root), "--trust-agents", *mine)
     assert again.out.startswith("identical: policy counted ")
     refused = qarena("policy", "rebuild", "counted", "--archive", str(root), *mine)
@@ -372,23 +374,32 @@ def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
     assert (played.code, played.err) == (0, "")
 
 
-def test_a_kind_of_ones_own_that_fails_is_told_in_one_line(made: Path, own: Path, qarena: Qarena) -> None:
+def test_a_kind_of_ones_own_that_fails_is_told_in_one_line(shared_root: Path, own_folder: Path, qarena: Qarena) -> None:
     for how, message in {
         "raises": "kind 'counted' (counted_games.Counted) raised KeyError: 'wrong', at own/counted_games.py:16",
         "none": "kind 'counted' (counted_games.Counted) returned NoneType, not a Policy",
         "unsigned": "returned a policy that cannot be stored: column 'count' is uint8 of 1 dimensions",
     }.items():
-        words = ["kind=counted", f"kind.how={how}", "--where", CLASSIC, "--archive", str(made), "--config-dir", "own"]
-        found = qarena("policy", "build", *words)
-        assert (found.code, found.out) == (1, "")
-        assert message in found.err
+        build_arguments = [
+            "kind=counted",
+            f"kind.how={how}",
+            "--where",
+            CLASSIC,
+            "--archive",
+            str(shared_root),
+            "--config-dir",
+            "own",
+        ]
+        result = qarena("policy", "build", *build_arguments)
+        assert (result.code, result.out) == (1, "")
+        assert message in result.err
 
 
 def test_more_games_than_memory_are_refused_before_they_are_read(
-    made: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+    shared_root: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runners.learning.training.policy_build.available_megabytes", lambda: 0.1)
-    found = qarena(*words("gift", made, name="large"))
+    result = qarena(*build_arguments("gift", shared_root, name="large"))
     assert re.fullmatch(
-        r"error: [\d,]+ games take \d+ MB of memory and 0 MB are free: choose at most 873, .*\n", found.refusal
+        r"error: [\d,]+ games take \d+ MB of memory and 0 MB are free: choose at most 873, .*\n", result.refusal
     )

@@ -23,7 +23,7 @@ from runners.learning.training.policy_build import build_kind_code_record
 from runners.learning.training.self_improvement import MIN_PIECES, SelfImprovement
 from runners.learning.training.trainer import TrainingContext, TrainingOutcome
 from tests.runners.conftest import Qarena
-from tests.runners.learning.training.trainings import context, stopped_after
+from tests.runners.learning.training.trainings import build_context, build_stopping_context
 
 SMALL = {
     "kind": "mc_afterstate(least=3)",
@@ -38,14 +38,14 @@ KEYS = [f"trainer.{key}={value}" for key, value in SMALL.items() if isinstance(v
 TYPED = ["trainer=self_improve", *KEYS, 'trainer.kind="mc_afterstate(least=3)"', "trainer.opponents=[random,dumb]"]
 
 
-def trainer(**other: Any) -> SelfImprovement:
+def build_trainer(**other: Any) -> SelfImprovement:
     settings = load_option("trainer", "self_improve")
     assert settings.pop("_target_") == "runners.training.self_improvement.SelfImprovement"
     return SelfImprovement(**settings | SMALL | other)
 
 
-def named(root: Path, **other: Any) -> TrainingContext:
-    return context(root, "self_improve", policy="mine", **other)
+def build_named_context(root: Path, **other: Any) -> TrainingContext:
+    return build_context(root, "self_improve", policy="mine", **other)
 
 
 def knowledge(trained: TrainingOutcome) -> str:
@@ -57,7 +57,7 @@ def knowledge(trained: TrainingOutcome) -> str:
 def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingOutcome]:
     root = tmp_path_factory.mktemp("loop") / "archive"
     ArchiveStore.open(root, create=True)
-    return root, trainer().train(named(root))
+    return root, build_trainer().train(build_named_context(root))
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_each_generation_learns_from_the_games_of_those_before(loop: tuple[Path,
     archive = ArchiveStore.open(root)
     cards = [policy_store.find(archive, f"mine-{generation}") for generation in (1, 2, 3)]
     runs = [card.learned["run_ids"] for card in cards]
-    assert [len(each) for each in runs] == [1, 2, 3]
+    assert [len(run_ids) for run_ids in runs] == [1, 2, 3]
     assert set(runs[0]) < set(runs[1]) < set(runs[2]) == set(trained.run_ids)
     played = [record.labels for record in archive.load_runs() if record.run_id in runs[2]]
     exploring = [f"policy(exploration=0.2,policy=mine-{generation})" for generation in (1, 2)]
@@ -127,28 +127,30 @@ def test_stopped_anywhere_it_comes_to_the_same(loop: tuple[Path, TrainingOutcome
     root = tmp_path / "archive"
     ArchiveStore.open(root, create=True)
     for games in (1, 500):
-        trained = trainer().train(replace(stopped_after(games, root), name="self_improve", policy="mine"))
+        trained = build_trainer().train(
+            replace(build_stopping_context(games, root), name="self_improve", policy="mine")
+        )
         assert trained.policy is None
-    trained = trainer().train(named(root, threads=2))
+    trained = build_trainer().train(build_named_context(root, threads=2))
     assert knowledge(trained) == knowledge(loop[1])
     assert trained.tables["strength"].equals(loop[1].tables["strength"])
-    again = trainer().train(named(root))
+    again = build_trainer().train(build_named_context(root))
     assert (again.played, knowledge(again)) == (0, knowledge(trained))
 
 
 @pytest.mark.slow
 def test_more_generations_go_on_from_fewer(loop: tuple[Path, TrainingOutcome]) -> None:
     root, trained = loop
-    more = trainer(generations=4).train(named(root))
+    more = build_trainer(generations=4).train(build_named_context(root))
     assert more.played == 300 + 80
     assert more.curve.head(4).equals(trained.curve)
 
 
 @pytest.mark.slow
 def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None:
-    found = qarena("run", "experiment=self_improve", *TYPED[1:], "policy.name=mine", "progress=false")
-    assert found.code == 0, found.err
-    assert "its mean score against the same opponents went from" in found.out
+    result = qarena("run", "experiment=self_improve", *TYPED[1:], "policy.name=mine", "progress=false")
+    assert result.code == 0, result.err
+    assert "its mean score against the same opponents went from" in result.out
     root = Path("data/archive")
     for name in ("mine", "mine-1", "mine-2", "mine-3"):
         assert rebuild_policy(root, name).differences == ()
@@ -160,7 +162,7 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
     assert line.startswith(f"  trained by {how}, from 900 games; ")
     assert format_lineage(archive, "mine-3")[1].startswith("  derived by mc_afterstate, from 900 games; ")
     assert ("trainer", f"{how}, 900 games") in format_policy_card(card, root)
-    assert "; learned from 3 runs in data/archive." in found.out
+    assert "; learned from 3 runs in data/archive." in result.out
     assert {"table.parquet", "curve.parquet", "strength.parquet", "games.parquet"} <= set(card.files)
     drawn = Path(policy_cards.policy_folder(archive, card.policy_id) / card.stored_name("curve.svg")).read_text()
     assert all(text in drawn for text in ("v random", "v dumb", "points a game"))
@@ -182,7 +184,7 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
 )
 def test_a_parameter_that_makes_no_sense_is_refused(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(RequestError) as caught:
-        trainer(**changes)
+        build_trainer(**changes)
     assert complaint in str(caught.value)
 
 
@@ -196,6 +198,6 @@ def test_a_parameter_that_makes_no_sense_is_refused(changes: dict[str, Any], com
     ],
 )
 def test_a_wrong_request_is_one_line_and_leaves_nothing(qarena: Qarena, override: str, complaint: str) -> None:
-    found = qarena("train", *TYPED, override)
-    assert complaint in found.refusal
+    result = qarena("train", *TYPED, override)
+    assert complaint in result.refusal
     assert not Path("data").exists()

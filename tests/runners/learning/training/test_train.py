@@ -22,7 +22,7 @@ from tests.paths import CONF
 from tests.runners.config.test_sweep import parse_table
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import resuming, start, wait_for
-from tests.runners.learning.training.trainings import LEARNERS, training, without_pictures
+from tests.runners.learning.training.trainings import LEARNERS, build_request, without_pictures
 
 QUICK = ("rl_encoded", "q_table")
 SMALL = ("train", "trainer=q_placement", "trainer.games=60", "curve.block=20", "progress=false")
@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def no_pictures() -> Iterator[None]:
-    """Drawing takes longer than all the rest."""
+    """Draw no learning curves, because drawing takes longer than everything else."""
     with without_pictures():
         yield
 
@@ -43,10 +43,10 @@ def no_pictures() -> Iterator[None]:
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("name", [*QUICK, *seldom(*(name for name in LEARNERS if name not in QUICK))])
 def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qarena, root: Path) -> None:
-    found = qarena("train", f"trainer={name}", "trainer.games=40", "curve.block=20")
-    assert (found.code, found.err) == (0, "")
+    result = qarena("train", f"trainer={name}", "trainer.games=40", "curve.block=20")
+    assert (result.code, result.err) == (0, "")
     card = policy_store.find(ArchiveStore.open(root), name)
-    learned, took, kept, _, command = found.out.splitlines()
+    learned, took, kept, _, command = result.out.splitlines()
     rate = r"[\d.]+ %"
     expected = rf"{name} learned from 40 games: it won {rate} of the first 20, {rate} of games 21 to 40\."
     assert re.fullmatch(expected, learned)
@@ -80,8 +80,8 @@ def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
         "command": record.command,
     }
     assert record.command.endswith("policy.name=mine rules=square")
-    own = load_option("trainer", "q_placement")
-    assert parameters == own | {"games": 60, "learner": own["learner"] | {"discount": 0.5}}
+    defaults = load_option("trainer", "q_placement")
+    assert parameters == defaults | {"games": 60, "learner": defaults["learner"] | {"discount": 0.5}}
     assert card.files["table.parquet"].rows == len(policy.table["value"]) > 100
     curve = policy_store.read_table(ArchiveStore.open(root), card, "curve")
     assert curve.select("first_game", "games").rows() == [(0, 20), (20, 20), (40, 20)]
@@ -133,18 +133,18 @@ def test_the_same_again_plays_nothing_and_says_so_and_more_goes_on(qarena: Qaren
     ],
 )
 def test_trainings_that_differ_have_names_of_their_own(typed: str, name: str) -> None:
-    found = training("trainer=q_placement", *typed.split())
-    assert re.fullmatch(name, found.policy)
-    policy_store.check_name(found.policy)
-    assert (found.training_id == training("trainer=q_placement").training_id) == (name == "q_placement")
+    result = build_request("trainer=q_placement", *typed.split())
+    assert re.fullmatch(name, result.policy)
+    policy_store.check_name(result.policy)
+    assert (result.training_id == build_request("trainer=q_placement").training_id) == (name == "q_placement")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_a_sweep_ends_with_one_table_of_policies(qarena: Qarena, root: Path) -> None:
-    found = qarena(*SMALL[:1], "-m", *SMALL[1:], "trainer.learner.decay=.5,.9", "seed=1,2")
-    assert found.code == 0
-    table = parse_table(found)
+    result = qarena(*SMALL[:1], "-m", *SMALL[1:], "trainer.learner.decay=.5,.9", "seed=1,2")
+    assert result.code == 0
+    table = parse_table(result)
     assert [row[:5] for row in table] == [
         ["0", "0.5", "1", "q_placement_decay-0.5", "60"],
         ["1", "0.5", "2", "q_placement_decay-0.5_seed-2", "60"],
@@ -185,12 +185,12 @@ def test_what_makes_no_sense_is_refused_before_any_folder_is_made(qarena: Qarena
 def test_a_users_own_trainer_is_one_too(qarena: Qarena, tmp_path: Path) -> None:
     folder = tmp_path / "own/trainer"
     folder.mkdir(parents=True)
-    own = (CONF / "trainer/q_placement.yaml").read_text().replace("decay: 0.9995", "decay: 0.5")
-    (folder / "mine.yaml").write_text(own)
-    found = qarena("train", "--config-dir", "own", "trainer=mine", "trainer.games=20")
-    assert (found.code, found.err) == (0, "")
-    assert "Policy 'mine' (" in found.out
-    assert "run 'q_placement(policy=mine)' random" in found.out
+    content = (CONF / "trainer/q_placement.yaml").read_text().replace("decay: 0.9995", "decay: 0.5")
+    (folder / "mine.yaml").write_text(content)
+    result = qarena("train", "--config-dir", "own", "trainer=mine", "trainer.games=20")
+    assert (result.code, result.err) == (0, "")
+    assert "Policy 'mine' (" in result.out
+    assert "run 'q_placement(policy=mine)' random" in result.out
     wrong = qarena("train", "--config-dir", "own", "trainer=mine", "trainer.learner.dicay=.1")
     assert "did you mean 'trainer.learner.decay'?" in wrong.err
 
@@ -205,7 +205,7 @@ DEADLINE = 120  # seconds that nothing here takes
 
 @pytest.fixture
 def expected(tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The knowledge of the training that nobody interrupts."""
+    """Return the knowledge of an uninterrupted training."""
     folder = tmp_path / "uninterrupted"
     folder.mkdir()
     with monkeypatch.context() as elsewhere:
@@ -215,7 +215,7 @@ def expected(tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def knowledge(folder: Path) -> str:
-    """The policy's content, after a check that the archive is sound."""
+    """Return the digest of the policy's knowledge, after a check that the archive is sound."""
     archive = ArchiveStore.open(folder / "games here")
     assert verify_archive(archive).problems == []
     assert sum(archive.count_games(run_id) for run_id in archive.list_run_ids()) == GAMES
@@ -254,7 +254,7 @@ def test_sigterm_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena,
     assert record.status == "interrupted"
     assert "Traceback" not in out + err
     kept = re.match(
-        r"Learned from ([\d,]+) games so far; \1 games were played now\. They are in .*; the policy is stored once all",
+        r"Learned from ([\d,]+) games so far; played \1 games now\. The games are in .*; the policy is stored once all",
         out,
     )
     assert kept

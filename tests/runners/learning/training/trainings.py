@@ -39,8 +39,8 @@ from tests.naive_players.agreement import Lifted
 LEARNERS = ("rl_encoded", "q_placement", "rl_tabular", "q_table")
 
 
-def context(root: Path, name: str = "q_placement", **other: Any) -> TrainingContext:
-    """A context in the archive at ``root``; ``other`` are fields of it or of its storage."""
+def build_context(root: Path, name: str = "q_placement", **other: Any) -> TrainingContext:
+    """Build a context in the archive at ``root``; ``other`` are fields of the context or of its storage."""
     storage = {key: other.pop(key) for key in ("shard_games", "shard_seconds", "other_code") if key in other}
     usual = TrainingContext(
         name=name,
@@ -55,16 +55,16 @@ def context(root: Path, name: str = "q_placement", **other: Any) -> TrainingCont
     return replace(usual, **other)
 
 
-def online(name: str = "q_placement", **other: Any) -> Online:
-    """The trainer of ``conf/trainer/NAME.yaml`` with other parameters."""
+def build_online_trainer(name: str = "q_placement", **other: Any) -> Online:
+    """Build the trainer of ``conf/trainer/NAME.yaml`` with other parameters."""
     settings = load_option("trainer", name)
     target = settings.pop("_target_")
     assert target == "runners.training.online.Online"
     return Online(**settings | other)
 
 
-def training(*overrides: str) -> TrainingRequest:
-    """The request of ``qarena train`` with these overrides."""
+def build_request(*overrides: str) -> TrainingRequest:
+    """Build the request of ``qarena train`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         composed = compose("train", overrides=list(overrides), return_hydra_config=True)
         return training_request_from_config(composed, composed.hydra.runtime.choices, "qarena train")
@@ -72,34 +72,34 @@ def training(*overrides: str) -> TrainingRequest:
 
 @contextmanager
 def without_pictures() -> Iterator[None]:
-    """Trainings draw no learning curve: that takes longer than to play a few hundred games."""
+    """Draw no learning curves, because drawing takes longer than playing a few hundred games."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analytics.report.style.render_curve_svg", lambda *_: b"<svg/>")
         yield
 
 
 def train(root: Path, *overrides: str) -> PolicyCard:
-    """The policy of such a request in the archive at ``root``, kept without a picture."""
-    asked = training(*overrides)
-    asked = replace(
-        asked, context=replace(asked.context, storage=replace(asked.context.storage, root=root), progress=None)
+    """Train by a request in the archive at ``root``, and store the policy without a picture."""
+    request = build_request(*overrides)
+    request = replace(
+        request, context=replace(request.context, storage=replace(request.context.storage, root=root), progress=None)
     )
-    check_training_and_create_archive(asked)
-    trained = asked.trainer.train(asked.context)
+    check_training_and_create_archive(request)
+    trained = request.trainer.train(request.context)
     assert trained.policy is not None
     with without_pictures():
-        return save_policy(asked, trained, trained.policy)
+        return save_policy(request, trained, trained.policy)
 
 
 def build(root: Path, kind: str, where: str = "true", name: str = "mine", **settings: Any) -> PolicyCard:
-    """The policy of ``qarena policy build kind=KIND`` from games in the archive at ``root``."""
-    own = load_option("kind", kind) | settings
-    request = policy_build.BuildRequest(kind, own, name, where, 1, root, "qarena policy build")
+    """Build the policy of ``qarena policy build kind=KIND`` from games in the archive at ``root``."""
+    parameters = load_option("kind", kind) | settings
+    request = policy_build.BuildRequest(kind, parameters, name, where, 1, root, "qarena policy build")
     return policy_build.build_policy(request, policy_build.select_build_games(request))
 
 
 class StopAfter:
-    """Asks to stop once so many games were played."""
+    """A progress that sets ``stop`` once this many games were played."""
 
     def __init__(self, games: int, stop: threading.Event) -> None:
         self._left = games
@@ -117,13 +117,13 @@ class StopAfter:
             self._stop.set()
 
 
-def stopped_after(games: int, root: Path, **other: Any) -> TrainingContext:
+def build_stopping_context(games: int, root: Path, **other: Any) -> TrainingContext:
     stop = threading.Event()
-    return context(root, stop=stop, progress=StopAfter(games, stop), **other)
+    return build_context(root, stop=stop, progress=StopAfter(games, stop), **other)
 
 
-def slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
-    """The games of the training in an archive by the plain rule book: each turn, each update is asked for alone."""
+def train_slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
+    """Repeat the training whose games are in an archive by the plain rule book, one turn and one update at a time."""
     (run_id,) = ArchiveStore.open(root).list_run_ids()
     learner: Learner = build_from_settings("learner", trainer.learner, Learner)
     knowledge = learner.knowledge(rules)
