@@ -19,7 +19,6 @@ import typer
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
-from analytics.shadowing import describe_hidden_package
 from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.sources import compilation_progress
 from runners.cli import archive, exact_play, games, policies
@@ -158,12 +157,6 @@ def _check_current_folder() -> None:
         raise RequestError("the current folder was deleted or moved: go to one that exists, cd ~") from None
 
 
-def _check_package_shadowing() -> None:
-    """Raise if another package hides one of the project's."""
-    if message := describe_hidden_package():
-        raise RequestError(message)
-
-
 class CompilingNotice:
     """Prints on standard error that kernels are compiled, again every ten seconds: a command must not look hung."""
 
@@ -203,7 +196,7 @@ class CompilingNotice:
 
 
 def main() -> None:
-    """The console script: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
+    """The command line: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
     open_closed_streams()
     try:
         with exit_on_interrupt():
@@ -222,7 +215,6 @@ def _run_and_explain_errors() -> None:
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters gets question marks
     try:
         _check_current_folder()
-        _check_package_shadowing()
         notice = compilation_progress.announce = CompilingNotice()
         try:
             _run_command()
