@@ -42,10 +42,10 @@ from agents.search.policy_values import (
     EXACT_FROM,
     UNDECIDED,
     build_search_knowledge,
-    choose_turn_or_candidates,
     count_turns,
     exact_value,
     find_best_turns,
+    find_candidates,
     is_exact,
     position_after_turn,
     turn_value,
@@ -263,7 +263,7 @@ def search_by_policy(position: Position, depth: int, alpha: float, beta: float, 
 
 @turn
 def policy_alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    immediate_turn, turns = choose_turn_or_candidates(position, BREADTH, seed, rules, agent)
+    immediate_turn, turns = find_candidates(position, BREADTH, seed, rules, agent)
     if immediate_turn != UNDECIDED:
         return immediate_turn
     depth = int64(params(agent)[DEPTH])

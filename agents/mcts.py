@@ -11,7 +11,7 @@ from agents.base.agent import KernelAgent, Knowledge, TurnKernel, encode_turn, p
 from agents.base.parameters import check_flag, check_integer, check_number, check_probability
 from agents.learning.policy import Policy
 from agents.line_values import check_weights
-from agents.search.playout import LINE, NO_MOVE, NOT_OVER, move_cell, move_gift, play_move, playout
+from agents.search.playout import LINE, NO_MOVE, NOT_OVER, move_cell, move_gift, play_move, play_out
 from agents.search.policy_values import EXACT_FROM, build_search_knowledge
 from agents.search.puct import puct_tree_words, puct_turn
 from agents.search.tree import (
@@ -198,7 +198,7 @@ def mcts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
             depth += 1
             path[depth] = uint64(here)
         if nodes[here].outcome == NOT_OVER:
-            result, index = playout(state, seed, index, rules)
+            result, index = play_out(state, seed, index, rules)
             result = -result
         else:
             result = int64(nodes[here].outcome == LINE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,15 +102,18 @@ def count_saving_replies(board: Position, gift: int, value: int, rules: Any, sea
     return count
 
 
-@inline_function
-def best_gift_and_reply_count(
-    board: Position, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
-) -> tuple[int, int]:
-    """Find a gift that keeps ``value`` and has the requested ``distance``.
+class ExactGift(NamedTuple):
+    """A gift that keeps the exact value of its position."""
 
-    With ``trap`` it is the gift with the fewest saving replies. Returns (gift, its saving replies, 0 if they were not
-    counted); NONE if no gift keeps the value.
-    """
+    gift: int  # NONE if no gift keeps the value
+    saving_replies: int  # 0 if they were not counted
+
+
+@inline_function
+def find_exact_gift(
+    board: Position, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
+) -> ExactGift:
+    """Find a gift that keeps ``value`` at the given ``distance``; with ``trap`` that of the fewest saving replies."""
     gifts = board.available & safe_pieces(board.lanes, board.occupied, rules)
     if gifts == 0 and value < 0:
         gifts = board.available
@@ -121,11 +124,11 @@ def best_gift_and_reply_count(
         if not keeps_value(board, gift, value, distance, rules, search):
             continue
         if not trap:
-            return gift, int64(0)
+            return ExactGift(gift, int64(0))
         count = count_saving_replies(board, gift, value, rules, search)
         if count < fewest:
             best, fewest = gift, count
-    return best, fewest
+    return ExactGift(best, fewest)
 
 
 @inline_function
@@ -158,7 +161,7 @@ def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: A
         board = Position(lanes, occupied, position.available, int64(NONE), cell)
         if value >= 0 and not can_keep_value(board, value, search):
             continue
-        candidate, count = best_gift_and_reply_count(board, value, distance, trap, seed, rules, search)
+        candidate, count = find_exact_gift(board, value, distance, trap, seed, rules, search)
         if candidate != NONE and (chosen == NONE or count < fewest):
             chosen, gift, fewest = cell, candidate, count
             if not trap:
@@ -179,7 +182,7 @@ def giving_turn(position: Position, seed: int, trap: bool, rules: Any, agent: An
         distance = solve_distance(
             value, position.lanes, position.occupied, position.available, int64(NONE), rules, search
         )
-    gift, _ = best_gift_and_reply_count(position, value, distance, trap, seed, rules, search)
+    gift, _ = find_exact_gift(position, value, distance, trap, seed, rules, search)
     return encode_turn(NONE, gift)
 
 

@@ -29,7 +29,7 @@ from agents.learning.position_rows import (
     find_or_add_row,
     find_row,
     has_room,
-    list_positions_and_row_starts,
+    list_position_rows,
     list_row_bits,
     row_width,
 )
@@ -247,7 +247,7 @@ class QPlacementLearner(RowLearner):
         return build_empty_row_knowledge(np.array(self.settings))
 
     def to_policy(self, knowledge: Knowledge) -> Policy:
-        positions = list_positions_and_row_starts(knowledge)
+        positions = list_position_rows(knowledge)
         lanes, occupied, hand, first = (column[positions[2] != NONE] for column in positions)
         position, cell, index = list_row_bits(first, ~occupied & ALL_CELLS)
         tried = ~np.isnan(knowledge.table[index])

@@ -16,7 +16,7 @@ from agents.learning.position_rows import (
     build_empty_row_knowledge,
     find_or_add_row,
     has_room,
-    list_positions_and_row_starts,
+    list_position_rows,
 )
 from agents.policy import (
     CANONICAL_HAND,
@@ -131,6 +131,6 @@ class QTableLearner(RowLearner):
         return replace(build_empty_row_knowledge(np.array(self.settings)), symmetric=True)
 
     def to_policy(self, knowledge: Knowledge) -> Policy:
-        lanes, occupied, _, first = list_positions_and_row_starts(knowledge)
+        lanes, occupied, _, first = list_position_rows(knowledge)
         value, masks = knowledge.table[first], occupied.astype(np.int32)
         return Policy(Q_TABLE, table={"lanes": lanes, "occupied": masks, "value": value})

@@ -37,7 +37,7 @@ from agents.learning.position_rows import (
     find_or_add_row,
     find_row,
     has_room,
-    list_positions_and_row_starts,
+    list_position_rows,
     list_row_bits,
     row_width,
 )
@@ -259,7 +259,7 @@ class TabularLearner(RowLearner):
 
         Of the two columns ``cell`` and ``gift`` one is -1.
         """
-        lanes, occupied, _, first = list_positions_and_row_starts(knowledge)
+        lanes, occupied, _, first = list_position_rows(knowledge)
         pieces = compute_checked_board_pieces(lanes, occupied)
         empty, unused = ~occupied & ALL_CELLS, ~pieces & ALL_PIECES
         of_cell, cell, cell_at = list_row_bits(first, empty)

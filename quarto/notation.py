@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from quarto.errors import RequestError
 from quarto.position import Position, board, position_from_plies
@@ -55,8 +56,15 @@ def format_cell(cell: int) -> str:
     return COLUMN_LETTERS[cell % SIDE] + ROW_DIGITS[cell // SIDE]
 
 
-def parse_position(text: str) -> tuple[Position, str]:
-    """Parse a position and the name of its rules; ``last_cell`` is NONE.
+class ParsedPosition(NamedTuple):
+    """A position in a text."""
+
+    position: Position  # its ``last_cell`` is NONE
+    rules_name: str
+
+
+def parse_position(text: str) -> ParsedPosition:
+    """Parse a position and the name of its rules.
 
     Fields are separated by spaces: 1 the rows, 2 the hand, 3 the name of the rules, which is not looked up here. A
     finished line on the board is accepted.
@@ -77,7 +85,7 @@ def parse_position(text: str) -> tuple[Position, str]:
         for piece, cell in plies:
             if piece == hand:
                 raise RequestError(f"piece {fields[1]!r} is in hand and on {format_cell(cell)} ({where}2)")
-    return position_from_plies(plies, hand)._replace(last_cell=NONE), name
+    return ParsedPosition(position_from_plies(plies, hand)._replace(last_cell=NONE), name)
 
 
 def format_position(position: Position, rules_name: str = CLASSIC_NAME) -> str:

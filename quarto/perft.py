@@ -77,9 +77,14 @@ def build_empty_layer() -> CanonicalBoards:
     return CanonicalBoards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)})
 
 
-def count_next_layer(
-    rules: Rules, parents: CanonicalBoards, ply: int, is_last: bool
-) -> tuple[PerftLayer, CanonicalBoards]:
+class CountedLayer(NamedTuple):
+    """A layer of the game's tree, and its boards without a finished line."""
+
+    counts: PerftLayer
+    boards: CanonicalBoards
+
+
+def count_next_layer(rules: Rules, parents: CanonicalBoards, ply: int, is_last: bool) -> CountedLayer:
     """Count the layer ``ply`` and build its boards.
 
     No boards are built for a layer that ``is_last``, because memory might not hold them.
@@ -100,7 +105,7 @@ def count_next_layer(
         live_prefixes += int(child_ways.sum())
         games_won += int(won_ways)
     layer = PerftLayer(ply, live_prefixes, games_won, live_boards + won_boards, live_boards)
-    return layer, CanonicalBoards(np.concatenate(lanes), np.concatenate(ways), slices)
+    return CountedLayer(layer, CanonicalBoards(np.concatenate(lanes), np.concatenate(ways), slices))
 
 
 def _group_parents(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
@@ -113,14 +118,20 @@ def _group_parents(parents: CanonicalBoards, tables: Symmetries) -> dict[int, ND
     return {mask: np.array(rows, np.int64) for mask, rows in sorted(sources.items())}
 
 
+class ChildBoards(NamedTuple):
+    """Boards up to symmetry, and the ways to reach them."""
+
+    live_lanes: NDArray[np.uint64]  # [L]: without a finished line
+    live_ways: NDArray[np.uint64]  # [L]
+    won_count: int
+    won_ways: int
+
+
 @kernel()
 def _generate_children(
     lanes: NDArray[np.uint64], ways: NDArray[np.uint64], sources: NDArray[np.int64], rules: Any, tables: Symmetries
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], int, int]:
-    """Generate all children of ``sources``, merged.
-
-    Returns lanes and ways of the live ones, then the number and the ways of the won ones.
-    """
+) -> ChildBoards:
+    """Generate all children of ``sources``; images of one board are merged."""
     live = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
     won = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
     live_count = won_count = 0
@@ -141,7 +152,7 @@ def _generate_children(
                     live_count += _add_ways(live, least, ways[parent])
                     live = _ensure_room(live, live_count)
     used = live[1] != 0
-    return live[0][used], live[1][used], won_count, won[1].sum()
+    return ChildBoards(live[0][used], live[1][used], won_count, won[1].sum())
 
 
 @inline_function

@@ -48,7 +48,7 @@ from agents.learning.line_boards import (
     piece_byte,
     safe_gifts_after,
 )
-from agents.learning.line_turns import SHARP_TURNS, count_survivors_and_fewest_replies
+from agents.learning.line_turns import SHARP_TURNS, count_surviving_turns
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import ALL_CELLS
@@ -252,7 +252,7 @@ def append_mobility_features(
 
 @inline_function
 def add_reply_feature_counting_turns(reply: int, rest: int, cells: int, after: Any, features: Any, count: int) -> int:
-    """Add the feature of a reply from ``reply`` on whose gift goes to one of ``cells``: see ``fill_and_count_features``.
+    """Add the feature of a reply from ``reply`` on, its gift on one of ``cells``: see ``fill_and_count_features``.
 
     Returns the number of turns that the giver has then: a placement and a safe gift from ``rest``.
     """
@@ -300,7 +300,7 @@ def append_reply_features(
                 return int64(LOST_AFTER)
             features[count] += int64(words[OFFSETS + REPLY])
             if rest & (rest - 1) != 0 and (turns <= SHARP_TURNS or int64(popcount(rest)) < DECIDED_PIECES):
-                survivors, fewest = count_survivors_and_fewest_replies(piece, rest, filled, words, after)
+                survivors, fewest = count_surviving_turns(piece, rest, filled, words, after)
                 if survivors == 0:
                     return int64(LOST_AFTER)
                 count += 1

@@ -6,7 +6,7 @@ and the other player, who replies. Boards are those of ``line_boards.py``, after
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.learning.line_boards import COUNTS, fill_lines_and_dangers_after, piece_byte, safe_gifts_after
 from quarto.bits import lowest_bit, popcount
@@ -62,13 +62,19 @@ def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: A
     return True
 
 
+class SurvivingTurns(NamedTuple):
+    """Counts of turns that no reply of the other player refutes."""
+
+    turn_count: int
+    fewest_replies: int  # least number of turns that one of them leaves to the other player, at most ``COUNTS - 1``
+
+
 @inline_function
-def count_survivors_and_fewest_replies(piece: int, rest: int, filled: int, words: Any, after: Any) -> tuple[int, int]:
+def count_surviving_turns(piece: int, rest: int, filled: int, words: Any, after: Any) -> SurvivingTurns:
     """Count the surviving turns with ``piece`` and a gift from ``rest``, at least two pieces.
 
-    A turn survives if no turn of the other player after it leaves none. Returns the number of these turns, and the
-    least number of turns that one of them leaves to the other player, at most ``COUNTS - 1``. ``after[0]`` is the board
-    before these turns, with pieces on ``filled``. ``after[1:3]`` are overwritten.
+    A turn survives if no turn of the other player after it leaves none. ``after[0]`` is the board before these turns,
+    with pieces on ``filled``. ``after[1:3]`` are overwritten.
     """
     byte, empty, survivors, fewest = piece_byte(piece), ~filled & ALL_CELLS, int64(0), int64(COUNTS - 1)
     cells = empty
@@ -87,4 +93,4 @@ def count_survivors_and_fewest_replies(piece: int, rest: int, filled: int, words
             if last & (last - 1) == 0 or all_safe_turns_leave_safe_reply(gift, last, filled_after, words, after[1:]):
                 survivors += 1
                 fewest = min(fewest, count_safe_turns(gift, last, other_cells, after[1]))
-    return survivors, fewest
+    return SurvivingTurns(survivors, fewest)

@@ -13,7 +13,7 @@ Both words together are the position: no two positions share a key. An unknown v
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,26 +154,43 @@ def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
             larger[free - 1], larger[free] = words[index - 1], words[index]
 
 
-def list_positions_and_row_starts(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:
-    """List all positions in ascending order: lanes, occupied, hand and where the row begins, each [positions] int64."""
+class PositionRows(NamedTuple):
+    """Positions, and where the row of each begins in the table; all [positions] int64."""
+
+    lanes: NDArray[np.int64]
+    occupied: NDArray[np.int64]
+    hand: NDArray[np.int64]
+    row_start: NDArray[np.int64]
+
+
+def list_position_rows(knowledge: Knowledge) -> PositionRows:
+    """List all positions with their rows, in ascending order of the positions."""
     slots = knowledge.keys[HEADER:].reshape(-1, 2)
     lanes, words = slots[slots[:, 1] != 0].T.copy()
     occupied = (words & np.uint64(ALL_CELLS)).astype(np.int64)
     hand = ((words & KEY) >> np.uint64(OCCUPIED_BITS)).astype(np.int64) - 1
     first = (words >> np.uint64(KEY_BITS)).astype(np.int64) - 1
     order = np.lexsort((hand, occupied, lanes.view(np.int64)))
-    return lanes.view(np.int64)[order], occupied[order], hand[order], first[order]
+    return PositionRows(lanes.view(np.int64)[order], occupied[order], hand[order], first[order])
 
 
-def list_row_bits(row_starts: NDArray[np.int64], masks: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-    """List the set bits of each row's mask, ascending: the row, the bit, and where its value is in the table.
+class RowBits(NamedTuple):
+    """Set bits of the masks of rows; all [bits] int64."""
+
+    row: NDArray[np.int64]
+    bit: NDArray[np.int64]
+    table_index: NDArray[np.int64]  # of the bit's value
+
+
+def list_row_bits(row_starts: NDArray[np.int64], masks: NDArray[np.int64]) -> RowBits:
+    """List the set bits of each row's mask in ascending order, with the index of their values in the table.
 
     The values of a row begin at ``row_starts`` ([rows] int64), one for each set bit.
     """
     rows, bits = np.nonzero((masks[:, None] >> np.arange(CELLS)) & 1)
     widths = np.bitwise_count(masks).astype(np.int64)
     before = np.repeat(np.cumsum(widths) - widths, widths)
-    return rows, bits, row_starts[rows] + np.arange(len(rows)) - before
+    return RowBits(rows, bits, row_starts[rows] + np.arange(len(rows)) - before)
 
 
 def bit_ranks(bits: NDArray[np.int64], masks: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ is placed. Every move passes the turn to the other player.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.random import random_cell, random_piece
 from quarto.bits import lowest_bit, piece_to_lanes
@@ -21,6 +21,20 @@ NO_MOVE = 0
 LONGEST_GAME = 17  # moves from the empty board: the first gift and sixteen placements
 
 NOT_OVER, LINE, FULL_BOARD = 0, 1, 2  # outcomes of a move
+
+
+class MoveResult(NamedTuple):
+    """The position after a move."""
+
+    position: Position
+    outcome: int  # NOT_OVER, LINE or FULL_BOARD
+
+
+class Playout(NamedTuple):
+    """The end of a game that was played at random from some position on."""
+
+    result: int  # 1 if the player to move there wins, -1 if the other does, 0 for a draw
+    next_word: int  # index of the next unused word of the stream
 
 
 @inline_function
@@ -42,12 +56,13 @@ def move_gift(move: int) -> int:
 
 
 @inline_function
-def play_move(position: Position, move: int, rules: Any) -> tuple[Position, int]:
-    """Return the position after a legal move, and its state: NOT_OVER, LINE or FULL_BOARD."""
+def play_move(position: Position, move: int, rules: Any) -> MoveResult:
+    """Play a legal move."""
     cell, gift = move_cell(move), move_gift(move)
     available = position.available & ~(int64(1) << gift) if gift != NONE else position.available
     if cell == NONE:
-        return Position(position.lanes, position.occupied, available, gift, position.last_cell), int64(NOT_OVER)
+        given = Position(position.lanes, position.occupied, available, gift, position.last_cell)
+        return MoveResult(given, int64(NOT_OVER))
     mover_chooses = rules.mover_chooses != 0
     piece = gift if mover_chooses else position.hand
     lanes = position.lanes | (piece_to_lanes(piece) << uint64(cell))
@@ -57,7 +72,7 @@ def play_move(position: Position, move: int, rules: Any) -> tuple[Position, int]
         outcome = int64(LINE)
     elif occupied == ALL_CELLS:
         outcome = int64(FULL_BOARD)
-    return Position(lanes, occupied, available, int64(NONE) if mover_chooses else gift, cell), outcome
+    return MoveResult(Position(lanes, occupied, available, int64(NONE) if mover_chooses else gift, cell), outcome)
 
 
 @inline_function
@@ -76,17 +91,14 @@ def random_move(position: Position, word: int, rules: Any) -> int:
 
 
 @inline_function
-def playout(position: Position, seed: int, index: int, rules: Any) -> tuple[int, int]:
-    """Play at random to the end, one word a move from the ``index``-th on.
-
-    Returns 1 if the player to move wins, -1 if the other does, 0 for a draw; and the index of the next unused word.
-    """
+def play_out(position: Position, seed: int, index: int, rules: Any) -> Playout:
+    """Play at random to the end; each move takes one word of the stream of ``seed``, from word ``index`` on."""
     winner, outcome = int64(-1), int64(NOT_OVER)
     while outcome == NOT_OVER:
         winner = -winner
         position, outcome = play_move(position, random_move(position, draw(seed, index), rules), rules)
         index += 1
-    return (winner if outcome == LINE else int64(0)), index
+    return Playout(winner if outcome == LINE else int64(0), index)
 
 
 @inline_function

@@ -6,7 +6,7 @@ opposite value for the other player. An agent's keys hold the solver's record, t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,9 +81,23 @@ def exact_value(position: Position, rules: Any, agent: Any) -> int:
     )
 
 
+class ExactTurn(NamedTuple):
+    """A turn that keeps the exact value of its position."""
+
+    turn: int
+    value: int
+
+
+class Candidates(NamedTuple):
+    """The turns to search, or the turn of a position that needs no search."""
+
+    immediate_turn: int  # UNDECIDED if the position needs a search
+    turns: WorkMemory  # to search, the best first
+
+
 @inline_function
-def exact_turn_and_value(position: Position, turns: WorkMemory, rules: Any, agent: Any) -> tuple[int, int]:
-    """Return the turn of the greatest learned value among those that keep the exact value, and the exact value."""
+def find_exact_turn(position: Position, turns: WorkMemory, rules: Any, agent: Any) -> ExactTurn:
+    """Find the turn of the greatest learned value among those that keep the position's exact value."""
     value, chosen, last = exact_value(position, rules, agent), int64(0), count_turns(turns) - 1
     while value >= 0 and chosen < last:
         if (
@@ -92,32 +106,31 @@ def exact_turn_and_value(position: Position, turns: WorkMemory, rules: Any, agen
         ):
             break
         chosen += 1
-    return encode_turn(turns.cells[0, chosen], turns.gifts[0, chosen]), value
+    return ExactTurn(encode_turn(turns.cells[0, chosen], turns.gifts[0, chosen]), value)
 
 
 @inline_function
-def choose_turn_or_candidates(
-    position: Position, max_turns: int, seed: int, rules: Any, agent: Any
-) -> tuple[int, WorkMemory]:
-    """Return the turn of a position that needs no search, or UNDECIDED; and the best ``max_turns`` turns to search.
+def find_candidates(position: Position, max_turns: int, seed: int, rules: Any, agent: Any) -> Candidates:
+    """Find the best ``max_turns`` turns to search, or the turn of a position that needs no search.
 
-    It is that of ``semi_random`` if the hand finishes a line, no piece is left, or all turns give a win away. In
-    positions with an exact value it is that of ``exact_turn_and_value``.
+    No search is needed if the hand finishes a line, no piece is left, or all turns give a win away: the turn is then
+    that of ``semi_random``. In positions with an exact value the turn is that of ``find_exact_turn``.
     """
     hand, exact = position.hand, is_exact(position, agent)
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
     if won or position.available == 0:
         report_evaluation(agent, float64(int64(won)), NO_VISITS)
-        return turn_if_opponent_chooses(position, draw(seed, 0), rules), allocate_work_memory(np.full(1, 0.5), 1)
+        immediate = turn_if_opponent_chooses(position, draw(seed, 0), rules)
+        return Candidates(immediate, allocate_work_memory(np.full(1, 0.5), 1))
     turns = find_best_turns(position, MAX_TURNS if exact else max_turns, agent)
     if turns.gifts[0, 0] == NONE:
         report_evaluation(agent, -1.0, NO_VISITS)
-        return turn_if_opponent_chooses(position, draw(seed, 0), rules), turns
+        return Candidates(turn_if_opponent_chooses(position, draw(seed, 0), rules), turns)
     if exact:
-        exact_turn, value = exact_turn_and_value(position, turns, rules, agent)
+        exact_turn, value = find_exact_turn(position, turns, rules, agent)
         report_evaluation(agent, float64(value), NO_VISITS)
-        return exact_turn, turns
-    return int64(UNDECIDED), turns
+        return Candidates(exact_turn, turns)
+    return Candidates(int64(UNDECIDED), turns)
 
 
 def build_search_knowledge(

@@ -9,7 +9,7 @@ There is no playout and no randomness.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -19,10 +19,10 @@ from agents.line_values import WorkMemory
 from agents.search.exact_solver import SOLVER_WORDS
 from agents.search.policy_values import (
     UNDECIDED,
-    choose_turn_or_candidates,
     count_turns,
     exact_value,
     find_best_turns,
+    find_candidates,
     is_exact,
     position_after_turn,
     turn_value,
@@ -99,20 +99,24 @@ def best_child(nodes: Any, parent: int, c: float) -> int:
     return best
 
 
-@inline_function
-def visit_and_expand_node(position: Position, node: int, size: int, nodes: Any, rules: Any, agent: Any) -> Any:
-    """Return the value of a node for the player who moved there, and the new size of the tree.
+class NodeVisit(NamedTuple):
+    """The first visit of a node."""
 
-    The node may get children.
-    """
+    value: float  # for the player who moved there
+    tree_size: int  # nodes
+
+
+@inline_function
+def visit_node(position: Position, node: int, size: int, nodes: Any, rules: Any, agent: Any) -> NodeVisit:
+    """Find the value of a node in a tree of ``size`` nodes, and add its children if it is not decided."""
     if position.available == 0:
-        return float64(0.0), size
+        return NodeVisit(float64(0.0), size)
     if is_exact(position, agent):
-        return float64(-exact_value(position, rules, agent)), size
+        return NodeVisit(float64(-exact_value(position, rules, agent)), size)
     turns = find_best_turns(position, BREADTH, agent)
     if turns.gifts[0, 0] == NONE:
-        return float64(1.0), size
-    return -turn_value(turns, 0), add_children(nodes, node, size, turns)
+        return NodeVisit(float64(1.0), size)
+    return NodeVisit(-turn_value(turns, 0), add_children(nodes, node, size, turns))
 
 
 @inline_function
@@ -129,7 +133,7 @@ def most_visited_child(nodes: Any) -> int:
 
 @turn
 def puct_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    immediate_turn, turns = choose_turn_or_candidates(position, BREADTH, seed, rules, agent)
+    immediate_turn, turns = find_candidates(position, BREADTH, seed, rules, agent)
     if immediate_turn != UNDECIDED:
         return immediate_turn
     nodes, path = scratch_nodes(agent), np.zeros(CELLS + 2, np.int64)
@@ -144,7 +148,7 @@ def puct_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
             path[depth] = here
         value = nodes[here].value
         if nodes[here].visits == 0:
-            value, size = visit_and_expand_node(state, here, size, nodes, rules, agent)
+            value, size = visit_node(state, here, size, nodes, rules, agent)
             nodes[here].value = value
         for step in range(depth, -1, -1):
             node = nodes[path[step]]

@@ -91,11 +91,20 @@ def add_node(nodes: Any, number: int, move: int, state: int) -> None:
     node.move, node.untried, node.outcome, node.proven = move, NO_MOVE, state, OPEN
 
 
+class Expansion(NamedTuple):
+    """A new child in a tree."""
+
+    child: int  # number of its node
+    position: Position  # there
+    tree_size: int  # nodes
+    next_word: int  # index of the turn's next unused random word
+
+
 @inline_function
 def expand_node(
     tree: Tree, parent: int, size: int, position: Position, draw_state: Any, safe_gifts: bool, rules: Any
-) -> Any:
-    """Add the parent's next child; return its number, the position there, the new ``size`` and the next index.
+) -> Expansion:
+    """Add the parent's next child to a tree of ``size`` nodes.
 
     ``draw_state`` has the turn's seed, the index of its next unused word, and whether moves come by number instead.
     """
@@ -122,7 +131,7 @@ def expand_node(
     if node.untried == NO_MOVE:
         size = line_up_children(tree, parent, size)
         child = size - 1
-    return child, after, size, index
+    return Expansion(child, after, size, index)
 
 
 @inline_function

@@ -177,10 +177,17 @@ def read_tablebase(tablebase: Tablebase) -> BoardTable:
     return BoardTable(frame["key"].to_numpy().astype(np.uint64), frame["pieces"].to_numpy(), frame["value"].to_numpy())
 
 
+class LayerValues(NamedTuple):
+    """The boards of a tablebase with one number of pieces, and their values; both [B]."""
+
+    keys: NDArray[np.uint64]  # canonical
+    values: NDArray[np.int8]
+
+
 def write_tablebase(
     path: Path,
     rules: Rules,
-    layers: Sequence[tuple[NDArray[np.uint64], NDArray[np.int8]]],
+    layers: Sequence[LayerValues],
     card_fields: Mapping[str, Any],
 ) -> Tablebase:
     """Store keys and values of 0, 1, ... pieces as a tablebase.
@@ -189,14 +196,14 @@ def write_tablebase(
 
     The bytes of the table depend on the boards and their values only. Raises ``FailureError`` when the disk refuses.
     """
-    counts = [len(keys) for keys, _ in layers]
+    counts = [len(layer.keys) for layer in layers]
     columns = {
-        "key": np.concatenate([keys for keys, _ in layers]).astype(np.int64),
+        "key": np.concatenate([layer.keys for layer in layers]).astype(np.int64),
         "pieces": np.repeat(np.arange(len(layers), dtype=np.int8), counts),
-        "value": np.concatenate([values for _, values in layers]),
+        "value": np.concatenate([layer.values for layer in layers]),
     }
     content = encoder.encode_parquet(pl.DataFrame(columns, schema=SCHEMA).iter_slices(ROW_GROUP_ROWS), SCHEMA)
-    won, drawn, lost = ([int((values == value).sum()) for _, values in layers] for value in VALUES)
+    won, drawn, lost = ([int((layer.values == value).sum()) for layer in layers] for value in VALUES)
     digest = hashlib.sha256(content).hexdigest()
     card = TablebaseCard(
         FORMAT, asdict(rules), len(layers) - 1, counts, won, drawn, lost, len(content), digest, **card_fields

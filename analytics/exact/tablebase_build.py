@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from analytics.exact.tablebase import (
     VALUES,
     BoardTable,
+    LayerValues,
     Tablebase,
     is_equivalent_rules,
     open_tablebase,
@@ -197,10 +198,15 @@ class ChunkStore:
         return slice(first, min(first + CHUNK_BOARDS, len(self.values)))
 
 
-def solve_and_time_chunk(
-    solver: Solver, rules: Rules, keys: NDArray[np.uint64]
-) -> tuple[NDArray[np.int8], float] | None:
-    """Return the values of a chunk's boards and the seconds that they took; None if the solver was stopped."""
+class SolvedChunk(NamedTuple):
+    """The values of a chunk's boards."""
+
+    values: NDArray[np.int8]  # [B]
+    seconds: float  # that solving took
+
+
+def solve_chunk(solver: Solver, rules: Rules, keys: NDArray[np.uint64]) -> SolvedChunk | None:
+    """Solve a chunk's boards, or return None if the solver was stopped."""
     started, values = time.monotonic(), np.zeros(len(keys), np.int8)
     lanes, occupied = decode_board_keys(keys, rules)
     for step in range(0, len(keys), STEP_BOARDS):
@@ -208,7 +214,7 @@ def solve_and_time_chunk(
         values[part] = solver.values(lanes[part], occupied[part])
         if solver.stopped:
             return None
-    return values, time.monotonic() - started
+    return SolvedChunk(values, time.monotonic() - started)
 
 
 def _chunk_path(folder: Path, first: int) -> Path:
@@ -238,13 +244,13 @@ def _sum_seconds(folder: Path) -> float:
 
 def solve_smaller_layers(
     rules: Rules, keys: Sequence[NDArray[np.uint64]], largest_values: NDArray[np.int8]
-) -> list[tuple[NDArray[np.uint64], NDArray[np.int8]]]:
+) -> list[LayerValues]:
     """Solve all layers from the values of the last: each layer's follow from those of the layer with a piece more."""
-    layers = [(keys[-1], largest_values)]
+    layers = [LayerValues(keys[-1], largest_values)]
     for pieces in range(len(keys) - 2, -1, -1):
         above, values = layers[-1]
         solver = Solver(rules, 0.0, build_tablebase_index(above, values, pieces + 1))
-        layers.append((keys[pieces], solver.values(*decode_board_keys(keys[pieces], rules))))
+        layers.append(LayerValues(keys[pieces], solver.values(*decode_board_keys(keys[pieces], rules))))
     return layers[::-1]
 
 

@@ -51,7 +51,7 @@ class TablebaseStatistics(NamedTuple):
     boards: list[ValueCounts]  # by pieces
     positions: list[ValueCounts]  # by pieces on the board; none where the mover chooses
     examples: dict[str, str]  # 'board won' -> the first such board in notation
-    turns: list[tuple[str, int, int]]  # first turns up to symmetry: an example, how many turns, their value
+    turns: list[FirstTurns]  # first turns up to symmetry: an example, how many turns, their value
 
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int64[::1], SYMMETRIES_TYPE))
@@ -117,16 +117,24 @@ def _count_values(values: NDArray[np.int8], images: NDArray[np.int64]) -> ValueC
     return ValueCounts(canonical_ones, tuple(int(images[values == value].sum()) for value in VALUES))
 
 
+class SolvedPositions(NamedTuple):
+    """Positions with a piece in hand, and their values; all [P]."""
+
+    keys: NDArray[np.uint64]  # canonical
+    values: NDArray[np.int8]
+    board_index: NDArray[np.int64]  # of the board before the gift
+
+
 def solve_positions_after_gifts(
     solver: Solver, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]
-) -> tuple[NDArray[np.uint64], NDArray[np.int8], NDArray[np.int64]]:
-    """Return canonical keys, values, board indices [P] of positions after each gift on ``B`` boards, with repeats."""
+) -> SolvedPositions:
+    """Solve the positions after each gift on ``B`` boards; images of one position are repeated."""
     keys = np.empty(PIECES * len(lanes), np.uint64)
     values, sources = np.empty(len(keys), np.int8), np.empty(len(keys), np.int64)
     count = _fill_positions_after_gifts(
         lanes, occupied, keys, values, sources, *solver.state, build_symmetries(solver.rules)
     )
-    return keys[:count], values[:count], sources[:count]
+    return SolvedPositions(keys[:count], values[:count], sources[:count])
 
 
 def _add_examples(
@@ -144,21 +152,26 @@ def _add_examples(
             examples[f"{kind} {word}"] = format_position(position, rules.name)
 
 
-def list_first_turns(solver: Solver) -> list[tuple[str, int, int]]:
-    """List the turns after the first gift, piece 0 (where the mover chooses: on the empty board), up to symmetry.
+class FirstTurns(NamedTuple):
+    """First turns that are images of each other."""
 
-    Each row: an example in notation, how many turns lead to an image of it, their value for the mover; best first.
-    """
+    example: str  # position after one of them, in notation
+    turn_count: int
+    value: int  # for the mover
+
+
+def list_first_turns(solver: Solver) -> list[FirstTurns]:
+    """List the turns after the first gift, piece 0 (where the mover chooses: on the empty board), the best first."""
     rules = solver.rules
     start = EMPTY if rules.mover_chooses else position_from_plies([], 0)
-    by_form: dict[Position, tuple[str, int, int]] = {}
+    by_form: dict[Position, FirstTurns] = {}
     for turn in solver.turns(start, distance=False):
         piece, hand = (turn.gift, NONE) if rules.mover_chooses else (0, turn.gift)
         after = position_from_plies([(piece, turn.cell)], hand)
         form = canonical_position(after, rules)
-        example, times, value = by_form.get(form, (format_position(after, rules.name), 0, turn.value))
-        by_form[form] = example, times + 1, value
-    return sorted(by_form.values(), key=lambda row: -row[2])
+        turns = by_form.get(form, FirstTurns(format_position(after, rules.name), 0, turn.value))
+        by_form[form] = turns._replace(turn_count=turns.turn_count + 1)
+    return sorted(by_form.values(), key=lambda turns: -turns.value)
 
 
 def render_theory_page(tablebases: Sequence[Tablebase]) -> str:

@@ -196,8 +196,15 @@ def _build_episodes(blocks: Iterable[ExportBlock], request: ExportRequest) -> It
         yield block, build_episodes(block.range_games.opening, block.range_games.games, options, rules.tables)
 
 
-def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, target: ExportTarget) -> tuple[int, int]:
-    """Write games as episodes; return how many, and how many steps they have."""
+class EpisodeCounts(NamedTuple):
+    """Numbers of what was written."""
+
+    episodes: int
+    steps: int
+
+
+def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, target: ExportTarget) -> EpisodeCounts:
+    """Write games as episodes."""
     count, steps = 0, 0
 
     def yield_blocks() -> Iterator[tuple[ExportBlock, Episodes]]:
@@ -209,7 +216,7 @@ def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, targe
                 yield block, episodes
 
     formats.EPISODE_FORMATS[request.form](yield_blocks(), target)
-    return count, steps
+    return EpisodeCounts(count, steps)
 
 
 def describe_dataset(request: ExportRequest) -> str:

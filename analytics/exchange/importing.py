@@ -176,20 +176,25 @@ def _find_stored_pairing(archive: ArchiveStore, block: ImportBlock, rules: Rules
             continue
         for pairing, labels in enumerate(record.pairings):
             if labels == (heading.agent_0, heading.agent_1):
-                stored, count = _read_pairing_text_and_count(archive, record.run_id, pairing, heading)
+                stored, count = _read_pairing_text(archive, record.run_id, pairing, heading)
                 if count and (text.startswith(stored) or stored.startswith(text)):
                     candidates.append(_StoredPairing(record, pairing, count))
     return max(candidates, key=lambda candidate: candidate.games, default=None)
 
 
-def _read_pairing_text_and_count(
-    archive: ArchiveStore, run_id: str, pairing: int, heading: Heading
-) -> tuple[bytes, int]:
-    """Read a pairing's games in the order in which they were imported, and return their text and number."""
+class PairingText(NamedTuple):
+    """The games of a pairing as text."""
+
+    text: bytes
+    game_count: int
+
+
+def _read_pairing_text(archive: ArchiveStore, run_id: str, pairing: int, heading: Heading) -> PairingText:
+    """Read a pairing's games as text, in the order in which they were imported."""
     blocks = [read_games(archive, run_id, stored) for stored in archive.list_effective_ranges(run_id)]
     blocks = [games.select_rows(games.pairing == pairing) for games in blocks]
     texts = [format_games(heading, games.games) for games in blocks if len(games.game_id)]
-    return b"".join(texts), sum(len(games.game_id) for games in blocks)
+    return PairingText(b"".join(texts), sum(len(games.game_id) for games in blocks))
 
 
 def _extend_run(archive: ArchiveStore, record: RunRecord, blocks: list[ImportBlock], rules: Rules) -> ImportedRun:

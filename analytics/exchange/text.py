@@ -187,8 +187,15 @@ def format_ending_tags(winner: int, ending: int) -> str:
     return f"{result} {_format_tag('ending', ENDINGS[ending])}" if ending >= FORFEIT_ILLEGAL else result
 
 
-def find_winner_and_ending(tags: Tags, ply_count: int, line_ply: int) -> tuple[int, int]:
-    """Find the winner and the ending of a game of ``ply_count`` plies.
+class GameOutcome(NamedTuple):
+    """How a game ended."""
+
+    winner: int  # seat, or NONE for a draw
+    ending: int  # index into ENDINGS
+
+
+def find_outcome(tags: Tags, ply_count: int, line_ply: int) -> GameOutcome:
+    """Find the outcome of a game of ``ply_count`` plies.
 
     ``line_ply`` is its first ply to finish a line, or -1.
 
@@ -205,14 +212,14 @@ def find_winner_and_ending(tags: Tags, ply_count: int, line_ply: int) -> tuple[i
         raise _contradiction_error("result", RESULTS_BY_WINNER[tags.winner or 0], RESULTS_BY_WINNER[winner])
     if tags.ending not in (None, ending):
         raise _contradiction_error("ending", ENDINGS[tags.ending or 0], ENDINGS[ending])
-    return winner, ending
+    return GameOutcome(winner, ending)
 
 
 def _contradiction_error(name: str, value: str, actual_value: str) -> RequestError:
     return RequestError(f"tag {name!r}: {value} contradicts the plies, which say {actual_value}")
 
 
-def _find_forfeit_outcome(tags: Tags, ply_count: int) -> tuple[int, int]:
+def _find_forfeit_outcome(tags: Tags, ply_count: int) -> GameOutcome:
     if tags.winner is None:
         raise RequestError(
             f"the game is not over after {ply_count} plies and has no tag 'result': add [result=1-0] or [result=0-1] "
@@ -225,7 +232,7 @@ def _find_forfeit_outcome(tags: Tags, ply_count: int) -> tuple[int, int]:
         raise RequestError(
             f"tag 'ending': {ENDINGS[ending]} contradicts the plies: the game is not over after {ply_count}"
         )
-    return tags.winner, ending
+    return GameOutcome(tags.winner, ending)
 
 
 def _format_tag(name: str, value: str) -> str:
@@ -344,11 +351,18 @@ def _find_game_lines(content: bytes, prefix_indices: dict[bytes, int]) -> GameLi
     return GameLines(*np.array(rows, np.int64).reshape(-1, len(GameLines._fields)).T.copy())
 
 
-def _parse_line_tags(prefix: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> tuple[Tags, Rules] | str:
+class LineTags(NamedTuple):
+    """The tags of a line with a game, and the rules that they name."""
+
+    tags: Tags
+    rules: Rules
+
+
+def _parse_line_tags(prefix: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> LineTags | str:
     """Parse the tags of a line and find their rules, or return the error in them."""
     try:
         tags = parse_tags(prefix.decode(), defaults)
-        return tags, find_rules(tags.rules)
+        return LineTags(tags, find_rules(tags.rules))
     except UnicodeDecodeError as error:
         return f"byte {error.start} of the line is not UTF-8: save the file as UTF-8"
     except RequestError as error:
@@ -364,7 +378,7 @@ def _describe_parse_error(plies: bytes) -> str:
 
 
 def _set_outcomes_and_list_errors(
-    games: Games, tags: NDArray[np.int64], parsed: list[tuple[Tags, Rules] | str], unreadable: NDArray[np.bool_]
+    games: Games, tags: NDArray[np.int64], parsed: list[LineTags | str], unreadable: NDArray[np.bool_]
 ) -> dict[int, str]:
     """Set winner and ending of each readable game by the rules. Returns the errors by game, also those in tags."""
     reasons: dict[int, str] = {}
@@ -373,13 +387,13 @@ def _set_outcomes_and_list_errors(
             reasons |= dict.fromkeys(np.flatnonzero(tags == at).tolist(), entry)
             continue
         rows = np.flatnonzero((tags == at) & ~unreadable)
-        line_at = find_first_line_plies(games, rows, entry[1].tables)
+        line_at = find_first_line_plies(games, rows, entry.rules.tables)
         # Games with the same tags and length whose line is at the same ply have one outcome, or one error.
         kinds, kind = np.unique(games.plies[rows] * np.int64(2 * PIECES) + line_at + 1, return_inverse=True)
         for number, (plies, line) in enumerate(divmod(value, 2 * PIECES) for value in kinds.tolist()):
             same = rows[kind == number]
             try:
-                games.winner[same], games.ending[same] = find_winner_and_ending(entry[0], plies, line - 1)
+                games.winner[same], games.ending[same] = find_outcome(entry.tags, plies, line - 1)
             except RequestError as error:
                 reasons |= dict.fromkeys(same.tolist(), str(error))
     return reasons

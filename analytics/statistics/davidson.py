@@ -26,7 +26,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from analytics.statistics.tally import DRAW, LOSS, WIN
-from quarto.jit import inline_function, kernel
+from quarto.jit import kernel
 
 ROUNDS = 100
 PRECISION = 1e-6  # natural units, of the last step: near the maximum its square is about what is still wrong
@@ -82,7 +82,8 @@ def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit |
         and abs(start[-1]) < EXTREME_DRAWS
     ):
         start = np.array([*initial_fit.strengths, initial_fit.seat, initial_fit.draws])
-    parameters = _maximize_by_newton(zero, one, counts, start, _mean_penalty(above, counts.sum()))
+    counted = SeatCounts(zero, one, counts)
+    parameters = _maximize_by_newton(counted, start, _mean_penalty(above, counts.sum()))
     seat = parameters[-2] if abs(parameters[-2]) <= FARTHEST_FINITE else np.copysign(np.inf, parameters[-2])
     return DavidsonFit(parameters[:-2], float(seat), float(parameters[-1]), above)
 
@@ -118,50 +119,48 @@ def _mean_penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]
     return penalty
 
 
-@kernel(_VECTOR(_NUMBERS, _NUMBERS, _MATRIX, _VECTOR, _MATRIX))
 def _maximize_by_newton(
-    zero: NDArray[np.int64],
-    one: NDArray[np.int64],
-    counts: NDArray[np.float64],
-    start: NDArray[np.float64],
-    penalty: NDArray[np.float64],
+    games: SeatCounts, start: NDArray[np.float64], penalty: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the parameters [A + 2] that Newton's method reaches from ``start``; the curvature includes ``penalty``."""
     parameters, slope, curvature = start, np.empty(len(start)), np.empty_like(penalty)
-    likelihood = _log_likelihood_and_derivatives(zero, one, counts, parameters, slope, curvature, penalty)
+
+    def evaluate(parameters: NDArray[np.float64]) -> float:
+        slope[:], curvature[:] = 0, penalty
+        return float(_add_log_likelihood(games.zero, games.one, games.counts, parameters, slope, curvature))
+
+    likelihood = evaluate(parameters)
     for _ in range(ROUNDS):
-        _solve_cholesky(curvature, slope)
-        step = slope * min(1.0, LONGEST_STEP / max(np.abs(slope).max(), 1e-300))
-        ahead = _log_likelihood_and_derivatives(zero, one, counts, parameters + step, slope, curvature, penalty)
+        step = np.linalg.solve(np.tril(curvature) + np.tril(curvature, -1).T, slope)
+        step *= min(1.0, LONGEST_STEP / max(np.abs(step).max(), 1e-300))
+        ahead = evaluate(parameters + step)
         while ahead < likelihood - 1e-9 * abs(likelihood) and np.abs(step).max() > PRECISION:
-            step = step / 2
-            ahead = _log_likelihood_and_derivatives(zero, one, counts, parameters + step, slope, curvature, penalty)
+            step /= 2
+            ahead = evaluate(parameters + step)
         parameters, likelihood = parameters + step, ahead
         if np.abs(step).max() < PRECISION or np.abs(parameters[:-1]).max() > FARTHEST_FINITE + LONGEST_STEP:
             break
     return parameters
 
 
-@inline_function
-def _log_likelihood_and_derivatives(
+@kernel(types.float64(_NUMBERS, _NUMBERS, _MATRIX, _VECTOR, _VECTOR, _MATRIX))
+def _add_log_likelihood(
     zero: NDArray[np.int64],
     one: NDArray[np.int64],
     counts: NDArray[np.float64],
     parameters: NDArray[np.float64],
     slope: NDArray[np.float64],
     curvature: NDArray[np.float64],
-    penalty: NDArray[np.float64],
 ) -> float:
-    """Return the logarithm of the likelihood; ``slope`` gets its gradient, ``curvature`` minus its second derivatives.
+    """Return the logarithm of the likelihood; add its gradient to ``slope``, minus its Hessian to ``curvature``.
 
-    ``penalty`` is added to the curvature, of which only the half below the diagonal is right.
+    Only the half of ``curvature`` below the diagonal is written.
 
     With x half of what seat 0 is ahead by, the three results are in the ratio exp(-x) : exp(d) : exp(x), so a row of
     games takes one exponential and one logarithm. Its derivatives in the strength of seat 0, in that of seat 1 with
     the other sign, and in the seat's value are equal.
     """
     seat, draws, total = len(parameters) - 2, len(parameters) - 1, 0.0
-    slope[:], curvature[:] = 0, penalty
     drawn = math.exp(parameters[draws])
     for row in range(len(counts)):
         first, second = zero[row], one[row]
@@ -189,31 +188,3 @@ def _log_likelihood_and_derivatives(
         curvature[draws, seat] += mixed
         curvature[draws, draws] += games * draw * (1 - draw)
     return total
-
-
-@inline_function
-def _solve_cholesky(matrix: NDArray[np.float64], right_hand_side: NDArray[np.float64]) -> None:
-    """Solve ``matrix`` x = ``right_hand_side`` in place; a positive definite ``matrix`` is replaced by its factor.
-
-    The factor is Cholesky's, below the diagonal and on it; what is above is neither read nor changed. Each column is
-    taken off all later ones at once, which the processor does four numbers at a time. LAPACK would need SciPy in a
-    kernel.
-    """
-    size = len(right_hand_side)
-    column = np.empty(size)
-    for k in range(size):
-        root = math.sqrt(matrix[k, k])
-        matrix[k, k] = root
-        right_hand_side[k] /= root
-        for i in range(k + 1, size):
-            column[i] = matrix[i, k] / root
-            matrix[i, k] = column[i]
-            right_hand_side[i] -= column[i] * right_hand_side[k]
-        for i in range(k + 1, size):
-            share = column[i]
-            for j in range(k + 1, i + 1):
-                matrix[i, j] -= share * column[j]
-    for i in range(size - 1, -1, -1):
-        right_hand_side[i] /= matrix[i, i]
-        for k in range(i):
-            right_hand_side[k] -= matrix[i, k] * right_hand_side[i]

@@ -171,9 +171,16 @@ def concat_blocks(blocks: Sequence[Block]) -> list[RangeGames]:
     return [_concat_block_group(group) for group in _group_blocks(block for block in blocks if len(block.games.plies))]
 
 
+class GameTables(NamedTuple):
+    """The two tables of the same games, encoded."""
+
+    games: TableBytes
+    plies: TableBytes
+
+
 def encode_game_tables(
     parts: Sequence[RangeGames], used_pairings: Sequence[int], pairings: Sequence[tuple[str, str]]
-) -> tuple[TableBytes, TableBytes]:
+) -> GameTables:
     """Encode games, in parts that ascend, as the tables ``games`` and ``plies`` of ``analytics.store.schema``.
 
     ``used_pairings`` are the numbers of the pairings that have games. ``pairings[i]`` holds the labels of pairing
@@ -184,7 +191,7 @@ def encode_game_tables(
     """
     games = sum(len(part.game_id) for part in parts)
     room = allocate_buffer(min(ROW_GROUP_ROWS, PIECES * games), len(PLIES_SCHEMA))
-    return _encode_games(parts, used_pairings, pairings, room), _encode_plies(parts, games, room)
+    return GameTables(_encode_games(parts, used_pairings, pairings, room), _encode_plies(parts, games, room))
 
 
 def _group_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:

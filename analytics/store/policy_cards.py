@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from math import isfinite
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -164,18 +164,26 @@ def load_card(archive: ArchiveStore, policy_id: str) -> PolicyCard:
 
 def load_cards(archive: ArchiveStore) -> list[PolicyCard]:
     """Load all cards, oldest first. Raises ``FailureError`` for a damaged one."""
-    sound, damaged = load_readable_cards(archive)
-    if damaged:
-        raise damaged[0]
-    return sound
+    readable = load_readable_cards(archive)
+    if readable.errors:
+        raise readable.errors[0]
+    return readable.cards
 
 
-def load_readable_cards(archive: ArchiveStore) -> tuple[list[PolicyCard], list[FailureError]]:
-    """Load the cards that can be read, oldest first, and return them with the errors of those that cannot."""
-    sound, damaged = [], []
+class ReadableCards(NamedTuple):
+    """The cards of an archive that can be read."""
+
+    cards: list[PolicyCard]  # oldest first
+    errors: list[FailureError]  # of the cards that cannot be read
+
+
+def load_readable_cards(archive: ArchiveStore) -> ReadableCards:
+    """Load the cards that can be read, and note the errors of the others."""
+    cards, errors = [], []
     for policy_id in list_policy_ids(archive):
         try:
-            sound.append(load_card(archive, policy_id))
+            cards.append(load_card(archive, policy_id))
         except FailureError as error:
-            damaged.append(error)
-    return sorted(sound, key=lambda card: (datetime.fromisoformat(card.created), card.policy_id)), damaged
+            errors.append(error)
+    cards.sort(key=lambda card: (datetime.fromisoformat(card.created), card.policy_id))
+    return ReadableCards(cards, errors)

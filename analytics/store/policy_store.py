@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -101,8 +101,8 @@ def save(archive: ArchiveStore, policy: Policy, origin: PolicyOrigin) -> PolicyC
     policy_id = compute_policy_id(origin.name, knowledge)
     folder = policy_folder(archive, policy_id)
     files = {
-        name: _write_file(archive, folder, name, rows, content)
-        for name, (rows, content) in _encode_files_with_row_counts(policy, origin).items()
+        name: _write_file(archive, folder, name, file.rows, file.content)
+        for name, file in _encode_files(policy, origin).items()
     }
     card = PolicyCard(
         policy_id=policy_id,
@@ -198,58 +198,73 @@ def read_table(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFra
         raise RequestError(f"policy '{card.name}' ({card.policy_id}): {error}; train it again") from error
 
 
-def list_problems(archive: ArchiveStore, policy_id: str) -> list[tuple[PurePath, str]]:
-    """List the problems of a stored policy: each a file and what is wrong with it."""
+class PolicyProblem(NamedTuple):
+    """A file or folder of a policy, and what is wrong with it."""
+
+    path: PurePath
+    fault: str
+
+
+def list_problems(archive: ArchiveStore, policy_id: str) -> list[PolicyProblem]:
+    """List the problems of a stored policy."""
     folder = policy_folder(archive, policy_id)
     try:
         card = load_card(archive, policy_id)
     except FailureError as error:
-        return [(folder / CARD, str(error))]
+        return [PolicyProblem(folder / CARD, str(error))]
     problems = []
     for name in card.files:
         try:
             _read_file(archive, card, name)
         except (ValueError, OSError) as error:
-            problems.append((folder / card.stored_name(name), str(error)))
+            problems.append(PolicyProblem(folder / card.stored_name(name), str(error)))
     if not problems:
         try:
             read(archive, policy_id)
         except RequestError as error:
-            problems.append((folder, str(error)))
+            problems.append(PolicyProblem(folder, str(error)))
     return problems
 
 
-def list_folders_without_card(archive: ArchiveStore) -> list[tuple[PurePath, str]]:
-    """List the folders of policies that have files but no card, which is written last: path and problem."""
+def list_folders_without_card(archive: ArchiveStore) -> list[PolicyProblem]:
+    """List the folders of policies that have files but no card, because the card is written last."""
     names: dict[PurePath, set[str]] = {}
     for path in archive.list_files_below(FOLDER):
         if path.parent.parent == archive.root / FOLDER and POLICY_ID.fullmatch(path.parent.name):
             names.setdefault(path.parent, set()).add(path.name)
     return [
-        (folder / CARD, MISSING_CARD)
-        for folder, there in names.items()
-        if CARD not in there and any(map(STORED_POLICY_FILE.fullmatch, there))
+        PolicyProblem(folder / CARD, MISSING_CARD)
+        for folder, file_names in names.items()
+        if CARD not in file_names and any(map(STORED_POLICY_FILE.fullmatch, file_names))
     ]
 
 
-def _encode_files_with_row_counts(policy: Policy, origin: PolicyOrigin) -> dict[str, tuple[int | None, bytes]]:
-    """Encode the files of a policy, its knowledge first: rows (of tables) and bytes."""
-    contents: dict[str, tuple[int | None, bytes]] = {}
+class EncodedFile(NamedTuple):
+    """The bytes of a policy's file."""
+
+    rows: int | None  # of a table
+    content: bytes
+
+
+def _encode_files(policy: Policy, origin: PolicyOrigin) -> dict[str, EncodedFile]:
+    """Encode the files of a policy by their names, its knowledge first."""
+    files: dict[str, EncodedFile] = {}
     if policy.kind == GENOME:
-        contents[GENOME_FILE] = None, encode_record({name: float(value) for name, value in policy.parameters.items()})
+        parameters = {name: float(value) for name, value in policy.parameters.items()}
+        files[GENOME_FILE] = EncodedFile(None, encode_record(parameters))
     else:
-        contents[TABLE] = _encode_parquet_and_count_rows(pl.DataFrame(dict(policy.table)))
+        files[TABLE] = _encode_table(pl.DataFrame(dict(policy.table)))
     for name, frame in origin.tables.items():
-        contents[f"{name}.parquet"] = _encode_parquet_and_count_rows(frame)
+        files[f"{name}.parquet"] = _encode_table(frame)
     for name, picture in origin.pictures.items():
-        contents[f"{name}.svg"] = None, picture
-    return contents
+        files[f"{name}.svg"] = EncodedFile(None, picture)
+    return files
 
 
-def _encode_parquet_and_count_rows(frame: pl.DataFrame) -> tuple[int, bytes]:
+def _encode_table(frame: pl.DataFrame) -> EncodedFile:
     buffer = io.BytesIO()
     frame.write_parquet(buffer, compression="zstd", compression_level=1)
-    return len(frame), buffer.getvalue()
+    return EncodedFile(len(frame), buffer.getvalue())
 
 
 def _load_policy(archive: ArchiveStore, card: PolicyCard) -> Policy:

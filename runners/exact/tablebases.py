@@ -22,7 +22,7 @@ from analytics.exact.tablebase import (
     list_tablebases,
     open_tablebase,
 )
-from analytics.exact.tablebase_build import ChunkStore, TablebaseBuildRequest, solve_and_time_chunk
+from analytics.exact.tablebase_build import ChunkStore, TablebaseBuildRequest, solve_chunk
 from analytics.exact.theory import render_theory_page
 from analytics.questions.columns import Table, format_count_with_noun, format_seconds, number_column, text_column
 from quarto.errors import RequestError
@@ -153,7 +153,7 @@ class SolveBoardsTask(Task[BoardChunk, BoardChunk | None]):
         def solve(chunk: BoardChunk, stop: StopSignal) -> BoardChunk | None:
             solver = shared_solver.fork()
             with _forward_stop(solver, stop):
-                found = solve_and_time_chunk(solver, rules, np.asarray(chunk.content, np.uint64))
+                found = solve_chunk(solver, rules, np.asarray(chunk.content, np.uint64))
             return None if found is None else BoardChunk(chunk.first, *found)
 
         return solve

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -46,6 +46,14 @@ T = TypeVar("T")
 BOTH_SEATS = 0b11  # seats, a bit each
 
 
+class RunSpan(NamedTuple):
+    """The games of a run in a dataset."""
+
+    record: RunRecord
+    start: int  # index of the first game
+    end: int  # index after the last game
+
+
 @dataclass(frozen=True)
 class Dataset:
     """``G`` games of runs under the same rules, by run and game id."""
@@ -75,9 +83,9 @@ class Dataset:
         """Return ``NO_VALUE`` everywhere, because games in memory have no evaluations."""
         return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
 
-    def list_run_spans(self) -> Iterator[tuple[RunRecord, int, int]]:
-        """Yield each run with the indices of its first game and of the one after its last."""
-        yield from zip(self.runs, self.begins[:-1], self.begins[1:], strict=True)
+    def list_run_spans(self) -> Iterator[RunSpan]:
+        """Yield the games of each run."""
+        yield from map(RunSpan, self.runs, self.begins[:-1], self.begins[1:])
 
     def to_id_ranges(self) -> pl.DataFrame:
         """Return the ids of all games as ranges."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,14 @@ class FittedQ:
         return lanes, occupied, counts[kept], values[kept]
 
 
+class FittedLevel(NamedTuple):
+    """The afterstates of a level; all [K]."""
+
+    keys: NDArray[np.uint64]
+    games: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
 @kernel()
 def fit_level(
     keys: NDArray[np.uint64],
@@ -87,8 +95,8 @@ def fit_level(
     pieces: int,
     discount: float,
     worth: NDArray[np.float64],
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.float64]]:
-    """Fit the afterstates of a level: keys [K], counts and values. ``order`` sorts the games by key.
+) -> FittedLevel:
+    """Fit the afterstates of a level; ``order`` sorts the games by key.
 
     ``worth`` [G] comes in as the values of the games' next turns and goes out as those of the turns at this level.
     """
@@ -114,4 +122,4 @@ def fit_level(
         for i in range(start, end):
             worth[order[i]] = -discount * best
         start = end
-    return distinct_keys, counts, values
+    return FittedLevel(distinct_keys, counts, values)

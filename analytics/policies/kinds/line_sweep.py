@@ -153,26 +153,41 @@ def compute_game_words(run_key: int, game_id: NDArray[np.int64], seed: int) -> N
     return words
 
 
+class ReplayedBoard(NamedTuple):
+    """A board in the course of a logged game."""
+
+    lanes: int
+    occupied: int
+    available: int  # pieces not placed
+
+
 @kernel()
-def replay_board(games: Games, game: int, plies: int) -> tuple[int, int, int]:
-    """Replay a logged game's first plies: its lanes, the cells occupied, and the pieces not placed."""
+def replay_board(games: Games, game: int, plies: int) -> ReplayedBoard:
+    """Replay the first plies of a logged game."""
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(plies):
         piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
         available &= ~(int64(1) << piece)
         lanes |= piece_to_lanes(piece) << uint64(cell)
         occupied |= int64(1) << cell
-    return lanes, occupied, available
+    return ReplayedBoard(lanes, occupied, available)
+
+
+class SampledTurn(NamedTuple):
+    """A random turn."""
+
+    cell: int
+    gift: int  # NONE if the piece can finish a line, or no gift is safe
 
 
 @inline_function
-def sample_turn(lanes: int, occupied: int, available: int, piece: int, word: int, rules: Any) -> tuple[int, int]:
-    """Draw a placement and a safe gift; the gift is NONE if the piece can finish a line, or none is safe."""
+def sample_turn(lanes: int, occupied: int, available: int, piece: int, word: int, rules: Any) -> SampledTurn:
+    """Draw a placement and a safe gift."""
     cell, gift = random_cell(word, ~occupied & ALL_CELLS), int64(NONE)
     safe = available & safe_pieces(lanes | piece_to_lanes(piece) << uint64(cell), occupied | int64(1) << cell, rules)
     if safe != 0 and winning_cells(lanes, occupied, piece, rules) == 0:
         gift = random_piece(word, safe)
-    return cell, gift
+    return SampledTurn(cell, gift)
 
 
 SECOND_LAST_DRAWS = 512  # the first of the random words for second-last turns; those before are for last turns

@@ -57,7 +57,7 @@ class McAfterstate:
     ) -> tuple[NDArray[Any], ...]:
         """Return lanes, occupied, count and mean of the afterstates with ``pieces`` pieces."""
         level = build_level(dataset.rules, pieces)
-        keys, counts, totals = sum_sorted_outcomes_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
+        keys, counts, totals = sum_outcomes_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
         kept = counts >= self.least
         lanes, occupied = decode_afterstates(keys[kept], level)
         return lanes, occupied, counts[kept], totals[kept] / counts[kept]
@@ -196,11 +196,17 @@ def fill_keys_and_wins(
             wins[game] = winning_cells(lanes, occupied, int64(gift), rules) != 0
 
 
+class OutcomeSums(NamedTuple):
+    """Outcomes of games by the key of an afterstate; all [K]."""
+
+    keys: NDArray[np.uint64]
+    games: NDArray[np.int64]
+    wins_less_losses: NDArray[np.int64]
+
+
 @kernel()
-def sum_sorted_outcomes_by_key(
-    words: NDArray[np.uint64],
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """Sum sorted words of ``fill_outcome_words`` by key: keys [K], games, and wins less losses."""
+def sum_outcomes_by_key(words: NDArray[np.uint64]) -> OutcomeSums:
+    """Sum sorted words of ``fill_outcome_words`` by key."""
     different = int64(words.shape[0] > 0)
     for i in range(1, words.shape[0]):
         different += int64(words[i] >> uint64(2) != words[i - 1] >> uint64(2))
@@ -213,7 +219,7 @@ def sum_sorted_outcomes_by_key(
             keys[index] = words[i] >> uint64(2)
         counts[index] += 1
         totals[index] += int64(words[i] & uint64(3)) - 1
-    return keys, counts, totals
+    return OutcomeSums(keys, counts, totals)
 
 
 def encode_sorted_outcomes(

@@ -333,36 +333,50 @@ def _list_verdict_contents(archive: ArchiveStore) -> Iterator[tuple[str, object]
 # Policies.
 
 
+class PolicyCopy(NamedTuple):
+    """A policy that is copied to another archive."""
+
+    source: ArchiveStore
+    card: PolicyCard  # in the source
+    target_card: PolicyCard
+
+
 def list_policies_to_copy(
     sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions
-) -> Iterator[tuple[ArchiveStore, PolicyCard, PolicyCard]]:
-    """Yield the policies that a source has and the target lacks, with their cards in both; by source, oldest first.
+) -> Iterator[PolicyCopy]:
+    """Yield the policies that a source has and the target lacks; by source, oldest first.
 
     Raises ``RequestError`` for a prefix that makes no name.
     """
     there = policy_cards.load_cards(target)
     for source in sources:
         cards, before = policy_cards.load_cards(source), {target_card.policy_id for target_card in there}
-        clashing = {name for name, _, _ in _list_name_clashes(cards, there)}
+        clashing = {clash.name for clash in _list_name_clashes(cards, there)}
         for card in cards:
             name = options.prefix + card.name if card.name in clashing else card.name
             policy_store.check_name(name, "--prefix")
             new = structs.replace(card, name=name, policy_id=policy_cards.compute_policy_id(name, card.knowledge))
             if not {card.policy_id, new.policy_id} & before:
                 there.append(new)
-                yield source, card, new
+                yield PolicyCopy(source, card, new)
 
 
-def _list_name_clashes(
-    theirs: Sequence[PolicyCard], ours: Sequence[PolicyCard]
-) -> Iterator[tuple[str, PolicyCard, PolicyCard]]:
-    """Yield the names of policies with other content on either side, and the newest of those policies."""
+class NameClash(NamedTuple):
+    """A name that two archives use for different policies."""
+
+    name: str
+    theirs: PolicyCard  # the newest
+    ours: PolicyCard  # the newest
+
+
+def _list_name_clashes(theirs: Sequence[PolicyCard], ours: Sequence[PolicyCard]) -> Iterator[NameClash]:
+    """Yield the names of policies that differ in content on the two sides."""
     own_ids, new = {card.policy_id for card in ours}, {card.policy_id for card in theirs}
     for name in dict.fromkeys(card.name for card in theirs):
         added = [card for card in theirs if card.name == name and card.policy_id not in own_ids]
         kept = [card for card in ours if card.name == name and card.policy_id not in new]
         if added and kept:
-            yield name, added[-1], kept[-1]
+            yield NameClash(name, added[-1], kept[-1])
 
 
 def _list_policy_conflicts(

@@ -32,7 +32,7 @@ from analytics.store.table_files import select_units
 from analytics.tables.derived.decisions import DECISIONS_TABLE
 from analytics.tables.derived.definitions import DERIVED_TABLES, POSITIONS_TABLE, TABLES_NOTED_IN_RECORDS
 from analytics.tables.derived.range_table import count_lost_units, describe_loss
-from analytics.tables.verification.derived_tables import verify_and_count_verdicts, verify_table_and_count_rows
+from analytics.tables.verification.derived_tables import verify_table, verify_verdicts
 from analytics.tables.verification.games import Problem, RangeFiles, read_sound_tables_and_problems, verify_rows
 from quarto.errors import FailureError
 
@@ -147,11 +147,11 @@ def _verify_run(
     verification.problems += _verify_nothing_lost(archive, record, ranges)
     rows = dict[str, int]()
     for table in DERIVED_TABLES.values():
-        rows[table.name], problems = verify_table_and_count_rows(archive, record, table, unsound)
+        rows[table.name], problems = verify_table(archive, record, table, unsound)
         verification.problems += problems
     verification.decisions += rows[DECISIONS_TABLE.name]
     verification.positions += rows[POSITIONS_TABLE.name]
-    verdicts, problems = verify_and_count_verdicts(archive, record)
+    verdicts, problems = verify_verdicts(archive, record)
     verification.verdicts += verdicts
     verification.problems += problems
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import PurePath
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -77,10 +78,17 @@ class DerivedTableFile:
             raise FailureError(str(error)) from error
 
 
-def verify_table_and_count_rows(
+class VerifiedRows(NamedTuple):
+    """Rows that were verified."""
+
+    row_count: int
+    problems: list[Problem]
+
+
+def verify_table(
     archive: ArchiveStore, record: RunRecord, table: RangeTable, unsound: Collection[StoredRange]
-) -> tuple[int, list[Problem]]:
-    """Count the rows of a derived table that a run has, and list the problems of names, files and rows.
+) -> VerifiedRows:
+    """Verify the names, files and rows of a run's derived table.
 
     Rows of games that are ``unsound`` are not checked: the games are named.
     """
@@ -98,24 +106,24 @@ def verify_table_and_count_rows(
         for stored in archive.list_effective_ranges(record.run_id, name, extent.__eq__):
             sources = [*games.select_overlapping(stored.first, stored.end)]
             file = DerivedTableFile(archive, record, stored, sources, folder / stored.name, table)
-            count, wrong = _verify_file_and_count_rows(file, not set(sources).intersection(unsound))
+            count, wrong = _verify_file(file, not set(sources).intersection(unsound))
             rows += count if stored in best else 0
             problems += wrong
-    return rows, problems
+    return VerifiedRows(rows, problems)
 
 
-def _verify_file_and_count_rows(file: DerivedTableFile, with_rows: bool) -> tuple[int, list[Problem]]:
+def _verify_file(file: DerivedTableFile, with_rows: bool) -> VerifiedRows:
     try:
         rows = sum(map(len, file.read_frames(COMPARED_ROWS)))
     except (ValueError, FileNotFoundError) as error:
-        return 0, [Problem(file.path, f"{error}; {file.table.remedy}")]
+        return VerifiedRows(0, [Problem(file.path, f"{error}; {file.table.remedy}")])
     if not with_rows:
-        return rows, []
+        return VerifiedRows(rows, [])
     if file.table is EVALUATIONS_TABLE:
-        return rows, [*_verify_evaluations(file)]
-    return rows, [
-        *(_verify_decisions(file) if file.table.derive_rows is None else _verify_sums(file, file.table.derive_rows))
-    ]
+        return VerifiedRows(rows, [*_verify_evaluations(file)])
+    derive_rows = file.table.derive_rows
+    problems = _verify_decisions(file) if derive_rows is None else _verify_sums(file, derive_rows)
+    return VerifiedRows(rows, [*problems])
 
 
 def _verify_evaluations(table: DerivedTableFile) -> Iterator[Problem]:
@@ -273,10 +281,10 @@ def _spool_rows(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) ->
     return read_frames()
 
 
-def verify_and_count_verdicts(archive: ArchiveStore, record: RunRecord) -> tuple[int, list[Problem]]:
-    """Count the verdicts of a run, and list their problems."""
+def verify_verdicts(archive: ArchiveStore, record: RunRecord) -> VerifiedRows:
+    """Verify the verdicts of a run."""
     paths = [path for path in sprt_verdicts.list_verdict_files(archive) if path.parent.name == f"run={record.run_id}"]
-    return len(paths), [problem for path in paths for problem in _verify_verdict(archive, record, path)]
+    return VerifiedRows(len(paths), [problem for path in paths for problem in _verify_verdict(archive, record, path)])
 
 
 def _verify_verdict(archive: ArchiveStore, record: RunRecord, path: PurePath) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from agents.learning.position_rows import (
     find_or_add_row,
     find_row,
     has_room,
-    list_positions_and_row_starts,
+    list_position_rows,
 )
 from quarto.jit import uint64
 
@@ -52,7 +52,7 @@ def test_rows_are_found_as_in_a_dictionary_while_they_grow() -> None:
         assert knowledge.table[first : first + len(values)].tolist() == values
         other = (key[0] ^ 1, key[1], key[2])
         assert other in rows or find_row(uint64(other[0]), other[1], other[2], knowledge.keys) == -1
-    listed_rows = list(zip(*(column.tolist() for column in list_positions_and_row_starts(knowledge)), strict=True))
+    listed_rows = list(zip(*(column.tolist() for column in list_position_rows(knowledge)), strict=True))
     assert [tuple(row[:3]) for row in listed_rows] == sorted(map(to_signed_key, rows))
     assert [knowledge.table[row[3]] for row in listed_rows] == [rows[key][0] for key in sorted(rows, key=to_signed_key)]
 
@@ -64,7 +64,7 @@ def test_rows_for_a_player_are_those_of_a_learner(size: int) -> None:
     widths = np.array([1 + key[1] % 16 for key in keys], np.int64)
     knowledge, first = build_row_knowledge(np.zeros(2), columns, widths)
     assert first.tolist() == (np.cumsum(widths) - widths).tolist()
-    assert [tuple(row) for row in np.array(list_positions_and_row_starts(knowledge)).T.tolist()] == [
+    assert [tuple(row) for row in np.array(list_position_rows(knowledge)).T.tolist()] == [
         (*key, place) for key, place in zip(keys, first.tolist(), strict=True)
     ]
     assert find_row(uint64(1), 1, 1, knowledge.keys) == -1

@@ -22,6 +22,7 @@ from analytics.exact import tablebase_build, theory
 from analytics.exact.tablebase import (
     SHIPPED_FOLDER,
     BoardTable,
+    LayerValues,
     Tablebase,
     find_largest_tablebase,
     list_tablebases,
@@ -287,22 +288,22 @@ def test_the_largest_one_is_used_and_the_users_own_first(own_home: Path) -> None
 def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(tablebase_copy: Tablebase) -> None:
     tablebase = tablebase_copy
     assert list(verify_tablebase(tablebase, 157, 1.0)) == []
-    layers = [(layer.keys, layer.values.copy()) for layer in of_layers(tablebase)]
+    layers = [LayerValues(layer.keys, layer.values.copy()) for layer in of_layers(tablebase)]
     how = {"created": tablebase.card.created, "seconds": 1.0, "code": CODE}
 
-    layers[2][1][5] *= -1
+    layers[2].values[5] *= -1
     assert "1 boards of 2 pieces do not have the value" in next(
         verify_tablebase(write_tablebase(tablebase.path, QUICK, layers, how), 0, 1.0)
     )
-    layers[2][1][5] *= -1
-    layers[3][1][7] *= -1
+    layers[2].values[5] *= -1
+    layers[3].values[7] *= -1
     assert "has value" in list(verify_tablebase(write_tablebase(tablebase.path, QUICK, layers, how), 157, 1.0))[-1]
-    layers[3][1][7] *= -1
-    layers[3][0][7] += np.uint64(1)
+    layers[3].values[7] *= -1
+    layers[3].keys[7] += np.uint64(1)
     assert "are not the 157 that play reaches" in next(
         verify_tablebase(write_tablebase(tablebase.path, QUICK, layers, how), 0, 1.0)
     )
-    layers[3][0][7] -= np.uint64(1)
+    layers[3].keys[7] -= np.uint64(1)
     swapped = structs.asdict(write_tablebase(tablebase.path, QUICK, layers, how).card)
     swapped |= {"won": swapped["lost"], "lost": swapped["won"]}
     tablebase.path.with_suffix(".json").write_text(json.dumps(swapped))

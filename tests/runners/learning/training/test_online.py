@@ -293,12 +293,12 @@ def test_what_was_learned_is_learned_again_from_a_log_that_is_whole(name: str, o
     trained = trainer.train(context(root, name, shard_games=120, shard_seconds=0.0))
     assert trained.policy is not None
     learner, archive, (run_id,) = learner_of(trainer), ArchiveStore.open(root), trained.run_ids
-    again = learner.policy(relearn_knowledge(archive, run_id, learner))
+    again = learner.to_policy(relearn_knowledge(archive, run_id, learner))
     assert compute_knowledge_digest(again) == compute_knowledge_digest(trained.policy)
-    half = learner.policy(relearn_knowledge(archive, run_id, learner, game_count=250))
+    half = learner.to_policy(relearn_knowledge(archive, run_id, learner, game_count=250))
     assert same_bytes(half, learned(online(name, games=250), tmp_path / "b", name))
     differing = learner_of(online(name, learner={**trainer.learner, other: 0.55}))
-    assert not same_bytes(differing.policy(relearn_knowledge(archive, run_id, differing)), trained.policy)
+    assert not same_bytes(differing.to_policy(relearn_knowledge(archive, run_id, differing)), trained.policy)
 
     played = play(root, "games=4").run_id
     with pytest.raises(RequestError, match=f"no agent learned in run {played}: policies come from the runs of"):
