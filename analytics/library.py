@@ -190,10 +190,12 @@ class Archive(OpenArchive):
 
         Columns: see ``analytics.report.answers.build_game_result``. Raises ``NotFoundError`` if it is not there.
         """
-        from analytics.questions.logged_games import load_logged_game, read_judgements
+        from analytics.questions import logged_games
         from analytics.report.answers import build_game_result
 
-        return build_game_result(load_logged_game(self, run, game_id), read_judgements(self, run, game_id))
+        logged = logged_games.load_logged_game(self, run, game_id)
+        judgements = logged_games.read_judgements(self, run, game_id)
+        return build_game_result(logged, judgements, logged_games.read_evaluations(self, run, game_id))
 
     def runs(self) -> Result:
         """Return all runs, with the columns of the view ``runs``."""

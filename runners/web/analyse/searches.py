@@ -9,7 +9,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from analytics.exact.tablebase import load_tablebase_index
-from analytics.questions.logged_games import GIFT, ArchivedGame, read_judgements
+from analytics.questions.logged_games import (
+    GIFT,
+    ArchivedGame,
+    LoggedEvaluations,
+    read_evaluations,
+    read_judgements,
+)
 from analytics.questions.openings import OpeningsQuery
 from quarto.errors import ArenaError, FailureError
 from quarto.game import Game, NextDecision
@@ -20,7 +26,6 @@ from quarto.views import PositionView
 from runners.arena.executors.base import available_cores
 from runners.exact.solutions import turn_sort_key
 from runners.web.analyse.line import format_game_position
-from runners.web.archive import games
 from runners.web.archive.explorer import ExplorerResult, build_empty_result, explore_position
 from runners.web.archive.snapshots import StillOpeningError
 from runners.web.archive_pages import ArchiveReader, ArchiveService
@@ -221,10 +226,10 @@ class ExplorerService:
         return self._background.find_or_start(position, work, EXPLORE_SECONDS, version=content and id(content))
 
 
-def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> games.LoggedEvaluations:
+def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> LoggedEvaluations:
     """The evaluations in a logged game; nothing if a file of it is damaged, which other pages say."""
     with suppress(FailureError):
-        return reader.compute_once(games.read_evaluations, game.record.run_id, game.game_id)
+        return reader.compute_once(read_evaluations, game.record.run_id, game.game_id)
     return {}
 
 

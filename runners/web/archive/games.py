@@ -1,8 +1,8 @@
-"""Lists of games of an archive that meet filters, and the evaluations of one game."""
+"""Lists of games of an archive that meet filters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -117,22 +117,3 @@ def find_neighbour_ids(opened: OpenArchive, run_id: str, game_id: int) -> tuple[
     )
     before, after = ids.collect().row(0)
     return before, after
-
-
-class LoggedEvaluation(NamedTuple):
-    """An agent's evaluation of a turn."""
-
-    value: float | None  # the result that it expected, from 1, won, to -1, lost
-    visits: int | None
-    seconds: float
-
-
-LoggedEvaluations = Mapping[int, LoggedEvaluation]  # by the ply that the turn placed; a first gift has the ply before
-
-
-def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEvaluations:
-    """The evaluations in a game, if they are in the archive."""
-    found = opened.sql(
-        "SELECT ply, value, visits, seconds FROM evaluations WHERE run_id = ? AND game_id = ?", [run_id, game_id]
-    )
-    return {ply: LoggedEvaluation(*evaluation) for ply, *evaluation in found.iter_rows()}
