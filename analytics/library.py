@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-import polars as pl
-
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import labels
 
@@ -198,16 +196,22 @@ class Archive(OpenArchive):
         return build_game_result(logged, judgements, logged_games.read_evaluations(self, run, game_id))
 
     def runs(self) -> Result:
-        """Return all runs, with the columns of the view ``runs``."""
-        return self._list_view("runs")
+        """Return all runs, the oldest first, with the columns of the view ``runs``; people see fewer."""
+        from analytics.report.answers import build_runs_result
+
+        return build_runs_result(self.scan("runs").collect().sort("created", maintain_order=True))
 
     def agents(self) -> Result:
         """Return the agents of all runs, with the columns of the view ``agents``."""
-        return self._list_view("agents")
+        from analytics.report.answers import build_list_result
+
+        return build_list_result("Agents", self.scan("agents").collect())
 
     def policies(self) -> Result:
-        """Return all policies, with the columns of the view ``policies``."""
-        return self._list_view("policies")
+        """Return all policies, the oldest first, with the columns of the view ``policies``; people see fewer."""
+        from analytics.report.answers import build_policies_result
+
+        return build_policies_result(self.scan("policies").collect())
 
     def find_label(self, agent: str) -> str:
         """Find the stored label of an agent that is named with defaults: ``mcts`` for ``mcts(iterations=200)``.
@@ -251,12 +255,6 @@ class Archive(OpenArchive):
         chosen = select_report_data(self, self._build_condition(choice))
         data = replace(chosen, agent=choice.agent, opponent=choice.opponent)
         return replace(build(data), title=title, omissions=data.omissions)
-
-    def _list_view(self, name: str) -> Result:
-        from analytics.report.answers import build_list_result
-
-        frame: pl.DataFrame = self.scan(name).collect()
-        return build_list_result(name.capitalize(), frame)
 
 
 _FILTERS = tuple(GameFilters.__annotations__)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from analytics.policies.listing import summarise_policies
 from analytics.questions.columns import (
     Table,
     describe_seat_roles,
@@ -164,6 +165,28 @@ def build_comparison_result(found: RunComparison) -> Result:
     first, *others = found.tables or [Table("")]
     warnings = found.agent_match_notes
     return Result("", first, others=others, title="Comparison of runs", frame=found.results, warnings=warnings)
+
+
+MAX_LISTED_LETTERS = 100  # of the agents of a run, of which two are named if more are longer
+
+
+def build_runs_result(frame: pl.DataFrame) -> Result:
+    """Build the list of all runs, whose frame has the columns of the view ``runs``."""
+    agents, joined = pl.col("agents"), pl.col("agents").list.join(", ")
+    is_long = (agents.list.len() > 2) & (joined.str.len_chars() > MAX_LISTED_LETTERS)
+    few = pl.format("{} and {} others", agents.list.first(), agents.list.len() - 1)
+    shown = frame.select(
+        *("run_id", "games"),
+        pl.when(is_long).then(few).otherwise(joined).alias("agents"),
+        *("rules", "status", pl.col("created").dt.strftime("%Y-%m-%d %H:%M"), "seed", "opening_plies", "games_asked"),
+        *(pl.col("seconds").round(1), "ranges", "fingerprint"),
+    )
+    return Result(table=to_table(shown), title="Runs", frame=frame)
+
+
+def build_policies_result(frame: pl.DataFrame) -> Result:
+    """Build the list of all policies, whose frame has the columns of the view ``policies``."""
+    return Result(table=to_table(summarise_policies(frame)), title="Policies", frame=frame)
 
 
 def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None) -> Result:

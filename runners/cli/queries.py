@@ -45,16 +45,6 @@ from runners.terminal.tables import output_batches, output_frame, output_result,
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 
 
-RUNS_QUERY = """
-SELECT run_id, games,
-       if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,
-          format('{} and {} others', agents[1], len(agents) - 1), array_to_string(agents, ', ')) AS agents,
-       rules, status, strftime(created, '%Y-%m-%d %H:%M') AS created, seed, opening_plies, games_asked,
-       round(seconds, 1) AS seconds, ranges, fingerprint
-FROM runs ORDER BY created
-"""
-
-
 def answer(root: PurePath, output: TableOutput, question: str, *words: str, **arguments: Any) -> None:
     """Ask an archive a question, which is a method of ``analytics.Archive``, and print or write the answer."""
     with open_archive(root) as opened:
@@ -65,7 +55,8 @@ def answer(root: PurePath, output: TableOutput, question: str, *words: str, **ar
 def output_runs(root: PurePath, output: TableOutput) -> None:
     """Print or write the runs of an archive, the oldest first."""
     with open_archive(root, check=False) as opened:  # which names what to restore must not need it
-        output_frame(opened.sql(RUNS_QUERY), output)
+        runs = opened.runs()
+    output_result(runs, output)
 
 
 def index_archive(
