@@ -186,7 +186,10 @@ class Archive(OpenArchive):
     def game(self, run: str, game_id: int) -> Result:
         """Return one game, a row for each decision, with exact values where it is annotated.
 
-        Columns: see ``analytics.report.answers.build_game_result``. Raises ``NotFoundError`` if it is not there.
+        Columns: ``ply``, ``kind`` (gift or placement), ``seat``, ``agent``, ``choice`` (piece or cell as text),
+        ``imposed``, ``value_before`` and ``value_after`` (1 won, 0 drawn, -1 lost for the agent that decides),
+        ``regret`` (half-points), ``evaluation`` and ``seconds`` of the agent, and ``position`` before the decision,
+        which ``quarto.solve`` takes. Null: not judged, not logged. Raises ``NotFoundError`` if it is not there.
         """
         from analytics.questions import logged_games
         from analytics.report.answers import build_game_result

@@ -90,9 +90,10 @@ def test_every_key_and_yaml_is_on_the_page_of_the_configuration(site: Path) -> N
 
 def test_docstrings_and_pages_from_elsewhere_are_in_the_site(site: Path) -> None:
     for page, names in {
-        "python_quarto": ("Rules", "parse_position", "every legal turn with its value"),
-        "python_analytics": ("open_archive", "OpenArchive", "review_game"),
-        "python_agents": ("KernelAgent", "Learner"),
+        "reference/quarto": ("Rules", "PositionView", "quarto.solve"),
+        "reference/analytics": ("open_archive", "Archive.crosstable", "RequestError"),
+        "reference/agents": ("KernelAgent", "Knowledge"),
+        "reference/runners": ("runners.run", "KeyboardInterrupt"),
         "archive_format": ("games", "tallies"),
         "contributing": ("Design decisions",),
         "changelog": ("0.1.0",),
