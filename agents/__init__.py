@@ -1,4 +1,4 @@
-"""Players: each is one file here, one yaml in ``conf/agent``, one test; and what an author of a player needs.
+"""Players, and what authors of players need. A player is a file here, a yaml in ``conf/agent``, and a test.
 
 An agent is a class with ``choose(position, rng)``, a ``BatchAgent`` with ``play``, or a ``KernelAgent`` with a jitted
 ``turn``. ``__init__.pyi`` has the types of the public names, which are loaded when they are asked for.

@@ -9,8 +9,8 @@ changed. Two evaluations:
 - ``SOONER_WIN_EVALUATION`` (study B): a line is worth 1 + the placements that the search could still have made, so
   sooner wins are preferred. A position at the depth limit is worth 0.
 
-By a learned policy a position at the limit is worth the learned value of its best turn instead, and positions with many
-pieces their exact value. The best ``BREADTH`` turns are tried, in the order of their learned values.
+With a learned policy, a position at the limit is worth the learned value of its best turn instead, and a position with
+many pieces its exact value. The best ``BREADTH`` turns are tried, in the order of their learned values.
 
 The memory is a table in a thread's scratch with two words an entry. Its key is the whole state, so its entries are
 exact, and turns do not depend on which entries it holds.

@@ -1,4 +1,4 @@
-"""Study E's genetic minimax: a population of whole games, judged by the tree that they form together."""
+"""Study E's genetic minimax: it breeds whole games, and judges them by the tree that they form together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays by the values that a network of layers gives to all turns, learned elsewhere from logged games."""
+"""Plays by the values that a network gives to all turns. The network was learned elsewhere, from logged games."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays by a learned policy: by the values of afterstates itself; policies of other kinds have players of their own.
+"""Plays by a learned policy. It plays by values of afterstates itself; policies of other kinds have their own players.
 
 An afterstate is the board after a placement with the gift in the opponent's hand.
 

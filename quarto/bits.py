@@ -1,4 +1,4 @@
-"""Bit operations for kernels, as single machine instructions where the processor has them, and lanes.
+"""Bit operations for kernels, and lanes. An operation is one machine instruction where the processor has it.
 
 Lanes are four masks of 16 cells in one uint64, one for each attribute of the pieces.
 """

@@ -1,4 +1,4 @@
-"""A game in progress as an immutable value: its plies, the next decision, its ending, in words too. No I/O."""
+"""A game in progress as an immutable value: its plies, the next decision, its ending, and texts for them. No I/O."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 ``pyspiel.load_game("python_quarto")``, or ``pyspiel.load_game("python_quarto(rules=square)")`` for other rules. Players
 0 and 1 are the seats. A player places the piece in hand, then gives the next one. These are two decisions of one player
 in a row, which share the actions 0 to 15. The observation tensor is that of ``quarto.observations`` as float32 [17, 8].
-Needs the extra ``openspiel``: without it the import raises ``MissingExtraError``.
+It needs the extra ``openspiel``: without it the import raises ``MissingExtraError``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Randomness: one counter-based stream per (run, pairing, pair, game), whose turns belong to the seats alternately.
+"""Randomness: one counter-based stream for each game of a run. Its turns belong to the seats alternately.
 
 A stream is a 64-bit word. The words of a turn are SplitMix64 at counters that only the turn and the draw's index
 choose. Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. Turn ``t`` belongs

@@ -4,8 +4,8 @@ Which modules a module imports, and which these import, is read from their texts
 the answer depends on the files and on the import path alone, not on what this process has imported so far. Imports
 inside functions count too, and so does ``import_module('name')``; a name that a program computes cannot be seen.
 
-This module imports nothing heavy. So a command line can ask to be told of compiling (``compilation_progress.announce``)
-before it knows whether it needs kernels.
+This module imports nothing heavy. So a command line can ask to be told about compiling
+(``compilation_progress.announce``) before it knows whether it needs kernels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Positions as agents in Python see them: lists of cells and pieces instead of bits, and what is safe, one or many.
+"""Positions as agents in Python see them: one or many, with cells and pieces instead of bits, and with safe pieces.
 
 ``PositionView`` is one position, ``BatchView`` is ``B`` of them with the same helpers as arrays, the cells or pieces
 along the second axis. Both know the rules, and neither ever changes: ``with_turn`` and ``with_turns`` return another.

@@ -30,6 +30,14 @@ from tests.runners.conftest import prepared_once
 
 __all__ = ["prepared_once"]  # a fixture
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "data" / "README.md"])
+DESIGN_PAGES = sorted(ROOT.glob("docs/design/*.md"))
+OTHER_NAMES = {
+    "PR_SET_PDEATHSIG",
+    "ProcessPoolExecutor",
+    "from_x",
+    "to_x",
+    "with_x",
+}  # of Linux, of Python, of no function
 COMMANDS: Any = typer.main.get_command(app)
 
 
@@ -194,12 +202,25 @@ def test_agents_given_to_other_commands_exist() -> None:
 
 
 def test_links_and_paths_lead_to_files() -> None:
-    for page in PAGES:
+    for page in [*PAGES, *DESIGN_PAGES]:
         text = text_of(page)
         links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link}
         assert not {link for link in links if not (page.parent / link).exists()}, page
         paths = set(re.findall(r"`((?:agents|analytics|conf|docs|quarto|runners|tests)/[\w./]+)`", text))
         assert not {path for path in paths if "NAME" not in path and not (ROOT / path).exists()}, page
+
+
+def test_names_of_code_on_the_pages_for_engineers_occur_in_the_code() -> None:
+    packages = [*map(ROOT.joinpath, OURS), CONF]
+    files = [
+        path for package in packages for ending in ("py", "yaml", "csv", "js") for path in package.rglob(f"*.{ending}")
+    ]
+    words = set(re.findall(r"\w+", "\n".join(path.read_text(encoding="utf-8") for path in files)))
+    for page in [ROOT / "CONTRIBUTING.md", *DESIGN_PAGES]:
+        prose = re.sub(r"^ *```.*?^ *```$", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
+        names = {name.rpartition(".")[2] for name in re.findall(r"`([A-Za-z][\w.]*)(?:\(…?\))?`", prose)}
+        identifiers = {name for name in names if "_" in name.strip("_") or re.search("[a-z][A-Z]", name)}
+        assert identifiers <= words | OTHER_NAMES, page
 
 
 def test_what_the_code_imports_is_there() -> None:

@@ -53,9 +53,7 @@ def matches(shown: str, printed: str) -> bool:
 
 
 # Pages that train, judge or check an agent, or count positions: they take longer than all others together.
-SLOW = {
-    f"docs/{name}.md" for name in ("agents", "decisions", "evolution", "policies", "sweeps", "symmetry", "tutorial")
-}
+SLOW = {f"docs/{name}.md" for name in ("agents", "decisions", "policies", "solver", "sweeps", "training", "tutorial")}
 SHOWN = {name_of(page): steps for page in PAGES if (steps := transcripts(page))}
 
 

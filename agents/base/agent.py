@@ -17,8 +17,8 @@ also have
 ``data_files``          paths of files and folders on which its turns depend, such as weights. They are part of its
                         fingerprint, as its code is. A file that a parameter names is part of it in any case.
 
-Beside its turn an agent in Python may return an ``Evaluation``, a jitted one may call ``report_evaluation``. It is
-stored with ``archive.evaluations=true``.
+Beside its turn an agent in Python may return an ``Evaluation``, and a jitted one may call ``report_evaluation``. With
+``archive.evaluations=true`` the archive stores these.
 
 An object with ``build_player(rules, label) -> BatchPlayer`` (see ``agents.base.player``) stands for an agent and builds
 its player.

@@ -1,7 +1,7 @@
 """Turns on a board without a winning placement: how many there are, and which of them hold out two turns longer.
 
-A turn is a placement and a gift that is safe then. Two players make turns in alternation: the *giver* of an afterstate,
-and the other player, who replies. Boards are those of ``line_boards.py``, after ``fill_cell_dangers``.
+A turn is a placement and a gift that is safe after it. Two players make turns in alternation: the *giver* of an
+afterstate, and the other player, who replies. Boards are those of ``line_boards.py``, after ``fill_cell_dangers``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Monte Carlo tree search by a learned policy: PUCT (C. D. Rosin, Multi-armed bandits with episode context, 2011).
 
 An iteration goes down from the root by the greatest Q + c P sqrt(N) / (1 + n). Q is the mean value of a turn's visits.
-The learned value of the turn counts there as one visit more. P is the prior: the softmax of the learned values of the
-node's turns. The last node gets its children. The value of its best turn, or its exact value, goes back to the root.
-There is no playout and no randomness.
+In this mean the learned value of the turn counts as one visit more. P is the prior: the softmax of the learned values
+of the node's turns. The last node gets its children. The value of its best turn, or its exact value, goes back to the
+root. There is no playout and no randomness.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Blocks of games as the files of a range of units: ``games`` and ``plies`` as Parquet."""
+"""Encodes blocks of games as the two tables of a range of units, ``games`` and ``plies``, in Parquet."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Labels of agents, ``name(parameter=value,…)``, and texts of overrides: each is read once, from left to right.
 
-``find_stored_label`` finds the label in an archive of an agent that is named in another spelling.
+If an agent is named in another spelling, ``find_stored_label`` finds the label that an archive has for it.
 
 Such texts come from command lines, from records and from links to a server. So their length and the depth of their
-brackets are checked before anything else looks at them, and no step takes longer than in proportion to the length.
+brackets are checked before anything else looks at them, and the time of each step grows only in proportion to the
+length.
 """
 
 from __future__ import annotations

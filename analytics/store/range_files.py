@@ -1,4 +1,4 @@
-"""Writes the files of a range of units, and reads them: the one place where games become files, and files games.
+"""Writes and reads the files of a range of units. Only here do games become files, and files games.
 
 Every byte that is read is compared with the check in the file's name. So all results follow from the games that were
 stored.

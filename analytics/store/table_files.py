@@ -1,4 +1,4 @@
-"""Reads the files of tables that are named by their content, and games from their rows; knows no archive.
+"""Reads the files of tables, which are named by their content, and games from their rows, without an open archive.
 
 Every byte that is read is compared with the check in the file's name.
 """

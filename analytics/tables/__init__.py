@@ -1,1 +1,1 @@
-"""The tables of an archive beyond its games: derived, compacted, merged, verified."""
+"""Work on the tables of an archive: deriving, compacting, merging and verifying them."""

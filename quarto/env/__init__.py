@@ -3,8 +3,8 @@
 Importing this package registers environments by name. PettingZoo makes this one:
 ``pettingzoo.make("aec", "quarto-arena/Quarto-v0")``. Gymnasium's environment of the same name has one seat, and any
 agent of the project in the other one. ``gymnasium.make_vec`` makes many such games at once. Gymnasium's environments
-need players, so they are in ``runners/learning/environments``. Gymnasium imports that when one is made. Needs the
-extra ``rl``: without it the import raises ``MissingExtraError``. docs/rl.md shows all of them.
+need players, so they are in ``runners/learning/environments``, which Gymnasium imports when it makes one. This package
+needs the extra ``rl``: without it the import raises ``MissingExtraError``. docs/rl.md shows all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The distance to the forced end of a decided game: one more placement is allowed until the answer is yes.
+"""The distance to the forced end of a decided game, found by allowing one placement more until the answer is yes.
 
 The unit is again a board before a gift. The receiver places next, so the giver forces a win within an even number of
 placements and is lost within an odd one. Where the mover chooses the piece, it is the other way round. There the mover

@@ -1,4 +1,4 @@
-"""The end of the game, at most six empty cells, without boards: only the needs of the empty cells are kept.
+"""The search of endings with at most six empty cells. It keeps no boards, only what each empty cell lacks.
 
 Number the empty cells. An unfinished line has some filled cells and a set of empty ones. The pieces on the filled cells
 share some attribute values (one byte, see ``threats``). For each such set keep the OR of those bytes over all its

@@ -50,8 +50,8 @@ shows how to judge a policy of your own.
 
 - **optimal** is the share of turns that keep the exact value of the position, in %.
 - **regret** is the mean loss of exact value in half-points, 0 to 2: of a turn, of its placement and of its gift.
-  The 95 % interval of a turn's regret is at most ± {reach:.3f}. Regret depends on the positions and on what is counted:
-  [The agents](results_agents.md) has the regret of a decision in logged games.
+  The 95 % interval of a turn's regret is at most ± {reach:.3f}.
+  [Why figures of regret differ](leaderboard.md#why-figures-of-regret-differ) compares it with that of logged games.
 - **draws** are the drawn games against `oracle`, in % of {games:,} games after {plies} imposed plies, with the 95 %
   interval. All other games are lost.
 - **turns/s** is the number of turns that one thread makes in a second in these positions, the best of {draws}

@@ -1,4 +1,4 @@
-"""Ten opponents by degree, from a random one to perfect play. docs/results_agents.md has how they were measured."""
+"""Ten opponents by degree, from a random one to perfect play. docs/leaderboard.md has how they were measured."""
 
 from __future__ import annotations
 

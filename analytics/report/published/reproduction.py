@@ -17,9 +17,10 @@ from analytics.statistics.tally import DRAW, WIN, Estimate, ResultCounts, Tally,
 from analytics.statistics.tally import ResultCounts as Counts
 
 LEGEND = (
-    "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says. “Ours by "
-    "the code” plays as its program does (`faithful: true`), in the figure's version; it stands where text and program "
-    "are known to differ. A rate agrees if it is within three points of the published rate, or if the two intervals "
+    "Student studies published how often their players win. Here the same players, written anew, play again: "
+    "games won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says. “Ours by the code” "
+    "plays as its program does (`faithful: true`), in the figure's version; it stands where text and program are "
+    "known to differ. A rate agrees if it is within three points of the published rate, or if the two intervals "
     "overlap. No parameter was tuned to come closer to a published figure."
 )
 

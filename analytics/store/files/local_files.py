@@ -1,6 +1,6 @@
 """The backend of this machine's file systems, also of those that several machines share: fsync, rename, locks.
 
-Each file is written under a temporary name, synced and renamed, so it is whole or absent. At the end stands the choice
+Each file is written under a temporary name, synced and renamed, so it is whole or absent. The last function chooses
 between this backend and that of object storage.
 """
 

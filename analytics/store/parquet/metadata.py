@@ -1,6 +1,7 @@
 """The metadata of a Parquet file: written and read in Thrift's compact protocol, and counted before columns are read.
 
-A shard has thousands of these numbers, written while a thread holds the interpreter's lock: the short ones are quick.
+A file has thousands of these numbers, and they are written while a thread holds the interpreter's lock. So short
+numbers take a short path.
 
 A few kilobytes may unpack to gigabytes, and a file may come from a stranger. So every reader of files first asks its
 footer how many rows there are, and how much they take.

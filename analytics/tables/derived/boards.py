@@ -1,4 +1,4 @@
-"""Replays the plies of a shard: the board before each ply with its tactics, and the order of play up to symmetry.
+"""Replays the plies of a file: the board before each ply with its tactics, and the order of play up to symmetry.
 
 *Tactics* are what the rules say of a ply at once: the cells that win, the gifts that are safe, the lines that it
 finished. No search is needed.

@@ -1,6 +1,7 @@
 """The derived tables.
 
-Each has a schema, says how games become rows, and how parents are made. ``decisions`` has a module of its own.
+Each has a schema, and says how games become rows and how the rows of several files become those of one. ``decisions``
+has a module of its own.
 """
 
 from __future__ import annotations

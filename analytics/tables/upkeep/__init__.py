@@ -1,1 +1,1 @@
-"""Changes of an archive that leave its games as they are: fewer files, several archives as one, no garbage."""
+"""Changes of an archive that leave its games as they are: compaction, merging, upgrades, removal of files."""

@@ -1,4 +1,4 @@
-"""Merging: the content of several archives in one. The sources are only read.
+"""Merges the contents of several archives into one. The sources are only read.
 
 The games of all archives are compared before anything is written, and so is everything else that may conflict. Then
 files are copied byte for byte, and records are joined. Every step may be repeated, so a merge that was stopped leaves a

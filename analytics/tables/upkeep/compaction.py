@@ -1,4 +1,4 @@
-"""Rolling up: the files of neighbouring ranges become one file, which then counts instead of them.
+"""Compaction: the files of neighbouring ranges become one file, which then counts instead of them.
 
 A parent holds an aligned range whose units its children hold, or the rest of the run. It is written like any file, by
 any number of processes at once: they write the same. The files that it replaced are removed later

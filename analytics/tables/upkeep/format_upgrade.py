@@ -2,8 +2,8 @@
 
 A step leads from one format to the next, and loses nothing. First it writes what the new format needs beside what is
 there. Then the records say the new format, one by one, then the archive's marker. Last it removes what only the old
-format needed. So a killed upgrade is gone on with by the same command: files that are there are written again, or left
-alone, and records that say the new format already are not changed.
+format needed. So the same command continues a killed upgrade: it writes files that are there again, or leaves them
+alone, and does not change records that say the new format already.
 
 A step works on files and JSON values, not on the classes of today, because these describe the present format only.
 """

@@ -1,1 +1,1 @@
-"""Verification of an archive."""
+"""Verification of an archive: everything that is wrong with its records, its games and what was derived from them."""

@@ -274,7 +274,7 @@ def test_there_are_forty_questions_each_with_its_answer_and_its_time_among_the_r
     titles = re.findall(r"^### (\d+)\. (.*\?)$", COOKBOOK, re.MULTILINE)
     assert [number for number, _ in titles] == [str(number) for number in range(1, 41)]
     assert len(ANSWERED.findall(COOKBOOK)) == 40
-    results = (ROOT / "docs/results_questions.md").read_text(encoding="utf-8")
+    results = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| (\d+) \| (.*\?) \| \d+\.\d\d \|$", results, re.MULTILINE) == titles
     assert COOKBOOK.count("```sql") == 40
 
