@@ -25,7 +25,7 @@ PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run ready rewritten test test-all test-extras test-all-extras test-d3rlpy test-sb3 style lint debian chromium azurite warm bench docs lock clean
+.PHONY: install run ready rewritten test test-all test-extras test-all-extras test-d3rlpy test-sb3 style lint debian chromium azurite warm bench docs reference lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -102,6 +102,10 @@ bench: install
 # The site of docs/, in site/: begin with site/index.html. The variable keeps an advertisement out of the output.
 docs: $(VENV)/installed-extras
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+# The reference of the Python packages, in docs/reference: a test compares it with the docstrings.
+reference: install
+	@$(BIN)/python docs/reference_pages.py
 
 # Writes the lock files anew from pyproject.toml; versions already locked stay unless they no longer fit.
 lock:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-import polars as pl
-
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import labels
 
@@ -322,7 +320,10 @@ class Archive(OpenArchive):
     def game(self, run: str, game_id: int) -> Result:
         """Return one game, a row for each decision, with exact values if the game is annotated.
 
-        Columns: see ``analytics.report.answers.build_game_result``.
+        Columns: ``ply``, ``kind`` (gift or placement), ``seat``, ``agent``, ``choice`` (piece or cell as text),
+        ``imposed``, ``value_before`` and ``value_after`` (1 won, 0 drawn, -1 lost for the agent that decides),
+        ``regret`` (half-points), ``evaluation`` and ``seconds`` of the agent, and ``position`` before the decision,
+        which ``quarto.solve`` takes. Null: not judged, not logged.
 
         Args:
             run: The id of a run.
@@ -335,22 +336,30 @@ class Archive(OpenArchive):
             NotFoundError: The game is not in the archive.
 
         """
-        from analytics.questions.logged_games import load_logged_game, read_judgements
+        from analytics.questions import logged_games
         from analytics.report.answers import build_game_result
 
-        return build_game_result(load_logged_game(self, run, game_id), read_judgements(self, run, game_id))
+        logged = logged_games.load_logged_game(self, run, game_id)
+        judgements = logged_games.read_judgements(self, run, game_id)
+        return build_game_result(logged, judgements, logged_games.read_evaluations(self, run, game_id))
 
     def runs(self) -> Result:
-        """Return all runs, with the columns of the view ``runs``."""
-        return self._list_view("runs")
+        """Return all runs, the oldest first, with the columns of the view ``runs``; people see fewer."""
+        from analytics.report.answers import build_runs_result
+
+        return build_runs_result(self.scan("runs").collect().sort("created", maintain_order=True))
 
     def agents(self) -> Result:
         """Return the agents of all runs, with the columns of the view ``agents``."""
-        return self._list_view("agents")
+        from analytics.report.answers import build_list_result
+
+        return build_list_result("Agents", self.scan("agents").collect())
 
     def policies(self) -> Result:
-        """Return all policies, with the columns of the view ``policies``."""
-        return self._list_view("policies")
+        """Return all policies, the oldest first, with the columns of the view ``policies``; people see fewer."""
+        from analytics.report.answers import build_policies_result
+
+        return build_policies_result(self.scan("policies").collect())
 
     def find_label(self, agent: str) -> str:
         """Find the stored label of an agent that is named with defaults: ``mcts`` for ``mcts(iterations=200)``.
@@ -405,12 +414,6 @@ class Archive(OpenArchive):
         selected = select_report_data(self, self._build_condition(game_filter))
         data = replace(selected, agent=game_filter.agent, opponent=game_filter.opponent)
         return replace(build(data), title=title, omissions=data.omissions)
-
-    def _list_view(self, name: str) -> Result:
-        from analytics.report.answers import build_list_result
-
-        frame: pl.DataFrame = self.scan(name).collect()
-        return build_list_result(name.capitalize(), frame)
 
 
 _FILTERS = tuple(GameFilters.__annotations__)

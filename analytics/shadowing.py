@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGES = ("quarto", "agents", "analytics", "conf", "runners")
+DISTRIBUTION = "quarto-arena"
 INSTALLATION_FOLDERS = ("site-packages", "dist-packages")
 ROOT = Path(__file__).resolve().parents[1]  # of the project, or of where it is installed
 
@@ -19,20 +20,29 @@ def check_packages() -> None:
 def describe_hidden_package() -> str:
     """Describe the first of our packages that another hides, and the way out; nothing if all are ours.
 
-    Their names are common: with ``PYTHONPATH=.`` a folder ``agents`` of the user's own would be taken for ours.
+    Their names are common: with ``PYTHONPATH=.`` a folder ``agents`` of the user's own would be taken for ours. Of two
+    distributions in one folder, the one that was installed later has replaced the files of the other.
     """
     for name in PACKAGES:
         spec = find_spec(name)
         places = [*(spec.submodule_search_locations or ())] if spec else []
-        if str(ROOT / name) in places:
+        ours = str(ROOT / name) in places
+        if ours and _mentions_us(ROOT / name / "__init__.py"):
             continue
         place = (*places, spec.origin if spec and spec.origin else name)[0]
         remedy = "rename that folder, or take it off PYTHONPATH"
         if any(part in place for part in INSTALLATION_FOLDERS):
             from importlib import metadata  # it takes longer than all else here
 
-            owners = {*metadata.packages_distributions().get(name, [])} - {"quarto-arena"}
+            owners = {*metadata.packages_distributions().get(name, [])} - {DISTRIBUTION}
             owner = " and ".join(sorted(owners)) or "another distribution"
             remedy = f"it belongs to {owner}, which needs an environment of its own"
+        if ours:
+            return f"{place} was replaced: {remedy}; then install {DISTRIBUTION} again"
         return f"{place} hides the project's own package '{name}': {remedy}"
     return ""
+
+
+def _mentions_us(module: Path) -> bool:
+    """Return whether a file is ours: the first file of each of our packages names the distribution."""
+    return module.is_file() and DISTRIBUTION.encode() in module.read_bytes()

@@ -1,1 +1,1 @@
-"""Hydra's configuration groups: agent, rules, experiment. Read as ``pkg://conf``."""
+"""Configuration groups of quarto-arena for Hydra: agent, rules, experiment. Read as ``pkg://conf``."""

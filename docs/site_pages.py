@@ -1,4 +1,4 @@
-"""Pages of the site that are made when it is built: the command line, the configuration, the Python interface.
+"""Pages of the site that are made when it is built: the command line and the configuration.
 
 MkDocs calls the functions that begin with ``on_`` (``hooks`` of mkdocs.yml). Pages that live elsewhere in the
 repository (``ELSEWHERE``) are taken into the site, and links to them are turned.
@@ -30,28 +30,6 @@ ELSEWHERE = {
     "SECURITY.md": "security.md",
     "README.md": "index.md",
 }
-PYTHON = {  # by page: its title, its first paragraph, the modules
-    "python_quarto.md": (
-        "Python: the game",
-        "Rules, positions, notation, exact values. The package needs NumPy and numba only, and does no I/O.",
-        """quarto.rules quarto.position quarto.notation quarto.views quarto.solver.solver quarto.batch quarto.rng
-        quarto.symmetry quarto.canonical quarto.observations quarto.errors""",
-    ),
-    "python_analytics.md": (
-        "Python: analytics",
-        "The archive and the questions to it. Begin with `analytics.open_archive`.",
-        """analytics analytics.questions.sql.database analytics.questions.cookbook analytics.questions.selection
-        analytics.questions.openings analytics.questions.ratings analytics.questions.head_to_head
-        analytics.statistics.tally analytics.statistics.sprt analytics.exchange.export
-        analytics.exact.game_review analytics.exact.position_set analytics.report.page
-        analytics.report.report_data""",
-    ),
-    "python_agents.md": (
-        "Python: agents",
-        "The interface between agents and the engine and to learners. [Agents](agents.md) shows its three forms.",
-        "agents.base.agent agents.base.player agents.learning.learner agents.learning.policy",
-    ),
-}
 COMMANDS = """# The command line
 
 Made from the program. `run`, `sweep`, `train`, `sprt` and `policy build` take keys and groups: see
@@ -78,7 +56,6 @@ def on_files(files: Files, config: Any) -> Files:
     pages = {target: (ROOT / source).read_text(encoding="utf-8") for source, target in ELSEWHERE.items()}
     del pages["index.md"]
     pages |= {"commands.md": commands_page(), "configuration.md": configuration_page()}
-    pages |= {name: python_page(*parts) for name, parts in PYTHON.items()}
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
     return files
@@ -202,8 +179,3 @@ def _keys(keys: list[ConfigKey]) -> Iterator[str]:
 def _yaml(path: Path) -> list[str]:
     text = path.read_text(encoding="utf-8").rstrip()
     return ["```yaml", *text.splitlines(), "```", ""]
-
-
-def python_page(title: str, text: str, modules: str) -> str:
-    """A page of the docstrings of modules."""
-    return "\n".join([f"# {title}", "", text, "", *(f"::: {module}\n" for module in modules.split())])

@@ -201,7 +201,7 @@ def test_an_installed_wheel_does_the_main_things_in_a_folder_of_its_own(wheel: P
         (["agents", "new", "corner"], "corner"),
         (["archive", "verify"], "no problems"),
     ):
-        code = "import sys; sys.argv[0] = 'qarena'; from runners.cli.main import main; sys.exit(main())"
+        code = "import sys; sys.argv[0] = 'qarena'; from runners.cli.start import main; sys.exit(main())"
         done = subprocess.run(
             [python, "-c", code, *command],
             check=False,

@@ -11,6 +11,7 @@ from analytics.questions.selection import find_game_files, read_file_rows, read_
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError
+from quarto.game import Game
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 
@@ -91,6 +92,30 @@ def read_judgements(opened: OpenArchive, run_id: str, game_id: int) -> Judgement
         "SELECT ply, kind, value_before, value_after FROM decisions WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )
     return {(ply, kind): ValueChange(before, after) for ply, kind, before, after in rows.iter_rows()}
+
+
+class LoggedEvaluation(NamedTuple):
+    """An agent's evaluation of a turn."""
+
+    value: float | None  # the result that it expected, from 1, won, to -1, lost
+    visits: int | None
+    seconds: float
+
+
+LoggedEvaluations = Mapping[int, LoggedEvaluation]  # by the ply that the turn placed; a first gift has the ply before
+
+
+def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEvaluations:
+    """The evaluations in a game, if they are in the archive."""
+    rows = opened.sql(
+        "SELECT ply, value, visits, seconds FROM evaluations WHERE run_id = ? AND game_id = ?", [run_id, game_id]
+    )
+    return {ply: LoggedEvaluation(*evaluation) for ply, *evaluation in rows.iter_rows()}
+
+
+def replay_game(game: ArchivedGame) -> list[Game]:
+    """Return the game after each ply."""
+    return [Game(game.record.rules, game.plies[: ply + 1]) for ply in range(len(game.plies))]
 
 
 def is_fully_judged(game: ArchivedGame, judgements: Judgements) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from analytics.policies.listing import summarise_policies
 from analytics.questions.columns import (
     Table,
     describe_seat_roles,
@@ -17,10 +18,14 @@ from analytics.questions.columns import (
 )
 from analytics.questions.head_to_head import HeadToHead
 from analytics.questions.logged_games import (
+    GIFT,
     ArchivedGame,
+    Decision,
     Judgements,
+    LoggedEvaluations,
     describe_winner,
     list_decisions,
+    replay_game,
 )
 from analytics.questions.openings import (
     OpeningsQuery,
@@ -41,12 +46,15 @@ from analytics.questions.strength_tables import (
     describe_omissions,
     describe_rating_omissions,
 )
+from analytics.report.board_svg import build_boards_picture
 from analytics.report.report_data import MAX_AGENTS
 from analytics.report.result import Result, to_sentence
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
 from analytics.report.text_tables import to_table
-from quarto.notation import format_game
+from quarto.game import Game
+from quarto.notation import format_game, format_position
+from quarto.rules import NONE
 
 MAX_ROWS = 50  # of a table for people; the frame has all
 
@@ -165,6 +173,28 @@ def build_comparison_result(comparison: RunComparison) -> Result:
     return Result("", first, others=others, title="Comparison of runs", frame=comparison.results, warnings=warnings)
 
 
+MAX_LISTED_LETTERS = 100  # of the agents of a run, of which two are named if more are longer
+
+
+def build_runs_result(frame: pl.DataFrame) -> Result:
+    """Build the list of all runs, whose frame has the columns of the view ``runs``."""
+    agents, joined = pl.col("agents"), pl.col("agents").list.join(", ")
+    is_long = (agents.list.len() > 2) & (joined.str.len_chars() > MAX_LISTED_LETTERS)
+    few = pl.format("{} and {} others", agents.list.first(), agents.list.len() - 1)
+    shown = frame.select(
+        *("run_id", "games"),
+        pl.when(is_long).then(few).otherwise(joined).alias("agents"),
+        *("rules", "status", pl.col("created").dt.strftime("%Y-%m-%d %H:%M"), "seed", "opening_plies", "games_asked"),
+        *(pl.col("seconds").round(1), "ranges", "fingerprint"),
+    )
+    return Result(table=to_table(shown), title="Runs", frame=frame)
+
+
+def build_policies_result(frame: pl.DataFrame) -> Result:
+    """Build the list of all policies, whose frame has the columns of the view ``policies``."""
+    return Result(table=to_table(summarise_policies(frame)), title="Policies", frame=frame)
+
+
 def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None) -> Result:
     """Build the result of the rows of a view, of which people see the first ``MAX_ROWS``.
 
@@ -176,26 +206,18 @@ def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None)
     return Result(note, replace(to_table(first_rows), title=title), title=title, frame=frame)
 
 
-def build_game_result(game: ArchivedGame, judgements: Judgements) -> Result:
-    """Build the result of one game: a row for each decision.
+def build_game_result(game: ArchivedGame, judgements: Judgements, evaluations: LoggedEvaluations) -> Result:
+    """Build the result of one game, a row for each decision, with a picture of all boards.
 
     Columns: ``ply``, ``kind`` (gift or placement), ``seat``, ``agent``, ``choice`` (piece or cell as text),
     ``imposed``; ``value_before``, ``value_after`` (exact, 1 won, 0 drawn, -1 lost for the agent that decides) and
-    ``regret`` (half-points), null where the decision is not judged.
+    ``regret`` (half-points), null where the decision is not judged; ``evaluation`` (-1 to 1) and ``seconds``, what the
+    agent expected of the turn that begins with the decision, null where it is not logged; ``position`` before the
+    decision, as ``quarto.solve`` and ``qarena solve`` take it.
     """
     decisions = list_decisions(game, judgements)
     frame = pl.DataFrame(
-        [
-            (decision.ply, decision.kind, decision.seat, decision.agent, decision.choice, decision.imposed)
-            + (
-                (None,) * 3
-                if (judgement := decision.judgement) is None
-                else (judgement.before, judgement.after, judgement.regret)
-            )
-            for decision in decisions
-        ],
-        schema=GAME_SCHEMA,
-        orient="row",
+        [_build_decision_row(game, decision, evaluations) for decision in decisions], schema=GAME_SCHEMA, orient="row"
     )
     name = f"Game {format_game_name(game.record.run_id, game.game_id)}, {game.record.rules.name} rules"
     columns = [
@@ -209,7 +231,23 @@ def build_game_result(game: ArchivedGame, judgements: Judgements) -> Result:
     ]
     winner = f"Winner: {describe_winner(game.winner, game.agents)}" if game.winner >= 0 else "A draw"
     note = f"{format_game(game.plies)}\n{winner} ({game.ending.replace('_', ' ')})."
-    return Result(note, Table(name, columns), title=name, frame=frame, run_id=game.record.run_id)
+    figure = Figure("The board after each ply", build_boards_picture(replay_game(game)), "boards-")
+    return Result(note, Table(name, columns), [figure], title=name, frame=frame, run_id=game.record.run_id)
+
+
+def _build_decision_row(
+    game: ArchivedGame, decision: Decision, evaluations: LoggedEvaluations
+) -> tuple[int | float | str | bool | None, ...]:
+    """Return the values of ``GAME_SCHEMA`` of a decision."""
+    judgement, rules, is_gift = decision.judgement, game.record.rules, decision.kind == GIFT
+    values = (None,) * 3 if judgement is None else (judgement.before, judgement.after, judgement.regret)
+    first_gift = is_gift and decision.ply == 0
+    evaluation = None if is_gift and not first_gift else evaluations.get(-1 if first_gift else decision.ply)
+    hand = NONE if is_gift or rules.mover_chooses else game.plies[decision.ply][0]
+    position = format_position(Game(rules, game.plies[: decision.ply], hand).position, rules.name)
+    expected = (None, None) if evaluation is None else (evaluation.value, evaluation.seconds)
+    named = (decision.ply, decision.kind, decision.seat, decision.agent, decision.choice, decision.imposed)
+    return (*named, *values, *expected, position)
 
 
 GAME_SCHEMA = {
@@ -220,4 +258,6 @@ GAME_SCHEMA = {
     "choice": pl.String(),
     "imposed": pl.Boolean(),
     **dict.fromkeys(("value_before", "value_after", "regret"), pl.Int64()),
+    **dict.fromkeys(("evaluation", "seconds"), pl.Float64()),
+    "position": pl.String(),
 }

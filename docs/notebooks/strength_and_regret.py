@@ -19,11 +19,9 @@ def _():
 
     import analytics
     import runners
-    from analytics.exact.game_review import review_game
-    from quarto import CLASSIC
-    from quarto.notation import format_game
+    from quarto import solve
 
-    return CLASSIC, Path, alt, analytics, format_game, mo, review_game, runners, tempfile
+    return Path, alt, analytics, mo, runners, solve, tempfile
 
 
 @app.cell
@@ -42,6 +40,7 @@ def _(Path, runners, tempfile):
     folder = Path(tempfile.mkdtemp()) / "archive"
     tournament = runners.run("random", "dumb", "semi_random", "rule_based", games=400, progress=False, archive=folder)
     judged = runners.annotate(folder)
+    print(tournament)
     tournament
     return folder, judged
 
@@ -56,6 +55,7 @@ def _(analytics, folder, judged):
 @app.cell
 def _(archive):
     ratings = archive.ratings(anchor="random")
+    print(ratings)
     ratings
     return (ratings,)
 
@@ -64,6 +64,7 @@ def _(archive):
 def _(judged, ratings):
     # Mean regret of each agent, gifts and placements apart; the rows by ply have a ply.
     strength, regret = ratings.frame, judged.frame.filter(judged.frame["ply"].is_null())
+    print(regret.select("agent", "kind", "decisions", "regret"))
     regret
     return regret, strength
 
@@ -86,22 +87,25 @@ def _(judged):
 
 
 @app.cell
-def _(CLASSIC, archive, format_game, review_game):
-    # One game, decision by decision.
+def _(archive):
+    # One of the longest games, decision by decision: its boards, its exact values, and what each decision gave up.
     longest = archive.sql("SELECT run_id, game_id FROM games ORDER BY plies DESC, run_id, game_id LIMIT 1")
-    plies = (
-        archive.scan("plies")
-        .join(longest.lazy(), on=["run_id", "game_id"])
-        .sort("ply")
-        .select("piece", "cell")
-        .collect()
-        .rows()
-    )
-    review = review_game(CLASSIC, plies)
-    print(format_game(plies))
-    for index in review.mistakes:
-        print(review.decisions[index], "better:", review.better_choices[index])
-    return (review,)
+    game = archive.game(*longest.row(0))
+    print(game)
+    game
+    return (game,)
+
+
+@app.cell
+def _(game, solve):
+    # What would have kept the value? The solver answers for the position before each mistake. Cells and pieces are
+    # numbers: cell 4 * row + column, so 10 is c3; -1 is none.
+    mistakes = game.frame.filter(game.frame["regret"] > 0).sort("ply")
+    for ply, kind, choice, position in mistakes.select("ply", "kind", "choice", "position").iter_rows():
+        solution = solve(position)
+        best = [(turn.cell, turn.gift) for turn in solution.turns if turn.value == solution.value]
+        print(f"ply {ply}: {kind} {choice}; turns (cell, gift) that keep the value of {position}: {best}")
+    return (mistakes,)
 
 
 if __name__ == "__main__":

@@ -299,25 +299,24 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     output_openings(archive, query, table)
 
 
+@options.add_output_options
 def show(
+    table: options.Table,
     game: Annotated[list[str], Argument(metavar="GAME", help="The run and the game's id, as tables print them.")],
     archive: options.Archive = options.ARCHIVE,
     run: Annotated[str | None, Option(metavar="RUN", help="The run, if GAME is the id alone.")] = None,
-    json: options.JsonFile = None,
-    svg: Annotated[Path | None, Option(metavar="FILE", help="Also write a picture of the boards.")] = None,
     animate: Annotated[
-        bool, Option("--animate", help="The picture is one board, on which the game is played.")
+        bool, Option("--animate", help="With --format svg: the picture is one board, on which the game is played.")
     ] = False,
-    force: options.Force = False,
 ) -> None:
     """Show one game, board by board.
 
-    Each ply has its exact values if the game is annotated (`qarena annotate`).
+    Each ply has its exact values if the game is annotated (`qarena annotate`). csv, json and parquet have a row for
+    each decision, with the position before it; svg is a picture of the boards.
     """
     from runners.web.archive.game_output import output_game
 
-    options.check_output_files(force, json, svg)
-    output_game(archive, " ".join(game), run, json, svg, animate)
+    output_game(archive, " ".join(game), run, table, animate)
 
 
 @options.add_output_options

@@ -19,7 +19,6 @@ import typer
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
-from analytics.shadowing import describe_hidden_package
 from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.sources import compilation_progress
 from runners.cli import archive, exact_play, games, policies
@@ -158,12 +157,6 @@ def _check_current_folder() -> None:
         raise RequestError("the current folder was deleted or moved: go to one that exists, cd ~") from None
 
 
-def _check_package_shadowing() -> None:
-    """Raise ``RequestError`` if another package hides a package of the project."""
-    if message := describe_hidden_package():
-        raise RequestError(message)
-
-
 class CompilingNotice:
     """A note on standard error that kernels are being compiled, repeated so that a command does not look hung."""
 
@@ -222,7 +215,6 @@ def _run_and_explain_errors() -> None:
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters gets question marks
     try:
         _check_current_folder()
-        _check_package_shadowing()
         notice = compilation_progress.announce = CompilingNotice()
         try:
             _run_command()

@@ -45,16 +45,6 @@ from runners.terminal.tables import output_batches, output_frame, output_result,
 GRACE_SECONDS = 0.5  # time for DuckDB to stop before the process ends
 
 
-RUNS_QUERY = """
-SELECT run_id, games,
-       if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,
-          format('{} and {} others', agents[1], len(agents) - 1), array_to_string(agents, ', ')) AS agents,
-       rules, status, strftime(created, '%Y-%m-%d %H:%M') AS created, seed, opening_plies, games_asked,
-       round(seconds, 1) AS seconds, ranges, fingerprint
-FROM runs ORDER BY created
-"""
-
-
 def output_answer(root: PurePath, output: TableOutput, question: str, *words: str, **arguments: Any) -> None:
     """Ask an archive a question, which names a method of ``analytics.Archive``, and print or write the answer."""
     with open_archive(root) as archive:
@@ -66,7 +56,8 @@ def output_runs(root: PurePath, output: TableOutput) -> None:
     """Print or write the list of an archive's runs, the oldest first."""
     # Files are not checked, because the list must also show the runs of an archive with damaged files.
     with open_archive(root, check=False) as archive:
-        output_frame(archive.sql(RUNS_QUERY), output)
+        runs = archive.runs()
+    output_result(runs, output)
 
 
 def index_archive(

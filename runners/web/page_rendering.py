@@ -20,10 +20,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from analytics.report.board_svg import render_stroke_path
 from analytics.report.pieces import piece_svg, piece_symbols
 from analytics.store.texts import escape_hidden
 from quarto.errors import ArenaError, NotFoundError, RequestError
-from runners.web.archive.board_svg import render_stroke_path
 from runners.web.archive.snapshots import BusyError
 from runners.web.archive.urls import build_url
 from runners.web.site import SAFE_METHODS, find_site

@@ -25,6 +25,7 @@ from quarto.errors import FailureError, RequestError
 from quarto.views import PositionView
 from runners.arena import execution
 from runners.config.application import RUN
+from tests.another_user import another_user, visible_folder
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, rows
 
@@ -62,6 +63,22 @@ def test_positions_are_there_after_an_index(tmp_path: Path) -> None:
     first = archive.sql("SELECT sum(games) AS games FROM positions WHERE ply = 0").item()
     assert (first, archive.openings().frame["games"].sum()) == (4, 4)
     assert archive.scan("positions").collect().height > 4
+
+
+def test_an_index_that_may_not_be_written_is_one_line_and_questions_go_on() -> None:
+    with visible_folder() as folder:
+        root = folder / "archive"
+        runners.run("random", "dumb", games=4, archive=root, progress=False)
+        assert open_archive(root).openings().frame["games"].sum() == 4  # imports what only root may read
+        with another_user():
+            with pytest.raises(FailureError, match=f"cannot write to {root}: permission denied: make") as refused:
+                runners.index(root)
+            assert "\n" not in str(refused.value)
+            archive = open_archive(root)
+            assert archive.crosstable().frame["games"].to_list() == [4]
+            assert archive.openings().frame["games"].sum() == 4
+        runners.index(root)
+        assert open_archive(root).scan("positions").collect().height > 4
 
 
 def test_keywords_are_the_words_of_the_command(tmp_path: Path) -> None:

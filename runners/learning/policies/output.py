@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 import typer
 
-from analytics.policies import listing
+from analytics import open_archive
 from analytics.questions.columns import text_column
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import ArchiveStore
@@ -16,15 +16,16 @@ from runners.learning.policies.lineage import format_lineage
 from runners.learning.policies.rebuilding import rebuild_policy
 from runners.terminal import console
 from runners.terminal.files import TableOutput
-from runners.terminal.tables import output_frame
+from runners.terminal.tables import output_result
 
 
 def output_policies(root: PurePath, table: TableOutput) -> None:
     """Print or write the policies of an archive."""
-    policies = listing.list_policies(ArchiveStore.open(root))
-    output_frame(policies, table)
-    if table.is_printed and len(policies):
-        readers = {kind: ", ".join(list_reader_names(kind)) for kind in policies["kind"].unique().sort()}
+    with open_archive(root, check=False) as archive:
+        policies = archive.policies()
+    output_result(policies, table)
+    if table.is_printed and policies.frame.height:
+        readers = {kind: ", ".join(list_reader_names(kind)) for kind in policies.frame["kind"].unique().sort()}
         kinds = [f"{kind} ({names or 'none'})" for kind, names in readers.items()]
         console.print_line(
             f"kind: what the table holds, and in brackets the agents that play by it: {'; '.join(kinds)}"

@@ -17,6 +17,7 @@ from analytics.questions.columns import Table
 from analytics.questions.logged_games import load_logged_game
 from analytics.questions.openings import DECISION_KINDS, EMPTY_BOARD, OpeningsQuery, OpeningsResult
 from analytics.questions.selection import GameFilter
+from analytics.report.board_svg import render_animated_game_svg, render_boards_svg
 from quarto.errors import RequestError
 from quarto.game import NextDecision, list_attribute_words
 from quarto.notation import CLASSIC_NAME, parse_piece
@@ -43,7 +44,6 @@ from runners.web.analyse.searches import (
 )
 from runners.web.archive import urls
 from runners.web.archive.archive_page import FormField
-from runners.web.archive.board_svg import render_animated_game_svg, render_boards_svg
 from runners.web.archive.explorer import (
     DECIDERS,
     ExplorerResult,

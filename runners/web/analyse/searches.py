@@ -9,7 +9,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from analytics.exact.tablebase import load_tablebase_index
-from analytics.questions.logged_games import GIFT, ArchivedGame, read_judgements
+from analytics.questions.logged_games import (
+    GIFT,
+    ArchivedGame,
+    LoggedEvaluations,
+    read_evaluations,
+    read_judgements,
+)
 from analytics.questions.openings import OpeningsQuery
 from quarto.errors import ArenaError, FailureError
 from quarto.game import Game, NextDecision
@@ -20,7 +26,6 @@ from quarto.views import PositionView
 from runners.arena.executors.base import available_cores
 from runners.exact.solutions import turn_sort_key
 from runners.web.analyse.line import format_game_position
-from runners.web.archive import games
 from runners.web.archive.explorer import ExplorerResult, build_empty_result, explore_position
 from runners.web.archive.snapshots import StillOpeningError
 from runners.web.archive_reader import ArchiveReader, ArchiveService
@@ -237,10 +242,10 @@ class ExplorerService:
         return self._background.find_or_start(position, work, EXPLORE_SECONDS, version=content and id(content))
 
 
-def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> games.LoggedEvaluations:
+def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> LoggedEvaluations:
     """Read the evaluations of a logged game; return none if a file is damaged, because other pages report that."""
     with suppress(FailureError):
-        return reader.compute_once(games.read_evaluations, game.record.run_id, game.game_id)
+        return reader.compute_once(read_evaluations, game.record.run_id, game.game_id)
     return {}
 
 

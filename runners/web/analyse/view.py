@@ -12,6 +12,7 @@ from analytics.questions.columns import (
     format_percent_short,
     format_percent_whole,
 )
+from analytics.questions.logged_games import LoggedEvaluations
 from analytics.questions.openings import ChoiceResult
 from quarto.game import Game, NextDecision, format_cells
 from quarto.notation import format_cell, format_piece
@@ -20,7 +21,6 @@ from quarto.solver.solver import Solution, SolvedTurn
 from runners.exact.solutions import cell_sort_key, turn_sort_key
 from runners.web.analyse.line import AnalysisLine, format_decisions
 from runners.web.analyse.searches import AnalysisValues, SolvedPosition
-from runners.web.archive.games import LoggedEvaluations
 from runners.web.tiles import (
     MISTAKE_MARKS,
     Badge,

@@ -1,12 +1,12 @@
-"""`qarena show`: a logged game in the terminal, with its boards, its plies and what each decision gave up."""
+"""`qarena show`: one logged game, its boards, its plies and what each decision gave up, printed or as a file."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from analytics import open_archive
 from analytics.questions import logged_games
@@ -26,22 +26,21 @@ from analytics.questions.logged_games import (
     ArchivedGame,
     Decision,
     Judgements,
-    describe_winner,
+    LoggedEvaluations,
     load_logged_game,
 )
 from analytics.questions.selection import GameFilter
+from analytics.report.answers import build_game_result
+from analytics.report.board_svg import render_animated_game_svg
 from analytics.store.archive import ArchiveStore, unknown_run_error
 from quarto.batch import LINE
 from quarto.errors import RequestError
-from quarto.game import Game, describe_line, format_cells
-from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece, format_position
+from quarto.game import Game, describe_line
+from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_piece
 from quarto.rules import NONE, SIDE
-from runners.exact.solutions import format_json_line
 from runners.terminal import console
-from runners.terminal.files import is_standard_stream, write_file
-from runners.web.archive import games
-from runners.web.archive.board_svg import render_animated_game_svg, render_boards_svg
-from runners.web.archive.games import LoggedEvaluations
+from runners.terminal.files import STANDARD_STREAM, TableOutput, write_file
+from runners.terminal.tables import output_result
 
 BOARD_WIDTH = 2 + 2 * SIDE
 BOARD_GAP = 4  # characters between two boards
@@ -92,46 +91,43 @@ def _find_run_id(archive: ArchiveStore, prefix: str) -> str:
     return matches[0]
 
 
-def output_game(
-    root: PurePath,
-    reference: str,
-    run: str | None,
-    json_file: Path | None,
-    svg_file: Path | None,
-    animate: bool = False,
-) -> None:
-    """Print a logged game; write it as JSON to ``json_file`` and as a picture to ``svg_file``, if they are given.
+def output_game(root: PurePath, reference: str, run: str | None, output: TableOutput, animate: bool = False) -> None:
+    """Print a logged game board by board, or write what ``Archive.game`` returns.
 
     With ``animate``, the picture is one board on which the game is played. Raises ``RequestError`` if the game does not
     exist.
     """
-    if animate and svg_file is None:
-        raise RequestError("--animate is about the picture of --svg FILE, which is missing")
+    if animate and output.form != "svg":
+        raise RequestError("--animate is about a picture: write --output FILE.svg, or --format svg")
     run_id, game_id = parse_game_reference(ArchiveStore.open(root), reference, run)
     with open_archive(root) as opened:
         game = load_logged_game(opened, run_id, game_id)
         judgements = logged_games.read_judgements(opened, run_id, game_id)
-        evaluations = games.read_evaluations(opened, run_id, game_id)
-    if json_file is not None:
-        write_file(json_file, f"{format_json_line(game_to_dict(game, judgements, evaluations))}\n".encode())
+        evaluations = logged_games.read_evaluations(opened, run_id, game_id)
     title = f"Game {format_game_name(run_id, game_id)}: {_describe_players(game)}; {game.record.rules.name} rules"
-    if svg_file is not None:
-        boards_after = replay_game(game)
-        drawn = (
-            render_animated_game_svg(boards_after[-1], game.agents, title)
-            if animate
-            else render_boards_svg(boards_after, title)
-        )
-        write_file(svg_file, drawn.encode())
-    if is_standard_stream(json_file) or is_standard_stream(svg_file):
-        return
-    console.print_line(title)
+    if animate:
+        moving = render_animated_game_svg(logged_games.replay_game(game)[-1], game.agents, title)
+        write_file(output.path or Path(STANDARD_STREAM), moving.encode())
+    elif output.is_printed:
+        console.print_line(title)
+        _print_game(game, judgements, evaluations, output.wide)
+    else:
+        output_result(build_game_result(game, judgements, evaluations), output)
+    if output.is_printed and not logged_games.is_fully_judged(game, judgements):
+        some = f"{len(judgements)} of {logged_games.count_free_decisions(game)} decisions are judged"
+        command = console.format_annotate_command(root, GameFilter(f"game_id = {game.game_id}", (run_id,)))
+        console.print_note(f"{some}; this judges the rest, and the games in the same file: {command}")
+
+
+def _print_game(
+    game: ArchivedGame, judgements: Judgements, evaluations: LoggedEvaluations, wide: bool | None = None
+) -> None:
+    """Print the boards, the plies and the mistakes of a game."""
     for row in render_boards(game, shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH):
         console.print_line(row)
     console.print_line(BOARD_LEGEND)
-    console.print_tables(
-        [console.build_table([*_build_ply_columns(game, judgements), *_build_evaluation_columns(game, evaluations)])]
-    )
+    columns = [*_build_ply_columns(game, judgements), *_build_evaluation_columns(game, evaluations)]
+    console.print_tables([console.build_table(columns)], wide=wide)
     if judgements:
         console.print_line(VALUE_LEGEND)
     if evaluations:
@@ -139,10 +135,6 @@ def output_game(
     console.print_line(_describe_ending(game))
     for line in _describe_players_mistakes(game, judgements):
         console.print_line(line)
-    if not logged_games.is_fully_judged(game, judgements):
-        progress = f"{len(judgements)} of {logged_games.count_free_decisions(game)} decisions are judged"
-        command = console.format_annotate_command(root, GameFilter(f"game_id = {game.game_id}", (run_id,)))
-        console.print_note(f"{progress}; this judges the rest, and the games in the same file: {command}")
 
 
 def _describe_players(game: ArchivedGame) -> str:
@@ -155,17 +147,12 @@ def _describe_players(game: ArchivedGame) -> str:
 # Boards.
 
 
-def replay_game(game: ArchivedGame) -> list[Game]:
-    """Return the game after each ply."""
-    return [Game(game.record.rules, game.plies[: ply + 1]) for ply in range(len(game.plies))]
-
-
 def render_boards(game: ArchivedGame, width: int) -> list[str]:
     """Render the board after each ply as lines of text.
 
     As many boards stand side by side as fit into ``width`` characters.
     """
-    boards = [_render_board(position) for position in replay_game(game)]
+    boards = [_render_board(position) for position in logged_games.replay_game(game)]
     across = max(1, (width + BOARD_GAP) // (BOARD_WIDTH + BOARD_GAP))
     return [
         (" " * BOARD_GAP).join(line.ljust(BOARD_WIDTH) for line in lines).rstrip()
@@ -265,44 +252,3 @@ def _describe_players_mistakes(game: ArchivedGame, judgements: Judgements) -> li
         for seat, (agent, regrets) in enumerate(zip(game.agents, regrets_by_seat, strict=True))
         if judgements
     ]
-
-
-# JSON.
-
-
-def game_to_dict(game: ArchivedGame, judgements: Judgements, evaluations: LoggedEvaluations) -> dict[str, Any]:
-    """Convert a logged game to the dictionary that `qarena show --json` writes."""
-    lines = Game(game.record.rules, game.plies).lines
-    return {
-        "run_id": game.record.run_id,
-        "game_id": game.game_id,
-        "rules": game.record.rules.name,
-        "agents": list(game.agents),
-        "winner": None if game.winner == NONE else describe_winner(game.winner, game.agents),
-        "ending": game.ending,
-        "lines": [format_cells(line).split() for line in lines],
-        "opening": game.opening,
-        "game": format_game(game.plies),
-        "plies": [_ply_to_dict(game, judgements, evaluations, ply) for ply in range(len(game.plies))],
-    }
-
-
-def _ply_to_dict(
-    game: ArchivedGame, judgements: Judgements, evaluations: LoggedEvaluations, ply: int
-) -> dict[str, Any]:
-    rules, (piece, cell) = game.record.rules, game.plies[ply]
-    before = Game(rules, game.plies[:ply], NONE if rules.mover_chooses else piece)
-    values: Mapping[str, Any] = {
-        kind: {"value_before": judgement.before, "value_after": judgement.after, "regret": judgement.regret}
-        for kind in (GIFT, PLACEMENT)
-        if (judgement := judgements.get((ply, kind)))
-    }
-    return {
-        "ply": ply,
-        "piece": format_piece(piece),
-        "cell": format_cell(cell),
-        "mover": game.agents[(ply + 1) % 2],
-        "position": format_position(before.position, rules.name),
-        **values,
-        **({"evaluation": evaluations[ply]._asdict()} if ply in evaluations else {}),
-    }

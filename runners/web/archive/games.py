@@ -1,8 +1,8 @@
-"""Lists of the logged games that match filters, and the evaluations of one game."""
+"""Lists of the logged games that match filters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -123,23 +123,3 @@ def find_neighbour_ids(opened: OpenArchive, run_id: str, game_id: int) -> Neighb
         after=pl.col("game_id").filter(pl.col("game_id") > game_id).min(),
     )
     return NeighbourIds(*ids.collect().row(0))
-
-
-class LoggedEvaluation(NamedTuple):
-    """An agent's evaluation of a turn."""
-
-    value: float | None  # expected result, from -1 (lost) to 1 (won)
-    visits: int | None
-    seconds: float
-
-
-# By the ply of the turn's placement; a first gift has the ply before that of its placement.
-LoggedEvaluations = Mapping[int, LoggedEvaluation]
-
-
-def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEvaluations:
-    """Read the evaluations of a game; the result is empty if none are stored."""
-    rows = opened.sql(
-        "SELECT ply, value, visits, seconds FROM evaluations WHERE run_id = ? AND game_id = ?", [run_id, game_id]
-    )
-    return {ply: LoggedEvaluation(*evaluation) for ply, *evaluation in rows.iter_rows()}

@@ -20,9 +20,11 @@ from polars.testing import assert_frame_equal
 
 from agents.learning.policy import GENOME, Policy
 from analytics.policies import listing
+from analytics.questions.sql.views import build_view_frame
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard, PolicyFile
+from analytics.store.snapshot import Snapshot
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
@@ -97,7 +99,7 @@ def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archiv
     second = policy_store.save(archive, more, origin(learned=LEARNED | {"games": 40}))
     assert policy_store.find(archive, "mine") == second
     assert policy_store.find(archive, first.policy_id) == first
-    listed = listing.list_policies(archive)
+    listed = listing.summarise_policies(build_view_frame("policies", Snapshot(archive.root)))
     assert listed["policy_id"].to_list() == [first.policy_id, second.policy_id]
     assert listed["current"].to_list() == [False, True]
     assert listed.select("name", "trainer", "seed", "games", "runs", "rows").rows() == [

@@ -25,11 +25,15 @@ from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
 
-def test_runs_are_listed_as_data(qarena: Qarena) -> None:
+def test_runs_are_listed_as_data(qarena: Qarena, tmp_path: Path) -> None:
     result = qarena("archive", "ls", "--archive", str(SAMPLE), "--format", "csv")
     heading, *rows = result.out.splitlines()
-    assert heading.startswith("run_id,games,agents,rules,status,created,")
+    assert heading.startswith("run_id,created,status,rules,agents,")
     assert len(rows) == len(ArchiveStore.open(SAMPLE).list_run_ids())
+    with open_archive(SAMPLE) as archive:
+        answer = archive.runs()
+    assert answer.write(tmp_path / "runs.csv").read_text() == result.out
+    assert qarena("archive", "ls", "--archive", str(SAMPLE), "--wide").out.rstrip() == str(answer)
 
 
 @pytest.mark.slow

@@ -235,7 +235,7 @@ def test_a_question_is_printed_and_written_in_every_format(qarena: Qarena, root:
     [
         (("lengths", "--output", "m.pdf"), "--output m.pdf: its format is not known"),
         (("lengths", "--rules", "nowhere"), "no games were played by rules 'nowhere' here"),
-        (("archive", "ls", "--format", "svg"), "Answer: there is no such picture: it is a table"),
+        (("archive", "ls", "--format", "svg"), "Runs: there is no such picture: it is a table"),
         (("evaluations",), "nothing to show: no evaluations were stored"),
         (("learning-curve",), "nothing to show: no policy was learned in these runs"),
         (("first-plies", "--by", "turn"), "'turn' is not one of 'placement', 'gift'"),

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
-from analytics.policies import listing
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.views import VIEWS
+from analytics.questions.sql.views import VIEWS, build_view_frame
 from analytics.store import policy_store
 from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import MAX_RECORD_BYTES
@@ -22,6 +21,7 @@ from analytics.store.files.local_files import find_backend
 from analytics.store.marker import MARKER_NAME
 from analytics.store.range_files import read_tallies
 from analytics.store.records import SweepJob
+from analytics.store.snapshot import Snapshot
 from analytics.tables.derived.indexing import index_runs
 from analytics.tables.upkeep.archive_merge import MergeOptions, merge_archives
 from analytics.tables.upkeep.compaction import compact_run
@@ -111,7 +111,7 @@ def attempts(archive: ArchiveStore, elsewhere: Path) -> Iterator[Callable[[], ob
     yield lambda: asked(archive, check=False)
     yield lambda: read_tallies(archive, [RUN_ID])[RUN_ID]
     yield lambda: policy_store.read(archive, "mine")
-    yield lambda: listing.list_policies(archive)
+    yield lambda: build_view_frame("policies", Snapshot(archive.root))
     yield archive.compute_next_run_number
     yield lambda: merge_archives([archive], ArchiveStore.open(elsewhere / "copy", create=True), MergeOptions())
     yield lambda: index_runs(archive, [RUN_ID], 3)

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import polars as pl
 import pytest
 
 from analytics import open_archive
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.questions.columns import format_expected_value, format_game_name
+from analytics.report.board_svg import FINISHED_COLOUR, LAST_COLOUR, render_animated_game_svg, render_stroke_path
 from analytics.store.archive import ArchiveStore
+from quarto import solve
 from quarto.game import Game
-from quarto.notation import format_game, parse_game
 from quarto.rules import CLASSIC
-from runners.web.archive.board_svg import FINISHED_COLOUR, LAST_COLOUR, render_animated_game_svg, render_stroke_path
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -56,27 +57,27 @@ def read_board_rows(ply: int, out: str) -> list[str]:
 def test_a_picture_has_the_board_after_each_ply(qarena: Qarena, root: Path, tmp_path: Path) -> None:
     run = of_rules(root, "classic")
     game = rows(root, f"FROM games WHERE run_id = '{run}' AND ending = 'line' ORDER BY game_id LIMIT 1")[0]
-    arguments = ("show", *format_game_name(run, game["game_id"]).split(), "--archive", str(root), "--svg", "game.svg")
-    assert qarena(*arguments).code == 0
+    words = ("show", *format_game_name(run, game["game_id"]).split(), "--archive", str(root), "--output", "game.svg")
+    assert qarena(*words).code == 0
     picture = ET.fromstring((tmp_path / "game.svg").read_text(encoding="utf-8"))  # noqa: S314  (our own)
     name = "{http://www.w3.org/2000/svg}"
-    boards = picture.findall(f"{name}g")
+    boards = picture.findall(f"{name}g/{name}g")
     assert [len(board.findall(f"{name}use")) for board in boards] == [*range(1, game["plies"] + 1)]
     fills = [[cell.get("fill") for cell in board.findall(f"{name}rect")] for board in boards]
     assert [(len(cells), cells.count(LAST_COLOUR), cells.count(FINISHED_COLOUR) >= 4) for cells in fills[:-1]] == [
         (16, 1, False)
     ] * (game["plies"] - 1)
     assert fills[-1].count(FINISHED_COLOUR) >= 4
-    assert "game.svg exists" in qarena(*arguments).err
+    assert "game.svg exists" in qarena(*words).err
 
 
 @pytest.mark.parametrize("rules", ["classic", "own_piece"])
 def test_a_game_leaves_as_a_picture_that_moves(qarena: Qarena, root: Path, tmp_path: Path, rules: str) -> None:
     run = of_rules(root, rules)
     game = rows(root, f"FROM games WHERE run_id = '{run}' AND ending = 'line' ORDER BY game_id LIMIT 1")[0]
-    arguments = ("show", run, str(game["game_id"]), "--archive", str(root), "--animate")
-    assert "--animate is about the picture of --svg FILE" in qarena(*arguments).refusal
-    assert qarena(*arguments, "--svg", "game.svg").code == 0
+    words = ("show", run, str(game["game_id"]), "--archive", str(root), "--animate")
+    assert "--animate is about a picture: write --output FILE.svg" in qarena(*words).refusal
+    assert qarena(*words, "--output", "game.svg").code == 0
     text = (tmp_path / "game.svg").read_text(encoding="utf-8")
     moving = [element.attrib["id"] for element in ET.fromstring(text).iter() if element.get("class") == "moves"]  # noqa: S314
     assert sorted(moving) == sorted(re.findall(r"#(\w+)\{animation-name:\1\}", text))
@@ -133,15 +134,17 @@ def test_the_values_and_losses_are_those_of_the_view_decisions(qarena: Qarena, r
             if decisions:
                 assert f"(seat {seat}) lost {sum(lost) or 'no'} half-point" in out
                 assert f" in {len(lost) or 'no'} mistake" in out
-        data = json.loads(qarena("show", run, str(game["game_id"]), "--json", "-", "--archive", str(root)).out)
-        judged = {
-            (ply["ply"], kind): ply[kind]["regret"]
-            for ply in data["plies"]
-            for kind in ("gift", "placement")
-            if kind in ply
-        }
+        words = ("show", run, str(game["game_id"]), "--archive", str(root))
+        shown = json.loads(qarena(*words, "--format", "json").out)
+        judged = {(row["ply"], row["kind"]): row["regret"] for row in shown if row["regret"] is not None}
         assert judged == {(row["ply"], row["kind"]): row["regret"] for row in decisions}
-        assert format_game(parse_game(data["game"])) == data["game"]
+        with open_archive(root) as archive:
+            answer = archive.game(run, game["game_id"])
+        assert pl.DataFrame(shown, schema=answer.frame.schema).equals(answer.frame)
+        for row in shown:  # the position is the one that the decision was taken in
+            if row["value_before"] is not None:
+                assert solve(row["position"]).value == row["value_before"]
+        assert answer.note.splitlines()[0] in qarena(*words, "--format", "md").out
     assert regrets
 
 
@@ -158,9 +161,11 @@ def test_evaluations_are_in_columns_and_in_json(qarena: Qarena, tmp_path: Path) 
     table = [re.split(r"\s*[│|]\s*", line.strip()) for line in out.splitlines() if re.match(r"\s*[│|]\s+\d", line)]
     assert [row[-3] for row in table[9:]] == values
     assert any(values)
-    plies = json.loads(qarena("show", run, "0", "--json", "-", "--archive", str(games)).out)["plies"]
-    assert [ply["evaluation"]["value"] for ply in plies[9:]] == [evaluation["value"] for evaluation in logged]
-    assert "evaluation" not in plies[0]
+    decisions = json.loads(qarena("show", run, "0", "--format", "json", "--archive", str(games)).out)
+    placements = [row for row in decisions if row["kind"] == "placement"]
+    assert [row["evaluation"] for row in placements[9:]] == [row["value"] for row in logged]
+    assert [row["seconds"] for row in placements[9:]] == [row["seconds"] for row in logged]
+    assert decisions[0]["evaluation"] is None
 
 
 def test_a_game_is_named_by_a_part_of_its_run_or_with_an_option(qarena: Qarena, root: Path, tmp_path: Path) -> None:

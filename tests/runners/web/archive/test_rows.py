@@ -133,7 +133,7 @@ def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qar
         named = next(column for column in build_runs_section(data).tables[0].columns if column.heading == "agents")
         assert [text.split(", ")[0] for text in named.texts] == [first_agents[run_id] for run_id in data.records]
     text = qarena("archive", "ls", f"--archive={archive.root}", "--format", "json").out
-    listed = {row["run_id"]: row["agents"].split(", ")[0] for row in json.loads(text)}
+    listed = {row["run_id"]: row["agents"][0] for row in json.loads(text)}
     assert listed == first_agents
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from xml.sax.saxutils import escape
 
 from analytics.report.pieces import piece_symbols
+from analytics.report.style import INK, SvgPicture
 from quarto.game import Game
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE, SIDE, Line
@@ -49,14 +50,17 @@ def render_stroke_path(line: Line) -> str:
 
 
 def render_boards_svg(games: Sequence[Game], title: str) -> str:
-    """Render boards in rows.
+    """Render boards in rows as a file of SVG."""
+    picture = build_boards_picture(games)
+    return _render_svg(picture.width, picture.height, title, picture.shapes)
 
-    The cell of the last piece is yellow; a finished line has green cells and a stroke.
-    """
+
+def build_boards_picture(games: Sequence[Game]) -> SvgPicture:
+    """Draw boards in rows. The last piece has a yellow cell, a finished line green ones and a stroke."""
     boards = "".join(_render_board_in_row(number, game) for number, game in enumerate(games))
     width = MARGIN + min(len(games), BOARDS_PER_ROW) * BOARD_PITCH
     height = MARGIN + -(-len(games) // BOARDS_PER_ROW) * ROW_PITCH
-    return _render_svg(width, height, title, boards)
+    return SvgPicture(boards, width, height)
 
 
 def _render_board_in_row(index: int, game: Game) -> str:
@@ -64,15 +68,16 @@ def _render_board_in_row(index: int, game: Game) -> str:
     row, column = divmod(index, BOARDS_PER_ROW)
     return (
         f'<g transform="translate({MARGIN + column * BOARD_PITCH} {MARGIN + row * ROW_PITCH})">'
-        f'<text y="{HEADING_HEIGHT - 6}">{_format_heading(game)}</text>{_render_cells(game, _find_cell_colours(game))}'
+        f'<text y="{HEADING_HEIGHT - 6}" font-size="14px" fill="{INK}">{_format_heading(game)}</text>'
+        f"{_render_cells(game, _find_cell_colours(game))}"
         f"{_render_strokes(game)}{_render_pieces(game)}</g>"
     )
 
 
-def _render_svg(width: int, height: int, title: str, content: str, scale: float = 1) -> str:
+def _render_svg(width: float, height: float, title: str, content: str, scale: float = 1) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{scale * width:g}" height="{scale * height:g}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="14"><title>{escape(title)}</title>'
+        f'viewBox="0 0 {width:g} {height:g}" font-family="sans-serif" font-size="14"><title>{escape(title)}</title>'
         f'<rect width="100%" height="100%" fill="#fff"/>{piece_symbols()}{content}</svg>\n'
     )
 
