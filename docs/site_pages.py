@@ -74,12 +74,12 @@ def on_post_page(output: str, page: Any, config: Any) -> str:  # noqa: ARG001  (
 
 
 def on_post_template(output_content: str, template_name: str, config: Any) -> str:  # noqa: ARG001  (by name)
-    """The same for the page of what is not found."""
+    """Turn the links of the page for an address that is not found."""
     return on_post_page(output_content, None, config)
 
 
 def turned_links(markdown: str, home: str, folder: str = "") -> str:
-    """The text of a page with links as the site needs them.
+    """Return the text of a page with links as the site needs them.
 
     ``home`` is the folder of the page in the repository, ``folder`` that in the site.
     """
@@ -117,7 +117,7 @@ def _commands(command: Any, name: str) -> Iterator[str]:
 
 
 def _parameters(command: Any, name: str) -> Iterator[str]:
-    """The usage line of a command, and a table of its arguments and options."""
+    """Yield the usage line of a command, and a table of its arguments and options."""
     shown = [param for param in command.params if not getattr(param, "hidden", False) and param.name != "help"]
     arguments = [_metavar(param) for param in shown if param.param_type_name == "argument"]
     yield from ("```text", " ".join([name, *(["[OPTIONS]"] if len(shown) > len(arguments) else []), *arguments]), "```")
@@ -162,13 +162,13 @@ def configuration_page() -> str:
 
 
 def _title(path: Path) -> str:
-    """The name of a yaml and its first comment."""
+    """Return the name of a yaml and its first comment."""
     comments = re.findall(r"^# *(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return ": ".join([path.stem, *comments[:1]]).replace('"', "'")
 
 
 def _keys(keys: list[ConfigKey]) -> Iterator[str]:
-    """A table of keys."""
+    """Yield a table of keys."""
     yield from ("| key or group | default | values | meaning |", "|---|---|---|---|")
     for key in keys:
         if key.default:

@@ -26,13 +26,13 @@ SHARES = """
 
 
 def family(agent: str) -> str:
-    """The search and whether it has learned values, or the policy without a search."""
+    """Return the search and whether it has learned values, or the policy without a search."""
     name = agent.partition("(")[0]
     return f"{name}, learned values" if "value=" in agent else "no search" if name == "policy" else name
 
 
 def points(archive: str, speeds: Path, ratings: Path) -> pl.DataFrame:
-    """A row for each picture and player: ``picture``, ``agent``, ``family``, ``us`` a turn and ``strength``."""
+    """Return a row for each picture and player: ``picture``, ``agent``, ``family``, ``us`` a turn and ``strength``."""
     shares = analytics.open_archive(archive).sql(SHARES)
     rivals = [rival for rival in RIVALS if rival in shares["opponent"]]
     own = pl.col("agent").str.split("(").list.first() == pl.col("opponent").str.split("(").list.first()
@@ -50,7 +50,7 @@ def points(archive: str, speeds: Path, ratings: Path) -> pl.DataFrame:
 
 
 def panel(rows: pl.DataFrame, name: str, families: list[str]) -> Spec:
-    """The strengths of one picture, a line for each family."""
+    """Draw the strengths of one picture, a line for each family."""
     colours = {"domain": families, "range": [light for light, _ in style.AGENT_COLOURS]}
     return {
         "width": style.WIDTH,

@@ -36,7 +36,7 @@ _FUNCTIONS = {  # by the module of ``runners.library`` that defines them
 
 
 def __getattr__(name: str) -> object:
-    """A public name of this package, loaded when it is asked for."""
+    """Return a public name of this package, which is loaded now."""
     if name == "__version__":
         from importlib.metadata import version
 

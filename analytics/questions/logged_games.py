@@ -106,7 +106,7 @@ LoggedEvaluations = Mapping[int, LoggedEvaluation]  # by the ply that the turn p
 
 
 def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEvaluations:
-    """The evaluations in a game, if they are in the archive."""
+    """Read the evaluations of a game; the result is empty if none are stored."""
     rows = opened.sql(
         "SELECT ply, value, visits, seconds FROM evaluations WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )

@@ -44,7 +44,10 @@ class D3rlpyNetwork:
             raise ValueError(f"algorithm={self.algorithm!r} is not one of {', '.join(ALGORITHMS)}")
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:  # noqa: ARG002  (one thread, see below)
-        """The network after ``steps``. The same on one machine and one version of PyTorch, whatever ``threads`` is."""
+        """Train the network for ``steps``.
+
+        The network is the same on one machine and one version of PyTorch, whatever ``threads`` is.
+        """
         with require_extra("d3rlpy", "kind d3rlpy"):
             import d3rlpy
             import torch
@@ -63,7 +66,7 @@ class D3rlpyNetwork:
         return to_policy([(weights.T, biases) for weights, biases in zip(arrays[::2], arrays[1::2], strict=True)])
 
     def _steps(self, dataset: Dataset, d3rlpy: Any) -> Any:
-        """The turns of the first agents, as d3rlpy takes them."""
+        """Build the dataset of the turns of the first agents, as d3rlpy takes it."""
         chosen = np.unique(np.linspace(0, dataset.size - 1, min(self.games, dataset.size)).astype(int))
         parts = []
         for seat in (0, 1):  # of the first agent: that of the game's number in its pair
@@ -94,7 +97,7 @@ class D3rlpyNetwork:
 
 
 def _masked(torch: Any) -> Any:
-    """A factory of Q functions that give illegal actions ``NO_VALUE``."""
+    """Return a factory of Q functions that give illegal actions ``NO_VALUE``."""
     from d3rlpy.models.q_functions import MeanQFunctionFactory
     from d3rlpy.models.torch.q_functions.base import QFunctionOutput
     from d3rlpy.models.torch.q_functions.mean_q_function import DiscreteMeanQFunction, DiscreteMeanQFunctionForwarder
