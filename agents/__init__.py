@@ -13,7 +13,7 @@ _MODULES = {
     "GameAgent": "agents.base.agent",
     "KernelAgent": "agents.base.agent",
     "Knowledge": "agents.base.agent",
-    "PositionView": "quarto.views",
+    "Position": "quarto.views",
     "turn": "agents.base.agent",
 }
 
@@ -23,7 +23,7 @@ __all__ = [
     "GameAgent",
     "KernelAgent",
     "Knowledge",
-    "PositionView",
+    "Position",
     "__version__",
     "turn",
 ]

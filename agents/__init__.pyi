@@ -4,7 +4,7 @@ from agents.base.agent import KernelAgent as KernelAgent
 from agents.base.agent import Knowledge as Knowledge
 from agents.base.agent import turn as turn
 from quarto.views import BatchView as BatchView
-from quarto.views import PositionView as PositionView
+from quarto.views import Position as Position
 
 __all__ = [
     "BatchAgent",
@@ -12,7 +12,7 @@ __all__ = [
     "GameAgent",
     "KernelAgent",
     "Knowledge",
-    "PositionView",
+    "Position",
     "__version__",
     "turn",
 ]

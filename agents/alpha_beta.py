@@ -53,7 +53,7 @@ from agents.search.policy_values import (
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import float64, inline_function, int64, kernel, uint64
-from quarto.position import ALL_CELLS, POSITION_TYPE, Position, give_piece, place_hand
+from quarto.position import ALL_CELLS, POSITION_TYPE, PackedPosition, give_piece, place_hand
 from quarto.rng import mix
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.threats import safe_pieces, winning_cells
@@ -87,7 +87,7 @@ def depth_limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
 
 
 @inline_function
-def memory_key(position: Position, depth: int) -> int:
+def memory_key(position: PackedPosition, depth: int) -> int:
     """Pack a position with a hand, except its lanes, and the depth into 25 bits.
 
     The key is never 0 once a piece is on the board.
@@ -102,7 +102,7 @@ def memory_index(lanes: int, key: int) -> int:
 
 
 @inline_function
-def last_placement_value(position: Position, evaluation: int, rules: Any) -> int:
+def last_placement_value(position: PackedPosition, evaluation: int, rules: Any) -> int:
     """Return what ``search_value`` returns for depth 1, under its conditions.
 
     It is the best value of all cells and gifts at the depth limit.
@@ -124,7 +124,9 @@ SEARCH_SIGNATURE = types.int64(
 
 
 @kernel(SEARCH_SIGNATURE)
-def search_value(position: Position, depth: int, alpha: int, beta: int, evaluation: int, rules: Any, agent: Any) -> int:
+def search_value(
+    position: PackedPosition, depth: int, alpha: int, beta: int, evaluation: int, rules: Any, agent: Any
+) -> int:
     """Return the value of a position whose hand cannot win at once.
 
     A value beyond ``alpha`` or ``beta`` is a bound (fail-soft).
@@ -162,7 +164,9 @@ def search_value(position: Position, depth: int, alpha: int, beta: int, evaluati
 
 
 @inline_function
-def gift_value(position: Position, piece: int, depth: int, floor: int, evaluation: int, rules: Any, agent: Any) -> int:
+def gift_value(
+    position: PackedPosition, piece: int, depth: int, floor: int, evaluation: int, rules: Any, agent: Any
+) -> int:
     """Return the giver's value of ``piece`` when ``depth`` placements follow; a bound if it is not above ``floor``."""
     child = give_piece(position, piece)
     if winning_cells(child.lanes, child.occupied, piece, rules) != 0:
@@ -171,7 +175,7 @@ def gift_value(position: Position, piece: int, depth: int, floor: int, evaluatio
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
-def search_valued_turn(position: Position, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
+def search_valued_turn(position: PackedPosition, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
     """Return the first best turn with the hand, cells and gifts ascending, encoded, below its value << TURN_BITS."""
     best, turn, highest = int64(-UNBOUNDED), int64(0), win_value(evaluation, depth)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -200,7 +204,7 @@ def search_valued_turn(position: Position, depth: int, evaluation: int, rules: A
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
-def search_valued_gift(position: Position, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
+def search_valued_gift(position: PackedPosition, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
     """Return the first best gift of a position without a hand, when ``depth`` placements follow.
 
     Its form is that of ``best_turn``.
@@ -222,7 +226,7 @@ def proven_result(valued_turn: int) -> float:
 
 
 @turn
-def alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def alpha_beta_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     depth = int64(params(agent)[0])
     if position.hand == NONE:
         valued_turn = search_valued_gift(position, depth, SOONER_WIN_EVALUATION, rules, agent)
@@ -238,7 +242,7 @@ POLICY_SEARCH_SIGNATURE = types.float64(
 
 
 @kernel(POLICY_SEARCH_SIGNATURE)
-def search_by_policy(position: Position, depth: int, alpha: float, beta: float, rules: Any, agent: Any) -> float:
+def search_by_policy(position: PackedPosition, depth: int, alpha: float, beta: float, rules: Any, agent: Any) -> float:
     """Return the value, by a policy, of a position whose hand cannot win at once.
 
     A value beyond ``alpha`` or ``beta`` is a bound.
@@ -262,7 +266,7 @@ def search_by_policy(position: Position, depth: int, alpha: float, beta: float, 
 
 
 @turn
-def policy_alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def policy_alpha_beta_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     immediate_turn, turns = find_candidates(position, BREADTH, seed, rules, agent)
     if immediate_turn != UNDECIDED:
         return immediate_turn

@@ -7,12 +7,12 @@ from typing import Any
 from agents.base.agent import KernelAgent, encode_turn, turn
 from agents.base.parameters import check_flag
 from quarto.bits import lowest_bit
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, PackedPosition
 from quarto.rules import NONE
 
 
 @turn
-def dumb_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def dumb_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     gift = lowest_bit(position.available) if position.available != 0 else NONE
     return encode_turn(lowest_bit(~position.occupied & ALL_CELLS), gift)
 

@@ -21,7 +21,7 @@ from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.base.parameters import check_probability
 from quarto.bits import lowest_bit, nth_bit, popcount
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import ALL_CELLS, Position, place_hand
+from quarto.position import ALL_CELLS, PackedPosition, place_hand
 from quarto.rng import draw, integer_below, second_integer_below, unit_float
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE, Rules
 from quarto.threats import VALUES
@@ -86,7 +86,7 @@ def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
 
 
 @inline_function
-def gift_by_frequency(position: Position, alpha: float, seed: int) -> int:
+def gift_by_frequency(position: PackedPosition, alpha: float, seed: int) -> int:
     """Return the first available piece of the study's order of preference; NONE if none is available."""
     if position.available == 0:
         return int64(NONE)
@@ -136,7 +136,7 @@ def cell_by_lines(occupied: int, beta: float, seed: int) -> int:
 
 
 @turn
-def ga2_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def ga2_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     genes = params(agent)
     cell, after = int64(NONE), position
     if position.hand != NONE:

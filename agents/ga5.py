@@ -10,7 +10,7 @@ from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.base.parameters import check_flag, check_number
 from quarto.bits import lowest_bit
 from quarto.jit import inline_function, int64
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, PackedPosition
 from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
 
 
@@ -101,7 +101,7 @@ def least_weight_cell(empty: int, genes: Any, every_second: bool) -> int:
 
 
 @turn
-def ga5_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def ga5_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     genes = params(agent)
     empty, every_second = ~position.occupied & ALL_CELLS, genes[5] != 0.0
     cell = least_weight_cell(empty, genes, every_second) if position.hand != NONE else int64(NONE)

@@ -21,7 +21,7 @@ from agents.ga2 import VALUE_BITS, cell_by_lines, pack_value_ranks
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel
-from quarto.position import ALL_CELLS, POSITION_TYPE, Position, place_hand
+from quarto.position import ALL_CELLS, POSITION_TYPE, PackedPosition, place_hand
 from quarto.rng import draw, integer_below, unit_float
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.threats import VALUES, safe_pieces, winning_cells
@@ -55,7 +55,7 @@ def count_combinations(piece: int, ranks: int, size: int) -> int:
 
 
 @inline_function
-def gift_by_random_combination(position: Position, allowed: int, alpha: float, seed: int) -> int:
+def gift_by_random_combination(position: PackedPosition, allowed: int, alpha: float, seed: int) -> int:
     """Return the first allowed piece when the study's combinations are tried in random order.
 
     NONE: no piece is allowed.
@@ -81,7 +81,9 @@ PHANTOM_SIGNATURE = types.int64(POSITION_TYPE, types.int64, types.int64, types.i
 
 
 @kernel(PHANTOM_SIGNATURE)
-def study_search_value(position: Position, depth: int, alpha: int, beta: int, maximising: bool, rules: Any) -> int:
+def study_search_value(
+    position: PackedPosition, depth: int, alpha: int, beta: int, maximising: bool, rules: Any
+) -> int:
     """Return the value of a board without a line for the side that began, as study B's code searches it.
 
     ``GaMinimax`` explains it. Its pieces may stand on the board twice: ``hand`` is placed next wherever it is already,
@@ -100,7 +102,7 @@ def study_search_value(position: Position, depth: int, alpha: int, beta: int, ma
             if (wins >> cell) & 1:
                 value = int64(depth if maximising else -UNBOUNDED)
             elif depth > 1:
-                child = Position(placed.lanes, placed.occupied, unplaced, int64(lowest_bit(gifts)), cell)
+                child = PackedPosition(placed.lanes, placed.occupied, unplaced, int64(lowest_bit(gifts)), cell)
                 value = study_search_value(child, depth - 1, alpha, beta, not maximising, rules)
             best = max(best, value) if maximising else min(best, value)
             alpha, beta = (max(alpha, best), beta) if maximising else (alpha, min(beta, best))
@@ -110,7 +112,7 @@ def study_search_value(position: Position, depth: int, alpha: int, beta: int, ma
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, RULES_TYPE))
-def study_search_cell(position: Position, depth: int, rules: Any) -> int:
+def study_search_cell(position: PackedPosition, depth: int, rules: Any) -> int:
     """Return the first best cell by study B's code."""
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     best, choice = int64(-UNBOUNDED - 1), int64(NONE)
@@ -119,7 +121,7 @@ def study_search_cell(position: Position, depth: int, rules: Any) -> int:
             continue
         placed, value = place_hand(position, cell), 1 + depth
         if (wins >> cell) & 1 == 0:
-            after = Position(placed.lanes, placed.occupied, position.available, position.hand, placed.last_cell)
+            after = PackedPosition(placed.lanes, placed.occupied, position.available, position.hand, placed.last_cell)
             value = study_search_value(after, depth, -UNBOUNDED, UNBOUNDED, False, rules)
         if value > best:
             best, choice = value, int64(cell)
@@ -127,7 +129,7 @@ def study_search_cell(position: Position, depth: int, rules: Any) -> int:
 
 
 @inline_function
-def search_cell(position: Position, depth: int, faithful: bool, rules: Any, agent: Any) -> int:
+def search_cell(position: PackedPosition, depth: int, faithful: bool, rules: Any, agent: Any) -> int:
     """Return the cell of the search: by the study's code any, by its text one that surely wins, or NONE."""
     if faithful:
         return study_search_cell(position, depth, rules)
@@ -143,7 +145,7 @@ def search_cell(position: Position, depth: int, faithful: bool, rules: Any, agen
 
 
 @turn
-def ga_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def ga_minimax_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     settings, placed, cell = params(agent), position, int64(NONE)
     if position.hand != NONE:
         if threatened_cells(position.occupied, rules) != 0:

@@ -12,7 +12,7 @@ from agents.base.parameters import check_flag, check_integer
 from agents.search.playout import LINE, LONGEST_GAME, NOT_OVER, move_cell, move_gift, play_move, random_move
 from quarto.bits import array_pointer
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rng import draw, integer_below
 from quarto.rules import Rules
 
@@ -85,7 +85,7 @@ def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
 
 @inline_function
 def finish_game_returning_next_word(
-    genes: Any, individual: Any, position: Position, kept_moves: int, seed: int, index: int, rules: Any
+    genes: Any, individual: Any, position: PackedPosition, kept_moves: int, seed: int, index: int, rules: Any
 ) -> int:
     """Keep the first moves of a row of ``genes`` and play at random from there on.
 
@@ -161,7 +161,7 @@ def set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any)
 
 
 @inline_function
-def list_games_through_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int) -> None:
+def list_open_games_beyond_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int) -> None:
     """List the games at ``depth`` that come by ``move``, go on after it and have no fitness yet.
 
     This and the next functions are those of a faithful player.
@@ -237,7 +237,7 @@ def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int
                 set_leaf_value_and_copies(individuals, passing, frames, depth, int64(individuals[row].value))
             else:
                 depth += 1
-                list_games_through_node(genes, individuals, passing, frames, depth, genes[row, depth - 1])
+                list_open_games_beyond_node(genes, individuals, passing, frames, depth, genes[row, depth - 1])
     for row in range(size):
         if individuals[row].copy != 0:
             individuals[row].fitness = COPY_FITNESS
@@ -298,7 +298,7 @@ def mutation_point(length: int, word: int, faithful: bool) -> int:
 
 
 @turn
-def genetic_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def genetic_minimax_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     settings = params(agent)
     population, offspring, generations = int64(settings[0]), int64(settings[1]), int64(settings[2])
     entrants, faithful, rows = int64(settings[3]), settings[4] != 0.0, int64(settings[5])

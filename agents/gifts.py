@@ -20,7 +20,7 @@ from agents.learning.policy import Policy, check_ascending, check_no_wrong_row, 
 from agents.random import random_cell
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import ALL_CELLS, Position, place_hand
+from quarto.position import ALL_CELLS, PackedPosition, place_hand
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.threats import SAFE_PIECES, VALUES, danger_byte, winning_cells
@@ -47,7 +47,7 @@ UNSEEN_RISK = 0  # index of the parameter: the risk of features that the policy 
 
 
 @inline_function
-def least_risk_gift(position: Position, word: int, rules: Any, agent: Any) -> int:
+def least_risk_gift(position: PackedPosition, word: int, rules: Any, agent: Any) -> int:
     """Return the gift of the least risk; NONE if no piece is left. Ties: the first, counted from a random piece on."""
     risks, least, choice = table(agent), np.inf, int64(NONE)
     start = int64(word & uint64(PIECES - 1))
@@ -64,7 +64,7 @@ def least_risk_gift(position: Position, word: int, rules: Any, agent: Any) -> in
 
 
 @turn
-def gifts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def gifts_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     word = draw(seed, 0)
     cell, after = int64(NONE), position
     if position.hand != NONE:

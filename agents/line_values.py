@@ -42,7 +42,7 @@ from agents.semi_random import turn_if_opponent_chooses
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import float64, inline_function, int64, kernel
-from quarto.position import ALL_CELLS, ALL_PIECES, Position
+from quarto.position import ALL_CELLS, ALL_PIECES, PackedPosition
 from quarto.rng import draw, unit_float
 from quarto.rules import CELLS, NONE, Rules
 from quarto.threats import SAFE_PIECES, winning_cells
@@ -312,7 +312,7 @@ COIN = 1  # index of the random word that decides whether to explore; word 0 is 
 
 
 @inline_function
-def expected_result(position: Position, cell: int, gift: int, weights: Weights, agent: Any) -> float:
+def expected_result(position: PackedPosition, cell: int, gift: int, weights: Weights, agent: Any) -> float:
     """Return the chance to win less the chance to lose, after a turn."""
     among, work = (int64(1) << max(cell, 0), int64(1) << gift), allocate_work_memory(np.full(1, 0.5), 1)
     fill_best_turns(
@@ -322,7 +322,7 @@ def expected_result(position: Position, cell: int, gift: int, weights: Weights, 
 
 
 @turn
-def line_values_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def line_values_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     hand = position.hand
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
     settings = params(agent)

@@ -32,7 +32,7 @@ from agents.search.tree import (
     tree_words,
 )
 from quarto.jit import float64, inline_function, int64, uint64
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rules import CELLS, Rules
 
 FINALS = ("visits", "value")
@@ -157,7 +157,9 @@ def expected_result(nodes: Any, root_child: int) -> float:
 
 
 @inline_function
-def start_tree(agent: Any, tree: Tree, position: Position, reuse: bool, c: float, solver: bool, rules: Any) -> int:
+def start_tree(
+    agent: Any, tree: Tree, position: PackedPosition, reuse: bool, c: float, solver: bool, rules: Any
+) -> int:
     """Set up the first tree of a search, the kept one or the root alone; return its size.
 
     A proven root that has lost its children could not choose among them, so it is made again.
@@ -173,7 +175,7 @@ def start_tree(agent: Any, tree: Tree, position: Position, reuse: bool, c: float
 
 
 @turn
-def mcts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def mcts_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     settings, roots_of_logs, tree = params(agent), table(agent), scratch_tree(agent)
     nodes, path = tree.nodes, tree.path
     iterations, c, draw_reward = int64(settings[0]), settings[1], settings[2]

@@ -26,7 +26,7 @@ from agents.base.parameters import check_flag, check_integer
 from agents.random import random_piece
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel
-from quarto.position import ALL_CELLS, POSITION_TYPE, Position, give_piece, place_hand
+from quarto.position import ALL_CELLS, POSITION_TYPE, PackedPosition, give_piece, place_hand
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, Rules
 from quarto.threats import safe_pieces, winning_cells
@@ -41,7 +41,7 @@ def pack_value_and_turn(value: int, turn: int) -> int:
 
 
 @inline_function
-def leaf_value(position: Position, maximising: bool, rules: Any) -> int:
+def leaf_value(position: PackedPosition, maximising: bool, rules: Any) -> int:
     """Return the value of a board without a line at the depth limit, to the side that began."""
     unplaced = position.available | (int64(1) << position.hand)
     safe = int64(popcount(unplaced & safe_pieces(position.lanes, position.occupied, rules)))
@@ -50,7 +50,7 @@ def leaf_value(position: Position, maximising: bool, rules: Any) -> int:
 
 
 @inline_function
-def line_value(position: Position, depth: int, maximising: bool, turn: int) -> int:
+def line_value(position: PackedPosition, depth: int, maximising: bool, turn: int) -> int:
     """Return the value, with its turn, of a placement that finished a line, if ``maximising`` made it by ``turn``."""
     if not maximising or depth == 0:
         return pack_value_and_turn(FULL_SHARE, turn)
@@ -62,7 +62,7 @@ def line_value(position: Position, depth: int, maximising: bool, turn: int) -> i
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, types.int64, types.boolean, types.int64, RULES_TYPE))
 def search_valued_leaf_turn(
-    position: Position, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any
+    position: PackedPosition, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any
 ) -> int:
     """Return the value of a board without a line, to the side that began, above the leaf's turn; ``turn`` led here."""
     if depth == 0:
@@ -93,7 +93,7 @@ def search_valued_leaf_turn(
 
 
 @inline_function
-def study_a_valued_turn(position: Position, depth: int, rules: Any) -> int:
+def study_a_valued_turn(position: PackedPosition, depth: int, rules: Any) -> int:
     """Return the turn that the study's code finds, below its value.
 
     Both of its parts are NONE if the code finds none: see ``search_valued_leaf_turn``.
@@ -116,7 +116,7 @@ def decode_gift(valued_turn: int) -> int:
 
 
 @turn
-def minimax_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def minimax_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     settings = params(agent)
     gift = random_piece(draw(seed, 0), position.available)
     if position.hand == NONE:

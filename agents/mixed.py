@@ -24,7 +24,7 @@ from agents.rule_based import (
 )
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.threats import winning_cells
@@ -34,7 +34,7 @@ VERSION = 3  # index of the parameter, after the three that say when a searched 
 
 
 @inline_function
-def accepted_turn(position: Position, conditions: Any, rules: Any, agent: Any) -> int:
+def accepted_turn(position: PackedPosition, conditions: Any, rules: Any, agent: Any) -> int:
     """Return the search's turn if few pieces are unused and the turn is worth enough, else NO_TURN.
 
     ``conditions`` is three numbers. The search takes place with fewer unused pieces than the first, as many placements
@@ -48,7 +48,7 @@ def accepted_turn(position: Position, conditions: Any, rules: Any, agent: Any) -
 
 
 @inline_function
-def program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     """Return the cell that the study's program chooses with a piece in hand, and the gift if its search found that too.
 
     ``params`` begin with the ``conditions`` of ``accepted_turn``, except that the piece in hand counts as unused. The
@@ -68,7 +68,7 @@ def program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
 
 
 @turn
-def mixed_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def mixed_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     word = draw(seed, 0)
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(word, position.available))
@@ -86,7 +86,7 @@ def mixed_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
 
 
 @turn
-def mixed_program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def mixed_program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
         return encode_turn(NONE, opening_gift(position, seed, rules, agent))
     chosen = program_turn(position, seed, rules, agent)

@@ -17,7 +17,7 @@ from agents.rl_tabular import best_counter_cell, best_counter_gift, build_counte
 from agents.rule_based import GAME_WORDS, mirror_or_random_cell, mirror_piece
 from quarto.bits import lowest_bit
 from quarto.jit import int64
-from quarto.position import Position, place_hand
+from quarto.position import PackedPosition, place_hand
 from quarto.rng import draw
 from quarto.rules import NONE, Rules
 from quarto.threats import winning_cells
@@ -26,7 +26,7 @@ ALL_PERCENT = 100  # percent
 
 
 @turn
-def mixed_rl_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def mixed_rl_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     word, tables, words, values = draw(seed, 0), symmetry_tables(agent), keys(agent), table(agent)
     if position.hand == NONE:
         gift = best_counter_gift(position, tables, words, values)
@@ -49,7 +49,7 @@ def mixed_rl_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
 
 
 @turn
-def mixed_rl_program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def mixed_rl_program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(draw(seed, 0), position.available))
     chosen = program_turn(position, seed, rules, agent)

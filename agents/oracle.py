@@ -15,7 +15,7 @@ from agents.semi_random import SemiRandom
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import float64, inline_function, int64
-from quarto.position import ALL_CELLS, Position, place_piece
+from quarto.position import ALL_CELLS, PackedPosition, place_piece
 from quarto.rng import draw, unit_float
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
 from quarto.solver.search import can_mover_win_or_draw, can_placer_win_or_draw, can_win_at_once
@@ -62,7 +62,7 @@ def can_receiver_achieve(
 
 
 @inline_function
-def keeps_value(board: Position, gift: int, value: int, distance: int, rules: Any, search: Any) -> bool:
+def keeps_value(board: PackedPosition, gift: int, value: int, distance: int, rules: Any, search: Any) -> bool:
     """Return whether giving ``gift`` on a board keeps a value.
 
     Unless ``distance`` is 0, the game must also last so many placements.
@@ -78,7 +78,7 @@ def keeps_value(board: Position, gift: int, value: int, distance: int, rules: An
 
 
 @inline_function
-def count_saving_replies(board: Position, gift: int, value: int, rules: Any, search: Any) -> int:
+def count_saving_replies(board: PackedPosition, gift: int, value: int, rules: Any, search: Any) -> int:
     """Count the opponent's turns that keep their value.
 
     Giving ``gift`` keeps ``value`` (0 or -1) for us.
@@ -111,7 +111,7 @@ class ExactGift(NamedTuple):
 
 @inline_function
 def find_exact_gift(
-    board: Position, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
+    board: PackedPosition, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
 ) -> ExactGift:
     """Find a gift that keeps ``value`` at the given ``distance``; with ``trap`` that of the fewest saving replies."""
     gifts = board.available & safe_pieces(board.lanes, board.occupied, rules)
@@ -132,7 +132,7 @@ def find_exact_gift(
 
 
 @inline_function
-def can_keep_value(board: Position, value: int, search: Any) -> bool:
+def can_keep_value(board: PackedPosition, value: int, search: Any) -> bool:
     """Return False if it is known that no gift on this board keeps ``value``, 0 or 1."""
     pieces = int64(popcount(board.occupied))
     if pieces > TABLE_PIECES:
@@ -142,7 +142,7 @@ def can_keep_value(board: Position, value: int, search: Any) -> bool:
 
 
 @inline_function
-def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
+def placing_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
     """Return the turn if the opponent chooses and the piece in hand cannot finish a line at once."""
     state = (position.lanes, position.occupied, position.available, position.hand)
     value, distance = solve_value(*state, rules, search), int64(0)
@@ -158,7 +158,7 @@ def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: A
         if position.available == 0:
             return encode_turn(cell, NONE)
         lanes, occupied = place_piece(position.lanes, position.hand, cell), position.occupied | int64(1) << cell
-        board = Position(lanes, occupied, position.available, int64(NONE), cell)
+        board = PackedPosition(lanes, occupied, position.available, int64(NONE), cell)
         if value >= 0 and not can_keep_value(board, value, search):
             continue
         candidate, count = find_exact_gift(board, value, distance, trap, seed, rules, search)
@@ -170,7 +170,7 @@ def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: A
 
 
 @inline_function
-def giving_turn(position: Position, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
+def giving_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
     """Return the turn if the opponent chooses and no piece is in hand."""
     pieces = int64(popcount(position.occupied))
     if pieces == 0:  # all first gifts are the same one up to symmetry
@@ -187,7 +187,7 @@ def giving_turn(position: Position, seed: int, trap: bool, rules: Any, agent: An
 
 
 @inline_function
-def moving_turn(position: Position, seed: int, rules: Any, agent: Any, search: Any) -> int:
+def moving_turn(position: PackedPosition, seed: int, rules: Any, agent: Any, search: Any) -> int:
     """Return the turn if the mover chooses the piece as well."""
     state = (position.lanes, position.occupied, position.available, int64(NONE))
     value, distance = solve_value(*state, rules, search), int64(0)
@@ -227,7 +227,7 @@ def allows_better_value(lanes: int, occupied: int, rest: int, gift: int, value: 
 
 
 @inline_function
-def slipping_turn(position: Position, seed: int, rules: Any, search: Any) -> int:
+def slipping_turn(position: PackedPosition, seed: int, rules: Any, search: Any) -> int:
     """Return a turn that gives exact value up, with no win missed or allowed at once; ``NO_SLIP`` if there is none."""
     lanes, occupied, hand, pieces = position.lanes, position.occupied, position.hand, position.available
     gives_only = hand == NONE and rules.mover_chooses == 0
@@ -253,7 +253,7 @@ def slipping_turn(position: Position, seed: int, rules: Any, search: Any) -> int
 
 
 @turn
-def oracle_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def oracle_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     search, trap, slip = search_record(agent), params(agent)[0] != 0.0, params(agent)[1]
     if slip > 0.0 and popcount(position.occupied) >= SLIP_PIECES and unit_float(draw(seed, SLIP_DRAW)) < slip:
         slipping = slipping_turn(position, seed, rules, search)

@@ -11,7 +11,7 @@ from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, p
 from agents.base.parameters import check_flag, check_integer
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel
-from quarto.position import ALL_CELLS, POSITION_TYPE, Position, give_piece, place_hand
+from quarto.position import ALL_CELLS, POSITION_TYPE, PackedPosition, give_piece, place_hand
 from quarto.rules import CELLS, PIECES, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
 
@@ -36,7 +36,7 @@ VALUE_SIGNATURE = types.int64(
 
 @kernel(VALUE_SIGNATURE)
 def search_value(
-    position: Position, placements_made: int, depth: int, alpha: int, beta: int, faithful: bool, rules: Any
+    position: PackedPosition, placements_made: int, depth: int, alpha: int, beta: int, faithful: bool, rules: Any
 ) -> int:
     """Return the value for the mover of a board without a line; a bound beyond ``alpha`` or ``beta`` (fail-soft).
 
@@ -66,7 +66,7 @@ def search_value(
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.boolean, RULES_TYPE))
-def best_turn(position: Position, depth: int, faithful: bool, rules: Any) -> int:
+def best_turn(position: PackedPosition, depth: int, faithful: bool, rules: Any) -> int:
     """Return the first best turn, cells column by column, pieces ascending, as ``encode_turn`` has it."""
     best, choice = int64(-UNBOUNDED), int64(0)
     for number in range(CELLS):
@@ -87,7 +87,7 @@ def best_turn(position: Position, depth: int, faithful: bool, rules: Any) -> int
 
 
 @turn
-def own_piece_alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def own_piece_alpha_beta_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     settings = params(agent)
     return best_turn(position, int64(settings[0]), settings[1] != 0.0, rules)
 

@@ -34,7 +34,7 @@ from agents.semi_random import turn_if_opponent_chooses
 from quarto.bits import piece_to_lanes, popcount
 from quarto.canonical import canonical_form
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, PackedPosition
 from quarto.rng import draw, unit_float
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries
@@ -78,7 +78,7 @@ def best_known_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, a
 
 
 @inline_function
-def best_known_turn(position: Position, rules: Any, safe_only: bool, agent: Any) -> ValuedTurn:
+def best_known_turn(position: PackedPosition, rules: Any, safe_only: bool, agent: Any) -> ValuedTurn:
     """Return the known turn of the greatest value, first on ties by cell, then by gift.
 
     With ``safe_only`` it does not let the opponent finish a line at once.
@@ -106,7 +106,7 @@ def is_exploring(seed: int, agent: Any) -> bool:
 
 
 @inline_function
-def afterstate_turn(position: Position, seed: int, explore: bool, rules: Any, agent: Any) -> int:
+def afterstate_turn(position: PackedPosition, seed: int, explore: bool, rules: Any, agent: Any) -> int:
     """Return a win, else the best known turn if it is worth at least ``unknown``, else the fallback's turn.
 
     With ``explore`` no turn counts as known.
@@ -124,7 +124,7 @@ def afterstate_turn(position: Position, seed: int, explore: bool, rules: Any, ag
 
 
 @turn
-def policy_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def policy_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     return afterstate_turn(position, seed, is_exploring(seed, agent), rules, agent)
 
 

@@ -36,7 +36,7 @@ from agents.learning.position_rows import (
 from agents.random import random_cell
 from quarto.bits import lowest_bit, piece_to_lanes
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import ALL_CELLS, Position, board_piece_mask, place_hand
+from quarto.position import ALL_CELLS, PackedPosition, board_piece_mask, place_hand
 from quarto.rng import draw, unit_float
 from quarto.rules import CELLS, NONE, PIECES, Rules
 
@@ -80,7 +80,7 @@ def best_value_and_cell(values: Any, first: int, occupied: int, least: float) ->
 
 
 @inline_function
-def best_cell_of_any_piece(position: Position, words: Any, values: Any) -> int:
+def best_cell_of_any_piece(position: PackedPosition, words: Any, values: Any) -> int:
     """Return the best cell over all pieces that the board was met with, or NONE.
 
     The study's code plays what it learned in this way.
@@ -96,7 +96,7 @@ def best_cell_of_any_piece(position: Position, words: Any, values: Any) -> int:
 
 
 @inline_function
-def learned_cell(position: Position, settings: Any, words: Any, values: Any) -> int:
+def learned_cell(position: PackedPosition, settings: Any, words: Any, values: Any) -> int:
     """Return the best known cell of a position with a piece in hand, or NONE if none is known."""
     if settings[FAITHFUL] != 0.0:
         if settings[PLAYS] != 0.0:
@@ -109,7 +109,7 @@ def learned_cell(position: Position, settings: Any, words: Any, values: Any) -> 
 
 
 @turn
-def q_placement_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def q_placement_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     settings = params(agent)
     cell, after = int64(NONE), position
     if position.hand != NONE:

@@ -32,7 +32,7 @@ from agents.random import random_cell, random_piece
 from quarto.bits import piece_to_lanes
 from quarto.canonical import canonical_form
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import ALL_CELLS, ALL_PIECES, Position
+from quarto.position import ALL_CELLS, ALL_PIECES, PackedPosition
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, Rules
 from quarto.threats import winning_cells
@@ -43,7 +43,7 @@ RANDOM = COIN + 1  # index of the word that says how to explore
 
 
 @turn
-def q_table_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def q_table_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     explore = is_exploring(seed, agent)
     if explore:
         word = draw(seed, RANDOM)
@@ -52,7 +52,7 @@ def q_table_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
 
 
 @inline_function
-def holder_value(position: Position, result: float, ends: bool, rules: Any, agent: Any) -> float:
+def holder_value(position: PackedPosition, result: float, ends: bool, rules: Any, agent: Any) -> float:
     """Return the value of a position for the player with the piece in hand.
 
     It is 1 if that piece finishes a line; else, if the game ends here, its ``result``; else the best of the turns
@@ -76,7 +76,7 @@ def learn_q_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
         piece, cell = int64(game.pieces[ply]), int64(game.cells[ply])
         lanes &= ~(piece_to_lanes(piece) << uint64(cell))
         occupied &= ~(int64(1) << cell)
-        position = Position(lanes, occupied, available, piece, int64(NONE))
+        position = PackedPosition(lanes, occupied, available, piece, int64(NONE))
         result = 0.0 if game.winner == NONE else 1.0 if game.winner == (ply + 1) & 1 else -1.0
         target = -settings[DISCOUNT] * holder_value(position, result, ply == game.plies - 1, rules, agent)
         least, minimal = canonical_form(lanes, occupied, piece, tables)

@@ -7,7 +7,7 @@ from typing import Any
 from agents.base.agent import KernelAgent, encode_turn, turn
 from quarto.bits import nth_bit, popcount
 from quarto.jit import inline_function
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, PackedPosition
 from quarto.rng import draw, integer_below, second_integer_below
 from quarto.rules import NONE
 
@@ -25,7 +25,7 @@ def random_piece(word: int, pieces: int) -> int:
 
 
 @turn
-def random_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def random_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     word = draw(seed, 0)
     return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
 

@@ -16,7 +16,7 @@ from agents.learning.policy import Policy, load_checked_columns
 from agents.random import random_cell, random_piece
 from quarto.bits import LANE_MASK, lowest_bit, piece_to_lanes
 from quarto.jit import inline_function, int64, kernel, uint64
-from quarto.position import ALL_CELLS, Position, place_hand
+from quarto.position import ALL_CELLS, PackedPosition, place_hand
 from quarto.rng import GAMMA, draw, mix, unit_float
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE, Line, Rules
 from quarto.threats import VALUES, safe_pieces, winning_cells
@@ -69,7 +69,7 @@ def board_code(lanes: int, occupied: int, longest: Any) -> int:
 
 
 @inline_function
-def best_cell(position: Position, agent: Any) -> int:
+def best_cell(position: PackedPosition, agent: Any) -> int:
     """Return the empty cell that makes the board of the greatest value, first on ties."""
     values, longest, piece = table(agent), keys(agent), piece_to_lanes(position.hand)
     best, choice = -np.inf, int64(NONE)
@@ -83,7 +83,7 @@ def best_cell(position: Position, agent: Any) -> int:
 
 
 @inline_function
-def gift_value(position: Position, piece: int, agent: Any) -> float:
+def gift_value(position: PackedPosition, piece: int, agent: Any) -> float:
     """Return the value of the boards that ``piece`` can make on all cells: their mean, or the greatest."""
     values, longest, spread_piece = table(agent), keys(agent), piece_to_lanes(piece)
     lanes, occupied = position.lanes, position.occupied
@@ -96,7 +96,7 @@ def gift_value(position: Position, piece: int, agent: Any) -> float:
 
 
 @inline_function
-def least_value_gift(position: Position, rules: Any, agent: Any) -> int:
+def least_value_gift(position: PackedPosition, rules: Any, agent: Any) -> int:
     """Return the piece that is worth least to the opponent; NONE if none is left.
 
     It is one of the safe pieces if there are any.
@@ -113,7 +113,7 @@ def least_value_gift(position: Position, rules: Any, agent: Any) -> int:
 
 
 @turn
-def rl_encoded_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def rl_encoded_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     word, exploration = draw(seed, 0), params(agent)[EXPLORATION]
     cell, after = int64(NONE), position
     if position.hand != NONE:

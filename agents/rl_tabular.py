@@ -45,7 +45,7 @@ from agents.random import random_cell, random_piece
 from quarto.bits import piece_to_lanes
 from quarto.canonical import Transform, canonical_form, canonical_transform, map_cell, map_piece
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import ALL_CELLS, ALL_PIECES, Position, board_piece_mask, place_hand
+from quarto.position import ALL_CELLS, ALL_PIECES, PackedPosition, board_piece_mask, place_hand
 from quarto.rng import draw, turn_offset, unit_float
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries
@@ -83,7 +83,7 @@ def gift_offset(form: CanonicalBoard, gift: int) -> int:
 
 
 @inline_function
-def best_counter_cell(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
+def best_counter_cell(position: PackedPosition, tables: Symmetries, words: Any, values: Any) -> int:
     """Return the empty cell with the highest counter, first on ties; NONE if no cell of this board has one."""
     form, best, choice = canonicalize_board(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
     first = find_row(form.lanes, form.occupied, NONE, words)
@@ -96,7 +96,7 @@ def best_counter_cell(position: Position, tables: Symmetries, words: Any, values
 
 
 @inline_function
-def best_counter_gift(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
+def best_counter_gift(position: PackedPosition, tables: Symmetries, words: Any, values: Any) -> int:
     """Return the available piece with the highest counter, first on ties; NONE if none has one on this board."""
     form, best, choice = canonicalize_board(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
     first = find_row(form.lanes, form.occupied, NONE, words)
@@ -167,7 +167,7 @@ def is_exploring(seed: int, coin: int, settings: Any) -> bool:
 
 
 @turn
-def rl_tabular_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def rl_tabular_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     settings, word, tables = params(agent), draw(seed, 0), symmetry_tables(agent)
     cell, gift, after = int64(NONE), int64(NONE), position
     recalls = settings[FORGETS] == 0.0

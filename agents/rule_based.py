@@ -25,7 +25,7 @@ from agents.base.parameters import check_flag, check_version
 from agents.random import random_cell, random_piece
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import ALL_CELLS, Position, piece_at, place_piece
+from quarto.position import ALL_CELLS, PackedPosition, piece_at, place_piece
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
@@ -40,7 +40,7 @@ GAVE_FIRST = 1 << CELLS  # whether it gave the first piece, by its rule for a mi
 
 
 @inline_function
-def pack_pieces(position: Position) -> int:
+def pack_pieces(position: PackedPosition) -> int:
     """Pack the pieces on the board, four bits a cell; 0 where there is none."""
     packed, rest = uint64(0), position.occupied
     while rest != 0:
@@ -60,7 +60,7 @@ def remember_piece(cell: int, piece: int, agent: Any) -> None:
 
 
 @inline_function
-def remember_search_turn(position: Position, cell: int, agent: Any) -> None:
+def remember_search_turn(position: PackedPosition, cell: int, agent: Any) -> None:
     """Store the placement of a turn that the search found, as the study's program does."""
     remember_piece(SIDE * (cell % SIDE) + cell // SIDE, position.hand, agent)
 
@@ -98,7 +98,7 @@ def mirroring_cell(changed: int, earlier_program: bool, word: int, agent: Any) -
 
 
 @inline_function
-def rule_of_thumb_cell(position: Position, earlier_program: bool, seed: int, agent: Any) -> int:
+def rule_of_thumb_cell(position: PackedPosition, earlier_program: bool, seed: int, agent: Any) -> int:
     """Return the cell that the rules of thumb choose in the end, if none wins.
 
     Word n of the turn is that of the n-th answer.
@@ -140,7 +140,7 @@ def first_of_few_safe_gifts(lanes: int, occupied: int, available: int, rules: An
 
 
 @inline_function
-def rule_of_thumb_gift(position: Position, cell: int, rules: Any) -> int:
+def rule_of_thumb_gift(position: PackedPosition, cell: int, rules: Any) -> int:
     """Return the gift after the hand is placed on ``cell``."""
     lanes = place_piece(position.lanes, position.hand, cell)
     gift = first_of_few_safe_gifts(lanes, position.occupied | (int64(1) << cell), position.available, rules)
@@ -148,7 +148,7 @@ def rule_of_thumb_gift(position: Position, cell: int, rules: Any) -> int:
 
 
 @inline_function
-def opening_gift(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def opening_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     """Return the gift before the player's first placement, from the lower half of word 0."""
     gift = first_of_few_safe_gifts(position.lanes, position.occupied, position.available, rules)
     if gift != NONE:
@@ -169,7 +169,7 @@ def farthest_cell(empty: int, origin: int) -> int:
 
 
 @inline_function
-def mirror_or_random_cell(position: Position, word: int) -> int:
+def mirror_or_random_cell(position: PackedPosition, word: int) -> int:
     """Return the point reflection of the opponent's last cell.
 
     If that is taken, return the empty cell farthest from the opponent's last cell. On an empty board, return a random
@@ -182,7 +182,7 @@ def mirror_or_random_cell(position: Position, word: int) -> int:
 
 
 @turn
-def rule_based_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def rule_based_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     word = draw(seed, 0)
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(word, position.available))
@@ -192,7 +192,7 @@ def rule_based_turn(position: Position, seed: int, rules: Any, agent: Any) -> in
 
 
 @turn
-def rule_based_program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def rule_based_program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
         return encode_turn(NONE, opening_gift(position, seed, rules, agent))
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)

@@ -8,14 +8,14 @@ from agents.base.agent import KernelAgent, encode_turn, turn
 from agents.random import random_cell, random_piece
 from quarto.bits import lowest_bit, piece_to_lanes
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, PackedPosition
 from quarto.rng import draw
 from quarto.rules import NONE, PIECES
 from quarto.threats import safe_pieces, winning_cells
 
 
 @inline_function
-def winning_piece(position: Position, rules: Any) -> int:
+def winning_piece(position: PackedPosition, rules: Any) -> int:
     """Return the lowest available piece that finishes a line somewhere, or NONE."""
     for piece in range(PIECES):
         if (position.available >> piece) & 1 and winning_cells(position.lanes, position.occupied, piece, rules) != 0:
@@ -24,7 +24,7 @@ def winning_piece(position: Position, rules: Any) -> int:
 
 
 @inline_function
-def turn_if_opponent_chooses(position: Position, word: int, rules: Any) -> int:
+def turn_if_opponent_chooses(position: PackedPosition, word: int, rules: Any) -> int:
     """Return the turn if the opponent chooses: place the piece in hand, then give a safe piece if any is left."""
     cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
     if position.hand != NONE:
@@ -37,7 +37,7 @@ def turn_if_opponent_chooses(position: Position, word: int, rules: Any) -> int:
 
 
 @inline_function
-def turn_if_mover_chooses(position: Position, word: int, rules: Any) -> int:
+def turn_if_mover_chooses(position: PackedPosition, word: int, rules: Any) -> int:
     """Return the turn if the mover chooses: a piece and cell that win, else any."""
     piece = winning_piece(position, rules)
     if piece == NONE:
@@ -46,7 +46,7 @@ def turn_if_mover_chooses(position: Position, word: int, rules: Any) -> int:
 
 
 @turn
-def semi_random_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def semi_random_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     word = draw(seed, 0)
     if rules.mover_chooses != 0:
         return turn_if_mover_chooses(position, word, rules)

@@ -1,6 +1,6 @@
 """The game of Quarto: rules, positions, symmetries, notation, exact solver. NumPy and numba only, no I/O.
 
-Public names: ``PositionView`` (a position), ``Game``, ``Rules``, ``CLASSIC``, ``solve``, and ``Solver`` and
+Public names: ``Position`` (a position), ``Game``, ``Rules``, ``CLASSIC``, ``solve``, and ``Solver`` and
 ``Solution``. ``__init__.pyi`` has their types.
 
 ``Quarto``, ``Player`` and ``Piece`` come from ``quarto.objects``. They are the interface of a package of the
@@ -19,7 +19,7 @@ __all__ = ["Piece", "Player", "Quarto", "abstractmethod", "copy", "np"]
 _MODULES = {
     "CLASSIC": "quarto.rules",
     "Game": "quarto.game",
-    "PositionView": "quarto.views",
+    "Position": "quarto.views",
     "Rules": "quarto.rules",
     "Solution": "quarto.solver.solver",
     "Solver": "quarto.solver.solver",

@@ -10,7 +10,7 @@ from quarto.rules import Rules as Rules
 from quarto.solver.solver import Solution as Solution
 from quarto.solver.solver import Solver as Solver
 from quarto.solver.solver import solve as solve
-from quarto.views import PositionView as PositionView
+from quarto.views import Position as Position
 
 __all__ = ["Piece", "Player", "Quarto", "abstractmethod", "copy", "np"]
 

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rules import NONE
 
 
 class Batch(NamedTuple):
-    """``B`` positions in lockstep; the fields are those of ``Position``."""
+    """``B`` positions in lockstep; the fields are those of ``PackedPosition``."""
 
     lanes: NDArray[np.uint64]  # [B]
     occupied: NDArray[np.uint16]  # [B]
@@ -33,7 +33,7 @@ class Batch(NamedTuple):
         )
 
     @staticmethod
-    def from_positions(positions: list[Position]) -> Batch:
+    def from_positions(positions: list[PackedPosition]) -> Batch:
         """Build a batch of these positions, in their order."""
         if not positions:
             return Batch.empty(0)
@@ -46,9 +46,9 @@ class Batch(NamedTuple):
             np.array(last_cell, np.int8),
         )
 
-    def position(self, i: int) -> Position:
+    def position(self, i: int) -> PackedPosition:
         """Return the ``i``-th position as Python integers."""
-        return Position(*(int(field[i]) for field in self))
+        return PackedPosition(*(int(field[i]) for field in self))
 
     def select_range(self, start: int, end: int) -> Batch:
         """Return the positions from ``start`` to before ``end``, as views."""

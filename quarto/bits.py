@@ -27,20 +27,20 @@ SPREAD_MULTIPLIER = uint64(0x0000_2000_4000_8001)  # shifts by 0, 15, 30 and 45,
 def popcount(typing_context: Any, word: Any) -> Any:
     """Return the number of set bits of an integer, as the same integer type."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
 
-    return word(word), generate
+    return word(word), generate_ir
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def lowest_bit(typing_context: Any, word: Any) -> Any:
     """Return the index of the lowest set bit of an integer, as the same integer type; undefined for 0."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
-    return word(word), generate
+    return word(word), generate_ir
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -51,27 +51,27 @@ def float_bits(typing_context: Any, number: Any) -> Any:
     of many integers with vector instructions, but the largest of many floats one by one, since one of them may be NaN.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(64))
 
-    return types.int64(types.float64), generate
+    return types.int64(types.float64), generate_ir
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def array_pointer(typing_context: Any, address: Any) -> Any:
     """Return an integer address as ``void*``, so that a kernel can reach an array that a record names."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
 
-    return types.voidptr(address), generate
+    return types.voidptr(address), generate_ir
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def prefetch(typing_context: Any, address: Any) -> Any:
     """Ask for the cache line at an integer address, which is read soon. Nothing waits for it."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
@@ -79,7 +79,7 @@ def prefetch(typing_context: Any, address: Any) -> Any:
         builder.call(fetch, [pointer, number(0), number(3), number(1)])  # to read, into every cache, data
         return context.get_dummy_value()
 
-    return types.void(address), generate
+    return types.void(address), generate_ir
 
 
 BYTE_BITS = np.arange(256)[:, None] >> np.arange(8) & 1  # [256 x 8] by byte and bit
@@ -109,11 +109,11 @@ def deposit_bits(typing_context: Any, word: Any, mask: Any) -> Any:
     This is the instruction PDEP of x86-64 with BMI2.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * 2)
         return builder.call(builder.module.declare_intrinsic("llvm.x86.bmi.pdep.64", (), kind), arguments)
 
-    return types.uint64(types.uint64, types.uint64), generate
+    return types.uint64(types.uint64, types.uint64), generate_ir
 
 
 @inline_function

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from quarto.bits import LANE_MASK, LANE_ONES, lowest_bit, piece_to_lanes, popcount
 from quarto.jit import inline_function, int64, kernel, uint64
-from quarto.position import ALL_PIECES, Position, board, piece_at
+from quarto.position import ALL_PIECES, PackedPosition, board, piece_at
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import Symmetries, build_symmetries, move_lanes
 
@@ -182,7 +182,7 @@ def canonical_forms(
     return least, minimal
 
 
-def canonical_position(position: Position, rules: Rules) -> Position:
+def canonical_position(position: PackedPosition, rules: Rules) -> PackedPosition:
     """Return the canonical form of a position, or of a board if its hand is NONE.
 
     Its fields are Python integers. It has no last cell.
@@ -194,7 +194,7 @@ def canonical_position(position: Position, rules: Rules) -> Position:
         build_symmetries(rules),
     )
     hand = NONE if position.hand == NONE else 0
-    canonical_one = Position(int(lanes[0]), int(occupied[0]), ALL_PIECES, hand, NONE)
+    canonical_one = PackedPosition(int(lanes[0]), int(occupied[0]), ALL_PIECES, hand, NONE)
     used_pieces = {hand, *board(canonical_one)} - {NONE}
     return canonical_one._replace(available=ALL_PIECES - sum(1 << piece for piece in used_pieces))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE
 from quarto.errors import RequestError
 from quarto.notation import ATTRIBUTE_WORDS, format_cell, format_piece
-from quarto.position import Position, board, position_from_plies
+from quarto.position import PackedPosition, board, position_from_plies
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Line, Rules, find_finished_lines
 
 Ply = tuple[int, int]  # piece, cell
@@ -55,7 +55,7 @@ class Game:
     setup_plies: int = 0  # plies at the beginning that only make a position: nobody knows their order
 
     @cached_property
-    def position(self) -> Position:
+    def position(self) -> PackedPosition:
         return position_from_plies(self.plies, self.hand)
 
     @cached_property
@@ -111,7 +111,7 @@ class Game:
         giving = self.hand == NONE and not self.rules.mover_chooses
         return len(self.plies) + (not giving)
 
-    def position_before(self, turn: int) -> Position:
+    def position_before(self, turn: int) -> PackedPosition:
         """Return the position in which an earlier ``turn`` of this game was taken."""
         if turn == 0 or self.rules.mover_chooses:
             return position_from_plies(self.plies[: max(turn - 1, 0)])
@@ -182,7 +182,7 @@ class Game:
         raise RequestError(f"{taken}; free: {format_cells(self.empty_cells)}")
 
 
-def game_from_position(position: Position, rules: Rules) -> Game:
+def game_from_position(position: PackedPosition, rules: Rules) -> Game:
     """Build the game that begins with a position."""
     plies = tuple((piece, cell) for cell, piece in enumerate(board(position)) if piece != NONE)
     return Game(rules, plies, position.hand, setup_plies=len(plies))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from quarto.errors import RequestError
-from quarto.position import Position, board, position_from_plies
+from quarto.position import PackedPosition, board, position_from_plies
 from quarto.rules import CELLS, NONE, PIECES, SIDE, cell_at
 
 PIECE_DIGITS = "0123456789ABCDEF"
@@ -59,7 +59,7 @@ def format_cell(cell: int) -> str:
 class ParsedPosition(NamedTuple):
     """A position in a text."""
 
-    position: Position  # its ``last_cell`` is NONE
+    position: PackedPosition  # its ``last_cell`` is NONE
     rules_name: str
 
 
@@ -88,7 +88,7 @@ def parse_position(text: str) -> ParsedPosition:
     return ParsedPosition(position_from_plies(plies, hand)._replace(last_cell=NONE), name)
 
 
-def format_position(position: Position, rules_name: str = CLASSIC_NAME) -> str:
+def format_position(position: PackedPosition, rules_name: str = CLASSIC_NAME) -> str:
     """Format a position as text, which leaves ``last_cell`` out.
 
     Raises ``ValueError`` for a name of rules that is not a word of letters, digits, ``_``, ``.`` and ``-``.

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from quarto.batch import Batch
 from quarto.jit import inline_function, int64, kernel
-from quarto.position import ALL_CELLS, ALL_PIECES, Position, board, piece_at
+from quarto.position import ALL_CELLS, ALL_PIECES, PackedPosition, board, piece_at
 from quarto.rules import ATTRIBUTES, CELLS, CLASSIC, NONE, PIECES, RULE_TABLES, Rules
 from quarto.threats import winning_cells
 
@@ -77,8 +77,8 @@ class StepwiseGame:
         return self.available if self.pieces[HAND] == NONE else ~self.occupied & ALL_CELLS
 
     @property
-    def position(self) -> Position:
-        return Position(self.lanes, self.occupied, self.available, self.pieces[HAND], self.last_cell)
+    def position(self) -> PackedPosition:
+        return PackedPosition(self.lanes, self.occupied, self.available, self.pieces[HAND], self.last_cell)
 
     @property
     def turn_number(self) -> int:
@@ -169,7 +169,7 @@ def encode_pieces(pieces: Sequence[int]) -> NDArray[np.int8]:
     return observation
 
 
-def encode_observation(position: Position) -> NDArray[np.int8]:
+def encode_observation(position: PackedPosition) -> NDArray[np.int8]:
     """Encode a position as an observation: [17, 8] int8."""
     return encode_pieces([*board(position), position.hand])
 

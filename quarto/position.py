@@ -19,7 +19,7 @@ ALL_CELLS = (1 << CELLS) - 1
 ALL_PIECES = (1 << PIECES) - 1
 
 
-class Position(NamedTuple):
+class PackedPosition(NamedTuple):
     """A board and the piece in hand. In kernels ``lanes`` is uint64 and everything else int64."""
 
     lanes: int  # uint64: the board, see above
@@ -29,8 +29,8 @@ class Position(NamedTuple):
     last_cell: int  # cell filled by the ply before, or NONE
 
 
-POSITION_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64, types.int64), Position)
-EMPTY = Position(0, 0, ALL_PIECES, NONE, NONE)
+POSITION_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64, types.int64), PackedPosition)
+EMPTY = PackedPosition(0, 0, ALL_PIECES, NONE, NONE)
 
 
 @inline_function
@@ -40,7 +40,7 @@ def piece_at(lanes: int, cell: int) -> int:
     return (column & 1) | ((column >> 15) & 2) | ((column >> 30) & 4) | ((column >> 45) & 8)
 
 
-def position_from_plies(plies: Iterable[tuple[int, int]], hand: int = NONE) -> Position:
+def position_from_plies(plies: Iterable[tuple[int, int]], hand: int = NONE) -> PackedPosition:
     """Build the position after ``(piece, cell)`` plies, with ``hand`` given next, in plain Python for text and tests.
 
     Raises ``ValueError`` for a piece or cell that is out of range or used twice.
@@ -60,10 +60,10 @@ def position_from_plies(plies: Iterable[tuple[int, int]], hand: int = NONE) -> P
         if not 0 <= hand < PIECES or not available >> hand & 1:
             raise ValueError(f"piece {hand} in hand is not among those left")
         available &= ~(1 << hand)
-    return Position(lanes, occupied, available, hand, last_cell)
+    return PackedPosition(lanes, occupied, available, hand, last_cell)
 
 
-def board(position: Position) -> list[int]:
+def board(position: PackedPosition) -> list[int]:
     """Return the piece on each of the 16 cells, ``NONE`` where empty."""
     return [
         sum((position.lanes >> (CELLS * attribute + cell) & 1) << attribute for attribute in range(ATTRIBUTES))
@@ -90,14 +90,14 @@ def place_piece(lanes: int, piece: int, cell: int) -> int:
 
 
 @inline_function
-def place_hand(position: Position, cell: int) -> Position:
+def place_hand(position: PackedPosition, cell: int) -> PackedPosition:
     """Return the position after the piece in hand is placed on ``cell``."""
     lanes, occupied = place_piece(position.lanes, position.hand, cell), position.occupied | (int64(1) << cell)
-    return Position(lanes, occupied, position.available, int64(NONE), int64(cell))
+    return PackedPosition(lanes, occupied, position.available, int64(NONE), int64(cell))
 
 
 @inline_function
-def give_piece(position: Position, piece: int) -> Position:
+def give_piece(position: PackedPosition, piece: int) -> PackedPosition:
     """Return the position after ``piece`` is given."""
     available = position.available & ~(int64(1) << piece)
-    return Position(position.lanes, position.occupied, available, int64(piece), position.last_cell)
+    return PackedPosition(position.lanes, position.occupied, available, int64(piece), position.last_cell)

@@ -21,7 +21,7 @@ SAFE_PIECES = (_PIECE_VALUE_BITS & np.arange(1 << VALUES)[:, None] == 0) @ (1 <<
 
 
 @inline_function
-def cells_with_value(lanes: int, occupied: int, value: int) -> int:
+def occupied_cells_with_value(lanes: int, occupied: int, value: int) -> int:
     """Return the occupied cells (16 bits) whose piece has an attribute value 0-7."""
     lane = int64((lanes >> uint64(16 * (value & 3))) & uint64(0xFFFF))
     return lane if value < ATTRIBUTES else occupied & ~lane
@@ -33,7 +33,7 @@ def winning_cells(lanes: int, occupied: int, piece: int, rules: Any) -> int:
     cells = int64(0)
     for attribute in range(ATTRIBUTES):
         value = attribute if (piece >> attribute) & 1 else attribute + ATTRIBUTES
-        cells |= int64(rules.completes[cells_with_value(lanes, occupied, value)])
+        cells |= int64(rules.completes[occupied_cells_with_value(lanes, occupied, value)])
     return cells & ~occupied
 
 
@@ -42,7 +42,7 @@ def danger_byte(lanes: int, occupied: int, rules: Any) -> int:
     """Return the danger byte of a board: bit ``v`` is set if a piece with attribute value ``v`` could finish a line."""
     byte = int64(0)
     for value in range(VALUES):
-        cells = int64(rules.completes[cells_with_value(lanes, occupied, value)]) & ~occupied
+        cells = int64(rules.completes[occupied_cells_with_value(lanes, occupied, value)]) & ~occupied
         byte |= int64(cells != 0) << value
     return byte
 

@@ -1,6 +1,6 @@
 """Positions as agents in Python see them: one or many, with cells and pieces instead of bits, and with safe pieces.
 
-``PositionView`` is one position, ``BatchView`` is ``B`` of them with the same helpers as arrays, the cells or pieces
+``Position`` is one position, ``BatchView`` is ``B`` of them with the same helpers as arrays, the cells or pieces
 along the second axis. Both know the rules, and neither ever changes: ``with_turn`` and ``with_turns`` return another.
 """
 
@@ -17,7 +17,7 @@ from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.jit import int64, kernel, uint64
 from quarto.notation import PIECE_DIGITS, format_position, parse_position
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, PackedPosition
 from quarto.rules import ATTRIBUTES, CELLS, CLASSIC, NONE, PIECES, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
 
@@ -30,28 +30,28 @@ def list_set_bits(mask: int) -> tuple[int, ...]:
     return tuple(bit for bit in range(CELLS) if mask >> bit & 1)
 
 
-class PositionView:
+class Position:
     """One position under the rules that are played.
 
     Cells are 0 to 15, ``4 * row + column``; pieces are 0 to 15, ``8 * high + 4 * coloured + 2 * solid + square``; NONE
     is -1. ``packed`` is the position as five machine words. ``str`` draws it.
 
     Examples:
-        >>> from quarto import PositionView
-        >>> view = PositionView.parse("0.6F/.3A./..5./C..9 7")
-        >>> view.board[0], view.hand, view.winning_cells()
+        >>> from quarto import Position
+        >>> position = Position.parse("0.6F/.3A./..5./C..9 7")
+        >>> position.board[0], position.hand, position.winning_cells()
         (0, 7, ())
 
     """
 
-    def __init__(self, packed: Position, rules: Rules = CLASSIC) -> None:
+    def __init__(self, packed: PackedPosition, rules: Rules = CLASSIC) -> None:
         self.packed = packed
         self.rules = rules
         self.hand = packed.hand  # the piece to place, or NONE
         self.last_cell = packed.last_cell  # the cell that was filled last, or NONE
 
     @classmethod
-    def parse(cls, text: str, rules: Rules = CLASSIC) -> PositionView:
+    def parse(cls, text: str, rules: Rules = CLASSIC) -> Position:
         """Parse a position from a text such as ``...F/.3../..../.... 7``.
 
         Args:
@@ -62,8 +62,8 @@ class PositionView:
             RequestError: The text is no position, or names other rules.
 
         Examples:
-            >>> from quarto import PositionView
-            >>> PositionView.parse("0123/..../..../.... 8").winning_cells()
+            >>> from quarto import Position
+            >>> Position.parse("0123/..../..../.... 8").winning_cells()
             ()
 
         """
@@ -120,7 +120,7 @@ class PositionView:
         lanes, occupied, _ = self._place_piece(cell, self.hand)
         return list_set_bits(int(_call_safe_pieces(uint64(lanes), occupied, self.rules.tables)) & self.packed.available)
 
-    def with_turn(self, cell: int, gift: int = NONE) -> PositionView:
+    def with_turn(self, cell: int, gift: int = NONE) -> Position:
         """Return the position after a turn.
 
         Args:
@@ -138,7 +138,7 @@ class PositionView:
             available &= ~(1 << int(gift))
         mover = self.rules.mover_chooses
         lanes, occupied, last_cell = self._place_piece(cell, int(gift) if mover else self.hand)
-        return PositionView(Position(lanes, occupied, available, NONE if mover else int(gift), last_cell), self.rules)
+        return Position(PackedPosition(lanes, occupied, available, NONE if mover else int(gift), last_cell), self.rules)
 
     def _place_piece(self, cell: int | None, piece: int) -> tuple[int, int, int]:
         """Return lanes, occupied and last cell after a piece, unless it is NONE, is placed on ``cell``."""
@@ -170,7 +170,7 @@ def _check_number(noun: str, number: int, count: int) -> int:
 
 
 class BatchView:
-    """``B`` positions of one ply under the same rules: what ``PositionView`` offers, as arrays.
+    """``B`` positions of one ply under the same rules: what ``Position`` offers, as arrays.
 
     ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is one position, ``len(batch)`` is ``B``;
     ``str`` draws the first ones.
@@ -277,13 +277,13 @@ class BatchView:
     def __len__(self) -> int:
         return len(self.packed.lanes)
 
-    def __iter__(self) -> Iterator[PositionView]:
+    def __iter__(self) -> Iterator[Position]:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, i: int) -> PositionView:
+    def __getitem__(self, i: int) -> Position:
         if not -len(self) <= i < len(self):
             raise IndexError(f"there is no position {i}: the batch has {len(self)}")
-        return PositionView(self.packed.position(i), self.rules)
+        return Position(self.packed.position(i), self.rules)
 
     def __str__(self) -> str:
         drawings = [str(self[i]) for i in range(min(MAX_PRINTED_POSITIONS, len(self)))]

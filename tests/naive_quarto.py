@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies
 
-from quarto.position import Position, position_from_plies
+from quarto.position import PackedPosition, position_from_plies
 from quarto.rules import Rules
 from tests.naive import NONE, PRESETS, Board, lines
 
@@ -34,7 +34,7 @@ def plies_and_hand(draw: strategies.DrawFn, most: int = 15) -> tuple[list[tuple[
     return list(zip(pieces[:count], cells[:count], strict=True)), hand
 
 
-def positions(most: int = 15) -> strategies.SearchStrategy[Position]:
+def positions(most: int = 15) -> strategies.SearchStrategy[PackedPosition]:
     return plies_and_hand(most).map(lambda drawn: position_from_plies(*drawn))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from quarto.position import Position, board
+from quarto.position import PackedPosition, board
 from quarto.rules import Rules
 from tests.naive import NONE, finishes_line
 
@@ -57,9 +57,9 @@ def solve(cells: tuple[int, ...], hand: int, rules: Rules) -> Solved:
     return Solved(value, max(distances) if value < 0 else min(distances))
 
 
-def solve_position(position: Position, rules: Rules) -> Solved:
+def solve_position(position: PackedPosition, rules: Rules) -> Solved:
     return solve(tuple(board(position)), position.hand, rules)
 
 
-def turns_of(position: Position, rules: Rules) -> dict[Turn, Solved]:
+def turns_of(position: PackedPosition, rules: Rules) -> dict[Turn, Solved]:
     return turns(tuple(board(position)), position.hand, rules)

@@ -90,7 +90,7 @@ def test_every_key_and_yaml_is_on_the_page_of_the_configuration(site: Path) -> N
 
 def test_docstrings_and_pages_from_elsewhere_are_in_the_site(site: Path) -> None:
     for page, names in {
-        "reference/quarto": ("Rules", "PositionView", "quarto.solve"),
+        "reference/quarto": ("Rules", "Position", "quarto.solve"),
         "reference/analytics": ("open_archive", "Archive.crosstable", "RequestError"),
         "reference/agents": ("KernelAgent", "Knowledge"),
         "reference/runners": ("runners.run", "KeyboardInterrupt"),

@@ -40,11 +40,11 @@ from quarto.batch import Turns
 from quarto.bits import array_pointer
 from quarto.errors import RequestError, describe_valid_names
 from quarto.jit import function_value, inline_function, int64
-from quarto.position import POSITION_TYPE, Position
+from quarto.position import POSITION_TYPE, PackedPosition
 from quarto.rng import Streams
 from quarto.rules import CELLS, RULE_TABLES, Rules
 from quarto.symmetry import MASKS, Symmetries, build_symmetries
-from quarto.views import BatchView, PositionView
+from quarto.views import BatchView, Position
 
 # Stand for a cell:
 ERROR_CELL = -2  # the agent raised an exception, and its game ends as 'forfeit_error'
@@ -105,7 +105,7 @@ class SomeTurnsFailedError(Exception):
         self.failures = failures
 
 
-TurnKernel = Callable[[Position, int, Any, Any], int]
+TurnKernel = Callable[[PackedPosition, int, Any, Any], int]
 
 
 def turn(function: TurnKernel) -> TurnKernel:
@@ -303,7 +303,7 @@ class GameAgent(Protocol):
 
     """
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         """Return a turn.
 
         Args:

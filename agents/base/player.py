@@ -34,10 +34,10 @@ from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Evaluations, L
 from quarto.bits import array_pointer
 from quarto.errors import AnswerError, RequestError
 from quarto.jit import float64, inline_function, int64, kernel, load_kernel, uint64
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rng import Streams
 from quarto.rules import Rules
-from quarto.views import BatchView, PositionView
+from quarto.views import BatchView, Position
 
 BATCH_TYPE = numba.typeof(Batch.empty(1))
 LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
@@ -49,7 +49,7 @@ def decide_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offs
     """Ask a jitted turn for each of the first ``size`` positions; the seed of a turn is its stream plus ``offset``."""
     batch, remembers = state.batch, agent.memory_size != 0
     for i in range(size):
-        position = Position(
+        position = PackedPosition(
             batch.lanes[i],
             int64(batch.occupied[i]),
             int64(batch.available[i]),
@@ -295,7 +295,7 @@ class PythonAgent:
             method, cells, gifts = self.agent.choose, [], []
             for i in range(len(batch.lanes)):
                 start_time = time.perf_counter()
-                answer = _call_checking_signature(method, PositionView(batch.position(i), self.rules), rng.generator(i))
+                answer = _call_checking_signature(method, Position(batch.position(i), self.rules), rng.generator(i))
                 cell, gift, evaluation = _split_answer(method, answer, "(cell, gift)")
                 _fill_evaluation_rows(method, evaluation, evaluations, slice(i, i + 1), 1)
                 if evaluations is not None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from agents.random import random_cell, random_piece
 from quarto.bits import lowest_bit, piece_to_lanes
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, PackedPosition
 from quarto.rng import draw
 from quarto.rules import NONE, finishes_line
 from quarto.threats import safe_pieces
@@ -26,7 +26,7 @@ NOT_OVER, LINE, FULL_BOARD = 0, 1, 2  # outcomes of a move
 class MoveResult(NamedTuple):
     """The position after a move."""
 
-    position: Position
+    position: PackedPosition
     outcome: int  # NOT_OVER, LINE or FULL_BOARD
 
 
@@ -56,12 +56,12 @@ def move_gift(move: int) -> int:
 
 
 @inline_function
-def play_move(position: Position, move: int, rules: Any) -> MoveResult:
+def play_move(position: PackedPosition, move: int, rules: Any) -> MoveResult:
     """Play a legal move."""
     cell, gift = move_cell(move), move_gift(move)
     available = position.available & ~(int64(1) << gift) if gift != NONE else position.available
     if cell == NONE:
-        given = Position(position.lanes, position.occupied, available, gift, position.last_cell)
+        given = PackedPosition(position.lanes, position.occupied, available, gift, position.last_cell)
         return MoveResult(given, int64(NOT_OVER))
     mover_chooses = rules.mover_chooses != 0
     piece = gift if mover_chooses else position.hand
@@ -72,17 +72,17 @@ def play_move(position: Position, move: int, rules: Any) -> MoveResult:
         outcome = int64(LINE)
     elif occupied == ALL_CELLS:
         outcome = int64(FULL_BOARD)
-    return MoveResult(Position(lanes, occupied, available, int64(NONE) if mover_chooses else gift, cell), outcome)
+    return MoveResult(PackedPosition(lanes, occupied, available, int64(NONE) if mover_chooses else gift, cell), outcome)
 
 
 @inline_function
-def is_gift_only(position: Position, rules: Any) -> bool:
+def is_gift_only(position: PackedPosition, rules: Any) -> bool:
     """Return whether the player to move only gives a piece."""
     return position.hand == NONE and rules.mover_chooses == 0
 
 
 @inline_function
-def random_move(position: Position, word: int, rules: Any) -> int:
+def random_move(position: PackedPosition, word: int, rules: Any) -> int:
     """Return a uniform move from one random word: the cell from its upper half, the gift from its lower."""
     cell = int64(NONE)
     if not is_gift_only(position, rules):
@@ -91,7 +91,7 @@ def random_move(position: Position, word: int, rules: Any) -> int:
 
 
 @inline_function
-def play_out(position: Position, seed: int, index: int, rules: Any) -> Playout:
+def play_out(position: PackedPosition, seed: int, index: int, rules: Any) -> Playout:
     """Play at random to the end; each move takes one word of the stream of ``seed``, from word ``index`` on."""
     winner, outcome = int64(-1), int64(NOT_OVER)
     while outcome == NOT_OVER:
@@ -102,7 +102,7 @@ def play_out(position: Position, seed: int, index: int, rules: Any) -> Playout:
 
 
 @inline_function
-def allowed_gifts(position: Position, cell: int, safe_gifts: bool, rules: Any) -> int:
+def allowed_gifts(position: PackedPosition, cell: int, safe_gifts: bool, rules: Any) -> int:
     """Return the pieces (16 bits) that may be given when the hand goes to ``cell`` (or alone, if that is NONE).
 
     With ``safe_gifts``, only those with which the opponent cannot finish a line are allowed, if there are any.
@@ -120,7 +120,9 @@ def allowed_gifts(position: Position, cell: int, safe_gifts: bool, rules: Any) -
 
 
 @inline_function
-def sample_untried_move(node: Any, position: Position, seed: int, index: int, safe_gifts: bool, rules: Any) -> int:
+def sample_untried_move(
+    node: Any, position: PackedPosition, seed: int, index: int, safe_gifts: bool, rules: Any
+) -> int:
     """Draw the next ``untried`` move of a node; return the index of the next unused word.
 
     A random gift comes first, with all cells in random order, then another gift. So no turn comes before another
@@ -150,7 +152,7 @@ def sample_untried_move(node: Any, position: Position, seed: int, index: int, sa
 
 
 @inline_function
-def next_move(position: Position, move: int, safe_gifts: bool, rules: Any) -> int:
+def next_move(position: PackedPosition, move: int, safe_gifts: bool, rules: Any) -> int:
     """Return the move after ``move``, or the first one after NO_MOVE: cells ascending, gifts within each.
 
     NO_MOVE stands for the end.

@@ -25,7 +25,7 @@ from agents.semi_random import turn_if_opponent_chooses
 from quarto.batch import NO_VISITS
 from quarto.bits import popcount
 from quarto.jit import float64, inline_function, int64
-from quarto.position import Position, give_piece, place_hand
+from quarto.position import PackedPosition, give_piece, place_hand
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.solver.solver import solve_value
@@ -38,7 +38,7 @@ EXACT = 0  # index of the first parameter; those of the search follow
 
 
 @inline_function
-def find_best_turns(position: Position, max_turns: int, agent: Any) -> WorkMemory:
+def find_best_turns(position: PackedPosition, max_turns: int, agent: Any) -> WorkMemory:
     """Find the best ``max_turns`` safe turns of a position whose hand finishes no line; see ``fill_best_turns``."""
     words, work = keys(agent)[RECORD_WORDS:], allocate_work_memory(np.full(1, 0.5), max_turns)
     weights, state = unpack_weights(words, table(agent)), (position.lanes, position.occupied, position.available)
@@ -61,20 +61,20 @@ def turn_value(turns: WorkMemory, rank: int) -> float:
 
 
 @inline_function
-def position_after_turn(position: Position, cell: int, gift: int) -> Position:
+def position_after_turn(position: PackedPosition, cell: int, gift: int) -> PackedPosition:
     """Return the opponent's position after a turn, or after a gift alone."""
     placed = position if cell == NONE else place_hand(position, cell)
     return give_piece(placed, gift)
 
 
 @inline_function
-def is_exact(position: Position, agent: Any) -> bool:
+def is_exact(position: PackedPosition, agent: Any) -> bool:
     """Return whether the solver values this position."""
     return int64(popcount(position.occupied)) >= int64(params(agent)[EXACT])
 
 
 @inline_function
-def exact_value(position: Position, rules: Any, agent: Any) -> int:
+def exact_value(position: PackedPosition, rules: Any, agent: Any) -> int:
     """Return the exact value for the player to act."""
     return int64(
         solve_value(position.lanes, position.occupied, position.available, position.hand, rules, search_record(agent))
@@ -96,7 +96,7 @@ class Candidates(NamedTuple):
 
 
 @inline_function
-def find_exact_turn(position: Position, turns: WorkMemory, rules: Any, agent: Any) -> ExactTurn:
+def find_exact_turn(position: PackedPosition, turns: WorkMemory, rules: Any, agent: Any) -> ExactTurn:
     """Find the turn of the greatest learned value among those that keep the position's exact value."""
     value, chosen, last = exact_value(position, rules, agent), int64(0), count_turns(turns) - 1
     while value >= 0 and chosen < last:
@@ -110,7 +110,7 @@ def find_exact_turn(position: Position, turns: WorkMemory, rules: Any, agent: An
 
 
 @inline_function
-def find_candidates(position: Position, max_turns: int, seed: int, rules: Any, agent: Any) -> Candidates:
+def find_candidates(position: PackedPosition, max_turns: int, seed: int, rules: Any, agent: Any) -> Candidates:
     """Find the best ``max_turns`` turns to search, or the turn of a position that needs no search.
 
     No search is needed if the hand finishes a line, no piece is left, or all turns give a win away: the turn is then

@@ -29,7 +29,7 @@ from agents.search.policy_values import (
 )
 from quarto.bits import array_pointer
 from quarto.jit import float64, inline_function, int64, uint64
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rules import CELLS, NONE
 
 BREADTH = 16  # of the best turns of a node, those that are searched
@@ -107,7 +107,7 @@ class NodeVisit(NamedTuple):
 
 
 @inline_function
-def visit_node(position: Position, node: int, size: int, nodes: Any, rules: Any, agent: Any) -> NodeVisit:
+def visit_node(position: PackedPosition, node: int, size: int, nodes: Any, rules: Any, agent: Any) -> NodeVisit:
     """Find the value of a node in a tree of ``size`` nodes, and add its children if it is not decided."""
     if position.available == 0:
         return NodeVisit(float64(0.0), size)
@@ -132,7 +132,7 @@ def most_visited_child(nodes: Any) -> int:
 
 
 @turn
-def puct_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def puct_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     immediate_turn, turns = find_candidates(position, BREADTH, seed, rules, agent)
     if immediate_turn != UNDECIDED:
         return immediate_turn

@@ -23,7 +23,7 @@ from agents.base.agent import memory, scratch
 from agents.search.playout import LONGEST_GAME, NO_MOVE, encode_move, next_move, play_move, sample_untried_move
 from quarto.bits import LANE_ONES, array_pointer, float_bits
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import Position, piece_at
+from quarto.position import PackedPosition, piece_at
 from quarto.rules import NONE
 
 NODE = np.dtype(
@@ -95,14 +95,14 @@ class Expansion(NamedTuple):
     """A new child in a tree."""
 
     child: int  # number of its node
-    position: Position  # there
+    position: PackedPosition  # there
     tree_size: int  # nodes
     next_word: int  # index of the turn's next unused random word
 
 
 @inline_function
 def expand_node(
-    tree: Tree, parent: int, size: int, position: Position, draw_state: Any, safe_gifts: bool, rules: Any
+    tree: Tree, parent: int, size: int, position: PackedPosition, draw_state: Any, safe_gifts: bool, rules: Any
 ) -> Expansion:
     """Add the parent's next child to a tree of ``size`` nodes.
 
@@ -183,7 +183,7 @@ def kept_nodes(agent: Any) -> Any:
 
 
 @inline_function
-def keep_tree(agent: Any, tree: Tree, chosen_node: int, after: Position) -> None:
+def keep_tree(agent: Any, tree: Tree, chosen_node: int, after: PackedPosition) -> None:
     """Store the part of the tree below ``chosen_node``, which leads to the position ``after``."""
     words, stored_nodes, nodes = memory(agent), kept_nodes(agent), tree.nodes
     stored_nodes[0] = nodes[chosen_node]
@@ -207,7 +207,7 @@ def keep_tree(agent: Any, tree: Tree, chosen_node: int, after: Position) -> None
 
 
 @inline_function
-def find_kept_reply(agent: Any, position: Position, rules: Any) -> int:
+def find_kept_reply(agent: Any, position: PackedPosition, rules: Any) -> int:
     """Find the kept node of this position, or NO_NODE.
 
     There is none if the tree is of another game, or the reply was not expanded.

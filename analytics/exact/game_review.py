@@ -18,7 +18,7 @@ from analytics.store.game_tables import RangeGames, build_game
 from analytics.tables.derived.decisions import GIFT, derive_decisions
 from analytics.tables.derived.exact_values import ExactValues, fill_exact_game_values
 from analytics.tables.derived.threads import StoppedError, run_on_threads
-from quarto.position import Position, board, position_from_plies
+from quarto.position import PackedPosition, board, position_from_plies
 from quarto.rules import CELLS, NONE, PIECES, Rules, find_finished_lines
 from quarto.solver.solver import Solver
 
@@ -194,10 +194,10 @@ class ReviewSearch:
             return 1
         return -self._solve_position(after) if self._rules.mover_chooses else self._solve_position(after)
 
-    def _solve_position(self, position: Position) -> int:
+    def _solve_position(self, position: PackedPosition) -> int:
         """Return the value of a live position for the player to act, or 0 once the search is stopped."""
         return 0 if self.solver.stopped else self.solver.value(position)
 
 
-def _list_available_pieces(position: Position) -> list[int]:
+def _list_available_pieces(position: PackedPosition) -> list[int]:
     return [piece for piece in range(PIECES) if position.available >> piece & 1]

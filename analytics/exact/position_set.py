@@ -44,7 +44,7 @@ from quarto.batch import Batch, Games, Turns, concat_game_columns
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError
 from quarto.notation import format_position, parse_position
-from quarto.position import ALL_PIECES, Position
+from quarto.position import ALL_PIECES, PackedPosition
 from quarto.rng import Streams, stream
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.solver.solver import ILLEGAL, SolvedTurn, Solver
@@ -254,7 +254,7 @@ def to_batch(candidates: CandidatePositions) -> Batch:
 
 def sample_new_positions_by_source(
     rules: Rules, games: Games, piece_count: int, max_positions: int, seed: int
-) -> list[tuple[str, list[Position]]]:
+) -> list[tuple[str, list[PackedPosition]]]:
     """Sample at most ``max_positions`` positions from each source; return each source's name with its positions.
 
     No two of all of them are images of each other.
@@ -269,9 +269,9 @@ def sample_new_positions_by_source(
 
 def select_new_positions(
     source: Iterator[CandidatePositions], max_positions: int, rules: Rules, seen: set[tuple[int, int]]
-) -> list[Position]:
+) -> list[PackedPosition]:
     """Select the first ``max_positions`` positions whose canonical form is not in ``seen``, and add them to it."""
-    kept: list[Position] = []
+    kept: list[PackedPosition] = []
     for candidates in source:
         batch = to_batch(candidates)
         forms = canonical_forms(batch.lanes, batch.occupied, batch.hand, build_symmetries(rules))
@@ -284,7 +284,7 @@ def select_new_positions(
     return kept
 
 
-def solve_all_turns(solver: Solver, position: Position) -> list[SolvedTurn]:
+def solve_all_turns(solver: Solver, position: PackedPosition) -> list[SolvedTurn]:
     """Solve every turn in a position for its value, without its distance."""
     return list(solver.turns(position, distance=False))
 
@@ -303,9 +303,9 @@ class TurnSolver:
 
     def search_positions(
         self,
-        positions: Sequence[Position],
+        positions: Sequence[PackedPosition],
         progress: Callable[[int], None] = lambda _positions: None,
-        search: Callable[[Solver, Position], ResultT] = solve_all_turns,  # type: ignore[assignment]  # the usual one
+        search: Callable[[Solver, PackedPosition], ResultT] = solve_all_turns,  # type: ignore[assignment]  # the usual one
     ) -> list[ResultT]:
         """Search each position, by default for all turns; ``progress`` gets the number of positions just done."""
         results: dict[int, list[ResultT]] = {}
@@ -320,14 +320,16 @@ class TurnSolver:
         return [result for start in starts for result in results[start]]
 
     def _search_span(
-        self, search: Callable[[Solver, Position], ResultT], start: int, positions: Sequence[Position]
+        self, search: Callable[[Solver, PackedPosition], ResultT], start: int, positions: Sequence[PackedPosition]
     ) -> tuple[int, list[ResultT]]:
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
         return start, [search(self._local.solver, position) for position in positions]
 
 
-def build_turn_rows(source: str, positions: Sequence[Position], turns: Sequence[Sequence[SolvedTurn]]) -> pl.DataFrame:
+def build_turn_rows(
+    source: str, positions: Sequence[PackedPosition], turns: Sequence[Sequence[SolvedTurn]]
+) -> pl.DataFrame:
     """Build the rows, by the schema ``SCHEMA``, of one source's positions and their turns."""
     rows = [
         (text, position.occupied.bit_count(), source, position.last_cell, turn.cell, turn.gift, turn.value)

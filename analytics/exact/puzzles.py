@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position, parse_cell, parse_piece, parse_position
-from quarto.position import Position, board
+from quarto.position import PackedPosition, board
 from quarto.rules import CELLS, NONE
 from quarto.solver.solver import Solver
 
@@ -40,7 +40,7 @@ Item = TypeVar("Item")
 class Puzzle(NamedTuple):
     """A position with a piece in hand, its only turn, and its difficulty."""
 
-    position: Position
+    position: PackedPosition
     rules: str  # their name
     cell: int
     gift: int
@@ -83,7 +83,7 @@ class OnlyTurn(NamedTuple):
     depth: int  # see ``Puzzle``
 
 
-def find_only_turn(solver: Solver, position: Position) -> OnlyTurn | None:
+def find_only_turn(solver: Solver, position: PackedPosition) -> OnlyTurn | None:
     """Find the one turn that keeps the value; None if there are more, or if the position is lost or won at once."""
     turns = solver.turns(position, distance=False)
     value = max(turn.value for turn in turns)

@@ -17,7 +17,7 @@ from quarto.canonical import board_key, canonical_form, canonical_position, orbi
 from quarto.jit import int64, kernel
 from quarto.notation import format_position
 from quarto.perft import decode_board_keys
-from quarto.position import ALL_PIECES, EMPTY, Position, board_piece_mask, position_from_plies
+from quarto.position import ALL_PIECES, EMPTY, PackedPosition, board_piece_mask, position_from_plies
 from quarto.rules import NONE, PIECES, Rules
 from quarto.solver.solver import Solver, solve_value
 from quarto.solver.table import RULES_TYPE, SEARCH_TYPE
@@ -164,7 +164,7 @@ def list_first_turns(solver: Solver) -> list[FirstTurns]:
     """List the turns after the first gift, piece 0 (where the mover chooses: on the empty board), the best first."""
     rules = solver.rules
     start = EMPTY if rules.mover_chooses else position_from_plies([], 0)
-    by_form: dict[Position, FirstTurns] = {}
+    by_form: dict[PackedPosition, FirstTurns] = {}
     for turn in solver.turns(start, distance=False):
         piece, hand = (turn.gift, NONE) if rules.mover_chooses else (0, turn.gift)
         after = position_from_plies([(piece, turn.cell)], hand)

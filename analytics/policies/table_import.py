@@ -32,7 +32,7 @@ from quarto.notation import (
     parse_piece,
     parse_position,
 )
-from quarto.position import Position, position_from_plies
+from quarto.position import PackedPosition, position_from_plies
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.symmetry import build_symmetries
 from quarto.views import BatchView
@@ -204,7 +204,7 @@ def _parse_positions(frame: pl.DataFrame, rules: Rules) -> Batch:
     _check_rows(column.is_null().to_numpy(), lambda _row: "the position is missing")
     texts = column.unique(maintain_order=True)
     numbers = column.replace_strict(texts, np.arange(len(texts))).to_numpy()
-    positions = list[Position]()
+    positions = list[PackedPosition]()
     for number, text in enumerate(texts.to_list()):
         try:
             positions.append(_parse_plies(text) if name == PLIES else _parse_position_text(text, rules.name))
@@ -215,7 +215,7 @@ def _parse_positions(frame: pl.DataFrame, rules: Rules) -> Batch:
     return Batch(*(field[numbers] for field in batch))
 
 
-def _parse_position_text(text: str, rules_name: str) -> Position:
+def _parse_position_text(text: str, rules_name: str) -> PackedPosition:
     """Parse the position of a text, which may leave out the name of the rules."""
     position, name = parse_position(text)
     if name not in (rules_name, CLASSIC_NAME):
@@ -223,7 +223,7 @@ def _parse_position_text(text: str, rules_name: str) -> Position:
     return position
 
 
-def _parse_plies(text: str) -> Position:
+def _parse_plies(text: str) -> PackedPosition:
     """Parse the position after plies; the last word is the piece in hand, if it has no cell."""
     words, hand = text.split(), NONE
     if words and "@" not in words[-1]:

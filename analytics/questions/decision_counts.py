@@ -25,7 +25,7 @@ from quarto.batch import GAME_BITS
 from quarto.canonical import HAND_BITS
 from quarto.errors import FailureError
 from quarto.notation import format_position
-from quarto.position import Position, position_from_plies
+from quarto.position import PackedPosition, position_from_plies
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 
 MAX_THREADS = 8  # each replays a range, which takes some hundred megabytes
@@ -48,7 +48,7 @@ DECISION_COLUMNS = {"gift": _BOARD, "placement": [*_BOARD, "cell"], "turn": [*_B
 
 
 def read_decisions_in_position(
-    opened: OpenArchive, records: Sequence[RunRecord], position: Position, turns: pl.DataFrame
+    opened: OpenArchive, records: Sequence[RunRecord], position: PackedPosition, turns: pl.DataFrame
 ) -> pl.DataFrame:
     """Read the decisions of runs in a position, as rows of the table ``positions`` with ``run_id`` in front.
 
@@ -231,7 +231,7 @@ def list_turns_of_positions(decisions: pl.DataFrame, kind: str, rules: Rules, ma
     return pl.concat(turns)
 
 
-def _decode_position(occupied: int, word: int, hand: int) -> Position:
+def _decode_position(occupied: int, word: int, hand: int) -> PackedPosition:
     """Decode a position from the ``occupied`` and ``board`` of the index.
 
     ``word`` holds the pieces of a canonical board as ``quarto.canonical.squeeze_lanes`` packs them.

@@ -15,7 +15,7 @@ from analytics.statistics.tally import ClusterSums, mean_over_clusters, share_ov
 from analytics.store.schema import MAX_PAIRS
 from quarto.canonical import canonical_forms, canonical_position
 from quarto.notation import format_position
-from quarto.position import Position, position_from_plies
+from quarto.position import PackedPosition, position_from_plies
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import build_symmetries
 
@@ -31,7 +31,7 @@ DECISION_SUMMARIES = {
 class Mistake(NamedTuple):
     """A position in which value was given up, and the worst blunder there."""
 
-    position: Position  # canonical
+    position: PackedPosition  # canonical
     rules: Rules
     kind: str
     regret: int  # half-points

@@ -35,7 +35,7 @@ from quarto.notation import (
     parse_piece,
     parse_position,
 )
-from quarto.position import ALL_CELLS, Position, board
+from quarto.position import ALL_CELLS, PackedPosition, board
 from quarto.rules import ATTRIBUTES, NONE, PIECES, Rules, find_finished_lines
 from quarto.symmetry import build_symmetries
 
@@ -65,7 +65,7 @@ class OpeningsQuery:
 class OpeningsResult:
     """A position and the decisions made there; or the first free decisions of games, in several positions."""
 
-    position: Position  # the start of games, if ``first_free``
+    position: PackedPosition  # the start of games, if ``first_free``
     rules: Rules
     by: str
     games: int  # in which a decision was made there
@@ -179,7 +179,7 @@ def _run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples:
 def _explore_first_decisions(
     opened: OpenArchive,
     query: OpeningsQuery,
-    start: Position,
+    start: PackedPosition,
     by: str,
     records: Sequence[RunRecord],
     with_samples: bool,
@@ -211,7 +211,7 @@ def _explore_first_decisions(
     return OpeningsResult(start, rules, by, games, rows, games_by_ply, tuple(notes))
 
 
-def is_start(position: Position) -> bool:
+def is_start(position: PackedPosition) -> bool:
     """Return whether a position is the start of games: an empty board and an empty hand."""
     return position.occupied == 0 and position.hand == NONE
 
@@ -245,7 +245,9 @@ def describe_first_plies(games_by_ply: Mapping[int, int], preposition: str = "at
     return f"each game counts {preposition} its first free decision: {plies_text}; the plies before were imposed"
 
 
-def _describe_left_out(imposed: pl.DataFrame, records: Sequence[RunRecord], position: Position) -> tuple[str, ...]:
+def _describe_left_out(
+    imposed: pl.DataFrame, records: Sequence[RunRecord], position: PackedPosition
+) -> tuple[str, ...]:
     """Describe the games whose decisions in a position are left out because they were imposed."""
     if imposed.is_empty():
         return ()
@@ -257,7 +259,7 @@ def _describe_left_out(imposed: pl.DataFrame, records: Sequence[RunRecord], posi
     return (f"left out, because nobody chose here: {counts_text}{hint}",)
 
 
-def group_equivalent_choices(position: Position, rules: Rules, by: str) -> list[list[str]]:
+def group_equivalent_choices(position: PackedPosition, rules: Rules, by: str) -> list[list[str]]:
     """Group the empty cells, or for gifts the pieces left, that symmetries of the position map onto each other.
 
     The first choice of a group stands for it in the rows of an answer.
@@ -306,7 +308,7 @@ def sum_choices(answer: OpeningsResult) -> list[ChoiceResult]:
 class ParsedOpeningsQuery(NamedTuple):
     """A checked question about decisions."""
 
-    position: Position
+    position: PackedPosition
     kind: str  # of decision: one of DECISION_KINDS
     records: list[RunRecord]  # the runs that count
 
@@ -334,7 +336,7 @@ def parse_openings_query(archive: ArchiveStore, query: OpeningsQuery) -> ParsedO
     return ParsedOpeningsQuery(position, _find_decision_kind(position, records[0].rules, query.by), records)
 
 
-def _find_decision_kind(position: Position, rules: Rules, requested_kind: str | None) -> str:
+def _find_decision_kind(position: PackedPosition, rules: Rules, requested_kind: str | None) -> str:
     """Find the kind of decision that a question is about.
 
     Raises ``RequestError`` for a position without decisions, or without decisions of the requested kind.
@@ -412,7 +414,7 @@ def _format_cell_or_piece(column: str, value: int) -> str | None:
 
 
 def _format_sample_games(
-    opened: OpenArchive, rows: pl.DataFrame, positions: Sequence[Position], rules: Rules
+    opened: OpenArchive, rows: pl.DataFrame, positions: Sequence[PackedPosition], rules: Rules
 ) -> list[str]:
     """Format the sample game of each row as text (``F@b1 3@b2 ...``), turned so that it makes the row's decision.
 
@@ -432,7 +434,7 @@ def _format_sample_games(
 
 
 def find_symmetric_game(
-    plies: Sequence[Ply], position: Position, decision: Mapping[str, str | None], rules: Rules
+    plies: Sequence[Ply], position: PackedPosition, decision: Mapping[str, str | None], rules: Rules
 ) -> list[Ply] | None:
     """Find the image of a game that passes through ``position`` and makes ``decision`` there.
 
@@ -464,7 +466,7 @@ class _RequiredMappings(NamedTuple):
 
 
 def _list_required_mappings(
-    plies: Sequence[Ply], position: Position, decision: Mapping[str, str | None]
+    plies: Sequence[Ply], position: PackedPosition, decision: Mapping[str, str | None]
 ) -> _RequiredMappings:
     """List the pieces and cells of a game whose images are fixed by the position's hand and the decision."""
     ply = position.occupied.bit_count()

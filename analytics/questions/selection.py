@@ -426,7 +426,7 @@ def read_file_rows(
     for condition, group in groups.items():
         source = file_rows_sql((opened.to_queryable_path(file.path) for file in group), condition)
         queries.append(f"SELECT {RUN_ID_SQL} AS run_id, {', '.join(columns)} {source} WHERE {where}")
-    return opened.query_files(" UNION ALL ".join(queries))
+    return opened.query_files_by_path(" UNION ALL ".join(queries))
 
 
 def read_plies(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:

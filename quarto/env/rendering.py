@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quarto.errors import RequestError, describe_valid_names, require_extra
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_piece
-from quarto.position import Position, board
+from quarto.position import PackedPosition, board
 from quarto.rules import NONE, PIECES, SIDE
 
 ImageArray = NDArray[np.uint8]  # [height, width, 3]
@@ -27,7 +27,7 @@ COLOURED_PIECE_COLOUR, UNCOLOURED_PIECE_COLOUR = (230, 159, 0), (0, 114, 178)
 HIGH_REACH, LOW_REACH, HOLE_REACH = 26, 17, 8  # half widths in pixels
 
 
-def render_text(position: Position) -> str:
+def render_text(position: PackedPosition) -> str:
     """Render the board with its coordinates, the piece in hand and the pieces left, each piece as its hex digit."""
     pieces = ["." if piece == NONE else format_piece(piece) for piece in board(position)]
     rows = [f"{digit} {' '.join(pieces[SIDE * row : SIDE * row + SIDE])}" for row, digit in enumerate(ROW_DIGITS)]
@@ -59,7 +59,7 @@ def _draw_edge(picture: ImageArray) -> ImageArray:
     return picture
 
 
-def render_image(position: Position) -> ImageArray:
+def render_image(position: PackedPosition) -> ImageArray:
     """Render the board, beside it the pieces left, each on a square, and the piece in hand: [336, 528, 3] uint8."""
     image = np.full((HEIGHT, WIDTH, 3), PAPER_COLOUR, np.uint8)
     empty = _draw_edge(np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL_COLOUR, np.uint8))
@@ -91,12 +91,12 @@ class Renderer:
         """Leave the window out, because a copy opens its own."""
         return {"mode": self.mode, "_window": None, "_clock": None}
 
-    def show_position(self, position: Position) -> None:
+    def show_position(self, position: PackedPosition) -> None:
         """Show a new position in the window, if the mode has one."""
         if self.mode == "human":
             self._show_image(render_image(position))
 
-    def render(self, position: Position) -> str | ImageArray | None:
+    def render(self, position: PackedPosition) -> str | ImageArray | None:
         """Render the position as text or as an image.
 
         Returns ``None`` without a mode, and with a window, which shows the position already.

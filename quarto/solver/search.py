@@ -35,7 +35,7 @@ from quarto.solver.table import (
     recall_answer,
     remember_answer,
 )
-from quarto.threats import SAFE_PIECES, VALUES, cells_with_value, danger_byte
+from quarto.threats import SAFE_PIECES, VALUES, danger_byte, occupied_cells_with_value
 
 TABLE_PIECES = 9  # boards with more are not looked up: finding the canonical form costs more than it saves
 ENDGAME_PIECES = CELLS - ENDGAME_CELLS  # boards from here on are searched as they come
@@ -66,7 +66,7 @@ def pack_safe_reply_counts(lanes: int, occupied: int, available: int, rules: Any
         other_cells, here = open_cells & ~(int64(1) << cell), int64(1) << cell
         without, having = int64(0), int64(0)  # the values that finish a line elsewhere if this cell lacks, or has, them
         for value in range(VALUES):
-            mask = cells_with_value(lanes, occupied, value)
+            mask = occupied_cells_with_value(lanes, occupied, value)
             without |= int64((int64(rules.completes[mask]) & other_cells) != 0) << value
             having |= int64((int64(rules.completes[mask | here]) & other_cells) != 0) << value
         gifts = available

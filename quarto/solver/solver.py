@@ -14,7 +14,7 @@ from quarto.errors import RequestError
 from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
 from quarto.notation import format_position
 from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT, TURN_CODES
-from quarto.position import ALL_CELLS, ALL_PIECES, Position, board_piece_mask, place_piece
+from quarto.position import ALL_CELLS, ALL_PIECES, PackedPosition, board_piece_mask, place_piece
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules, find_finished_lines
 from quarto.solver.distance import can_force_win, is_decided_within
 from quarto.solver.search import can_giver_win_or_draw, can_mover_win_or_draw, can_placer_win_or_draw
@@ -29,7 +29,7 @@ from quarto.solver.table import (
     build_search_record,
 )
 from quarto.threats import SAFE_PIECES, danger_byte, winning_cells
-from quarto.views import PositionView
+from quarto.views import Position
 
 MEGABYTES = 128.0  # of the table of values; that of distances has a quarter of it
 
@@ -108,7 +108,7 @@ solve_distance = to_external_kernel(_solve_distance)
 
 @inline_function
 def _fill_solved_turn(
-    turn: Any, cell: int, gift: int, after: Position, with_distance: bool, rules: Any, search: Any
+    turn: Any, cell: int, gift: int, after: PackedPosition, with_distance: bool, rules: Any, search: Any
 ) -> None:
     """Write a turn after which the opponent has position ``after`` as [4] int8: see ``fill_and_count_solved_turns``."""
     state = (after.lanes, after.occupied, after.available, after.hand)
@@ -132,7 +132,7 @@ def fill_and_count_solved_turns(
         pieces &= pieces - 1
         rest = available & ~(int64(1) << piece)
         if hand < 0 and not mover_chooses:
-            after = Position(lanes, occupied, rest, piece, int64(NONE))
+            after = PackedPosition(lanes, occupied, rest, piece, int64(NONE))
             _fill_solved_turn(turns[count], int64(NONE), piece, after, with_distance, rules, search)
             count += 1
             continue
@@ -151,7 +151,7 @@ def fill_and_count_solved_turns(
                 gift = lowest_bit(gifts)
                 gifts &= gifts - 1
                 hand_then = int64(NONE) if mover_chooses else gift
-                after = Position(board, filled, rest & ~(int64(1) << gift), hand_then, cell)
+                after = PackedPosition(board, filled, rest & ~(int64(1) << gift), hand_then, cell)
                 _fill_solved_turn(turns[count], cell, gift, after, with_distance, rules, search)
                 count += 1
     return count
@@ -222,9 +222,9 @@ class Solver:
         FailureError: The tables do not fit into memory.
 
     Examples:
-        >>> from quarto import CLASSIC, PositionView, Solver
+        >>> from quarto import CLASSIC, Position, Solver
         >>> solver = Solver(CLASSIC, megabytes=1)
-        >>> solver.value(PositionView.parse("0.6F/.3A./..5./C..9 7").packed)
+        >>> solver.value(Position.parse("0.6F/.3A./..5./C..9 7").packed)
         0
 
     """
@@ -280,7 +280,7 @@ class Solver:
         """Positions searched by this thread so far."""
         return int(self._search["nodes"][0])
 
-    def value(self, position: Position) -> int:
+    def value(self, position: PackedPosition) -> int:
         """Return the value of a position for the player to act: 1 won, 0 drawn, -1 lost.
 
         The position must be live: nobody has finished a line.
@@ -311,11 +311,11 @@ class Solver:
         fill_solved_turn_values(values, lanes, occupied, available, hands, *self.state)
         return values
 
-    def distance(self, position: Position, value: int) -> int:
+    def distance(self, position: PackedPosition, value: int) -> int:
         """Count the placements until the game is over under perfect play; ``value`` is the position's."""
         return int(solve_distance(value, *self._to_words(position), *self.state))
 
-    def turns(self, position: Position, distance: bool = True) -> tuple[SolvedTurn, ...]:
+    def turns(self, position: PackedPosition, distance: bool = True) -> tuple[SolvedTurn, ...]:
         """List every legal turn with its value, by cell, then gift."""
         buffer = np.zeros((CELLS * PIECES, 4), np.int8)
         count = fill_and_count_solved_turns(distance, buffer, *self._to_words(position), *self.state)
@@ -324,7 +324,7 @@ class Solver:
             SolvedTurn(cell, gift, value, placements if distance else None) for cell, gift, value, placements in rows
         )
 
-    def solve(self, position: Position, turns: bool = True, distance: bool = True) -> Solution:
+    def solve(self, position: PackedPosition, turns: bool = True, distance: bool = True) -> Solution:
         """Return the position's value and, if asked for, its distance and turns."""
         value = self.value(position)
         return Solution(
@@ -332,11 +332,11 @@ class Solver:
         )
 
     @staticmethod
-    def _to_words(position: Position) -> tuple[int, int, int, int]:
+    def _to_words(position: PackedPosition) -> tuple[int, int, int, int]:
         return uint64(position.lanes), position.occupied, position.available, position.hand
 
 
-def solve(position: PositionView | str, rules: Rules = CLASSIC, distance: bool = True) -> Solution:
+def solve(position: Position | str, rules: Rules = CLASSIC, distance: bool = True) -> Solution:
     """Solve a position: its exact value, and that of every turn.
 
     With six pieces or more on the board this takes at most a few seconds; with fewer it may take hours, unless
@@ -344,7 +344,7 @@ def solve(position: PositionView | str, rules: Rules = CLASSIC, distance: bool =
 
     Args:
         position: A position, or its text: four rows of pieces or dots and the piece in hand (``-`` for none).
-        rules: Those of a text; a ``PositionView`` has its own.
+        rules: Those of a text; a ``Position`` has its own.
         distance: Also count the placements until the game is over under perfect play.
 
     Returns:
@@ -360,7 +360,7 @@ def solve(position: PositionView | str, rules: Rules = CLASSIC, distance: bool =
         0
 
     """
-    view = PositionView.parse(position, rules) if isinstance(position, str) else position
+    view = Position.parse(position, rules) if isinstance(position, str) else position
     if find_finished_lines([*view.board], view.rules) or not view.free:
         text = format_position(view.packed, view.rules.name)
         raise RequestError(f"in {text} the game is over: nothing is left to solve")

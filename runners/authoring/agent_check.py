@@ -23,11 +23,11 @@ from quarto.batch import Batch, Block, Games, concat_game_columns
 from quarto.errors import PROJECT_FOLDERS, FailureError, find_error_location
 from quarto.jit import uint64
 from quarto.notation import format_cell, format_piece
-from quarto.position import EMPTY, Position
+from quarto.position import EMPTY, PackedPosition
 from quarto.rng import Streams, stream
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
 from quarto.sources import compilation_progress
-from quarto.views import BatchView, PositionView
+from quarto.views import BatchView, Position
 from runners.arena.batch_engine import BatchEngine, PairRange
 from runners.arena.experiment import build_engine
 from runners.arena.spec import AgentSpec, RunSpec
@@ -112,7 +112,7 @@ def choose_turn(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASS
 
     Raises what the agent raises.
     """
-    view = PositionView.parse(position, rules)
+    view = Position.parse(position, rules)
     turns = build_player(agent, rules, type(agent).__name__).play(
         Batch.from_positions([view.packed]), Streams(np.array([seed], np.uint64))
     )
@@ -290,13 +290,13 @@ def take_and_count_rare_turns(guarded: GuardedAgent, seed: int) -> int:
         rng = Streams(np.array([stream(uint64(seed), number, 0)], np.uint64))
         turns = guarded.take_turns(player, Batch.from_positions([position]), rng, np.zeros(1, np.uint32))
         cell, gift = int(turns.cells[0]), int(turns.gifts[0])
-        if cell not in (ERROR_CELL, LATE_CELL) and not _is_legal(PositionView(position, rules), cell, gift):
+        if cell not in (ERROR_CELL, LATE_CELL) and not _is_legal(Position(position, rules), cell, gift):
             guarded.log_first_illegal_turn(player, position, int(rng.seeds[0]), (cell, gift))
             guarded.add_illegal_turn()
     return len(positions)
 
 
-def _is_legal(view: PositionView, cell: int, gift: int) -> bool:
+def _is_legal(view: Position, cell: int, gift: int) -> bool:
     """Return whether a turn is legal; a gift after the last placement, or after a winning one, is ignored."""
     gives_only = view.hand == NONE and not view.rules.mover_chooses
     can_place = gives_only or cell in view.free
@@ -382,7 +382,7 @@ LAST_PIECES_POSITIONS = 8  # positions with one piece left, and as many with two
 POSITIONS_PER_KIND = 2  # of each other kind, for each number of pieces on the board
 
 
-def sample_rare_positions(rules: Rules, seed: int) -> list[Position]:
+def sample_rare_positions(rules: Rules, seed: int) -> list[PackedPosition]:
     """Sample the first turn, boards on which no gift or one gift is safe, and positions with one or two pieces left.
 
     Safe gifts matter only where the opponent chooses the piece. A kind of positions is missing under rules in which

@@ -26,7 +26,7 @@ from analytics.statistics.tally import tally_block
 from analytics.store.game_tables import concat_blocks, encode_game_tables
 from analytics.store.ranges import compute_checksum
 from quarto.batch import Batch, Block
-from quarto.position import ALL_PIECES, Position
+from quarto.position import ALL_PIECES, PackedPosition
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, PIECES
 from runners.arena.batch_engine import MAX_BLOCK_PAIRS, BatchEngine, Pace, PairRange
@@ -276,7 +276,7 @@ def measure_search(yardstick: Yardstick | None, rounds: int, turns: int) -> Figu
     same rounds.
     """
     hands = [number % PIECES for number in range(turns)]
-    batch = Batch.from_positions([Position(0, 0, ALL_PIECES & ~(1 << hand), hand, NONE) for hand in hands])
+    batch = Batch.from_positions([PackedPosition(0, 0, ALL_PIECES & ~(1 << hand), hand, NONE) for hand in hands])
     label = f"mcts(iterations={ITERATIONS})"
     player, rng = (
         build_player(agent_from_label(label).build(), CLASSIC, label),

@@ -16,7 +16,7 @@ from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.exact.tablebase import find_largest_tablebase
 from analytics.store.archive import ArchiveStore
 from quarto.errors import FailureError
-from quarto.position import EMPTY, Position, board, position_from_plies
+from quarto.position import EMPTY, PackedPosition, board, position_from_plies
 from quarto.rules import CLASSIC, find_finished_lines
 from quarto.solver.solver import Solver
 from runners.arena.executors.base import available_cores
@@ -58,10 +58,10 @@ def bench_solver(quick: bool = False) -> Figures:
     return figures
 
 
-def sample_positions(pieces: int, count: int) -> list[Position]:
+def sample_positions(pieces: int, count: int) -> list[PackedPosition]:
     """Sample ``count`` random live positions of ``pieces`` pieces with a safe piece in hand; always the same ones."""
     generator = random.Random(pieces)
-    positions: list[Position] = []
+    positions: list[PackedPosition] = []
     while len(positions) < count:
         (*placed, hand), cells = generator.sample(range(16), pieces + 1), generator.sample(range(16), pieces)
         plies = list(zip(placed, cells, strict=True))
@@ -89,7 +89,7 @@ def _measure_pieces(pieces: int, count: int, program: Path | None) -> Figures:
     return figures
 
 
-def _measure_threads(positions: Sequence[Position]) -> Figures:
+def _measure_threads(positions: Sequence[PackedPosition]) -> Figures:
     """Measure the positions a second on one thread and on two threads that share a table, alternately."""
 
     def measure_speed(threads: int) -> float:
@@ -113,7 +113,7 @@ class YardstickResult(NamedTuple):
     processor_seconds: float  # for all positions
 
 
-def run_yardstick(program: Path, positions: Sequence[Position]) -> YardstickResult:
+def run_yardstick(program: Path, positions: Sequence[PackedPosition]) -> YardstickResult:
     """Solve positions by the C++ program."""
     lines = "".join(
         f"{position.lanes} {position.occupied} {position.available} {position.hand}\n" for position in positions

@@ -28,7 +28,7 @@ from analytics.questions.columns import ResultColumn
 from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.jit import inline_function, int64, kernel, uint64
-from quarto.position import Position, position_from_plies
+from quarto.position import PackedPosition, position_from_plies
 from quarto.rng import Streams, turn_offset
 from quarto.rules import CELLS, NONE, Rules
 from runners.arena.batch_engine import MAX_BLOCK_PAIRS, BatchEngine, PairRange
@@ -154,13 +154,13 @@ def _list_measuring_steps(counts: Mapping[int, int]) -> Iterator[tuple[int, int]
             yield pieces, max(1, int(count * share))
 
 
-def sample_random_positions(rules: Rules, count: int, seed: int) -> dict[int, list[Position]]:
+def sample_random_positions(rules: Rules, count: int, seed: int) -> dict[int, list[PackedPosition]]:
     """Return, by pieces on the board, the first ``count`` positions in which a placement was made in random games.
 
     There are fewer, or none, where random games hardly ever last so long.
     """
     engine = BatchEngine(rules, [Random(), Random()], ["one", "two"], [(0, 1)], seed, run=seed)
-    positions_by_pieces: dict[int, list[Position]] = {pieces: [] for pieces in range(CELLS)}
+    positions_by_pieces: dict[int, list[PackedPosition]] = {pieces: [] for pieces in range(CELLS)}
     for first_pair in range(0, MAX_RANDOM_GAMES // 2, MAX_BLOCK_PAIRS):
         games = engine.play_block(PairRange(0, first_pair, MAX_BLOCK_PAIRS)).games
         for pieces, row in positions_by_pieces.items():
@@ -181,7 +181,7 @@ def read_clock(timespec: Any) -> int:
 
 @inline_function
 def time_repeated_turns(
-    turn: TurnKernel, agent: Any, rules: Any, position: Position, seed: int, turns: int, timespec: Any
+    turn: TurnKernel, agent: Any, rules: Any, position: PackedPosition, seed: int, turns: int, timespec: Any
 ) -> int:
     """Return the nanoseconds that ``turns`` turns take, beginning with an empty memory of the game."""
     memory(agent)[:] = 0
@@ -199,7 +199,7 @@ def fill_turn_nanoseconds(
 ) -> None:
     """Write the time of a turn in each position into ``nanoseconds`` [B]; ``timespec`` [2] int64 is scratch."""
     for i in range(nanoseconds.shape[0]):
-        position = Position(
+        position = PackedPosition(
             batch.lanes[i],
             int64(batch.occupied[i]),
             int64(batch.available[i]),

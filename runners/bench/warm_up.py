@@ -123,7 +123,7 @@ def play_agent_against_itself(name: str, seed: int, root: Path) -> None:
 
 
 def play_python_agents(root: Path) -> None:
-    """Play agents written in Python, so that the kernels behind ``PositionView`` and ``BatchView`` are compiled."""
+    """Play agents written in Python, so that the kernels behind ``Position`` and ``BatchView`` are compiled."""
     agents = tuple(
         AgentSpec(interface, f"runners.authoring.templates.{interface}.{interface.title()}Template", {}, trusted=True)
         for interface in ("choose", "play")

@@ -14,7 +14,7 @@ from quarto.game import Game, NextDecision, format_cells, format_prompt, game_fr
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from quarto.solver.solver import Solution, SolvedTurn
-from quarto.views import PositionView
+from quarto.views import Position
 from runners.config.yaml_options import load_rules
 from runners.exact.solutions import SolveOptions, SolveRequest, Solvers, run_search, solve, turn_sort_key
 from runners.play.dialogue import parse_and_play_decision, quote_input
@@ -91,7 +91,7 @@ def is_right_turn(puzzle: Puzzle, game_after: Game) -> bool:
 
 def _describe_outcome(game_after: Game, solution: Solution) -> str:
     """Describe the outcome of a turn; ``solution`` is the value of ``game_after``, where the opponent is to move."""
-    at_once = PositionView(game_after.position, game_after.rules).winning_cells() if solution.value > 0 else ()
+    at_once = Position(game_after.position, game_after.rules).winning_cells() if solution.value > 0 else ()
     if at_once:
         return f"It loses at once: {format_piece(game_after.hand)} finishes a line on {format_cells(at_once)}."
     if solution.value == 0:

@@ -21,7 +21,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
 from quarto.batch import Batch
 from quarto.errors import RequestError
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rules import NONE, Rules
 from runners.arena.executors.base import check_solver_memory
 from runners.config.agents import agent_from_label
@@ -83,7 +83,7 @@ def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions
         console.print_note(f"fewer than {options.max_puzzles} were found: annotate more games, with --choices")
 
 
-def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, seed: int) -> list[Position]:
+def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, seed: int) -> list[PackedPosition]:
     """Select positions of annotated games in which perhaps only one cell keeps the value, by pieces on the board.
 
     All runs are by the same ``rules``. No two positions are images of each other, and their order depends only on the
@@ -111,7 +111,7 @@ def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, se
     return positions
 
 
-def _build_puzzles(rules: Rules, positions: Sequence[Position], options: PuzzleOptions) -> list[Puzzle]:
+def _build_puzzles(rules: Rules, positions: Sequence[PackedPosition], options: PuzzleOptions) -> list[Puzzle]:
     """Build a puzzle from each position in which only one turn keeps the value."""
     solver = TurnSolver(rules, options.threads, options.megabytes, PIECE_COUNTS[0])
     with show_progress_bar(f"solving {rules.name}", "positions") as bar:
@@ -129,7 +129,7 @@ def _build_puzzles(rules: Rules, positions: Sequence[Position], options: PuzzleO
 
 def _measure_miss_rates(
     rules: Rules,
-    solved: Sequence[tuple[Position, OnlyTurn]],
+    solved: Sequence[tuple[PackedPosition, OnlyTurn]],
     options: PuzzleOptions,
     progress: Callable[[int], None],
 ) -> NDArray[np.float64]:

@@ -31,7 +31,7 @@ from analytics.questions.columns import (
 from analytics.tables.derived.threads import run_on_threads
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece, format_position, parse_position
-from quarto.position import EMPTY, Position, board
+from quarto.position import EMPTY, PackedPosition, board
 from quarto.rules import NONE, Rules, find_finished_lines
 from quarto.solver.solver import Solution, SolvedTurn, Solver
 from runners.arena.executors.base import MEBIBYTE, THREADS, StopSignal, available_cores, check_solver_memory
@@ -58,7 +58,7 @@ class SolveOptions:
 class SolveRequest(NamedTuple):
     """A live position to solve, and its rules."""
 
-    position: Position
+    position: PackedPosition
     rules: Rules
 
     @property

@@ -20,7 +20,7 @@ from numba.core import event
 from quarto.batch import Batch
 from quarto.position import EMPTY
 from quarto.rules import Rules
-from quarto.views import BatchView, PositionView
+from quarto.views import BatchView, Position
 
 # Seconds of finished compilations, and the moment when the one in progress began (0 if there is none).
 CLOCK_RECORD = struct.Struct("=dd")
@@ -87,7 +87,7 @@ def load_view_kernels(rules: Rules, for_batches: bool) -> None:
 
     Reading them from the cache and importing the compiler take time that the clock does not see.
     """
-    view = BatchView(Batch.from_positions([EMPTY]), rules) if for_batches else PositionView(EMPTY, rules)
+    view = BatchView(Batch.from_positions([EMPTY]), rules) if for_batches else Position(EMPTY, rules)
     view.winning_cells(0)
     view.safe_gifts()
 

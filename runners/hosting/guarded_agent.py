@@ -26,7 +26,7 @@ from quarto.errors import (
     is_ctrl_c,
 )
 from quarto.notation import format_position
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rng import Streams
 from quarto.rules import NONE, Rules
 from runners.hosting.illegal_turns import describe_illegal_turn
@@ -215,7 +215,7 @@ class GuardedAgent:
         return turns_error.turns
 
     def _record_and_encode_failure(
-        self, error: BaseException, position: Position, on_error: ErrorCallback | None
+        self, error: BaseException, position: PackedPosition, on_error: ErrorCallback | None
     ) -> int:
         """Record an exception or a late turn, and return the code that stands for the turn's cell."""
         if isinstance(error, TurnTimeoutError):
@@ -230,7 +230,7 @@ class GuardedAgent:
             self._record_fault(f"{kind} at {fault.line}", fault, error)
         return ERROR_CELL
 
-    def _format_position(self, position: Position) -> str:
+    def _format_position(self, position: PackedPosition) -> str:
         name = self.rules.name  # may contain changed keys, with which the text does not parse
         return format_position(position) if name == "classic" else f"{format_position(position)} {name}"
 
@@ -261,7 +261,9 @@ class GuardedAgent:
         """Whether no illegal turn of the agent has been described yet."""
         return not self.first_illegal_report
 
-    def log_first_illegal_turn(self, player: BatchPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
+    def log_first_illegal_turn(
+        self, player: BatchPlayer, position: PackedPosition, seed: int, turn: tuple[int, int]
+    ) -> None:
         """Log the agent's first illegal turn; ``seed`` is the turn's. ``add_illegal_turn`` counts illegal turns."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
         answer, report = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)

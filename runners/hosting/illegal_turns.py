@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from quarto.notation import format_cell, format_piece, format_position
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rules import CELLS, NONE, PIECES, Rules
 
 
@@ -18,7 +18,7 @@ class IllegalTurnReport(NamedTuple):
 
 
 def describe_illegal_turn(
-    position: Position, turn: tuple[int, int], rules: Rules, names_only: bool
+    position: PackedPosition, turn: tuple[int, int], rules: Rules, names_only: bool
 ) -> IllegalTurnReport:
     """Describe an illegal turn: what is wrong with it, and for the report also the position and the legal turns.
 
@@ -50,7 +50,7 @@ def format_turn(turn: tuple[int, int]) -> str:
     return f"{'-' if cell == NONE else format_cell(cell)} {'-' if gift == NONE else format_piece(gift)}"
 
 
-def describe_turn_faults(position: Position, turn: tuple[int, int], rules: Rules) -> str:
+def describe_turn_faults(position: PackedPosition, turn: tuple[int, int], rules: Rules) -> str:
     """Return the reasons why a turn of cells and pieces, or none, is illegal; an empty text if it is legal.
 
     Whether the placement wins is not checked, although any piece may be given after a winning one.

@@ -15,7 +15,7 @@ from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
 from quarto.batch import Batch
 from quarto.errors import ArenaError, RequestError
 from quarto.notation import format_cell
-from quarto.position import Position, board
+from quarto.position import PackedPosition, board
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules, find_finished_lines
 from runners.arena.spec import AgentSpec
@@ -36,7 +36,7 @@ class EngineServer:
 
     agent: AgentSpec
     rules: Rules | None = CLASSIC  # None: the last `rules` line was refused
-    _waiting_positions: list[tuple[Position, int]] = field(default_factory=list)  # with their seeds
+    _waiting_positions: list[tuple[PackedPosition, int]] = field(default_factory=list)  # with their seeds
     _unused_agent: Agent | None = field(init=False)  # built early, so that a wrong agent is refused at once
     _guarded_agent: GuardedAgent | None = None  # built for the current rules when the first turn is needed
 
@@ -95,7 +95,7 @@ class EngineServer:
             raise RequestError("the last rules were refused: name other rules first, such as 'rules classic'")
         return self.rules
 
-    def _check_position(self, position: Position, seed: int) -> tuple[Position, int]:
+    def _check_position(self, position: PackedPosition, seed: int) -> tuple[PackedPosition, int]:
         rules = self._require_rules()
         if rules.mover_chooses and position.hand != NONE:
             raise RequestError(f"under rules {rules.name!r} no piece is in hand: write - for it")

@@ -18,7 +18,7 @@ from quarto.notation import format_cell, format_piece
 from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT
 from quarto.rules import NONE
 from quarto.solver.solver import ILLEGAL, Solver
-from quarto.views import PositionView
+from quarto.views import Position
 
 MAX_TURNS = 6  # turns that a hint lists
 HINT_SECONDS = 1.0  # of a search for exact values: from about six pieces on it takes milliseconds
@@ -44,7 +44,7 @@ def find_hint(game: Game, seconds: float | None = None) -> Hint:
     safe gifts alone, and says so.
     """
     seconds = HINT_SECONDS if seconds is None else seconds
-    view = PositionView(game.position, game.rules)
+    view = Position(game.position, game.rules)
     if game.next_decision is NextDecision.GIFT:
         return _find_gift_hint(game, view, seconds)
     wins = _list_winning_decisions(game, view)
@@ -58,7 +58,7 @@ def find_hint(game: Game, seconds: float | None = None) -> Hint:
     return _find_ply_hint(game, view, seconds)
 
 
-def _list_winning_decisions(game: Game, view: PositionView) -> list[str]:
+def _list_winning_decisions(game: Game, view: Position) -> list[str]:
     """List the decisions that finish a line, as they are typed."""
     if game.next_decision is NextDecision.PLACEMENT:
         return format_cells([*view.winning_cells()]).split()
@@ -119,7 +119,7 @@ def _describe_unsolved(seconds: float) -> str:
 # The parts of a turn.
 
 
-def _find_gift_hint(game: Game, view: PositionView, seconds: float) -> Hint:
+def _find_gift_hint(game: Game, view: Position, seconds: float) -> Hint:
     safe = [*view.safe_gifts()]
     if not safe:
         return Hint(["No gift is safe: every piece left finishes a line somewhere."], [])
@@ -137,7 +137,7 @@ def _find_gift_hint(game: Game, view: PositionView, seconds: float) -> Hint:
     return Hint([line, f"{_describe_value(exact)}, kept by: {format_pieces(best)}."], format_pieces(best).split())
 
 
-def _find_placement_hint(game: Game, view: PositionView, line: str, seconds: float) -> Hint:
+def _find_placement_hint(game: Game, view: Position, line: str, seconds: float) -> Hint:
     """Return the hint for a piece in hand that finishes no line."""
     if not game.pieces_left:
         return Hint([line], [])
@@ -161,7 +161,7 @@ def _find_placement_hint(game: Game, view: PositionView, line: str, seconds: flo
     return Hint(lines, [format_cell(cell)], is_solved=exact is not None)
 
 
-def _count_safe_replies(view: PositionView) -> int:
+def _count_safe_replies(view: Position) -> int:
     """Count the replies after which a gift is safe.
 
     Only early positions stay unsolved. There, a turn that leaves the opponent many safe replies gives up value less
@@ -181,7 +181,7 @@ def _describe_safe_counts(counts: dict[int, int]) -> str:
     return "; ".join(f"{count} after {format_cells(cells)}" for count, cells in groups.items())
 
 
-def _find_ply_hint(game: Game, view: PositionView, seconds: float) -> Hint:
+def _find_ply_hint(game: Game, view: Position, seconds: float) -> Hint:
     """Return the hint for a piece and its cell, where no ply finishes a line."""
     safe: list[str] = []
     for piece in game.pieces_left:

@@ -28,7 +28,7 @@ from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Bl
 from quarto.errors import ArenaError, RequestError
 from quarto.game import Game, NextDecision
 from quarto.jit import uint64
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rng import Streams, stream, turn_offset_word
 from quarto.rules import Rules
 from runners.arena.code_fingerprints import build_code_record, describe_code_differences
@@ -80,7 +80,7 @@ class AgentOpponent:
             raise AgentFailedError("its turn took too long", FORFEIT_TIME)
         return int(turns.cells[0]), int(turns.gifts[0])
 
-    def _request_turn(self, turn_number: int, position: Position) -> Turns:
+    def _request_turn(self, turn_number: int, position: PackedPosition) -> Turns:
         rng = Streams(self._stream + turn_offset_word(turn_number))
         return self._guarded.take_turns(
             self._player, Batch.from_positions([position]), rng, np.zeros(1, np.uint32), self._raised.append

@@ -13,7 +13,7 @@ import pytest
 from agents.base.player import BatchPlayer, KernelPlayer, build_player
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.arena.batch_engine import BatchEngine, PairRange
@@ -76,7 +76,7 @@ def player(name: str, rules: Rules) -> BatchPlayer:
     return build_player(SPECS[name].build(), rules, name)
 
 
-def turns_of(player: BatchPlayer, rules: Rules, positions: list[Position], rng: Streams) -> list[tuple[int, int]]:
+def turns_of(player: BatchPlayer, rules: Rules, positions: list[PackedPosition], rng: Streams) -> list[tuple[int, int]]:
     """Return the agent's turns as (cell, gift); where only a gift was asked for, the cell is NONE."""
     turns = player.play(Batch.from_positions(positions), rng)
     gift_only = [position.hand == NONE and not rules.mover_chooses for position in positions]

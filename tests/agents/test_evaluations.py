@@ -16,7 +16,7 @@ from agents.mcts import Mcts
 from agents.oracle import Oracle
 from agents.random import Random
 from quarto.batch import NO_TURN, NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Evaluations, Turns
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.position import board as naive_board
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
@@ -32,7 +32,7 @@ from tests.naive_solver import solve_position
 from tests.positions import asked, view_of
 
 
-def evaluate(agent: Agent, rules: Rules, positions: list[Position]) -> tuple[Turns, Evaluations]:
+def evaluate(agent: Agent, rules: Rules, positions: list[PackedPosition]) -> tuple[Turns, Evaluations]:
     """Return the turns of an agent in some positions, with seeds 0, 1, ..., and its evaluations of them."""
     if isinstance(agent, KernelAgent):
         agent.evaluates = True

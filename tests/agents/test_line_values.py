@@ -30,7 +30,7 @@ from agents.line_values import (
     to_columns,
 )
 from quarto.jit import kernel, uint64
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.position import board as naive_board
 from quarto.rules import CLASSIC, NONE, Rules
 from tests.agents.learning.test_line_features import image, numbers_of
@@ -127,7 +127,7 @@ def weights_in(reading: PackedWeights) -> Weights:
     return Weights(reading.table.view(np.int16), reading.keys[WORDS:].copy())
 
 
-def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list[tuple[float, int, int]]:
+def best_of(position: PackedPosition, words: Any, weights: Weights, kept: int) -> list[tuple[float, int, int]]:
     """Return the value, cell and gift of the best turns; -inf and NONE if fewer give no win away."""
     boards, features = np.empty((5, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     top, cells, gifts = np.empty((1, kept)), *np.empty((2, 1, kept), np.int64)
@@ -139,7 +139,7 @@ def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list
     return list(zip(top[0].tolist(), cells[0].tolist(), gifts[0].tolist(), strict=True))
 
 
-def top_of(position: Position, words: Any, weights: Weights) -> float:
+def top_of(position: PackedPosition, words: Any, weights: Weights) -> float:
     return best_of(position, words, weights, 1)[0][0]
 
 

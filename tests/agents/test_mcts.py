@@ -12,7 +12,7 @@ from agents.base.player import build_player
 from agents.mcts import Mcts
 from agents.random import Random
 from quarto.batch import Batch
-from quarto.position import Position, position_from_plies
+from quarto.position import PackedPosition, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from runners.arena.batch_engine import BatchEngine, PairRange
@@ -103,7 +103,7 @@ def test_a_kept_tree_is_used_for_the_position_that_followed_and_for_no_other() -
     player = build_player(Mcts(iterations=5000, reuse=True), CLASSIC, "mcts")
     slot, same = np.zeros(1, np.uint32), 0
 
-    def turn_in(position: Position, seed: int, slots: NDArray[np.uint32] | None = None) -> tuple[int, int]:
+    def turn_in(position: PackedPosition, seed: int, slots: NDArray[np.uint32] | None = None) -> tuple[int, int]:
         turns = player.play(Batch.from_positions([position]), Streams(np.array([seed], np.uint64)), slots)
         return int(turns.cells[0]), int(turns.gifts[0])
 

@@ -18,7 +18,7 @@ from agents.random import Random
 from quarto.batch import Batch
 from quarto.bits import nth_bit, popcount
 from quarto.jit import int64, uint64
-from quarto.position import ALL_CELLS, EMPTY, Position
+from quarto.position import ALL_CELLS, EMPTY, PackedPosition
 from quarto.rng import Streams, mix
 from quarto.rules import CLASSIC, Rules
 from quarto.views import BatchView
@@ -35,7 +35,7 @@ WORDS = 3  # the first and the last are used
 
 
 @turn
-def diarist_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def diarist_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     diary = memory(agent)
     diary[0] += uint64(1)
     diary[2] = mix(diary[2] ^ seed ^ (uint64(position.occupied) << uint64(8)) ^ diary[0])

@@ -13,7 +13,7 @@ from agents.oracle import Oracle
 from agents.random import Random
 from quarto.batch import Batch, Games
 from quarto.errors import RequestError
-from quarto.position import Position, position_from_plies
+from quarto.position import PackedPosition, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
@@ -73,7 +73,7 @@ def test_no_agent_takes_anything_from_it_in_either_seat(opponent: str, plies: in
         assert of_seat_0 >= value if seat == 0 else of_seat_0 <= value, game
 
 
-def turns(agent: Agent, rules: Rules, position: Position, seeds: int) -> list[tuple[int, int]]:
+def turns(agent: Agent, rules: Rules, position: PackedPosition, seeds: int) -> list[tuple[int, int]]:
     """Ask an agent for its turns with this many seeds. A cell or gift that is ignored is NONE."""
     player = build_player(agent, rules, "it")
     cells, gifts = player.play(
@@ -87,7 +87,7 @@ def turns(agent: Agent, rules: Rules, position: Position, seeds: int) -> list[tu
     ]
 
 
-def best_turns(position: Position, rules: Rules) -> set[tuple[int, int]]:
+def best_turns(position: PackedPosition, rules: Rules) -> set[tuple[int, int]]:
     """Return every turn that keeps the value and wins soonest or loses latest."""
     value, distance = solve_position(position, rules)
     return {turn for turn, solved in turns_of(position, rules).items() if solved == Solved(value, distance)}
@@ -108,14 +108,14 @@ def test_what_is_tied_is_drawn_among_all_of_it(name: str) -> None:
         assert set(turns(Oracle(), rules, position, 400)) == best_turns(position, rules), position
 
 
-def saving(position: Position, turn: tuple[int, int]) -> int:
+def saving(position: PackedPosition, turn: tuple[int, int]) -> int:
     """Count the opponent's turns that keep the value, after a turn that does not end the game."""
     cell, gift = turn
     lanes, occupied = position.lanes, position.occupied
     if cell != NONE:
         placed = position_from_plies([(position.hand, cell)])
         lanes, occupied = lanes | placed.lanes, occupied | placed.occupied
-    after = Position(lanes, occupied, position.available & ~(1 << gift), gift, NONE)
+    after = PackedPosition(lanes, occupied, position.available & ~(1 << gift), gift, NONE)
     values = [reply.value for reply in turns_of(after, CLASSIC).values()]
     return values.count(max(values))
 
@@ -169,7 +169,7 @@ def test_what_plays_before_the_horizon_is_part_of_the_agents_identity() -> None:
         agent_from_label("oracle(below=nobody)")
 
 
-def slips(position: Position, rules: Rules) -> set[tuple[int, int]]:
+def slips(position: PackedPosition, rules: Rules) -> set[tuple[int, int]]:
     """Return the turns that give exact value up, and neither miss a win at once nor allow one."""
     solved = Solver(rules, 16.0).solve(position)
     at_once = 1 if position.hand == NONE and not rules.mover_chooses else 2

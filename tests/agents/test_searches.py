@@ -21,7 +21,7 @@ from agents.random import Random
 from agents.search import puct
 from quarto.batch import Batch
 from quarto.jit import uint64
-from quarto.position import ALL_CELLS, Position, board
+from quarto.position import ALL_CELLS, PackedPosition, board
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE
 from runners.arena.batch_engine import BatchEngine, PairRange
@@ -53,7 +53,7 @@ def test_what_the_memory_holds_is_true(agent: KernelAgent, value_of: Callable[[V
     bounds = []
     for lanes, entry in held[:: len(held) // 60]:
         occupied, hand, depth, bound = entry & ALL_CELLS, entry >> 16 & 15, entry >> 20 & 31, entry >> 25 & 3
-        pieces = board(Position(lanes, occupied, 0, hand, NONE))
+        pieces = board(PackedPosition(lanes, occupied, 0, hand, NONE))
         unused = [piece for piece in range(16) if piece not in (*pieces, hand)]
         value, truth = (entry >> 27) - UNBOUNDED, value_of(View(pieces, unused, hand, NONE, CLASSIC), depth)
         assert depth >= MEMORY_DEPTH
@@ -70,7 +70,7 @@ def test_ga_minimax_values_positions_by_the_code_as_the_slow_twin() -> None:
             continue
         view = view_of(position, CLASSIC)
         unplaced = position.available | 1 << position.hand
-        after = Position(uint64(position.lanes), position.occupied, unplaced, position.hand, NONE)
+        after = PackedPosition(uint64(position.lanes), position.occupied, unplaced, position.hand, NONE)
         for depth, maximising in product((1, 2, 3, 4), (False, True)):
             expected = twin.phantom(view, view.board, view.hand, depth, maximising, False)
             value = study_search_value(after, depth, -infinity, infinity, maximising, CLASSIC.tables)

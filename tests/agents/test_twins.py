@@ -23,7 +23,7 @@ from agents.own_piece_alpha_beta import OwnPieceAlphaBeta
 from agents.random import Random
 from agents.rule_based import RuleBased
 from agents.semi_random import SemiRandom
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rules import CLASSIC, NONE, Rules
 from tests import naive
 from tests.marks import seldom
@@ -32,7 +32,7 @@ from tests.naive_players import ga, genetic_minimax, minimax, study_a
 from tests.naive_players.agreement import Players, assert_same_match, assert_same_turns, endgames
 from tests.positions import asked, view_of
 
-Positions = Callable[[Rules], list[Position]]
+Positions = Callable[[Rules], list[PackedPosition]]
 
 ALL, GIVEN = tuple(PRESETS), tuple(name for name, rules in PRESETS.items() if not rules.mover_chooses)
 LONG = tuple(name for name in GIVEN if name != "torus_square")  # its games end before they are late
@@ -49,12 +49,12 @@ def asked_positions(games: int) -> Positions:
     return lambda rules: asked(rules, games)
 
 
-def many_unused(rules: Rules) -> list[Position]:
+def many_unused(rules: Rules) -> list[PackedPosition]:
     return [position for position in asked(rules, 30) if position.available.bit_count() >= 8]
 
 
 @cache
-def boards(most_empty: int, rules: Rules) -> list[Position]:
+def boards(most_empty: int, rules: Rules) -> list[PackedPosition]:
     """List boards of the classic game, which lasts longer, without a piece in hand, mostly without a win at once."""
     positions = [position for position in endgames(CLASSIC, most_empty, 4000) if position.hand == NONE]
     views = ((position, view_of(position, rules)) for position in positions)

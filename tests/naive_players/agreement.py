@@ -17,7 +17,7 @@ from agents.learning.policy import Policy
 from agents.random import Random
 from agents.semi_random import SemiRandom
 from quarto.batch import ENDINGS, Batch, Games
-from quarto.position import Position, position_from_plies
+from quarto.position import PackedPosition, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.arena.batch_engine import BatchEngine, PairRange
@@ -35,7 +35,7 @@ OPPONENT_CHOOSES_QUICK = [
 ]
 
 
-def late(rules: Rules, games: int, most_empty: int) -> list[Position]:
+def late(rules: Rules, games: int, most_empty: int) -> list[PackedPosition]:
     """The positions of ``asked`` with at most so many empty cells."""
     return [position for position in asked(rules, games) if 16 - position.occupied.bit_count() <= most_empty]
 
@@ -47,12 +47,12 @@ def careful_games(rules: Rules) -> Games:
 
 
 @cache
-def endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
+def endgames(rules: Rules, most_empty: int, count: int) -> list[PackedPosition]:
     """Positions with at most this many empty cells, so that a slow search ends, from games of careful players.
 
     Half of them wait for a gift alone, half for a turn. Where the mover chooses, hands are always empty.
     """
-    games, positions = careful_games(rules), list[Position]()
+    games, positions = careful_games(rules), list[PackedPosition]()
     for slot in range(len(games.plies)):
         plies = list(zip(games.pieces[:, slot].tolist(), games.cells[:, slot].tolist(), strict=True))
         for ply in range(16 - most_empty, int(games.plies[slot])):
@@ -63,7 +63,7 @@ def endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
     raise AssertionError(f"under rules {rules.name} only {len(positions)} such positions were reached")
 
 
-def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions: Iterable[Position]) -> int:
+def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions: Iterable[PackedPosition]) -> int:
     """The player answers each position as its twin does, both new to the game; returns how many there were."""
     asked_about = list(positions)
     seeds = [naive.mix(i) for i in range(len(asked_about))]
@@ -127,7 +127,7 @@ class Lifted:
     def turn(self, view: View, seed: int) -> tuple[int, int]:
         available = sum(1 << piece for piece in view.available)
         lanes, occupied = lanes_of(view.board), occupied_of(view.board)
-        batch = Batch.from_positions([Position(lanes, occupied, available, view.hand, view.last_cell)])
+        batch = Batch.from_positions([PackedPosition(lanes, occupied, available, view.hand, view.last_cell)])
         turns = self.player.play(batch, Streams(np.array([seed], np.uint64)))
         return int(turns.cells[0]), int(turns.gifts[0])
 
@@ -182,7 +182,7 @@ def relearn(learner: Learner, rules: Rules, played: list[Outcome], seats: str = 
     return learner.to_policy(knowledge)
 
 
-def met(played: list[Outcome], count: int) -> list[Position]:
+def met(played: list[Outcome], count: int) -> list[PackedPosition]:
     """The last of the positions in which somebody was asked in these games."""
     positions = []
     for outcome in reversed(played):

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 
 from agents.learning.policy import Policy
-from quarto.position import Position, board
+from quarto.position import PackedPosition, board
 from tests.naive import NONE, View, any_cell, draw, empty_cells, with_piece
 from tests.naive_players.ga import Ga2, unit
 
@@ -184,6 +184,6 @@ def entries_of(policy: Policy) -> list[Entry]:
     for lanes, occupied, hand, cell, value in zip(
         *(table[name] for name in ("lanes", "occupied", "hand", "cell", "value")), strict=True
     ):
-        of_board = board(Position(lanes % (1 << 64), occupied, 0, NONE, NONE))
+        of_board = board(PackedPosition(lanes % (1 << 64), occupied, 0, NONE, NONE))
         entries.append((tuple(of_board), hand, cell, value))
     return entries

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from quarto.canonical import canonical_position
-from quarto.position import Position, board, position_from_plies
+from quarto.position import PackedPosition, board, position_from_plies
 from quarto.rules import Rules
 from tests import naive
 from tests.naive import NONE, Board
@@ -26,20 +26,20 @@ class Step(NamedTuple):
     """The afterstate of the turn that gave the piece of a ply."""
 
     key: Key
-    position: Position  # the board, and the piece in the opponent's hand
+    position: PackedPosition  # the board, and the piece in the opponent's hand
     board: Board
     hand: int
     mover: int  # who made the turn
 
 
-def position_of(board: Board, hand: int) -> Position:
+def position_of(board: Board, hand: int) -> PackedPosition:
     """A board and a piece in hand; nothing else of a position matters here."""
     pieces = [(piece, cell) for cell, piece in enumerate(board) if piece != NONE]
     lanes = sum((piece >> attribute & 1) << (16 * attribute + cell) for piece, cell in pieces for attribute in range(4))
-    return Position(lanes, sum(1 << cell for _, cell in pieces), 0, hand, NONE)
+    return PackedPosition(lanes, sum(1 << cell for _, cell in pieces), 0, hand, NONE)
 
 
-def key_of(position: Position, rules: Rules) -> Key:
+def key_of(position: PackedPosition, rules: Rules) -> Key:
     form = canonical_position(position, rules)
     return form.lanes - (form.lanes >> 63 << 64), form.occupied
 
@@ -56,7 +56,7 @@ def result_for(seat: int, game: Game) -> int:
     return 0 if game.winner == -1 else 1 if game.winner == seat else -1
 
 
-def turns(position: Position) -> list[Position]:
+def turns(position: PackedPosition) -> list[PackedPosition]:
     """The afterstates of all turns with a piece in hand, by cell, then by gift; after a last placement without one."""
     found = []
     for cell in range(16):

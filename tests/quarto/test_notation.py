@@ -15,7 +15,7 @@ from quarto.notation import (
     parse_piece,
     parse_position,
 )
-from quarto.position import EMPTY, Position, board, piece_at, position_from_plies
+from quarto.position import EMPTY, PackedPosition, board, piece_at, position_from_plies
 from quarto.rules import NONE, Rules, find_finished_lines
 from tests import naive
 from tests.naive_quarto import lanes_of, occupied_of, plies_and_hand, positions, preset_rules
@@ -42,7 +42,7 @@ def test_the_documented_position_parses_and_prints() -> None:
 
 
 @given(positions(16))
-def test_positions_survive_printing_and_parsing(position: Position) -> None:
+def test_positions_survive_printing_and_parsing(position: PackedPosition) -> None:
     for name in ("classic", "torus_square", "my-rules.2"):
         assert parse_position(format_position(position, name)) == (position._replace(last_cell=NONE), name)
 
@@ -105,7 +105,7 @@ def test_what_has_no_text_form_is_refused_and_a_long_wrong_text_shortened() -> N
 
 
 @given(positions(16), preset_rules)
-def test_has_line_equals_the_naive_twin(position: Position, rules: Rules) -> None:
+def test_has_line_equals_the_naive_twin(position: PackedPosition, rules: Rules) -> None:
     assert bool(find_finished_lines(board(position), rules)) == naive.has_line(board(position), rules)
     expected = [line for line in naive.lines(rules) if naive.is_finished(board(position), line)]
     assert sorted(find_finished_lines(board(position), rules)) == expected

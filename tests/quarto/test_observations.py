@@ -21,7 +21,7 @@ from quarto.observations import (
     encode_pieces_and_legal_turns,
     unpack_mask,
 )
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rules import CLASSIC, NONE, Rules
 from tests import naive
 
@@ -38,7 +38,7 @@ def games(seed: int, count: int, rules: Rules = CLASSIC) -> list[StepwiseGame]:
     return states[:count]
 
 
-def twin(position: Position, places: list[int]) -> np.ndarray:
+def twin(position: PackedPosition, places: list[int]) -> np.ndarray:
     """Build an observation value by value."""
     rows = np.zeros(SHAPE, np.int8)
     for place, piece in enumerate(places):

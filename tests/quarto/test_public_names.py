@@ -49,7 +49,7 @@ def test_importing_the_packages_loads_nothing_heavy() -> None:
 def test_a_position_is_solved_in_one_line() -> None:
     text = "0.6F/.3A./..5./C..9 7"
     solution = quarto.solve(text)
-    assert solution == quarto.solve(quarto.PositionView.parse(text))
+    assert solution == quarto.solve(quarto.Position.parse(text))
     assert max(turn.value for turn in solution.turns) == solution.value
     with pytest.raises(RequestError, match="the game is over"):
         quarto.solve("0123/..../..../.... -")

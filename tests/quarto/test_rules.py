@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from quarto.jit import uint64
-from quarto.position import EMPTY, Position, board, position_from_plies
+from quarto.position import EMPTY, PackedPosition, board, position_from_plies
 from quarto.rules import CELLS, CLASSIC, DIAGONALS, NONE, SQUARES, Rules, finishes_line
 from quarto.threats import danger_byte, safe_pieces, winning_cells
 from tests import naive
@@ -75,7 +75,7 @@ def bits(mask: int) -> list[int]:
 
 
 @given(positions(), preset_rules)
-def test_winning_cells_equal_those_found_by_trying(position: Position, rules: Rules) -> None:
+def test_winning_cells_equal_those_found_by_trying(position: PackedPosition, rules: Rules) -> None:
     lanes = uint64(position.lanes)
     for piece in bits(position.available):
         fast = winning_cells(lanes, position.occupied, piece, rules.tables)
@@ -83,7 +83,7 @@ def test_winning_cells_equal_those_found_by_trying(position: Position, rules: Ru
 
 
 @given(positions(), preset_rules)
-def test_safe_pieces_are_those_that_win_on_no_cell(position: Position, rules: Rules) -> None:
+def test_safe_pieces_are_those_that_win_on_no_cell(position: PackedPosition, rules: Rules) -> None:
     fast = safe_pieces(uint64(position.lanes), position.occupied, rules.tables)
     available = bits(position.available)
     safe = [piece for piece in available if int(fast) >> piece & 1]
@@ -91,7 +91,7 @@ def test_safe_pieces_are_those_that_win_on_no_cell(position: Position, rules: Ru
 
 
 @given(positions(), preset_rules)
-def test_danger_names_the_values_that_three_pieces_on_a_line_wait_for(position: Position, rules: Rules) -> None:
+def test_danger_names_the_values_that_three_pieces_on_a_line_wait_for(position: PackedPosition, rules: Rules) -> None:
     pieces = board(position)
     expected = 0
     for line in naive.lines(rules):

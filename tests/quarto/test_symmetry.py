@@ -23,7 +23,7 @@ from quarto.canonical import (
     orbit_size,
 )
 from quarto.jit import kernel, uint64
-from quarto.position import ALL_PIECES, Position, board, board_piece_mask, position_from_plies
+from quarto.position import ALL_PIECES, PackedPosition, board, board_piece_mask, position_from_plies
 from quarto.rules import CLASSIC, DIAGONALS, SQUARES, Rules
 from quarto.symmetry import MAX_SYMMETRIES, SYMMETRIES_TYPE, Symmetries, build_symmetries
 from tests.marks import seldom
@@ -60,7 +60,7 @@ def permutations_of(rules: Rules) -> list[list[int]]:
     return permutations
 
 
-def position_of(pieces: Board, hand: int) -> Position:
+def position_of(pieces: Board, hand: int) -> PackedPosition:
     return position_from_plies(((piece, cell) for cell, piece in enumerate(pieces) if piece != NONE), hand)
 
 
@@ -69,7 +69,7 @@ def typed_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) ->
     return canonical_transform(lanes, occupied, hand, tables)
 
 
-def transform_of(position: Position, rules: Rules) -> Transform:
+def transform_of(position: PackedPosition, rules: Rules) -> Transform:
     transform = typed_transform(uint64(position.lanes), position.occupied, position.hand, build_symmetries(rules))
     return Transform(*map(int, transform))
 
@@ -120,13 +120,13 @@ def test_cell_symmetries_of_any_rules_are_a_group_that_keeps_the_lines(rules: Ru
 
 @settings(max_examples=30)
 @given(positions(16), preset_rules)
-def test_the_canonical_form_is_the_least_of_all_images(position: Position, rules: Rules) -> None:
+def test_the_canonical_form_is_the_least_of_all_images(position: PackedPosition, rules: Rules) -> None:
     form = canonical_position(position, rules)
     assert (form.occupied, form.lanes) == least_image(board(position), position.hand, permutations_of(rules))
 
 
 @given(positions(16), preset_rules)
-def test_a_canonical_form_is_a_position_with_hand_0_or_a_board(position: Position, rules: Rules) -> None:
+def test_a_canonical_form_is_a_position_with_hand_0_or_a_board(position: PackedPosition, rules: Rules) -> None:
     form = canonical_position(position, rules)
     assert form == position_of(board(form), NONE if position.hand == NONE else 0)._replace(last_cell=NONE)
     on_board = board_piece_mask(uint64(form.lanes), form.occupied)
@@ -134,7 +134,7 @@ def test_a_canonical_form_is_a_position_with_hand_0_or_a_board(position: Positio
 
 
 @given(positions(16), preset_rules)
-def test_the_transform_takes_the_position_to_its_form(position: Position, rules: Rules) -> None:
+def test_the_transform_takes_the_position_to_its_form(position: PackedPosition, rules: Rules) -> None:
     transform, tables = transform_of(position, rules), build_symmetries(rules)
     pieces, form = board(position), board(canonical_position(position, rules))
     for cell in range(16):
@@ -153,7 +153,7 @@ def test_the_transform_takes_the_position_to_its_form(position: Position, rules:
 
 
 @given(positions(LARGEST_KEY_BOARD), preset_rules)
-def test_keys_give_the_board_back_and_fit_their_bits(position: Position, rules: Rules) -> None:
+def test_keys_give_the_board_back_and_fit_their_bits(position: PackedPosition, rules: Rules) -> None:
     form, tables = canonical_position(position, rules), build_symmetries(rules)
     key = board_key(uint64(form.lanes), form.occupied, tables)
     assert decode_board_key(uint64(key), tables) == (form.lanes, form.occupied)
@@ -163,7 +163,7 @@ def test_keys_give_the_board_back_and_fit_their_bits(position: Position, rules: 
 @pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(positions(16))
-def test_orbit_size_is_the_number_of_different_images(position: Position) -> None:
+def test_orbit_size_is_the_number_of_different_images(position: PackedPosition) -> None:
     square = PRESETS["square"]
     orbit = orbit_size(uint64(position.lanes), position.occupied, position.hand, build_symmetries(square))
     different = {

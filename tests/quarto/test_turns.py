@@ -7,7 +7,7 @@ import pytest
 
 from analytics.tables.derived.positions import list_canonical_turns
 from quarto.canonical import HAND_BITS
-from quarto.position import Position, position_from_plies
+from quarto.position import PackedPosition, position_from_plies
 from quarto.rules import NONE, Rules
 from tests.naive import PRESETS
 from tests.naive_turns import canonical_form, mask
@@ -21,12 +21,12 @@ def form_of(occupied: int, board: int, cell: int, piece: int, has_hand: bool) ->
     return (occupied, *lanes, board & 15 if has_hand else NONE, cell, piece)
 
 
-def random_position(dice: random.Random, pieces: int, hand: bool) -> Position:
+def random_position(dice: random.Random, pieces: int, hand: bool) -> PackedPosition:
     order, cells = dice.sample(range(16), pieces + 1), dice.sample(range(16), pieces)
     return position_from_plies(zip(order[:-1], cells, strict=True), order[-1] if hand else NONE)
 
 
-def board_of(position: Position) -> dict[int, int]:
+def board_of(position: PackedPosition) -> dict[int, int]:
     pieces = {}
     for cell in range(16):
         if position.occupied >> cell & 1:

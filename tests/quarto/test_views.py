@@ -10,10 +10,10 @@ import pytest
 
 from quarto.batch import Batch
 from quarto.errors import RequestError
-from quarto.position import EMPTY, Position
+from quarto.position import EMPTY, PackedPosition
 from quarto.rng import Streams
 from quarto.rules import NONE, Rules
-from quarto.views import BatchView, PositionView
+from quarto.views import BatchView, Position
 from tests import naive
 from tests.naive import PRESETS
 from tests.paths import ROOT
@@ -40,7 +40,7 @@ def members(row: np.ndarray) -> tuple[int, ...]:
     return tuple(np.flatnonzero(row).tolist())
 
 
-def safe_after(position: Position, cell: int | None, rules: Rules) -> tuple[int, ...]:
+def safe_after(position: PackedPosition, cell: int | None, rules: Rules) -> tuple[int, ...]:
     view = view_of(position, rules)
     placed = cell is not None and view.hand != NONE
     board = naive.with_piece(view.board, view.hand, cell) if placed and cell is not None else view.board
@@ -49,7 +49,7 @@ def safe_after(position: Position, cell: int | None, rules: Rules) -> tuple[int,
 
 def test_one_position_tells_what_its_twin_finds(rules: Rules) -> None:
     for packed in asked(rules, GAMES):
-        view, twin = PositionView(packed, rules), view_of(packed, rules)
+        view, twin = Position(packed, rules), view_of(packed, rules)
         assert (view.board, view.hand, view.last_cell) == (tuple(twin.board), twin.hand, twin.last_cell)
         assert (view.free, view.available) == (tuple(naive.empty_cells(twin.board)), tuple(twin.available))
         for piece in (0, 7, 15):
@@ -79,10 +79,10 @@ def test_a_batch_tells_the_same_of_each_of_its_positions(rules: Rules) -> None:
 
 
 def test_the_text_of_a_position_is_a_drawing() -> None:
-    view = PositionView.parse(TEXT)
+    view = Position.parse(TEXT)
     assert str(view) == DRAWN
     assert repr(view) == f"<{TEXT}>"
-    assert str(PositionView(EMPTY)).endswith("\nhand none  left 0 1 2 3 4 5 6 7 8 9 A B C D E F")
+    assert str(Position(EMPTY)).endswith("\nhand none  left 0 1 2 3 4 5 6 7 8 9 A B C D E F")
     batch = BatchView(Batch.from_positions([view.packed] * 5))
     assert str(batch) == "\n\n".join([DRAWN] * 3 + ["and 2 more positions"])
     assert str(BatchView(Batch.from_positions([view.packed]))) == DRAWN
@@ -91,14 +91,14 @@ def test_the_text_of_a_position_is_a_drawing() -> None:
 
 def test_the_example_of_the_page_on_agents_is_true() -> None:
     page = (ROOT / "docs/agents.md").read_text(encoding="utf-8")
-    (parsed,) = re.findall(r'PositionView\.parse\("(.*)"\)', page)
-    position = PositionView.parse(parsed)
+    (parsed,) = re.findall(r'Position\.parse\("(.*)"\)', page)
+    position = Position.parse(parsed)
     assert f"```\n{position}\n```" in page
     examples = re.findall(r"^position\.(\w+)\((\d*)\) +# (\(.*?\)):", page, re.MULTILINE)
     assert len(examples) == 4
     for method, argument, answer in examples:
         assert getattr(position, method)(*map(int, filter(None, [argument]))) == ast.literal_eval(answer)
-    for view, heading in ((PositionView, "### Positions"), (BatchView, "### Batches")):
+    for view, heading in ((Position, "### Positions"), (BatchView, "### Batches")):
         section = page.partition(heading)[2].partition("\n#")[0]
         named = set(re.findall(r"`(\w+)", "".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))))
         public = {name for name in {*dir(view), "hand", "last_cell", "rules", "packed"} if name[0] != "_"}
@@ -106,7 +106,7 @@ def test_the_example_of_the_page_on_agents_is_true() -> None:
 
 
 def test_a_turn_that_is_not_possible_is_refused_alone_and_in_a_batch() -> None:
-    view = PositionView.parse(TEXT)
+    view = Position.parse(TEXT)
     for method, arguments, message in (
         ("winning_cells", (16,), "piece 16 is not in 0..15"),
         ("safe_gifts", (3,), "cell 3 is not empty in ...F/"),
@@ -129,7 +129,7 @@ def test_a_turn_that_is_not_possible_is_refused_alone_and_in_a_batch() -> None:
     with pytest.raises(IndexError, match="no position 3: the batch has 3"):
         batch[3]
     with pytest.raises(RequestError, match="is one of rules 'torus', not of rules 'classic'"):
-        PositionView.parse(f"{TEXT} torus")
+        Position.parse(f"{TEXT} torus")
 
 
 def test_a_choice_is_uniform_among_what_is_allowed_and_follows_from_the_word() -> None:

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base.agent import Evaluation, KernelAgent, encode_turn, turn
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rng import Streams
-from quarto.views import BatchView, PositionView
+from quarto.views import BatchView, Position
 
 
 class OneByOne:
     """``dumb`` for single positions: the first empty cell, the first unused piece."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         return position.free[0], (*position.available, -1)[0]
 
 
@@ -35,7 +35,7 @@ class Batched:
 class Dice:
     """``random`` for single positions, from generators of its own stream."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         return int(rng.choice(position.free)), int(rng.choice(position.available or [-1]))
 
 
@@ -46,7 +46,7 @@ class Misbehaving(OneByOne):
         self.what = what
         self.plies = plies
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         if 16 - len(position.free) < self.plies:
             return super().choose(position, rng)
         if self.what == "raise":
@@ -72,7 +72,7 @@ class Hot(Misbehaving):
 class Evaluator(Dice):
     """Reports an evaluation of each turn, in one of three ways."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> Any:
+    def choose(self, position: Position, rng: np.random.Generator) -> Any:
         evaluations = ((), (Evaluation(0.25, 7),), (Evaluation(visits=3),))
         return *super().choose(position, rng), *evaluations[len(position.free) % 3]
 
@@ -85,7 +85,7 @@ class Wild(OneByOne):
         if what == "unmakeable":
             os._exit(9)
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         if int(rng.bit_generator.state["state"]["key"][0]) == 0:  # the seed of the turn
             self._misbehave()
         return super().choose(position, rng)
@@ -114,7 +114,7 @@ class Wild(OneByOne):
 
 
 @turn
-def greedy_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def greedy_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     return encode_turn(0, 0)
 
 
@@ -137,7 +137,7 @@ class Troubled(Dice):
     def __init__(self) -> None:
         self._turns = 0
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         self._turns += 1
         if self._turns == LAST_TURN and Path(CUP).exists():
             Path(CUP).unlink()

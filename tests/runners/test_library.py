@@ -22,7 +22,7 @@ from analytics import open_archive
 from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
-from quarto.views import PositionView
+from quarto.views import Position
 from runners.arena import execution
 from runners.config.application import RUN
 from tests.another_user import another_user, visible_folder
@@ -181,7 +181,7 @@ def test_interrupting_a_sweep_stops_it(tmp_path: Path, monkeypatch: pytest.Monke
 class Corner:
     """Places in the first free cell."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         return position.free[0], int(rng.choice(position.available)) if position.available else -1
 
 

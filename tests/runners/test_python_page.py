@@ -26,14 +26,14 @@ import polars as pl
 
 import quarto
 import runners
-from agents import PositionView
+from agents import Position
 from analytics import Archive, Result
 
 
 class Corner:
     """Places in the first free cell, gives the first piece."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         return position.free[0], position.available[0]
 
 
@@ -43,7 +43,7 @@ def rate(archive: Archive, rules: Sequence[str]) -> dict[str, pl.DataFrame]:
 
 result: Result = archive.lengths(agent="random", where="plies > 5")
 path: Path = result.write("lengths.svg")
-value: int = quarto.solve(quarto.PositionView.parse("0.6F/.3A./..5./C..9 7")).turns[0].value
+value: int = quarto.solve(quarto.Position.parse("0.6F/.3A./..5./C..9 7")).turns[0].value
 games: int = archive.sql("FROM games").height + archive.scan("games", match.run_id).collect().height
 runners.run(Corner(), "random", games=2)
 version: str = runners.__version__

@@ -182,7 +182,7 @@ class OpenArchive:
             self._close_while_streaming()
             raise
 
-    def query_files(self, text: str) -> pl.DataFrame:
+    def query_files_by_path(self, text: str) -> pl.DataFrame:
         """Answer a question that reads files by their paths. Raises ``MissingFileError`` if a file is missing."""
         return self._run_query(text, QueryResult.read_frame)
 

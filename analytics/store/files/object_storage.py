@@ -424,7 +424,7 @@ class ListingBackend(ObjectBackend):
         inside = len(path.parts) > depth and path.parts[:depth] == self._root.parts
         return self._root / path.parts[depth] if inside else None
 
-    def _list_tree(self, path: PurePath) -> _FolderTree | None:
+    def _get_top_folder_tree(self, path: PurePath) -> _FolderTree | None:
         top = self._find_top_folder(path)
         if top is None:
             return None
@@ -434,16 +434,16 @@ class ListingBackend(ObjectBackend):
             return self._trees[top]
 
     def status(self, path: PurePath) -> FileStatus | None:
-        tree = self._list_tree(path)
+        tree = self._get_top_folder_tree(path)
         status = tree.files.get(path) if tree else None
         return super().status(path) if status is None else status
 
     def list_names(self, folder: PurePath) -> list[str]:
-        tree = self._list_tree(folder)
+        tree = self._get_top_folder_tree(folder)
         return super().list_names(folder) if tree is None else [path.name for path in tree.entries.get(folder, ())]
 
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
-        tree = self._list_tree(folder)
+        tree = self._get_top_folder_tree(folder)
         if tree is None:
             return super().list_files_below(folder)
         return {path: status for path, status in tree.files.items() if folder in path.parents}
@@ -458,7 +458,7 @@ class ListingBackend(ObjectBackend):
 
     def _prefetch_records(self, path: PurePath) -> None:
         """Read all records of the archive's folder that a record is in, unless that was done."""
-        top, tree = self._find_top_folder(path), self._list_tree(path)
+        top, tree = self._find_top_folder(path), self._get_top_folder_tree(path)
         if top is None or tree is None:
             return
         with self._lock:

@@ -36,7 +36,7 @@ from quarto.notation import ATTRIBUTE_WORDS
 from quarto.position import ALL_PIECES
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, build_symmetries
-from quarto.threats import VALUES, cells_with_value, safe_pieces, winning_cells
+from quarto.threats import VALUES, occupied_cells_with_value, safe_pieces, winning_cells
 
 ORDERED_PLIES = 8  # of each game: hardly two random games agree in more
 
@@ -83,11 +83,11 @@ ORDERED_OPENINGS = pl.Schema(
 
 
 @kernel()
-def _fill_keys(plies: Plies, boards: Boards, mover: bool, keys: NDArray[np.int64], tables: Symmetries) -> None:
+def _fill_keys(plies: Plies, boards: Boards, mover_chooses: bool, keys: NDArray[np.int64], tables: Symmetries) -> None:
     """Fill ``keys`` [2, R] with ``occupied`` and ``board`` of the canonical positions before the placements."""
     for row in range(plies.piece.shape[0]):
         occupied, choice = int64(boards.filled[row]), (int64(plies.cell[row]), int64(NONE))
-        hand = int64(NONE) if mover else int64(plies.piece[row])
+        hand = int64(NONE) if mover_chooses else int64(plies.piece[row])
         if occupied == 0:
             turn = canonical_first_turn(hand, choice, tables)
         else:
@@ -115,7 +115,7 @@ def _fill_tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules:
         if (winning >> cell) & 1:
             after = lanes | (piece_to_lanes(piece) << uint64(cell))
             for value in range(VALUES):
-                cells = cells_with_value(after, occupied | int64(1) << cell, value)
+                cells = occupied_cells_with_value(after, occupied | int64(1) << cell, value)
                 for line in range(lines.shape[0]):
                     if cells & lines[line] == lines[line]:
                         finished |= int64(1) << line

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import function_value, inline_function, int64, kernel, to_external_kernel, uint64
-from quarto.position import ALL_CELLS, ALL_PIECES, Position, place_piece
+from quarto.position import ALL_CELLS, ALL_PIECES, PackedPosition, place_piece
 from quarto.rules import CELLS, NONE
 from quarto.solver.search import (
     MOVER_QUESTION_SIGNATURE,
@@ -76,7 +76,7 @@ can_giver_achieve = to_external_kernel(_can_giver_achieve)
 
 
 @inline_function
-def can_mover_achieve(board: Position, gift: int, question: int, rules: Any, search: Any) -> int:
+def can_mover_achieve(board: PackedPosition, gift: int, question: int, rules: Any, search: Any) -> int:
     """Return whether the mover can win or at least draw with ``gift`` in hand."""
     if winning_cells(board.lanes, board.occupied, gift, rules) != 0:
         return int64(1)
@@ -108,7 +108,7 @@ can_choosing_mover_achieve = to_external_kernel(_can_choosing_mover_achieve)
 
 
 @inline_function
-def solve_board(board: Position, at_least: int, rules: Any, search: Any) -> int:
+def solve_board(board: PackedPosition, at_least: int, rules: Any, search: Any) -> int:
     """Return the giver's value (the mover's, where the mover chooses), known to be at least ``at_least``."""
     mover = rules.mover_chooses != 0
     if at_least > 0:
@@ -128,7 +128,7 @@ def solve_board(board: Position, at_least: int, rules: Any, search: Any) -> int:
 
 
 @inline_function
-def solve_hand(board: Position, piece: int, at_least: int, rules: Any, search: Any) -> int:
+def solve_hand(board: PackedPosition, piece: int, at_least: int, rules: Any, search: Any) -> int:
     """Return the mover's value with ``piece``, which is available, in hand, known to be at least ``at_least``."""
     if at_least > 0 or can_mover_achieve(board, piece, WIN, rules, search):
         return int64(1)
@@ -138,7 +138,7 @@ def solve_hand(board: Position, piece: int, at_least: int, rules: Any, search: A
 
 
 @inline_function
-def count_saving_gifts(board: Position, value: int, rules: Any, search: Any) -> int:
+def count_saving_gifts(board: PackedPosition, value: int, rules: Any, search: Any) -> int:
     """Count the gifts that keep the giver's ``value``."""
     gifts, count = board.available, int64(0)
     if value < 0:
@@ -151,7 +151,7 @@ def count_saving_gifts(board: Position, value: int, rules: Any, search: Any) -> 
 
 
 @inline_function
-def count_saving_cells(board: Position, piece: int, value: int, rules: Any, search: Any) -> int:
+def count_saving_cells(board: PackedPosition, piece: int, value: int, rules: Any, search: Any) -> int:
     """Count the cells for ``piece`` that keep the mover's ``value``."""
     wins = winning_cells(board.lanes, board.occupied, piece, rules)
     count, empty = int64(0), ~board.occupied & ALL_CELLS
@@ -211,11 +211,11 @@ def fill_exact_game_values(
         after = int64(0)
         for ply in range(plies - 1, int64(first[game]) - 1, -1):
             piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
-            board = Position(lanes[ply], occupied[ply], available[ply], int64(NONE), int64(NONE))
+            board = PackedPosition(lanes[ply], occupied[ply], available[ply], int64(NONE), int64(NONE))
             if ply == plies - 1:
                 after = int64((winning_cells(lanes[ply], occupied[ply], piece, rules) >> cell) & 1)
                 if after == 0:
-                    final = Position(lanes[plies], occupied[plies], available[plies], int64(NONE), int64(NONE))
+                    final = PackedPosition(lanes[plies], occupied[plies], available[plies], int64(NONE), int64(NONE))
                     after = solve_board(final, int64(-1), rules, search) * (1 - 2 * int64(mover))
                 values.end[game] = after
             if mover:

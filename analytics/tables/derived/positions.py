@@ -17,7 +17,7 @@ from quarto.batch import GAME_BITS
 from quarto.bits import piece_to_lanes
 from quarto.canonical import CanonicalTurn, canonical_first_turn, canonical_turn
 from quarto.jit import inline_function, int64, kernel, uint64
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, build_symmetries
 
@@ -295,7 +295,9 @@ def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.i
 
 
 @kernel()
-def _compute_canonical_turns(position: Position, turns: NDArray[np.int64], tables: Symmetries) -> NDArray[np.int64]:
+def _compute_canonical_turns(
+    position: PackedPosition, turns: NDArray[np.int64], tables: Symmetries
+) -> NDArray[np.int64]:
     """Compute the fields of ``CanonicalTurn`` [T, 4] of turns [T, 3] (hand, cell, piece) on one board."""
     forms = np.empty((turns.shape[0], 4), np.int64)
     for i in range(turns.shape[0]):
@@ -308,7 +310,7 @@ def _compute_canonical_turns(position: Position, turns: NDArray[np.int64], table
     return forms
 
 
-def list_canonical_turns(position: Position, rules: Rules) -> pl.DataFrame:
+def list_canonical_turns(position: PackedPosition, rules: Rules) -> pl.DataFrame:
     """List every turn in a position or, on a board without a hand, after every gift, with its canonical form.
 
     Columns ``own_hand``, ``own_cell``, ``own_piece`` (NONE: no gift), ascending, and the fields of ``CanonicalTurn``.

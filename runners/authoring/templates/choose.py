@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from quarto.rules import NONE
-from quarto.views import PositionView
+from quarto.views import Position
 
 
 class ChooseTemplate:
@@ -16,7 +16,7 @@ class ChooseTemplate:
     def __init__(self, safe: bool = True) -> None:
         self.safe = safe
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         """Return the cell for the piece in hand and the piece to give; with nothing in hand, the cell is ignored."""
         cell = int(rng.choice(position.winning_cells() or position.free))
         safe = position.safe_gifts(cell) if self.safe else ()

@@ -9,7 +9,7 @@ import numpy as np
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.random import random_cell, random_piece
 from quarto.jit import int64
-from quarto.position import ALL_CELLS, Position, place_piece
+from quarto.position import ALL_CELLS, PackedPosition, place_piece
 from quarto.rng import draw
 from quarto.rules import NONE, Rules
 from quarto.threats import safe_pieces, winning_cells
@@ -18,7 +18,7 @@ SAFE = 0  # index of the parameter
 
 
 @turn
-def template_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def template_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     """Return the encoded turn; cells and pieces are masks of 16 bits, and ``draw(seed, i)`` is its i-th random word."""
     word = draw(seed, 0)
     cell, lanes, occupied = int64(NONE), position.lanes, position.occupied

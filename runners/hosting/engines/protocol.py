@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.notation import PIECE_DIGITS, format_cell, parse_cell, parse_position
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rules import ATTRIBUTES, CELLS, NONE, SIDE, Rules
 
 GREETING = "quarto 1"
@@ -59,7 +59,7 @@ def format_position_lines(batch: Batch, seeds: NDArray[np.uint64]) -> bytes:
 class SeededPosition(NamedTuple):
     """A position, and the seed of the turn in it."""
 
-    position: Position
+    position: PackedPosition
     seed: int  # uint64
 
 
@@ -106,7 +106,7 @@ def _parse_cells(line: str) -> Iterator[int]:
         yield parse_cell(line[start : start + 2])
 
 
-def describe_expected_turn(position: Position, rules: Rules) -> str:
+def describe_expected_turn(position: PackedPosition, rules: Rules) -> str:
     """Describe the form of an answer to a position, for messages."""
     if position.hand == NONE and not rules.mover_chooses:
         return "'turn - PIECE', such as 'turn - 7'"

@@ -130,13 +130,13 @@ class PolitoSubprocess(Subprocess):
         self._shared[QUESTION_INDEX] = self._shared[TURN_START] = 0
         self.send(None, questions.tobytes())
         if self._seconds is not None:
-            self._wait_for_response(self._seconds)
+            self._wait_and_interrupt_late_turns(self._seconds)
         remarks, answers = self.receive(Remarks)
         if len(answers) != 2 * len(questions):
             raise SubprocessDiedError(NO_ANSWER_MESSAGE)
         return np.frombuffer(answers, ANSWER_FORMAT), remarks
 
-    def _wait_for_response(self, seconds: float) -> None:
+    def _wait_and_interrupt_late_turns(self, seconds: float) -> None:
         """Wait for a response, and interrupt each turn that takes longer than ``seconds``."""
         next_wait = seconds
         while not self.has_response(next_wait):

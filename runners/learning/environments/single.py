@@ -17,7 +17,7 @@ from analytics import DEFAULT_ARCHIVE
 from quarto.batch import ENDINGS
 from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
 from quarto.notation import format_game
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rules import Rules
 from runners.learning.environments.step_kernels import to_batch
 from runners.learning.environments.vector import QuartoVectorEnv, Seed
@@ -108,7 +108,7 @@ class QuartoEnv(gymnasium.Env):
         self._mask = infos["action_mask"][0]
         return {"action_mask": self._mask, "seat": int(infos["seat"][0])}
 
-    def _current_position(self) -> Position:
+    def _current_position(self) -> PackedPosition:
         return to_batch(self._games.envs).position(0)
 
     def action_masks(self) -> NDArray[np.bool_]:

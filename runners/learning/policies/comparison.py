@@ -24,7 +24,7 @@ from quarto.batch import Batch, Turns
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
-from quarto.position import ALL_PIECES, Position, board_piece_mask, position_from_plies
+from quarto.position import ALL_PIECES, PackedPosition, board_piece_mask, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import build_symmetries
@@ -47,7 +47,7 @@ class TurnComparison:
     """The turns that two policies choose in the same positions, compared up to symmetry."""
 
     description: str  # of the positions, in words
-    positions: list[Position]  # P of them
+    positions: list[PackedPosition]  # P of them
     turns: tuple[Turns, Turns]  # [P] each
     same_board: NDArray[np.bool_]  # [P] whether the placements lead to the same board
     same_turn: NDArray[np.bool_]  # [P] whether the gifts are the same too
@@ -179,12 +179,12 @@ def _list_canonical_forms(policy: Policy, rules: Rules) -> set[tuple[int, int]] 
     return set(zip(least.tolist(), minimal.tolist(), strict=True))
 
 
-def _to_position(lanes: int, occupied: int) -> Position:
+def _to_position(lanes: int, occupied: int) -> PackedPosition:
     """Convert a canonical form, in which piece 0 is in hand, to a position."""
-    return Position(lanes, occupied, ALL_PIECES & ~int(board_piece_mask(lanes, occupied)) & ~1, 0, NONE)
+    return PackedPosition(lanes, occupied, ALL_PIECES & ~int(board_piece_mask(lanes, occupied)) & ~1, 0, NONE)
 
 
-def _play_random_positions(rules: Rules) -> list[Position]:
+def _play_random_positions(rules: Rules) -> list[PackedPosition]:
     engine = BatchEngine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed=1, run=1)
     games = engine.play_block(PairRange(0, 0, RANDOM_PAIRS)).games
     positions = []
@@ -201,7 +201,7 @@ class ResultingForms(NamedTuple):
     boards_with_gifts: NDArray[Any]
 
 
-def _find_resulting_forms(positions: list[Position], turns: Turns, rules: Rules) -> ResultingForms:
+def _find_resulting_forms(positions: list[PackedPosition], turns: Turns, rules: Rules) -> ResultingForms:
     """Return the canonical forms of the boards after the turns, without and with the gift: each [P] of two words."""
     batch, cells = Batch.from_positions(positions), turns.cells.astype(np.uint64)
     lanes, hands = batch.lanes.copy(), batch.hand.astype(np.uint64)
@@ -234,7 +234,7 @@ def _build_difference_columns(common: pl.DataFrame, cards: list[PolicyCard]) -> 
 
 
 def _format_form(lanes: int, occupied: int, hand: int) -> str:
-    return format_position(Position(lanes % (1 << 64), occupied, 0, hand, NONE))
+    return format_position(PackedPosition(lanes % (1 << 64), occupied, 0, hand, NONE))
 
 
 def _build_turn_columns(choices: TurnComparison, cards: list[PolicyCard]) -> list[ResultColumn]:

@@ -19,10 +19,10 @@ from analytics.questions.logged_games import (
 from analytics.questions.openings import OpeningsQuery
 from quarto.errors import ArenaError, FailureError
 from quarto.game import Game, NextDecision
-from quarto.position import Position, position_from_plies
+from quarto.position import PackedPosition, position_from_plies
 from quarto.rules import NONE, Rules
 from quarto.solver.solver import Solution, Solver
-from quarto.views import PositionView
+from quarto.views import Position
 from runners.arena.executors.base import available_cores
 from runners.exact.solutions import turn_sort_key
 from runners.web.analyse.line import format_game_position
@@ -164,7 +164,7 @@ class SearchService:
 
 def _find_safe_gifts(game: Game) -> SafeGifts:
     """Find the safe gifts of a position. Call it in a job, because kernels may have to be compiled."""
-    view = PositionView(game.position, game.rules)
+    view = Position(game.position, game.rules)
     if game.next_decision is NextDecision.GIFT:
         return SafeGifts(sum(1 << piece for piece in view.safe_gifts()), {})
     if game.next_decision is NextDecision.PLACEMENT:
@@ -172,7 +172,7 @@ def _find_safe_gifts(game: Game) -> SafeGifts:
     return SafeGifts(0, {})
 
 
-def solve_in_stages(solver: Solver, position: Position) -> Iterator[Solution]:
+def solve_in_stages(solver: Solver, position: PackedPosition) -> Iterator[Solution]:
     """Yield what is known of a position: its value, then the value of each turn, then the distances too."""
     yield Solution(solver.value(position), None, ())
     yield solver.solve(position, distance=False)

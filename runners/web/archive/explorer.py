@@ -21,7 +21,7 @@ from analytics.store.records import RunRecord
 from analytics.tables.derived.definitions import POSITIONS_TABLE, has_turns_of_ply
 from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.notation import parse_piece
-from quarto.position import Position
+from quarto.position import PackedPosition
 from quarto.rules import NONE
 from runners.web.archive import urls
 
@@ -62,7 +62,7 @@ def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResul
 
 
 def _check_replay_is_short(
-    opened: OpenArchive, records: list[RunRecord], query: OpeningsQuery, position: Position
+    opened: OpenArchive, records: list[RunRecord], query: OpeningsQuery, position: PackedPosition
 ) -> None:
     """Raise ``RequestError`` if too many games would have to be replayed because they are not indexed."""
     later = query.first_free is not False and not query.imposed and is_start(position)

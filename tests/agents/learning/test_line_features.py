@@ -20,7 +20,7 @@ from agents.learning.line_features import (
     fill_and_count_features,
 )
 from quarto.jit import kernel, uint64
-from quarto.position import Position, board, position_from_plies
+from quarto.position import PackedPosition, board, position_from_plies
 from quarto.rules import CLASSIC, Rules
 from quarto.solver.solver import Solver
 from quarto.symmetry import build_symmetries
@@ -39,7 +39,7 @@ def _features(lanes: int, occupied: int, gift: int, pieces_left: int, words: Any
     return fill_and_count_features(occupied, gift, pieces_left, words, state[0], state[1:], features)
 
 
-def compute_count_and_features(position: Position, words: Any) -> tuple[int, list[int]]:
+def compute_count_and_features(position: PackedPosition, words: Any) -> tuple[int, list[int]]:
     """Return the number that ``fill_and_count_features`` returns, and the features."""
     numbers = np.empty(MAX_FEATURES, np.int64)
     lanes = uint64(position.lanes)
@@ -47,12 +47,12 @@ def compute_count_and_features(position: Position, words: Any) -> tuple[int, lis
     return int(count), [int(number) for number in numbers[: max(count, 0)]]
 
 
-def numbers_of(position: Position, words: Any) -> list[int]:
+def numbers_of(position: PackedPosition, words: Any) -> list[int]:
     """Return the features of an afterstate, none if its replies show how the game ends."""
     return compute_count_and_features(position, words)[1]
 
 
-def afterstates(rules: Rules, games: int) -> list[Position]:
+def afterstates(rules: Rules, games: int) -> list[PackedPosition]:
     """List positions with a gift that finishes no line."""
     return [
         position
@@ -106,7 +106,7 @@ def test_what_the_replies_show_is_the_exact_value() -> None:
     assert min(end_counts[LOST_AFTER], end_counts[DRAWN_AFTER], end_counts[WON_AFTER]) > 3
 
 
-def image(position: Position, dice: random.Random, rules: Rules) -> Position:
+def image(position: PackedPosition, dice: random.Random, rules: Rules) -> PackedPosition:
     """Return the position under a random symmetry of cells and pieces."""
     cells = dice.choice(build_symmetries(rules).cells.tolist())
     order, flip = dice.sample(range(4), 4), dice.randrange(16)

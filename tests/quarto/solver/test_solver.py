@@ -17,7 +17,7 @@ from quarto.jit import kernel, uint64
 from quarto.notation import parse_position
 from quarto.observations import encode_pieces_and_legal_turns
 from quarto.perft import decode_board_keys, generate_key_layers, perft
-from quarto.position import EMPTY, Position, board, position_from_plies
+from quarto.position import EMPTY, PackedPosition, board, position_from_plies
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
 from quarto.solver.endgame import ENDGAME_CELLS, can_giver_achieve_in_endgame, can_placer_achieve_in_endgame
 from quarto.solver.solver import ILLEGAL, Solver
@@ -42,10 +42,10 @@ from tests.naive_solver import solve_position, turns_of
 MEGABYTES = 4.0
 
 
-def live_positions(rules: Rules, pieces: int, count: int, seed: int) -> list[Position]:
+def live_positions(rules: Rules, pieces: int, count: int, seed: int) -> list[PackedPosition]:
     """Return random positions without a line, with a hand where there is one, every fourth one before the gift."""
     dice = random.Random(f"{seed} {pieces}")
-    positions: list[Position] = []
+    positions: list[PackedPosition] = []
     while len(positions) < count:
         order, cells = dice.sample(range(16), 16), dice.sample(range(16), pieces)
         plies = list(zip(order, cells, strict=False))
@@ -83,7 +83,7 @@ def test_the_values_of_all_turns_of_a_batch_are_those_one_by_one(name: str) -> N
             assert row[17 * cell + gift] == turn.value
 
 
-def images(position: Position, rules: Rules, dice: random.Random) -> Position:
+def images(position: PackedPosition, rules: Rules, dice: random.Random) -> PackedPosition:
     """Return the position under a random symmetry of cells and pieces."""
     cells = build_symmetries(rules).cells
     permutation, order, constant = cells[dice.randrange(len(cells))], dice.sample(range(4), 4), dice.randrange(16)
@@ -122,7 +122,7 @@ def test_threads_that_share_a_table_find_the_same_values() -> None:
     expected = [one.value(position) for position in positions]
     shared, local = Solver(CLASSIC, 0.1), threading.local()  # small: its places are fought over
 
-    def value(position: Position) -> int:
+    def value(position: PackedPosition) -> int:
         if not hasattr(local, "solver"):
             local.solver = shared.fork()
         value: int = local.solver.value(position)
@@ -184,11 +184,11 @@ def test_positions_with_at_most_six_empty_cells(name: str) -> None:
     assert checked_count > 5
 
 
-def gifts(position: Position) -> set[int]:
+def gifts(position: PackedPosition) -> set[int]:
     return {piece for piece in range(16) if position.available >> piece & 1}
 
 
-def wins_at_once(position: Position, piece: int, rules: Rules) -> bool:
+def wins_at_once(position: PackedPosition, piece: int, rules: Rules) -> bool:
     return winning_cells(board(position), piece, rules) != []
 
 

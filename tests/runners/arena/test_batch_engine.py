@@ -21,7 +21,7 @@ from agents.rule_based import RuleBased
 from agents.semi_random import SemiRandom
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
-from quarto.views import BatchView, PositionView
+from quarto.views import BatchView, Position
 from runners.arena.batch_engine import BatchEngine, BlockHalf, PairRange
 from tests import naive
 from tests.marks import seldom
@@ -116,7 +116,7 @@ class OneByOne:
     def __init__(self, twin: naive.Player) -> None:
         self.twin = twin
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         return self.twin.turn(view_of(position.packed, CLASSIC), 0)
 
 
@@ -176,7 +176,7 @@ class Saboteur:
             raise RuntimeError("sabotage")
         return self.answer.cell, self.answer.gift
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         return self.turn(view_of(position.packed, CLASSIC), 0)
 
 
@@ -226,7 +226,7 @@ class Walkout:
     def __init__(self, leaves: type[BaseException]) -> None:
         self.leaves = leaves
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         raise self.leaves
 
 

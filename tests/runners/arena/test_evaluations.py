@@ -23,7 +23,7 @@ from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
 from quarto.rng import GAMMA, Streams
-from quarto.views import BatchView, PositionView
+from quarto.views import BatchView, Position
 from runners.arena import experiment
 from runners.arena.execution import execute_request
 from tests import naive
@@ -45,7 +45,7 @@ ALL_ROWS = "FROM evaluations ORDER BY run_id, ply, game_id"
 
 
 class Conceited(OneByOne):
-    def choose(self, position: PositionView, rng: np.random.Generator) -> Any:
+    def choose(self, position: Position, rng: np.random.Generator) -> Any:
         return *super().choose(position, rng), Evaluation(1.5)
 
 
@@ -57,7 +57,7 @@ class BatchEvaluator(Batched):
 class Own(Dice):
     """Plays other games each time."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         return super().choose(position, np.random.default_rng())
 
 

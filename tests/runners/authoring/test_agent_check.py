@@ -19,7 +19,7 @@ from agents.base.agent import AgentLimits
 from analytics.store.marker import MARKER_NAME
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
-from quarto.views import BatchView, PositionView
+from quarto.views import BatchView, Position
 from runners.arena.batch_engine import BatchEngine
 from runners.arena.spec import AgentSpec
 from runners.authoring import agent_check, watchdog
@@ -38,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Chatty(OneByOne):
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         print("thinking")  # noqa: T201  (that is what it does wrong)
         return super().choose(position, rng)
 
@@ -46,7 +46,7 @@ class Chatty(OneByOne):
 class OwnDice(OneByOne):
     """Draws from Python's generator instead of its own stream."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         _, gift = super().choose(position, rng)
         return random.choice(position.free or [-1]), gift
 
@@ -54,7 +54,7 @@ class OwnDice(OneByOne):
 class OwnArrayDice(OneByOne):
     """Draws from NumPy's generator of the process."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         _, gift = super().choose(position, rng)
         return int(np.random.choice(position.free or [-1])), gift  # noqa: NPY002
 
@@ -64,7 +64,7 @@ class Numbered(OneByOne):
 
     turns = itertools.count()
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         _, gift = super().choose(position, rng)
         return position.free[next(Numbered.turns) % len(position.free)] if position.free else -1, gift
 
@@ -85,35 +85,35 @@ class Remembering(OneByOne):
     def __init__(self) -> None:
         self.asked = 0
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         self.asked += 1
         cell, gift = super().choose(position, rng)
         return position.free[-1] if self.asked % 7 == 0 and cell >= 0 else cell, gift
 
 
 class Cheat(OneByOne):
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         return position.free[0], 99
 
 
 class Fragile(OneByOne):
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         no_turns: dict[int, tuple[int, int]] = {}
         return no_turns[position.packed.occupied]
 
 
 class CellOnly:
-    def choose(self, position: PositionView, rng: np.random.Generator) -> int:
+    def choose(self, position: Position, rng: np.random.Generator) -> int:
         return 3
 
 
 class Nested:
-    def choose(self, position: PositionView, rng: np.random.Generator) -> Any:
+    def choose(self, position: Position, rng: np.random.Generator) -> Any:
         return ((0, 1), 5)
 
 
 class NoDice:
-    def choose(self, position: PositionView) -> tuple[int, int]:
+    def choose(self, position: Position) -> tuple[int, int]:
         return position.free[0], 0
 
 
@@ -125,7 +125,7 @@ class Narrow(Batched):
 class Forgetful:
     """Forgets that there is no gift after the last piece."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         cell = int(rng.choice(position.winning_cells() or position.free))
         return cell, int(rng.choice(position.safe_gifts(cell) or position.available))
 
@@ -133,14 +133,14 @@ class Forgetful:
 class Confused(OneByOne):
     """Asks the project for what does not exist."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         return position.free[0], position.winning_cells(99)[0]
 
 
 class Slow(OneByOne):
     """Thinks for a long time about one position."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         if len(position.free) == 14:
             time.sleep(0.2)
         return super().choose(position, rng)
@@ -149,7 +149,7 @@ class Slow(OneByOne):
 class Endless(OneByOne):
     """Never answers in one kind of position."""
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         while len(position.free) == 14:
             time.sleep(0.001)
         return super().choose(position, rng)
@@ -204,7 +204,7 @@ def test_positions_that_games_rarely_reach_are_asked_for(monkeypatch: pytest.Mon
 def test_rare_positions_are_those_in_which_agents_fail(name: str) -> None:
     rules, kinds = PRESETS[name], Counter[str]()
     for position in sample_rare_positions(rules, 7):
-        view = PositionView(position, rules)
+        view = Position(position, rules)
         gifts = {gift for cell in view.free for gift in view.safe_gifts(cell)}
         kinds["first"] += len(view.free) == 16
         kinds["last piece"] += len(view.free) == 1

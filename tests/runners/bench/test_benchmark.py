@@ -20,7 +20,7 @@ from agents.base.player import build_player
 from agents.mcts import Mcts
 from quarto.batch import Batch
 from quarto.errors import FailureError
-from quarto.position import EMPTY, Position, position_from_plies
+from quarto.position import EMPTY, PackedPosition, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from quarto.solver.solver import Solver
@@ -180,9 +180,9 @@ def measure_agent(
     return measure_turn_times(agent_from_label(name), rules, positions, SEED, stop or threading.Event())
 
 
-def naive_positions(rules: Rules, pieces: int, count: int) -> list[Position]:
+def naive_positions(rules: Rules, pieces: int, count: int) -> list[PackedPosition]:
     """Return the first positions with ``pieces`` pieces, in naive random games, in which another piece was placed."""
-    positions: list[Position] = []
+    positions: list[PackedPosition] = []
     for number in range(100 * count):
         game = naive.play_game(rules, (naive.Random(), naive.Random()), SEED, number // 2, number % 2)
         plies = list(zip(game.pieces, game.cells, strict=True))

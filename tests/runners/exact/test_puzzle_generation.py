@@ -22,7 +22,7 @@ from analytics.store.archive import ArchiveStore
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
 from quarto.notation import parse_position
-from quarto.position import Position, position_from_plies
+from quarto.position import PackedPosition, position_from_plies
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
 from runners.config.yaml_options import load_rules
@@ -35,7 +35,7 @@ from tests.runners.experiments import play
 OPENING = 11  # plies: positions after them take the slow twin milliseconds
 
 
-def naive_only_turn(position: Position, rules: Rules) -> OnlyTurn | None:
+def naive_only_turn(position: PackedPosition, rules: Rules) -> OnlyTurn | None:
     """Find the only turn that keeps the value, by playing every game out: the slow twin of ``find_only_turn``."""
     turns = turns_of(position, rules)
     value = max(solved.value for solved in turns.values())

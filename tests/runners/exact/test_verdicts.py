@@ -17,7 +17,7 @@ from analytics.exact.position_set import PositionSet, read_position_set, select_
 from analytics.statistics.tally import Tally, tally_by_pairing
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
-from quarto.views import PositionView
+from quarto.views import Position
 from runners.arena.batch_engine import PairRange
 from runners.arena.experiment import build_engine
 from runners.arena.spec import AgentSpec, RunSpec
@@ -41,7 +41,7 @@ class RandomTies:
     def __init__(self) -> None:
         self._solver = Solver(CLASSIC, 1.0)
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         turns = self._solver.turns(position.packed, distance=False)
         best_value = max(turn.value for turn in turns)
         best = [turn for turn in turns if turn.value == best_value]
@@ -54,7 +54,7 @@ class Careless:
 
     choosers = ("opponent",)
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         if len(position.free) > 2:
             raise ValueError("too hard")
         return position.last_cell, position.available[0] if position.available else -1

@@ -26,7 +26,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
 from quarto.rules import CLASSIC
-from quarto.views import PositionView
+from quarto.views import Position
 from runners.arena.batch_engine import BatchEngine, PairRange
 from runners.arena.execution import execute_request
 from runners.arena.executors import base
@@ -160,7 +160,7 @@ class Waiting(OneByOne):
     turns = 0
     go_on = threading.Event()
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         Waiting.turns += 1
         if Waiting.turns == 40:
             assert self.go_on.wait(20)
@@ -204,7 +204,7 @@ class Endless(OneByOne):
     turns = 0
     over = threading.Event()
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         Endless.turns += 1
         if Endless.turns >= 40:
             self.over.wait(20)
@@ -241,7 +241,7 @@ class Vandal(OneByOne):
     turns = 0
     root = Path()
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         Vandal.turns += 1
         if Vandal.turns == 100:
             deadline = time.monotonic() + 20

@@ -28,7 +28,7 @@ from quarto.errors import FailureError, RemoteError, RequestError
 from quarto.position import EMPTY
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
-from quarto.views import BatchView, PositionView
+from quarto.views import BatchView, Position
 from runners.arena.batch_engine import BatchEngine, PairRange
 from runners.arena.spec import AgentSpec
 from runners.config.yaml_options import LIMIT_KEYS
@@ -126,7 +126,7 @@ class Sluggish(OneByOne):
 
     released = threading.Event()
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         if len(position.free) <= 14:
             self.released.wait(20)
         return super().choose(position, rng)
@@ -170,7 +170,7 @@ class Compiling(OneByOne):
 
     ready = False
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         if not self.ready:
             self.ready = True
             with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):  # one inside another

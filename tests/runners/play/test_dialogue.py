@@ -19,7 +19,7 @@ from quarto.errors import RequestError
 from quarto.game import Game, NextDecision, Participants
 from quarto.notation import format_cell, format_piece, parse_cell, parse_game, parse_piece
 from quarto.rules import CLASSIC, NONE, Rules
-from quarto.views import PositionView
+from quarto.views import Position
 from runners.play.dialogue import HELP, Dialogue, DialogueCommand, parse_and_play_decision, parse_command
 from runners.play.hints import find_hint, render_review
 from runners.play.session import Session
@@ -104,7 +104,7 @@ class Slow(OneByOne):
         self.thinking = threading.Event()
         self.stop = threading.Event()
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         self.thinking.set()
         self.stop.wait(60)
         return super().choose(position, rng)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from analytics.exact.position_set import find_shipped_set_path, read_position_set
 from quarto.game import Game, NextDecision
 from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
-from quarto.position import Position, board
+from quarto.position import PackedPosition, board
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.solver import ILLEGAL
 from runners.play import hints
@@ -33,7 +33,7 @@ def list_shipped_games(step: int) -> Iterator[tuple[Game, NDArray[np.int8]]]:
     """Yield every ``step``-th shipped position, from six pieces on, with its exact values by cell and gift."""
     shipped = read_position_set(find_shipped_set_path("classic"))
     for number in range(0, len(shipped.piece_counts), step):
-        packed = Position(*(int(field[number]) for field in shipped.batch))
+        packed = PackedPosition(*(int(field[number]) for field in shipped.batch))
         if shipped.piece_counts[number] >= 6:
             plies = tuple((piece, cell) for cell, piece in enumerate(board(packed)) if piece != NONE)
             game = Game(CLASSIC, plies, packed.hand, setup_plies=len(plies))

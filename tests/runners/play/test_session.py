@@ -13,7 +13,7 @@ from quarto.batch import ENDINGS, FORFEIT_RESIGNED
 from quarto.errors import RequestError
 from quarto.game import Game, NextDecision, Ply
 from quarto.rules import CLASSIC, NONE, Rules
-from quarto.views import PositionView
+from quarto.views import Position
 from runners.arena.batch_engine import BatchEngine, PairRange
 from runners.bench.warm_up import choose_rules_name
 from runners.config.yaml_options import list_options
@@ -33,7 +33,7 @@ class Repeating:
         self.plies: list[Ply] = [*game.plies, (game.hand, NONE)]  # the last gift may have come to nothing
         self.rules = game.rules
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         ply_count = position.packed.occupied.bit_count()
         if self.rules.mover_chooses:
             return self.plies[ply_count][1], self.plies[ply_count][0]

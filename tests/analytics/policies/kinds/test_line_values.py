@@ -32,7 +32,7 @@ from analytics.store.game_tables import RangeGames
 from analytics.store.policy_store import compute_knowledge_digest
 from quarto.batch import NO_VALUE, VALUE_UNITS, Games
 from quarto.errors import RequestError
-from quarto.position import Position, board, position_from_plies
+from quarto.position import PackedPosition, board, position_from_plies
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.solver import Solver
 from runners.arena.batch_engine import BatchEngine, PairRange
@@ -62,15 +62,17 @@ def dataset() -> Dataset:
     return Dataset((record(spec_of(CLASSIC, seed=7)),), (0, 2000), np.arange(2000), opening, games)
 
 
-def position_at(boards: Any, i: int) -> Position:
-    return Position(int(boards.lanes[i]), int(boards.occupied[i]), int(boards.available[i]), int(boards.gift[i]), NONE)
+def position_at(boards: Any, i: int) -> PackedPosition:
+    return PackedPosition(
+        int(boards.lanes[i]), int(boards.occupied[i]), int(boards.available[i]), int(boards.gift[i]), NONE
+    )
 
 
 def afterstate_at(boards: Any, i: int) -> lines.Afterstate:
     return lines.Afterstate(board(position_at(boards, i)), int(boards.gift[i]), CLASSIC)
 
 
-def position_after(turn: lines.Afterstate) -> Position:
+def position_after(turn: lines.Afterstate) -> PackedPosition:
     """Return an afterstate as a position, with the pieces that are left."""
     return position_of(turn.board, turn.gift)._replace(available=sum(1 << piece for piece in turn.left))
 

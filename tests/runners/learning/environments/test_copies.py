@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from quarto.errors import RequestError
-from quarto.views import PositionView
+from quarto.views import Position
 from runners.hosting.limited_agents import TimedAgent
 from tests.runners.players import Dice
 
@@ -25,7 +25,7 @@ class Moody:
     def __init__(self) -> None:
         self.turn_count = 0
 
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         self.turn_count += 1
         cells, gifts = position.free, position.available
         return cells[self.turn_count % len(cells)], gifts[int(rng.integers(len(gifts)))] if gifts else -1
