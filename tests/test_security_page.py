@@ -74,7 +74,7 @@ PROVEN = {
     "A process that leaves the group": None,
     "Run programs that you do not trust": None,
     "An agent or a class that is named": f"{REBUILD}::test_a_class_of_others_is_not_imported",
-    "Such a name is an identity": f"{GATE}::test_whatever_an_archive_may_name_has_an_identity_for_good",
+    "Such a name is only looked up": f"{GATE}::test_whatever_an_archive_may_name_has_an_identity_for_good",
     "Data reaches no other class": f"{GATE}::test_no_class_or_function_of_anybody_passes_the_gate_and_none_is_called",
     "A class is checked before": f"{GATE}::test_a_class_of_ours_in_the_wrong_place_is_refused_before_it_is_called",
     "`policy rebuild`, `archive replay`": f"{REPLAY}::test_code_of_others_runs_only_if_that_is_allowed",
