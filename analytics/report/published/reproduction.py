@@ -16,11 +16,12 @@ from analytics.report.vega import Spec, inline_data, layer, nominal, quantitativ
 from analytics.statistics.tally import DRAW, WIN, Estimate, ResultCounts, Tally, wilson_interval
 
 LEGEND = (
-    "Student studies published how often their players win. Here the same players, written anew, play again: "
-    "games won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says. “Ours by the code” "
-    "plays as its program does (`faithful: true`), in the figure's version; it stands where text and program are "
-    "known to differ. A rate agrees if it is within three points of the published rate, or if the two intervals "
-    "overlap. No parameter was tuned to come closer to a published figure."
+    "Student studies published how often their players win. We wrote the same players anew and let them play again. "
+    "The tables have the games that the player won, in %, with 95 % intervals. Seat 0 gives the first piece, seat 1 "
+    "places it. “Ours by the text” plays as the study's text says. “Ours by the code” plays as the study's program "
+    "did when the figure was measured (`faithful: true`); this column is filled only if text and program are known "
+    "to differ. A rate agrees if it is within three points of the published rate, or if the two intervals overlap. "
+    "We tuned no parameter to come closer to a published figure."
 )
 
 
