@@ -50,9 +50,10 @@ RUN = (
 )
 ANNOTATE = "annotate", *HERE, "--from-pieces", "10", "--choices", "--threads", "3", "--memory", "4MiB"
 INDEX = "archive", "index", *HERE, "--threads", "3"
-COMPACT = "archive", "compact", *HERE
+COMPACT = "archive", "compact", *HERE  # removes only what nobody has needed for ten minutes
 MERGE = "archive", "merge", "source", NAME
-COLLECT = "archive", "compact", "--age", "0", *HERE
+COMPACT_AND_REMOVE_ALL = "archive", "compact", "--age", "0", *HERE
+COMPACT_BESIDE_WRITERS = "archive", "compact", "--age", "1s", *HERE  # no writer needs a temporary file for longer
 DEADLINE = 120.0  # seconds that no command takes here
 
 NUMBERS = (
@@ -191,7 +192,7 @@ COMMANDS = {
     "roll up": Command(INDEX, sums_of_small_files),
     "compact": Command(COMPACT, all_tables),
     "merge": Command(MERGE, two_archives),
-    "remove": Command(COLLECT, garbage),
+    "remove": Command(COMPACT_AND_REMOVE_ALL, garbage),
 }
 LARGER_FILES = Command((*RUN[:-1], "archive.shard_games=16"), nothing)
 
@@ -315,7 +316,7 @@ def assert_as_if_nobody_had_killed_it(folder: Path, command: Command, expected: 
 # Several at once.
 
 
-@pytest.mark.parametrize(("players", "beside"), [(2, ()), *seldom((6, (COMPACT, (*COLLECT[:4], "1s", *HERE))))])
+@pytest.mark.parametrize(("players", "beside"), [(2, ()), *seldom((6, (COMPACT, COMPACT_BESIDE_WRITERS)))])
 def test_processes_play_one_run_at_once(
     archives: Archives, tmp_path: Path, players: int, beside: Sequence[tuple[str, ...]]
 ) -> None:
@@ -343,7 +344,7 @@ def test_processes_ask_for_other_numbers_of_games_at_once(
     commands = [
         (*RUN[:-1], f"games={games}", f"archive.shard_games={most}") for games, most in (*ASKED[:players], (600, 8))
     ]
-    upkeep = (COMPACT, (*COLLECT[:4], "1s", *HERE))
+    upkeep = (COMPACT, COMPACT_BESIDE_WRITERS)
     with reader(tmp_path / NAME):
         racing = [started(tmp_path, command) for command in commands]
         while kills:
