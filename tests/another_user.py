@@ -34,7 +34,7 @@ def another_user() -> Iterator[None]:
 
 @contextmanager
 def visible_folder() -> Iterator[Path]:
-    """A temporary folder that others may look into: those of pytest are closed to them."""
+    """Make a temporary folder that others may look into: those of pytest are closed to them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -101,7 +101,7 @@ atexit.register(gc.unfreeze)
 
 @pytest.fixture(scope="session")
 def storage_port() -> Iterator[int]:
-    """The port of a server that speaks S3."""
+    """Start a server that speaks S3, and yield its port."""
     from tests.object_storage import server
 
     with server() as port:
@@ -110,7 +110,7 @@ def storage_port() -> Iterator[int]:
 
 @pytest.fixture
 def bucket(storage_port: int) -> "Iterator[ObjectUrl]":
-    """A new bucket, which this process and those that it starts can reach, whatever a test undoes of its own."""
+    """Make a new bucket, which this process and those that it starts can reach, whatever a test undoes of its own."""
     from tests.object_storage import environment, new_bucket
 
     with pytest.MonkeyPatch.context() as patch:
@@ -121,7 +121,7 @@ def bucket(storage_port: int) -> "Iterator[ObjectUrl]":
 
 @pytest.fixture
 def faulty(bucket: "ObjectUrl", storage_port: int, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Proxy]":
-    """A proxy through which the bucket is reached."""
+    """Put a proxy before the bucket."""
     from tests.object_storage import environment, proxy, server_at
 
     with proxy(server_at(storage_port)) as front:
@@ -132,7 +132,7 @@ def faulty(bucket: "ObjectUrl", storage_port: int, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def google(bucket: "ObjectUrl", storage_port: int, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Proxy]":
-    """A proxy through which the bucket is reached in the dialect of Google: ``gs://`` and the bucket's name."""
+    """Put a proxy before the bucket that speaks Google's dialect: ``gs://`` and the bucket's name."""
     from tests.google_storage import environment, translated
     from tests.object_storage import proxy, server_at
 
@@ -144,7 +144,7 @@ def google(bucket: "ObjectUrl", storage_port: int, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def google_bucket(google: "Proxy", bucket: "ObjectUrl") -> "ObjectUrl":
-    """The new bucket as one of Google's."""
+    """Return the new bucket as one of Google's."""
     from analytics.store.files.backend import ObjectUrl
 
     return ObjectUrl("gs:", bucket.bucket)

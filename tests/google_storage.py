@@ -20,7 +20,7 @@ PREFIXES = ("x-goog-meta-", "x-amz-meta-")  # of the names of an object's own at
 
 
 def environment(port: int) -> Headers:
-    """The variables by which a client finds the translator at a port, which accepts any token."""
+    """Return the variables by which a client finds the translator at a port, which accepts any token."""
     return {"GOOGLE_BASE_URL": f"http://{HOST}:{port}", "GOOGLE_BEARER_TOKEN": SECRET}
 
 

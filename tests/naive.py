@@ -80,7 +80,7 @@ def is_line(cells: Sequence[int], rules: Rules) -> bool:
 
 
 def square_at(row: int, column: int) -> set[int]:
-    """The 2 x 2 square with this upper left corner, over the edges if need be."""
+    """Return the 2 x 2 square with this upper left corner, over the edges if need be."""
     return {4 * ((row + down) % 4) + (column + right) % 4 for down in (0, 1) for right in (0, 1)}
 
 
@@ -101,7 +101,7 @@ def lines_through(cell: int, rules: Rules) -> list[tuple[int, ...]]:
 
 @cache
 def others_on_lines(cell: int, rules: Rules) -> list[list[int]]:
-    """The three other cells of each line through a cell."""
+    """Return the three other cells of each line through a cell."""
     return [[other for other in line if other != cell] for line in lines_through(cell, rules)]
 
 
@@ -165,7 +165,7 @@ class View(NamedTuple):
 
 class Player(Protocol):
     def turn(self, view: View, seed: int) -> tuple[int, int]:
-        """A cell and a gift; ``seed`` is the turn's."""
+        """Return a cell and a gift; ``seed`` is the turn's."""
         ...
 
 
@@ -240,7 +240,7 @@ def pair_key(pairing: int, pair: int) -> int:
 
 
 def board_after(plies: Sequence[tuple[int, int]]) -> Board:
-    """The board that (piece, cell) plies make."""
+    """Return the board that (piece, cell) plies make."""
     board = [NONE] * 16
     for piece, cell in plies:
         board[cell] = piece
@@ -248,7 +248,7 @@ def board_after(plies: Sequence[tuple[int, int]]) -> Board:
 
 
 def opening(seed: int, pair: int, plies: int, rules: Rules) -> list[tuple[int, int]]:
-    """The (piece, cell) plies imposed on both games of the ``pair``-th pair of every pairing; none finishes a line."""
+    """Draw the (piece, cell) plies imposed on both games of each pairing's ``pair``-th pair; none finishes a line."""
     words = stream(seed, pair, OPENING)
     for attempt in count():
         available, drawn = list(range(16)), list[tuple[int, int]]()
@@ -296,7 +296,7 @@ class NaiveGame:
         self.plies: list[tuple[int, int]] = []  # (piece, cell)
 
     def ask(self, seat: int, turn: int) -> tuple[int, int]:
-        """The answer of a seat as the game's ``turn``-th turn. Raises ``ForfeitError`` if it raises.
+        """Return the answer of a seat as the game's ``turn``-th turn. Raises ``ForfeitError`` if it raises.
 
         Turn 0 is the first gift, turn k + 1 places ply k; after an opening of k plies the first gift is turn k. So each
         turn belongs to one seat, and no seat's draws touch the other's.
@@ -309,14 +309,14 @@ class NaiveGame:
             raise ForfeitError("forfeit_error") from error
 
     def take(self, piece: int) -> None:
-        """The piece goes from those available into the hand."""
+        """Move the piece from those available into the hand."""
         if piece not in self.available:
             raise ForfeitError("forfeit_illegal")
         self.available.remove(piece)
         self.hand = piece
 
     def put(self, cell: int) -> None:
-        """The piece goes from the hand onto the board."""
+        """Move the piece from the hand onto the board."""
         self.board[cell] = self.hand
         self.plies.append((self.hand, cell))
         self.hand = NONE

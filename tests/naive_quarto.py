@@ -45,7 +45,7 @@ preset_rules = strategies.sampled_from(list(PRESETS.values()))
 
 
 def automorphisms(family: set[int], order: Sequence[int]) -> int:
-    """The number of permutations of 16 points that keep the first of ``order`` and map a family of 4-sets onto itself.
+    """Count the permutations of 16 points that keep the first of ``order`` and map a family of 4-sets onto itself.
 
     The sets are 16-bit masks; the order of the points sets the speed only.
     """
@@ -93,7 +93,7 @@ def lanes_of(board: Board) -> int:
 
 
 def images(board: Board, hand: int, permutations: Sequence[Sequence[int]]) -> Iterator[tuple[Board, int]]:
-    """The board and the hand under all symmetries."""
+    """Return the board and the hand under all symmetries."""
     for cells in permutations:
         for xor in range(16):
             for attributes in ATTRIBUTE_ORDERS:
@@ -113,7 +113,7 @@ def least_image(board: Board, hand: int, permutations: Sequence[Sequence[int]]) 
 
 
 def sharing_sets() -> list[tuple[int, ...]]:
-    """The sets of four pieces that share an attribute value."""
+    """Return the sets of four pieces that share an attribute value."""
     return [
         four
         for four in combinations(range(16), 4)
@@ -122,8 +122,10 @@ def sharing_sets() -> list[tuple[int, ...]]:
 
 
 def live_prefixes(rules: Rules, plies: int) -> int:
-    """Live prefixes of up to five plies from the rules alone: a board of five pieces has room for one line at most, and
-    every order of the plies of a live board is a live prefix."""
+    """Count live prefixes of up to five plies from the rules alone.
+
+    A board of five pieces has room for one line at most, and every order of the plies of a live board is a live prefix.
+    """
     assert plies <= 5
     known = [set(line) for line in lines(rules)]
     free = factorial(16) // factorial(16 - plies)  # ways to put pieces on the chosen cells

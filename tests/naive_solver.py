@@ -42,13 +42,13 @@ def turns(cells: tuple[int, ...], hand: int, rules: Rules) -> dict[Turn, Solved]
 
 
 def opposite(solved: Solved, placements: int) -> Solved:
-    """The value of a position for the player who left it to the opponent, this many placements earlier."""
+    """Return the value of a position for the player who left it to the opponent, this many placements earlier."""
     return Solved(-solved.value, solved.distance + placements)
 
 
 @cache
 def solve(cells: tuple[int, ...], hand: int, rules: Rules) -> Solved:
-    """The value of a live position; who wins hurries, who loses delays."""
+    """Return the value of a live position; who wins hurries, who loses delays."""
     found = turns(cells, hand, rules).values()
     if not found:
         return Solved(0, 0)

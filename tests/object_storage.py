@@ -30,7 +30,7 @@ BOTH = pytest.mark.parametrize("archive", ["local", pytest.param("s3", marks=pyt
 
 
 def root_of(request: pytest.FixtureRequest, tmp_path: Path) -> PurePath:
-    """The root of an archive for a fixture of which ``BOTH`` is the parameter: in a folder, or in a bucket."""
+    """Return an archive's root for a fixture of which ``BOTH`` is the parameter: in a folder, or in a bucket."""
     if getattr(request, "param", "local") == "local":
         return tmp_path / "archive"
     bucket: PurePath = request.getfixturevalue("bucket")
@@ -38,7 +38,7 @@ def root_of(request: pytest.FixtureRequest, tmp_path: Path) -> PurePath:
 
 
 def environment(port: int) -> dict[str, str]:
-    """The variables by which a client finds the server, or the proxy, at a port."""
+    """Return the variables by which a client finds the server, or the proxy, at a port."""
     return {
         "AWS_ACCESS_KEY_ID": "tester",
         "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -55,7 +55,7 @@ def free_port() -> int:
 
 @contextmanager
 def server() -> Iterator[int]:
-    """The port of a server that has started."""
+    """Start the server, and yield its port."""
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
     own = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
@@ -72,7 +72,7 @@ def server() -> Iterator[int]:
 
 
 def new_bucket(port: int) -> ObjectUrl:
-    """A new bucket."""
+    """Create an empty bucket."""
     name = f"games-{uuid.uuid4().hex[:12]}"
     urllib.request.urlopen(urllib.request.Request(f"http://{HOST}:{port}/{name}", method="PUT")).close()
     return ObjectUrl("s3:", name)
@@ -112,11 +112,11 @@ def server_at(port: int) -> Ask:
 
 @dataclass
 class Proxy:
-    """Passes requests on to the server. ``fault`` says what goes wrong with a request:
+    """Passes requests on to the server, unless something goes wrong with them.
 
-    ``drop`` (it never arrives), ``lose`` (it is carried out, and its answer lost), ``slow`` (the answer takes
-    ``delay`` seconds), ``cut`` (half of the answer arrives), ``unconditional`` (its conditions are ignored), or a
-    status such as ``503``, with which it is answered.
+    ``fault`` says what goes wrong with a request: ``drop`` (it never arrives), ``lose`` (it is carried out, and its
+    answer lost), ``slow`` (the answer takes ``delay`` seconds), ``cut`` (half of the answer arrives), ``unconditional``
+    (its conditions are ignored), or a status such as ``503``, with which it is answered.
     """
 
     port: int
@@ -128,7 +128,7 @@ class Proxy:
 
 @contextmanager
 def proxy(ask: Ask) -> Iterator[Proxy]:
-    """A proxy in front of the server that ``ask`` asks."""
+    """Run a proxy in front of the server that ``ask`` asks."""
     lock = Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -182,7 +182,7 @@ def proxy(ask: Ask) -> Iterator[Proxy]:
         request_queue_size = 64
 
         def handle_error(self, *_: Any) -> None:
-            """A client that hangs up is what is tested."""
+            """Print nothing, because a client that hangs up is what is tested."""
 
     with Server((HOST, 0), Handler) as listening:
         front = Proxy(listening.server_port)

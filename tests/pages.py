@@ -38,7 +38,7 @@ def name_of(page: Path) -> str:
 
 
 def steps_of(page: Path) -> list[Step]:
-    """The steps of a page, in their order. What a block without a language shows besides commands is output."""
+    """Return the steps of a page, in their order. What a block without a language shows besides commands is output."""
     steps = []
     fences = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     for language, block in fences:
@@ -208,12 +208,12 @@ def listed(step: Step, entries: object) -> bool:
 
 
 def bare(line: str) -> str:
-    """A command without its comment."""
+    """Return a command without its comment."""
     return re.sub(r" +# .*$", "", line)
 
 
 def smaller(line: str) -> str:
-    """A command with fewer games than printed."""
+    """Return a command with fewer games than printed."""
     line = bare(line)
     for pattern, instead in SMALLER:
         line = re.sub(pattern, instead, line)

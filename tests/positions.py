@@ -11,7 +11,7 @@ from tests.naive import NONE, View
 
 
 def view_of(position: Position, rules: Rules) -> View:
-    """The position as a slow twin sees it."""
+    """Return the position as a slow twin sees it."""
     available = [piece for piece in range(16) if position.available >> piece & 1]
     return View(board(position), available, position.hand, position.last_cell, rules)
 

@@ -61,7 +61,7 @@ def fences(page: Path) -> list[tuple[str, str]]:
 
 
 def programs(line: str) -> Iterator[list[str]]:
-    """The words after ``qarena`` of each program that a line of shell starts."""
+    """Yield the words after ``qarena`` of each program that a line of shell starts."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
     words: list[str] = []
@@ -75,7 +75,7 @@ def programs(line: str) -> Iterator[list[str]]:
 
 
 def in_blocks(page: Path) -> Iterator[Shown]:
-    """The commands of a page's blocks, as a reader would copy them; in a block with output they follow ``$``."""
+    """Yield the commands of a page's blocks, as a reader would copy them; in a block with output they follow ``$``."""
     for language, block in fences(page):
         lines = block.replace("\\\n", " ").splitlines()
         typed = [line[2:] for line in lines if line.startswith("$ ")] or lines
@@ -85,7 +85,7 @@ def in_blocks(page: Path) -> Iterator[Shown]:
 
 
 def in_sentences(page: Path) -> Iterator[Shown]:
-    """The commands in the sentences of a page; they may leave out arguments."""
+    """Yield the commands in the sentences of a page; they may leave out arguments."""
     prose = re.sub(r"^ *```.*?^ *```$", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
     for code in re.findall(r"`(qarena\s[^`]+)`", prose):
         for words in programs(" ".join(code.split())):
@@ -97,7 +97,7 @@ SENTENCES = [shown for page in PAGES for shown in in_sentences(page)]
 
 
 def resolved(shown: Shown) -> tuple[list[str], Any, list[str]]:
-    """The names of a command, the command, and its arguments."""
+    """Return the names of a command, the command, and its arguments."""
     command, names, rest = COMMANDS, [], list(shown.words)
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
         assert rest[0] in command.commands, f"{shown}: there is no command '{rest[0]}'"
@@ -152,7 +152,7 @@ def test_keys_and_the_yamls_they_choose_exist() -> None:
 
 
 def choices(overrides: list[str]) -> list[list[str]]:
-    """Overrides without sweeps, as many as the longest sweep has values: each value occurs in one of them."""
+    """Return overrides without sweeps, as many as the longest sweep has values: each value occurs in one of them."""
     given = OverridesParser.create().parse_overrides(overrides)
     texts = [
         [f"{each.get_key_element()}={value}" for value in each.sweep_string_iterator()]
@@ -165,7 +165,7 @@ def choices(overrides: list[str]) -> list[list[str]]:
 
 
 def composed(config: str, overrides: list[str]) -> DictConfig:
-    """The configuration that Hydra composes from overrides. It refuses keys and options of groups that do not exist."""
+    """Compose the configuration of overrides. Hydra refuses keys and options of groups that do not exist."""
     if config in ("run", "sweep"):
         config = "train" if is_training_requested(overrides) else "run"
     assert config in SCHEMAS

@@ -62,7 +62,7 @@ def distribution(requirement: str) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """The top-level modules that a file imports, wherever in it."""
+    """Return the top-level modules that a file imports, wherever in it."""
     modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -149,7 +149,7 @@ def test_ci_runs_what_the_makefile_calls_test() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from copies of what it needs."""
+    """Build the wheel from copies of what it needs."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     for package in PACKAGES:

@@ -120,7 +120,7 @@ class Archives:
         self._known: dict[str, Undisturbed] = {}
 
     def after(self, name: str) -> Undisturbed:
-        """A command's folder when nobody disturbed it."""
+        """Return what a command leaves when nobody disturbs it."""
         if name not in self._known:
             folder, command = self._new_folder(), COMMANDS.get(name, LARGER_FILES)
             command.scene(folder, self)
@@ -131,13 +131,13 @@ class Archives:
         return self._known[name]
 
     def copy(self, name: str, place: Path) -> ArchiveStore:
-        """The same archive in another place."""
+        """Copy the archive that a command leaves to another place."""
         shutil.copytree(self.after(name).folder / NAME, place, dirs_exist_ok=True)
         return ArchiveStore.open(place)
 
 
 def nothing(folder: Path, archives: Archives) -> None:
-    """The first run of an archive."""
+    """Prepare nothing: the run is the archive's first."""
 
 
 def games(folder: Path, archives: Archives) -> None:
@@ -159,7 +159,7 @@ def all_tables(folder: Path, archives: Archives) -> None:
 
 
 def two_archives(folder: Path, archives: Archives) -> None:
-    """The destination has fewer games, and its last file ends where no file of the source does."""
+    """Copy two archives: the destination has fewer games, and its last file ends where no file of the source does."""
     source = archives.copy("index", folder / "source")
     policy_store.save(source, COUNTS, origin())
     source.write_sweep_job(SweepJob("sweep", 0, {"games": "600"}))
@@ -167,7 +167,7 @@ def two_archives(folder: Path, archives: Archives) -> None:
 
 
 def garbage(folder: Path, archives: Archives) -> None:
-    """What compaction replaced, and what killed writers leave."""
+    """Write what compaction replaced, and what killed writers leave."""
     archive = archives.copy("compact", folder / NAME)
     for table in TABLE_FOLDERS:
         there = Path(archive.folder(table, archive.list_run_ids()[0]))
@@ -206,7 +206,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
 
 
 def answers(root: Path, questions: Sequence[str]) -> Mapping[str, pl.DataFrame]:
-    """The answers to questions in SQL; none to those that need an index which is not there yet."""
+    """Return the answers to questions in SQL; none to those that need an index which is not there yet."""
     found = {}
     with OpenArchive(root) as opened:
         for question in questions:
@@ -216,7 +216,7 @@ def answers(root: Path, questions: Sequence[str]) -> Mapping[str, pl.DataFrame]:
 
 
 def state(root: Path) -> State:
-    """The rows of an archive, and the fingerprint of the games that each table holds."""
+    """Return the rows of an archive, and the fingerprint of the games that each table holds."""
     archive = ArchiveStore.open(root)
     every = [
         (run_id, table, archive.list_effective_ranges(run_id, table))
@@ -228,7 +228,7 @@ def state(root: Path) -> State:
 
 
 def counts(root: Path) -> dict[str, int]:
-    """What a reader counts, in SQL and by the names of files."""
+    """Return what a reader counts, in SQL and by the names of files."""
     archive = ArchiveStore.open(root)
     units = {
         f"{run_id} {table}": archive.list_effective_ranges(run_id, table).units
@@ -240,7 +240,7 @@ def counts(root: Path) -> dict[str, int]:
 
 @contextmanager
 def reader(root: Path) -> Iterator[None]:
-    """Counts all the time, on a thread: what was there once is there ever after."""
+    """Count all the time, on a thread, and fail if what was there once is not there ever after."""
     done, wrong = threading.Event(), list[object]()
 
     def look() -> None:
@@ -374,7 +374,7 @@ REFUSALS = {
 
 @contextmanager
 def disk(folder: Path) -> Iterator[Callable[[str], None]]:
-    """A disk of its own at a folder; the function changes its options."""
+    """Mount a disk of its own at a folder; the function changes its options."""
 
     def mount(options: str) -> None:
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False)
@@ -389,7 +389,7 @@ def disk(folder: Path) -> Iterator[Callable[[str], None]]:
 
 
 def room(folder: Path) -> int:
-    """The bytes of the blocks of files."""
+    """Return the bytes of the blocks of files."""
     return sum(-(-len(content) // 4096) * 4096 for content in snapshot(folder).values())
 
 

@@ -86,7 +86,7 @@ class Reader:
 
 
 def pages() -> list[object]:
-    """The pages that are followed; all but a few are slow."""
+    """Return the pages that are followed; all but a few are slow."""
     return [pytest.param(page, marks=[] if page in QUICK else [pytest.mark.slow]) for page in FOLLOWED]
 
 

@@ -30,7 +30,7 @@ VARYING = (
 
 
 def transcripts(page: Path) -> list[tuple[str, str]]:
-    """The commands of a page's transcripts, each with what the page shows below it."""
+    """Return the commands of a page's transcripts, each with what the page shows below it."""
     blocks = re.findall(r"^ *```console\n(.*?)^ *```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     found = []
     for block in blocks:

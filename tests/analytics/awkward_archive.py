@@ -84,7 +84,7 @@ def _write_run(
 
 
 def _find_seat(agents: tuple[str, str], agent: str, game: int, seats: str) -> int | None:
-    """The seat of an agent in a game with a number; None for an agent that is not named."""
+    """Return the seat of an agent in a game with a number; None for an agent that is not named."""
     if not agent:
         return None
     swapped = game % 2 if seats == "swapped" else 0

@@ -76,7 +76,7 @@ def write_archive(root: Path, runs: Sequence[Played] = RUNS, most: int = LARGEST
 
 
 def rows_of(runs: Sequence[Played], keep: Callable[[Row], bool]) -> tuple[list[Row], list[Row]]:
-    """The games that ``keep`` wants and their plies."""
+    """Return the games that ``keep`` wants and their plies."""
     games: list[Row] = []
     plies: list[Row] = []
     for played in runs:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of such an archive, which is only copied."""
+    """Return the folder of such an archive, which is only copied."""
     return Path(filled(tmp_path_factory.mktemp("written") / "archive").root)
 
 
 @pytest.fixture
 def archive(request: pytest.FixtureRequest, tmp_path: Path, written: Path) -> ArchiveStore:
-    """An archive with one run of two ranges, ``BLOCKS``: units 0 to 15 and 16 to 23, pairs 0 to 7 of each pairing.
+    """Write an archive of one run with two ranges, ``BLOCKS``: units 0 to 15 and 16 to 23, pairs 0 to 7 of a pairing.
 
     It is in a folder or, with ``BOTH`` of ``tests.object_storage``, also in a bucket.
     """
@@ -39,7 +39,7 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path, written: Path) -> Ar
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
-    """The same archive, one for a file of tests that change nothing in it."""
+    """Share such an archive between the tests of a file that change nothing in it."""
     return filled(tmp_path_factory.mktemp("shared") / "archive")
 
 
@@ -54,7 +54,7 @@ def opened(shared: ArchiveStore) -> "Iterator[OpenArchive]":
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
-    """The same archive with files of every kind, so that no view is empty. It is only copied."""
+    """Write such an archive with files of every kind, so that no view is empty. It is only copied."""
     from analytics.tables.derived.definitions import EVALUATIONS_TABLE
     from analytics.tables.derived.indexing import index_runs
     from analytics.tables.derived.range_table import record_derived_units
@@ -72,7 +72,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
 
 @pytest.fixture
 def full_archive(everything: ArchiveStore, tmp_path: Path) -> ArchiveStore:
-    """A copy of that archive, to be damaged."""
+    """Copy that archive, to be damaged."""
     return copied(everything, tmp_path / "whole")
 
 

@@ -21,7 +21,7 @@ def contents(archive: ArchiveStore) -> dict[PurePath, bytes]:
 
 
 def copied(archive: ArchiveStore, place: Path) -> ArchiveStore:
-    """The same archive in another folder."""
+    """Open the same archive in another folder."""
     return ArchiveStore(Path(shutil.copytree(archive.root, place)))
 
 
@@ -34,5 +34,5 @@ def forge(path: Path, change: Mapping[str, Any] | Callable[[dict[str, Any]], obj
 
 
 def files_of(archive: ArchiveStore, run_id: str, table: str) -> list[Path]:
-    """The files of ``games`` or ``plies`` that count, by unit; of an archive in a folder."""
+    """List the files of ``games`` or ``plies`` that count, by unit; of an archive in a folder."""
     return [Path(archive.find_path(table, run_id, stored)) for stored in archive.list_effective_ranges(run_id)]

@@ -33,7 +33,7 @@ def has_line(board: dict[int, int], rules: Rules) -> bool:
 
 
 def random_game(dice: random.Random, rules: Rules = CLASSIC, forfeits: float = 0.1) -> Game:
-    """A legal random game; some stop early because a player forfeits, even before the first ply."""
+    """Play a legal random game; some stop early because a player forfeits, even before the first ply."""
     board: dict[int, int] = {}
     plies: list[tuple[int, int]] = []
     pieces, cells = list(range(PIECES)), list(range(CELLS))
@@ -86,7 +86,7 @@ def single_games(seed: int, pairing: int = 0, first_pair: int = 0, pairs: int = 
 
 
 def naive_rows(blocks: Sequence[Block], pairings: Pairings) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """The rows of ``games`` and ``plies``, in order, cell by cell from the text of data/README.md."""
+    """Return the rows of ``games`` and ``plies``, in order, cell by cell from the text of data/README.md."""
     games, plies = [], []
     for block in blocks:
         for i in range(len(block.games.plies)):
@@ -106,7 +106,7 @@ def naive_rows(blocks: Sequence[Block], pairings: Pairings) -> tuple[list[tuple[
 
 
 def spec_of(rules: Rules = CLASSIC, pairings: Pairings = PAIRINGS, **other: Any) -> dict[str, Any]:
-    """A run's spec as JSON values; ``other`` replaces and adds."""
+    """Return a run's spec as JSON values; ``other`` replaces and adds."""
     labels = sorted({label for pairing in pairings for label in pairing})
     return {
         "rules": asdict(rules),
@@ -134,7 +134,7 @@ RUN_ID = record().run_id
 
 
 def tables(blocks: Sequence[Block], pairings: Pairings) -> tuple[TableBytes, TableBytes]:
-    """The files ``games`` and ``plies`` of blocks."""
+    """Encode the files ``games`` and ``plies`` of blocks."""
     ordered = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))
     return encode_game_tables(
         concat_blocks(ordered), sorted({block.pairing for block in blocks if block.pairs}), pairings
@@ -142,7 +142,7 @@ def tables(blocks: Sequence[Block], pairings: Pairings) -> tuple[TableBytes, Tab
 
 
 def frames(blocks: Sequence[Block], pairings: Pairings) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables ``games`` and ``plies`` of blocks, as they are read from the files that hold them."""
+    """Return the tables ``games`` and ``plies`` of blocks, as they are read from the files that hold them."""
     games, plies = (pl.read_parquet(io.BytesIO(table)) for table in tables(blocks, pairings))
     return games, plies
 
@@ -153,13 +153,13 @@ BLOCKS = [random_block(SEED, pairing, 0) for pairing in range(3)]
 
 
 def units_of(block: Block, line: UnitLine) -> list[int]:
-    """The units of a block's pairs."""
+    """Return the units of a block's pairs."""
     pairs = range(block.first_pair, block.first_pair + block.pairs)
     return [*pairs] if line.pairings == 1 else [pair * line.pairings + block.pairing for pair in pairs]
 
 
 def cut(block: Block, line: UnitLine, span: Range) -> Block:
-    """The pairs of a block that are in a range of units."""
+    """Keep the pairs of a block that are in a range of units."""
     of = [pair for pair, unit in enumerate(units_of(block, line)) if span[0] <= unit < span[1]]
     rows = slice(of[0] * block.games_per_pair, (of[-1] + 1) * block.games_per_pair) if of else slice(0)
     games = Games(*map(np.ascontiguousarray, select_games(block.games, rows)))
@@ -168,7 +168,7 @@ def cut(block: Block, line: UnitLine, span: Range) -> Block:
 
 @cache
 def games_of_seed(seed: int, pairs: int) -> list[Block]:
-    """The games of so many pairs of each of PAIRINGS; those of another seed are others."""
+    """Return the games of so many pairs of each of PAIRINGS; another seed gives other games."""
     return [random_block(seed, pairing, 0, pairs) for pairing in range(len(PAIRINGS))]
 
 

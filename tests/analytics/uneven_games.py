@@ -60,7 +60,7 @@ def _write_run(
 
 
 def _choose_winner(dice: random.Random, agents: Sequence[str], number: int, seats: str) -> int | None:
-    """The winning seat between two agents of the league: the stronger one's in two of three games."""
+    """Return the winning seat between two agents of the league: the stronger one's in two of three games."""
     if not set(agents) <= set(LEAGUE):
         return None
     first_seat = number % 2 if seats == "swapped" else 0
@@ -69,7 +69,7 @@ def _choose_winner(dice: random.Random, agents: Sequence[str], number: int, seat
 
 
 def _play_game(dice: random.Random, rules: Rules, *winners: int | None) -> Game:
-    """A random game that is won by the last of ``winners`` that is a seat."""
+    """Return a random game that is won by the last of ``winners`` that is a seat."""
     winner = next((seat for seat in reversed(winners) if seat is not None), None)
     game = random_game(dice, rules, 0.0)
     while winner not in (None, game["winner"]):

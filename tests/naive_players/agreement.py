@@ -36,7 +36,7 @@ OPPONENT_CHOOSES_QUICK = [
 
 
 def late(rules: Rules, games: int, most_empty: int) -> list[Position]:
-    """The positions of ``asked`` with at most so many empty cells."""
+    """Return the positions of ``list_positions`` with at most so many empty cells."""
     return [position for position in asked(rules, games) if 16 - position.occupied.bit_count() <= most_empty]
 
 
@@ -64,7 +64,7 @@ def endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
 
 
 def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions: Iterable[Position]) -> int:
-    """The player answers each position as its twin does, both new to the game; returns how many there were."""
+    """Check that a player answers each position as its twin does, both new to the game; return how many there were."""
     asked_about = list(positions)
     seeds = [naive.mix(i) for i in range(len(asked_about))]
     player = build_player(agent, rules, "agent")
@@ -78,7 +78,7 @@ def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions:
 
 
 def outcomes(engine: BatchEngine, orders: Sequence[PairRange], threads: int = 1) -> dict[tuple[int, int, int], Outcome]:
-    """The games of some orders, each once, by pairing, pair and game."""
+    """Return the games of some orders, each once, by pairing, pair and game."""
     found: dict[tuple[int, int, int], Outcome] = {}
     for block in engine.play(orders, threads):
         for i, plies in enumerate(block.games.plies.tolist()):
@@ -98,7 +98,7 @@ def assert_same_games(agent: KernelAgent, twin: naive.Player, rules: Rules, pair
 
 
 def assert_same_match(one: Players, other: Players, rules: Rules, pairs: int, opening_plies: int = 0) -> None:
-    """The same of any two players. Each game has copies of the slow ones that remember it to itself."""
+    """Check the same of any two players. Each game has its own copies of the slow ones that remember it."""
     engine = BatchEngine(rules, [one[0], other[0]], ["one", "other"], [(0, 1)], SEED, RUN, opening_plies)
     remember = [agent.knowledge(rules).game_words > 0 for agent, _ in (one, other)]
     for (_, pair, game), outcome in outcomes(engine, [PairRange(0, 0, pairs)]).items():
@@ -114,7 +114,7 @@ class NaiveLearner(Player, Protocol):
     """A slow player that remembers what it did in a game until it learns how that ended."""
 
     def learn(self, result: str) -> None:
-        """``result`` is 'win', 'loss' or 'draw'."""
+        """Learn from a ``result``: 'win', 'loss' or 'draw'."""
         ...
 
 
@@ -133,7 +133,7 @@ class Lifted:
 
 
 def seat_of(game: int, seats: str) -> int:
-    """The learner's seat in a game: ``seats`` is '0', '1' or 'both', in turns."""
+    """Return the learner's seat in a game: ``seats`` is '0', '1' or 'both', in turns."""
     return game % 2 if seats == "both" else int(seats)
 
 
@@ -149,7 +149,7 @@ def play(rules: Rules, learner: Player, opponent: Player, game: int, seats: str)
 
 
 def logged(outcome: Outcome, game: int, seats: str) -> FinishedGame:
-    """The game as it would be read from the archive."""
+    """Return the game as it would be read from the archive."""
     pieces, cells = np.full(16, 99, np.int8), np.full(16, 99, np.int8)
     pieces[: outcome.plies], cells[: outcome.plies] = outcome.pieces, outcome.cells
     seat, stream = seat_of(game, seats), np.uint64(stream_of(game))
@@ -159,7 +159,7 @@ def logged(outcome: Outcome, game: int, seats: str) -> FinishedGame:
 def train(
     learner: Learner, opponent: KernelAgent, rules: Rules, games: int, seats: str = "both"
 ) -> tuple[Policy, list[Outcome]]:
-    """The jitted learner's games, one after the other, and what it learned from them."""
+    """Play the jitted learner's games, one after the other; return what it learned from them, and the games."""
     knowledge, played = learner.knowledge(rules), list[Outcome]()
     player = KernelPlayer(type(learner).kernel, knowledge, rules)
     other = build_player(opponent, rules, "opponent")
@@ -173,7 +173,7 @@ def train(
 
 
 def relearn(learner: Learner, rules: Rules, played: list[Outcome], seats: str = "both") -> Policy:
-    """The learner after games that were played before."""
+    """Return what the learner learns from games that were played before."""
     knowledge = learner.knowledge(rules)
     for game, outcome in enumerate(played):
         player = KernelPlayer(type(learner).kernel, knowledge, rules)
@@ -183,7 +183,7 @@ def relearn(learner: Learner, rules: Rules, played: list[Outcome], seats: str = 
 
 
 def met(played: list[Outcome], count: int) -> list[Position]:
-    """The last of the positions in which somebody was asked in these games."""
+    """Return the last of the positions in which somebody was asked in these games."""
     positions = []
     for outcome in reversed(played):
         plies = list(zip(outcome.pieces, outcome.cells, strict=True))
@@ -195,7 +195,7 @@ def met(played: list[Outcome], count: int) -> list[Position]:
 
 
 def train_twin(learner: NaiveLearner, opponent: Player, rules: Rules, games: int, seats: str = "both") -> list[Outcome]:
-    """The slow learner's games, after each of which it learns."""
+    """Play the slow learner's games; it learns after each of them."""
     played = []
     for game in range(games):
         played.append(play(rules, learner, opponent, game, seats))

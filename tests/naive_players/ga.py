@@ -40,7 +40,7 @@ def frequencies(board: Board) -> list[tuple[int, int]]:
 
 
 def in_order(board: Board, alpha: float, seed: int) -> list[int]:
-    """The bits of the values as they are tried: rarest first, but with probability alpha commonest first."""
+    """Return the bits of the values as they are tried: rarest first, but with probability alpha commonest first."""
     commonest_first = unit(draw(seed, 0)) < alpha
     return [bit for _, bit in sorted(frequencies(board), key=lambda pair: pair[0], reverse=commonest_first)]
 
@@ -190,7 +190,7 @@ class GaMinimax(Ga2):
         return self.phantom(view, with_piece(view.board, view.hand, cell), view.hand, depth, False, line)
 
     def phantom(self, view: View, board: Board, hand: int, depth: int, maximising: bool, line: bool) -> float:
-        """The study's minimax, whose hand is placed before another is selected."""
+        """Search as the study's minimax, whose hand is placed before another piece is selected."""
         if line:
             return -inf if maximising else 1 + depth
         if depth == 0:

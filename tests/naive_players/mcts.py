@@ -53,7 +53,7 @@ def moves(view: View, safe_gifts: bool = False) -> list[Move]:
 
 
 def gifts_with(view: View, cell: int, safe_gifts: bool) -> list[int]:
-    """The pieces that may be given along with this placement."""
+    """Return the pieces that may be given along with this placement."""
     if not safe_gifts or what_comes_of(view, (cell, NONE)) == LINE:
         return view.available
     board = view.board if cell == NONE else with_piece(view.board, view.hand, cell)
@@ -191,7 +191,7 @@ class Mcts:
         self.back_up(path, self.evaluate(path[-1], words))
 
     def descend(self, root: Node, words: Words) -> list[Node]:
-        """The nodes from the root to the first that is unvisited or ends the game."""
+        """Return the nodes from the root to the first that is unvisited or ends the game."""
         path = [root]
         while path[-1].visits > 0 and not path[-1].ending:
             here = path[-1]
@@ -250,7 +250,7 @@ class FaithfulMcts(Mcts):
         self.visit(root, None, True, words)
 
     def visit(self, node: Node, parent: Node | None, root_to_move: bool, words: Words) -> float:
-        """The value of one visit for the player at the root."""
+        """Return the value of one visit for the player at the root."""
         if node.children:
             child = max(node.children, key=lambda each: each.bound)
             value = self.visit(child, node, not root_to_move, words)

@@ -14,7 +14,7 @@ Features = tuple[int, int, int, int]  # pieces, wins, safe, dangers
 
 
 def dangers(board: Board, rules: Rules) -> int:
-    """The number of the eight attribute values that a line has on its three occupied cells, the fourth being empty."""
+    """Count the attribute values that a line has on its three occupied cells, of eight, the fourth cell being empty."""
     values = set()
     for line in naive.lines(rules):
         pieces = [board[cell] for cell in line if board[cell] != NONE]

@@ -123,7 +123,7 @@ def prepare_once() -> Iterator[None]:
 
 
 def searched(repo: IConfigRepository) -> str:
-    """The folders in which Hydra looks for configuration files; empty if tests may write files there."""
+    """List the folders in which Hydra looks for configuration files; none if tests may write files there."""
     places = [(source.scheme(), source.path) for source in repo.get_sources()]
     return repr(places) if all(scheme != "file" or path == str(CONF_FOLDER) for scheme, path in places) else ""
 
@@ -133,7 +133,7 @@ HANDLERS_OF_HYDRA = (logging.FileHandler, logging.StreamHandler)
 
 @pytest.fixture(autouse=True)
 def handlers_that_others_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Keeps handlers of logging from Hydra, which closes all before it makes its own; and its own from later tests.
+    """Keep logging's handlers from Hydra, which closes all before it makes its own, and Hydra's from later tests.
 
     That of absl, which OpenSpiel imports, would close the stream it was made for: pytest's. Those of Hydra open a file
     at the first message, when its folder is gone, and write to the stream of a test that has ended.
@@ -147,7 +147,7 @@ def handlers_that_others_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 @pytest.fixture
 def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Qarena:
-    """Runs ``qarena …`` in an empty folder, as often as a test likes."""
+    """Run ``qarena …`` in an empty folder, as often as a test likes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     for name in ("set_threshold", "freeze"):  # the tests of one process share the collector
@@ -176,7 +176,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A set of a few late positions."""
+    """Build a set of a few late positions."""
     from analytics.exact.position_set import build_origin, encode_position_set
     from analytics.store.archive import ArchiveStore
     from quarto.rules import CLASSIC

@@ -63,12 +63,12 @@ def stop_the_second_run(patch: pytest.MonkeyPatch, archive: Path) -> None:
 
 
 def environment_with(**variables: str) -> dict[str, str]:
-    """The environment of somebody who can type ``qarena``."""
+    """Return the environment of somebody who can type ``qarena``."""
     return os.environ | {"PATH": f"{Path(QARENA).parent}{os.pathsep}{os.environ['PATH']}"} | variables
 
 
 def command(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The result of typing ``qarena …`` in ``folder``: a process of its own."""
+    """Run ``qarena …`` in ``folder``, in a process of its own, and return its result."""
     return subprocess.run(
         [QARENA, *arguments],
         cwd=folder,
@@ -102,14 +102,14 @@ def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
 
 
 def resuming(errors: str) -> list[str]:
-    """The words of the command that resumes, which an interrupted command prints; a note on compiling may follow."""
+    """Return the command that resumes, which an interrupted command prints; a note on compiling may follow."""
     (line,) = (line for line in errors.splitlines() if line.startswith("  "))
     return shlex.split(line)
 
 
 @cache
 def request(*overrides: str) -> RunRequest:
-    """The request of ``qarena run`` with these overrides."""
+    """Build the request of ``qarena run`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         composed = compose("run", overrides=list(overrides), return_hydra_config=True)
         check_keys_and_values(composed, RunConfig)
@@ -117,7 +117,7 @@ def request(*overrides: str) -> RunRequest:
 
 
 def stored_at(root: Path, asked: RunRequest) -> RunRequest:
-    """The same request for the archive at ``root``."""
+    """Return the same request for the archive at ``root``."""
     return replace(asked, storage=replace(asked.storage, root=root))
 
 

@@ -113,7 +113,7 @@ def read_printed_tables(text: str) -> list[ShownTable]:
 
 
 def find_values(quantity: Quantity, tables: Sequence[ShownTable], text: str) -> Answer:
-    """The quantity in the first table that has its headings and rows with its keys."""
+    """Read the quantity from the first table that has its headings and rows with its keys."""
     wanted = [*quantity.key_headings, quantity.heading]
     for table in tables:
         headings = [*(heading or "rank" for heading in table.headings)]  # the terminal has no room for the word
@@ -132,7 +132,7 @@ def find_values(quantity: Quantity, tables: Sequence[ShownTable], text: str) -> 
 
 
 def find_rows(quantity: Quantity, rows: Sequence[Row], text: str = "") -> Answer:
-    """The quantity in rows of a program."""
+    """Read the quantity from rows of a program."""
     values = {
         tuple(_format_key(name, row[name]) for name in quantity.keys): row[quantity.column]
         for row in rows
@@ -164,7 +164,7 @@ class Places:
         return self._known[key]
 
     def run_command(self, *words: str, streams: str = "out err") -> str:
-        """What a command prints on these streams."""
+        """Return what a command prints on these streams."""
 
         def run() -> Any:
             assert self.qarena is not None
@@ -215,7 +215,7 @@ class Places:
         return find_values(quantity, read_html_tables(section), read_text(section))
 
     def render_report(self) -> str:
-        """The report about all games."""
+        """Render the report about all games."""
 
         def render() -> str:
             with analytics.open_archive(self.root) as archive:
@@ -229,7 +229,7 @@ class Places:
         return find_values(quantity, read_html_tables(text), read_text(text))
 
     def visit(self, address: str) -> str:
-        """The page at an address."""
+        """Return the page at an address."""
         assert self.visitor is not None
         page = self.visitor.ready(address)
         assert page.status == 200, page.text

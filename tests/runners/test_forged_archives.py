@@ -96,7 +96,7 @@ def write(path: Path, values: dict[str, Any]) -> None:
 
 
 def first_run(root: Path) -> Path:
-    """The record of the run of eight games, of ``random`` against ``rule_based``."""
+    """Return the record of the run of eight games, of ``random`` against ``rule_based``."""
     return next(path for path in root.glob("runs/*.json") if json.loads(path.read_bytes())["command"].count("games=8 "))
 
 
@@ -256,7 +256,7 @@ SCRIPTS = ("<script>alert", "<img src=x", "[link=", "onerror=alert(1)>")
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with a run, a sweep, a verdict, a training and two policies."""
+    """Write an archive with a run, a sweep, a verdict, a training and two policies."""
     return tmp_path_factory.mktemp("honest") / "archive"
 
 

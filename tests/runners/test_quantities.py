@@ -258,7 +258,7 @@ def imposed_run(root: Path) -> str:
 
 @pytest.fixture(scope="module")
 def known_places(root: Path) -> Iterator[Places]:
-    """The places, whose answers are kept for the tests of this module."""
+    """Keep what the places answer for the tests of this module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(style, "_render_spec", lambda _: "<svg></svg>")  # drawing takes longer than all the rest
         if find_spec("fastapi") is None:

@@ -1,5 +1,7 @@
-"""The report is one page without network and script, says everything there is and what there is not, and is the same
-bytes for the same archive."""
+"""The report is one page without network and script, and the same bytes for the same archive.
+
+It says everything there is and what there is not.
+"""
 
 from __future__ import annotations
 
