@@ -13,7 +13,7 @@ NOBODY = 65534
 
 @contextmanager
 def another_user() -> Iterator[None]:
-    """Inside the context this process, if it is root's, is of a user without rights or groups.
+    """Make this process, if it is root's, that of a user without rights or groups.
 
     Not a process of its own under ``setpriv``: that user may often not read root's Python.
     """

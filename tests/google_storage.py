@@ -47,5 +47,5 @@ def translated(ask: Ask) -> Ask:
 
 
 def renamed(headers: Headers, before: str, after: str) -> Headers:
-    """Headers with another prefix of the attributes' names, and without Google's condition."""
+    """Change the prefix of the attributes' names in headers, and drop Google's condition."""
     return {name.replace(before, after, 1): value for name, value in headers.items() if name != DEMANDED}

@@ -54,7 +54,7 @@ class Study:
     start: Sequence[Sequence[float]] = ()
 
     def evolve(self) -> list[list[Individual]]:
-        """Everybody of each generation, best first, as it was then."""
+        """Return everybody of each generation, best first, as it was then."""
         population = [Individual(number, self.first_genes(number)) for number in range(self.size)]
         for individual, genes in zip(population, self.start, strict=False):
             individual.genes = list(genes)

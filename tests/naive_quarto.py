@@ -26,7 +26,7 @@ ARRANGEMENTS = 16 * 15 * 14 * 13  # of four different pieces on four cells
 
 @strategies.composite
 def plies_and_hand(draw: strategies.DrawFn, most: int = 15) -> tuple[list[tuple[int, int]], int]:
-    """Any (piece, cell) plies, lines or not, and a piece in hand or none."""
+    """Draw any (piece, cell) plies, lines or not, and a piece in hand or none."""
     count = draw(strategies.integers(0, most))
     pieces = draw(strategies.permutations(range(16)))
     cells = draw(strategies.permutations(range(16)))
@@ -70,12 +70,12 @@ def automorphisms(family: set[int], order: Sequence[int]) -> int:
 
 
 def change_piece(piece: int, xor: int, attributes: Sequence[int]) -> int:
-    """XOR, then attribute ``attributes[i]`` moves to place ``i``."""
+    """Apply XOR, then move attribute ``attributes[i]`` to place ``i``."""
     return sum((((piece ^ xor) >> attribute) & 1) << place for place, attribute in enumerate(attributes))
 
 
 def change_board(board: Board, cells: Sequence[int], xor: int, attributes: Sequence[int]) -> Board:
-    """Cell ``c`` moves to ``cells[c]``, and the piece on it changes."""
+    """Move cell ``c`` to ``cells[c]``, and change the piece on it."""
     image = [NONE] * 16
     for cell, piece in enumerate(board):
         image[cells[cell]] = piece if piece == NONE else change_piece(piece, xor, attributes)
@@ -102,7 +102,7 @@ def images(board: Board, hand: int, permutations: Sequence[Sequence[int]]) -> It
 
 
 def least_image(board: Board, hand: int, permutations: Sequence[Sequence[int]]) -> tuple[int, int]:
-    """(occupied, lanes) of the canonical form by its definition: the least of all images, with hand 0 if any."""
+    """Return (occupied, lanes) of the canonical form as defined: the least of all images, with hand 0 if any."""
     moved = {tuple(cells): occupied_of(change_board(board, cells, 0, range(4))) for cells in permutations}
     least = min(moved.values())
     candidates = images(board, hand, [cells for cells, occupied in moved.items() if occupied == least])

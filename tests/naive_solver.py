@@ -19,7 +19,7 @@ Turn = tuple[int, int]  # cell, gift
 
 
 def turns(cells: tuple[int, ...], hand: int, rules: Rules) -> dict[Turn, Solved]:
-    """Every turn of the player to act and what it comes to for them."""
+    """Return every turn of the player to act, and its value for them."""
     left = [piece for piece in range(16) if piece not in cells and piece != hand]
     if hand == NONE and not rules.mover_chooses:
         return {(NONE, gift): opposite(solve(cells, gift, rules), 0) for gift in left}

@@ -16,7 +16,7 @@ Form = tuple[int, ...]
 
 @cache
 def piece_maps() -> list[list[int]]:
-    """All 384: XOR with a constant, then a permutation of the attributes."""
+    """List all 384 maps of pieces: XOR with a constant, then a permutation of the attributes."""
     return [
         [sum(((piece ^ constant) >> source & 1) << place for place, source in enumerate(order)) for piece in range(16)]
         for constant in range(16)
@@ -35,7 +35,7 @@ def mask(cells: Iterable[int]) -> int:
 
 
 def canonical_form(board: dict[int, int], hand: int, cell: int, piece: int, rules: Rules) -> Form:
-    """Of a turn: occupied, the four lanes from the last on, hand, cell, piece; what is not there stays NONE."""
+    """Return a turn's occupied, four lanes from the last on, hand, cell, piece; what is not there stays NONE."""
     moved = {(tuple(move[at] for at in board), NONE if cell == NONE else move[cell]) for move in cell_maps(rules)}
     changed = {
         tuple(NONE if each == NONE else change[each] for each in (*board.values(), hand, piece))
@@ -53,7 +53,7 @@ def canonical_form(board: dict[int, int], hand: int, cell: int, piece: int, rule
 
 
 def turns_of(game: Game, rules: Rules) -> list[tuple[dict[int, int], int, int, int]]:
-    """Board, hand, cell and piece of each turn of a game."""
+    """List board, hand, cell and piece of each turn of a game."""
     board: dict[int, int] = {}
     found = []
     for ply, (piece, cell) in enumerate(game["plies"]):
@@ -64,7 +64,7 @@ def turns_of(game: Game, rules: Rules) -> list[tuple[dict[int, int], int, int, i
 
 
 def outcome(game: Game, ply: int) -> int:
-    """Of the game for who placed at a ply."""
+    """Return the game's outcome for the player who placed at a ply."""
     return 0 if game["winner"] == NONE else 1 if game["winner"] == (ply + 1) % 2 else -1
 
 
@@ -72,7 +72,7 @@ Counts = dict[tuple[int, int, int, Form], list[int]]
 
 
 def naive_counts(games: Sequence[tuple[int, Game]], rules: Rules, plies: range = range(16)) -> Counts:
-    """By ply, pairing, who (0 the pairing's first agent) and turn: games, wins, draws and the least game id.
+    """Count games, wins, draws, and the least game id, by ply, pairing, who (0 the pairing's first agent) and turn.
 
     ``games`` are (game_id, game).
     """

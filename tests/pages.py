@@ -202,7 +202,7 @@ EXITS = {"qarena sprt": (0, 3)}  # that are answers: 3 is an undecided test
 
 
 def listed(step: Step, entries: object) -> bool:
-    """Whether a step begins as one of some ``(page, beginning)`` does."""
+    """Return whether a step begins as one of some ``(page, beginning)`` does."""
     assert isinstance(entries, (dict, tuple))
     return any(page == step.page and step.text.startswith(beginning) for page, beginning in entries)
 

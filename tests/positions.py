@@ -17,7 +17,7 @@ def view_of(position: Position, rules: Rules) -> View:
 
 
 def asked(rules: Rules, games: int) -> list[Position]:
-    """Every position of some random games in which a player is asked, or is after an opening of as many plies."""
+    """List the positions of random games in which a player is asked, or is after an opening of as many plies."""
     return [position for pair in range(games) for position in asked_in(rules, pair)]
 
 

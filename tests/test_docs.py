@@ -56,7 +56,7 @@ def text_of(page: Path) -> str:
 
 
 def fences(page: Path) -> list[tuple[str, str]]:
-    """Language and text of each code block."""
+    """Return the language and text of each code block."""
     return re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text_of(page), re.MULTILINE | re.DOTALL)
 
 
@@ -175,7 +175,7 @@ def composed(config: str, overrides: list[str]) -> DictConfig:
 
 @cache  # pages show some commands several times
 def check_labels(config: str, overrides: tuple[str, ...]) -> None:
-    """Each agent and kind that a configuration names by a label has a yaml."""
+    """Check that each agent and kind that a configuration names by a label has a yaml."""
     plain: Any = OmegaConf.to_container(composed(config, [*overrides]), resolve=False)
     trainer = plain.get("trainer") or {}
     agents = [plain.get("agents"), *(trainer.get(key) for key in ("agent", "opponent", "opponents", "first"))]

@@ -94,7 +94,7 @@ PROVEN = {
 
 
 def places(path: Path) -> Iterator[str]:
-    """Each place in a file, as ``file::function``."""
+    """Yield each place in a file, as ``file::function``."""
     name = path.relative_to(ROOT).as_posix()
     waiting: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text(encoding="utf-8")), "")]
     while waiting:

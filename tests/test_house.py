@@ -52,7 +52,7 @@ SHIPPED = {
 
 
 def locked(name: str) -> dict[str, str]:
-    """Version by distribution in a lock file."""
+    """Return the version by distribution in a lock file."""
     text = (ROOT / name).read_text()
     return dict(re.findall(r"^([a-z0-9-]+)==([^ ;\\\n]+)", text, re.MULTILINE))
 

@@ -77,7 +77,7 @@ PROCESSES.set_forkserver_preload([__name__, *READY])
 
 
 def type_in(folder: str, arguments: tuple[str, ...], most_bytes: int = resource.RLIM_INFINITY) -> None:
-    """``qarena …``: the work of a process, which may write files of at most so many bytes."""
+    """Carry out ``qarena …`` as the work of a process, which may write files of at most so many bytes."""
     os.chdir(folder)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
     log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -141,7 +141,7 @@ def nothing(folder: Path, archives: Archives) -> None:
 
 
 def games(folder: Path, archives: Archives) -> None:
-    """In files that are not so many that they become one by themselves."""
+    """Copy games in files that are not so many that they become one by themselves."""
     archives.copy("larger files", folder / NAME)
 
 

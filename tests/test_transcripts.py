@@ -47,7 +47,7 @@ def in_form(text: str) -> str:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Whether a page shows what was printed; ``…`` stands for lines that are left out."""
+    """Return whether a page shows what was printed; ``…`` stands for lines that are left out."""
     parts = [re.escape(part.strip("\n")) for part in re.split(r"^…$", in_form(shown), flags=re.MULTILINE)]
     return re.fullmatch(r"\n?(.*\n)?".join(parts) + r"\n?", in_form(printed) + "\n", re.DOTALL) is not None
 

@@ -108,7 +108,7 @@ CHOICES: tuple[tuple[str | None, Callable[[Row], bool]], ...] = (
 
 
 def add_decisions(archive: ArchiveStore, seed: int = 5) -> list[Row]:
-    """Made-up decisions of the first run's games; the rows that the view ``decisions`` should have."""
+    """Store made-up decisions of the first run's games; return the rows that the view ``decisions`` should have."""
     games, plies = rows_of(RUNS[:1], lambda _row: True)
     known = {row["game_id"]: row for row in games}
     of_plies = {(row["game_id"], row["ply"]): row for row in plies}
@@ -133,7 +133,7 @@ BY_GENERATIONS = pl.DataFrame({"generation": [0, 1], "games": [4, 4], "best": [0
 
 
 def add_policies(archive: ArchiveStore) -> None:
-    """Two that learned in the first run, each with a curve of its kind, and one of a run that is not there."""
+    """Store two policies that learned in the first run, each with a curve, and one of a run that is not there."""
     learned = LEARNED | {"run_ids": [RUNS[0].record.run_id]}
     for name, curve, of in (
         ("rising", BY_GAMES, learned),

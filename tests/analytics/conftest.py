@@ -45,7 +45,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
 
 @pytest.fixture(scope="module")
 def opened(shared: ArchiveStore) -> "Iterator[OpenArchive]":
-    """``shared``, opened once: each question is asked after those of other tests."""
+    """Open ``shared`` once: each question is asked after those of other tests."""
     from analytics.questions.sql.database import OpenArchive  # tests below this folder need no database
 
     with OpenArchive(shared.root) as opened:

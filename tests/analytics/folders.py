@@ -11,12 +11,12 @@ from analytics.store.records import CHECKSUM, add_checksum
 
 
 def snapshot(root: Path) -> dict[Path, bytes]:
-    """Every file below a folder with its content."""
+    """Read every file below a folder."""
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def contents(archive: ArchiveStore) -> dict[PurePath, bytes]:
-    """Every file of an archive with its content, wherever it is."""
+    """Read every file of an archive, wherever it is."""
     return {path: archive.backend.read(path) for path in archive.backend.list_files_below(archive.root)}
 
 

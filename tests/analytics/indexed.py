@@ -78,7 +78,7 @@ def derive_all(archive: ArchiveStore, run_id: str, from_pieces: int) -> None:
 
 
 def about_values(problem: Problem) -> bool:
-    """Whether a problem is about the values of decisions, which ``decide`` makes up."""
+    """Return whether a problem is about the values of decisions, which ``decide`` makes up."""
     return "do not fit together" in problem.fault or "in truth" in problem.fault
 
 

@@ -57,7 +57,7 @@ def random_game(dice: random.Random, rules: Rules = CLASSIC, forfeits: float = 0
 def block_of(
     games: Sequence[Game], pairing: int = 0, first_pair: int = 0, opening: int = 0, swapped: bool = True
 ) -> Block:
-    """Games as the engine hands them over; what lies beyond a game's plies is rubbish on purpose."""
+    """Pack games as the engine hands them over; what lies beyond a game's plies is rubbish on purpose."""
     packed = Games(
         np.full((16, len(games)), 77, np.int8),
         np.full((16, len(games)), -77, np.int8),
@@ -80,7 +80,7 @@ def random_block(
 
 
 def single_games(seed: int, pairing: int = 0, first_pair: int = 0, pairs: int = 8) -> Block:
-    """Random games of a run in which seats are fixed: each pair is one game."""
+    """Play random games of a run in which seats are fixed: each pair is one game."""
     dice = random.Random(f"{seed} {pairing} {first_pair}")
     return block_of([random_game(dice) for _ in range(pairs)], pairing, first_pair, swapped=False)
 

@@ -48,7 +48,7 @@ def careful_games(rules: Rules) -> Games:
 
 @cache
 def endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
-    """Positions with at most this many empty cells, so that a slow search ends, from games of careful players.
+    """Return positions of careful players' games with at most this many empty cells, so that a slow search ends.
 
     Half of them wait for a gift alone, half for a turn. Where the mover chooses, hands are always empty.
     """
@@ -93,7 +93,7 @@ Players = tuple[KernelAgent, naive.Player]  # the same one, jitted and slow
 
 
 def assert_same_games(agent: KernelAgent, twin: naive.Player, rules: Rules, pairs: int, opening_plies: int = 0) -> None:
-    """Whole games against random, both seats, are the same through the engine and by the slow game."""
+    """Check that whole games against random, from both seats, are the same by the engine and by the slow game."""
     assert_same_match((agent, twin), (Random(), naive.Random()), rules, pairs, opening_plies)
 
 
@@ -205,7 +205,7 @@ def train_twin(learner: NaiveLearner, opponent: Player, rules: Rules, games: int
 
 
 def same_bytes(one: Policy, other: Policy) -> bool:
-    """Whether two policies are equal, floats bit for bit."""
+    """Return whether two policies are equal, floats bit for bit."""
     columns = [(name, column.dtype.str, column.tobytes()) for name, column in one.table.items()]
     others = [(name, column.dtype.str, column.tobytes()) for name, column in other.table.items()]
     return (one.kind, dict(one.parameters), columns) == (other.kind, dict(other.parameters), others)

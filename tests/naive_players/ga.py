@@ -32,7 +32,7 @@ def unit(word: int) -> float:
 
 
 def frequencies(board: Board) -> list[tuple[int, int]]:
-    """(how many pieces on the board have it, its bit) for high, coloured, solid, square and their opposites."""
+    """Return (pieces on the board that have it, its bit) for high, coloured, solid, square and their opposites."""
     pieces = [piece for piece in board if piece != NONE]
     having = [(sum(piece & bit == bit for piece in pieces), bit) for bit in (8, 4, 2, 1)]
     lacking = [(sum(piece & bit == 0 for piece in pieces), 0) for bit in (8, 4, 2, 1)]

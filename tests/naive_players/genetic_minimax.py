@@ -37,7 +37,7 @@ def minimax(games: Sequence[Individual], depth: int) -> int:
 
 
 def judge(games: Sequence[Individual]) -> None:
-    """Fitness: from the depth of the longest game up to where a game's value no longer is that of the node above."""
+    """Set the fitness: from the longest game's depth up to where a game's value is no longer that of the node above."""
     deepest = max(len(game.genome) for game in games)
     value_of: dict[tuple[Move, ...], int] = {}
     for game in games:

@@ -39,7 +39,7 @@ def after(view: View, move: Move) -> View:
 
 
 def what_comes_of(view: View, move: Move) -> str | None:
-    """LINE or FULL_BOARD if the move ends the game."""
+    """Return LINE or FULL_BOARD if the move ends the game."""
     if move[0] == NONE:
         return None
     if finishes_line(view.board, placed_piece(view, move), move[0], view.rules):
@@ -176,7 +176,7 @@ class Mcts:
         return Node(view)
 
     def cut(self, root: Node) -> None:
-        """Of the part that is kept, at most so many visited nodes: a family is kept whole or not at all."""
+        """Keep at most so many visited nodes: a family is kept whole or not at all."""
         count, queue = 1, [root]
         for node in queue:
             visited = [child for child in node.children if child.visits]
@@ -204,7 +204,7 @@ class Mcts:
         return max(candidates, key=lambda child: child.upper_bound(self.c, parent.visits))
 
     def evaluate(self, node: Node, words: Words) -> int:
-        """1 if the player who moved to this node wins, -1 if the other does, 0 for a draw."""
+        """Return 1 if the player who moved to this node wins, -1 if the other does, 0 for a draw."""
         if self.solver and node.ending == LINE:
             node.proven = True
         view, ending, result = node.view, node.ending, 1
@@ -229,7 +229,7 @@ class Mcts:
         return {1: 1.0, 0: self.draw_reward, -1: 0.0}[result]
 
     def decision(self, root: Node) -> Node:
-        """Proven wins first, proven losses last; then as ``final`` says; then the one that was made first."""
+        """Choose proven wins first, proven losses last; then as ``final`` says; then the one that was made first."""
 
         def rank(child: Node) -> tuple[int, float, float]:
             known = {True: 1, None: 0, False: -1}[child.proven]

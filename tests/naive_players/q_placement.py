@@ -162,7 +162,7 @@ class FaithfulQPlacementLearner(QPlacementLearner):
 
 
 def policy_of(entries: list[Entry]) -> Policy:
-    """Rows as a policy has them."""
+    """Return rows as a policy has them."""
     rows = sorted((*words_of(of_board), hand, cell, value) for of_board, hand, cell, value in entries)
     types = {"lanes": np.int64, "occupied": np.int32, "hand": np.int8, "cell": np.int8, "value": np.float64}
     columns = zip(*rows, strict=True) if rows else [()] * len(types)

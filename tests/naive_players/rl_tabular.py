@@ -111,7 +111,7 @@ class TabularLearner(RlTabular):
 
 
 def policy_of(counters: Counters) -> Policy:
-    """Counters as a policy has them."""
+    """Return counters as a policy has them."""
     rows = []
     for (occupied, word), actions in counters.items():
         for (kind, item), count in actions.items():

@@ -44,7 +44,7 @@ class FaithfulRuleBased:
         return wins[0] if wins else self.mirrored(view, seed)
 
     def mirrored(self, view: View, seed: int) -> int:
-        """Asked until it names an empty cell."""
+        """Ask until the answer is an empty cell."""
         for asked in count():
             row, column = self.answer(view, draw(seed, asked))
             if view.board[4 * row + column] == NONE:

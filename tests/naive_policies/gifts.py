@@ -32,7 +32,7 @@ def features(board: Board, gift: int, others: list[int], rules: Rules) -> Featur
 
 
 def gift(games: Iterable[Game], rules: Rules, smoothing: float) -> dict[Features, tuple[int, int, float]]:
-    """Count, losses and risk by features."""
+    """Return count, losses and risk by features."""
     counts, losses = Counter[Features](), Counter[Features]()
     for game in games:
         for ply, step in enumerate(steps(game, rules)):

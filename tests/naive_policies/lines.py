@@ -278,7 +278,7 @@ class LineValues:
 
 
 def safe_turns(board: Board, hand: int, available: list[int], rules: Rules) -> list[tuple[int, int, Afterstate]]:
-    """Every turn that gives no win away, by cell, then by gift, and its afterstate."""
+    """List every turn that gives no win away, by cell, then by gift, and its afterstate."""
     boards = [(NONE, board)]
     if hand != NONE:
         boards = [(cell, naive.with_piece(board, hand, cell)) for cell in naive.empty_cells(board)]

@@ -55,14 +55,14 @@ Qarena = Callable[..., Result]
 
 @pytest.fixture(scope="session", autouse=True)
 def prepared_once() -> Iterator[None]:
-    """As ``prepare_once``."""
+    """Apply ``prepare_once`` to all tests of the session."""
     with prepare_once():
         yield
 
 
 @contextmanager
 def prepare_once() -> Iterator[None]:
-    """Commands of this process share what each would prepare anew: half of the time of a short command.
+    """Share between commands of this process what each would prepare anew: half of the time of a short command.
 
     A configuration file is read once, and Hydra's store of schemas, which commands only read, is not copied for each
     composition. What Hydra makes of the same options of groups is made once: values are set in a copy.

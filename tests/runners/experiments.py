@@ -81,7 +81,7 @@ def command(folder: Path, *arguments: str, **variables: str) -> subprocess.Compl
 
 
 def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-    """``qarena …`` in ``folder``, in a process that has just begun."""
+    """Start ``qarena …`` in ``folder``, in a process of its own."""
     return subprocess.Popen(
         [QARENA, *arguments],
         cwd=folder,
@@ -93,7 +93,7 @@ def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[s
 
 
 def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
-    """Until something is so; fails when the process ends first."""
+    """Wait until something is so; fail if the process ends first."""
     deadline = time.monotonic() + 120  # seconds that nothing takes
     while not what():
         assert process.poll() is None, process.communicate()
@@ -127,7 +127,7 @@ def play(root: Path, *overrides: str, stop: threading.Event | None = None) -> Ru
 
 
 def rows(root: Path) -> dict[str, pl.DataFrame]:
-    """Everything in an archive, in an order that does not depend on how it got there."""
+    """Read everything in an archive, in an order that does not depend on how it got there."""
     with open_archive(root) as archive:
         games = archive.scan("games").cast({pl.Categorical: pl.String}).sort("run_id", "game_id").collect()
         plies = archive.scan("plies").sort("run_id", "game_id", "ply").collect()

@@ -176,7 +176,7 @@ class Places:
         return "".join(getattr(found, stream) for stream in streams.split())
 
     def ask(self, quantity: Quantity) -> Result:
-        """Python's answer."""
+        """Return Python's answer."""
 
         def ask() -> Result:
             with analytics.open_archive(self.root) as archive:

@@ -180,7 +180,7 @@ FIELDS: dict[str, Callable[[str], Forge]] = {
 
 
 def targets() -> Iterator[tuple[str, Forge]]:
-    """Forgeries that name classes, each where an archive can name one."""
+    """List forgeries that name classes, each where an archive can name one."""
     for name, (target, params) in HOSTILE.items():
         agent = {"label": "x", "target": target, "params": params}
         yield f"agent: {name}", forge_run("spec", "agents", 0, value={**agent, "label": "random"})
@@ -273,7 +273,7 @@ def fill(root: Path, qarena: Qarena) -> None:
 
 
 def is_clean(text: str) -> bool:
-    """Whether a terminal obeys nothing in a text, and no text of a record makes a line of its own."""
+    """Return whether a terminal obeys nothing in a text, and no text of a record makes a line of its own."""
     return escape_hidden(text, keep="\n") == text and not re.search(r"^error: fake", text, re.MULTILINE)
 
 
@@ -313,7 +313,7 @@ def check_pages(root: Path, what: str) -> None:
 
 @contextmanager
 def untouched(folder: Path) -> Iterator[None]:
-    """No program starts, and no file appears beside the archive."""
+    """Check that no program starts, and no file appears beside the archive."""
     before = {path.name for path in folder.iterdir()}
     with watched(starts_program) as events:
         yield
@@ -323,7 +323,7 @@ def untouched(folder: Path) -> Iterator[None]:
 
 
 def forgeries() -> dict[str, Forge]:
-    """Each class where data can name one; each text in two fields, each field with two texts; and others."""
+    """List each class where data can name one; each text in two fields, each field with two texts; and others."""
     found = dict(targets())
     fields, texts = [*FIELDS], [*TEXTS]
     for number, field in enumerate(fields):

@@ -58,7 +58,7 @@ from tests.runners.places import (
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinities."""
+    """Replace infinities, which JSON does not have."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -67,7 +67,7 @@ def format_missing(form: Callable[[Any], str], missing: str = MISSING) -> Callab
 
 
 def _split_agent(key: Key) -> Key:
-    """``classic, all agents`` as a row of a frame has it."""
+    """Split ``classic, all agents`` as a row of a frame does."""
     (both, *rest) = key
     rules, _, agent = both.partition(", ")
     return rules, "" if agent == "all agents" else agent, *rest
