@@ -54,7 +54,7 @@ def automorphisms(family: set[int], order: Sequence[int]) -> int:
     def count() -> int:
         if len(images) == 16:
             return 1
-        point, found = order[len(images)], 0
+        point, total = order[len(images)], 0
         threes = [
             (sum(1 << other for other in three) | 1 << point in family, sum(1 << images[other] for other in three))
             for three in combinations(images, 3)
@@ -62,9 +62,9 @@ def automorphisms(family: set[int], order: Sequence[int]) -> int:
         for image in set(range(16)) - set(images.values()):
             if all((three | 1 << image in family) == in_family for in_family, three in threes):
                 images[point] = image
-                found += count()
+                total += count()
                 del images[point]
-        return found
+        return total
 
     return count()
 
@@ -82,11 +82,11 @@ def change_board(board: Board, cells: Sequence[int], xor: int, attributes: Seque
     return image
 
 
-def occupied_of(board: Board) -> int:
+def build_occupied(board: Board) -> int:
     return sum(1 << cell for cell, piece in enumerate(board) if piece != NONE)
 
 
-def lanes_of(board: Board) -> int:
+def build_lanes(board: Board) -> int:
     return sum(
         (piece >> a & 1) << (16 * a + cell) for cell, piece in enumerate(board) if piece != NONE for a in range(4)
     )
@@ -103,10 +103,10 @@ def images(board: Board, hand: int, permutations: Sequence[Sequence[int]]) -> It
 
 def least_image(board: Board, hand: int, permutations: Sequence[Sequence[int]]) -> tuple[int, int]:
     """Return (occupied, lanes) of the canonical form as defined: the least of all images, with hand 0 if any."""
-    moved = {tuple(cells): occupied_of(change_board(board, cells, 0, range(4))) for cells in permutations}
+    moved = {tuple(cells): build_occupied(change_board(board, cells, 0, range(4))) for cells in permutations}
     least = min(moved.values())
     candidates = images(board, hand, [cells for cells, occupied in moved.items() if occupied == least])
-    return least, min(lanes_of(image) for image, moved_hand in candidates if moved_hand in (NONE, 0))
+    return least, min(build_lanes(image) for image, moved_hand in candidates if moved_hand in (NONE, 0))
 
 
 # Counting
@@ -127,10 +127,10 @@ def live_prefixes(rules: Rules, plies: int) -> int:
     A board of five pieces has room for one line at most, and every order of the plies of a live board is a live prefix.
     """
     assert plies <= 5
-    known = [set(line) for line in lines(rules)]
+    line_cells = [set(line) for line in lines(rules)]
     free = factorial(16) // factorial(16 - plies)  # ways to put pieces on the chosen cells
     lined = (ARRANGEMENTS - 24 * len(sharing_sets())) * factorial(12) // factorial(16 - plies) if plies > 3 else free
     boards = sum(
-        lined if any(line <= set(cells) for line in known) else free for cells in combinations(range(16), plies)
+        lined if any(line <= set(cells) for line in line_cells) else free for cells in combinations(range(16), plies)
     )
     return boards * factorial(plies)

@@ -29,7 +29,7 @@ SECRET = "do-not-show-this"  # noqa: S105  (of nobody)
 BOTH = pytest.mark.parametrize("archive", ["local", pytest.param("s3", marks=pytest.mark.extras)], indirect=True)
 
 
-def root_of(request: pytest.FixtureRequest, tmp_path: Path) -> PurePath:
+def find_root(request: pytest.FixtureRequest, tmp_path: Path) -> PurePath:
     """Return an archive's root for a fixture of which ``BOTH`` is the parameter: in a folder, or in a bucket."""
     if getattr(request, "param", "local") == "local":
         return tmp_path / "archive"
@@ -37,7 +37,7 @@ def root_of(request: pytest.FixtureRequest, tmp_path: Path) -> PurePath:
     return bucket / "archive"
 
 
-def environment(port: int) -> dict[str, str]:
+def build_s3_environment(port: int) -> dict[str, str]:
     """Return the variables by which a client finds the server, or the proxy, at a port."""
     return {
         "AWS_ACCESS_KEY_ID": "tester",
@@ -47,16 +47,16 @@ def environment(port: int) -> dict[str, str]:
     }
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 @contextmanager
-def server() -> Iterator[int]:
+def start_server() -> Iterator[int]:
     """Start the server, and yield its port."""
-    port = free_port()
+    port = find_free_port()
     command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
     own = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     with subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -71,7 +71,7 @@ def server() -> Iterator[int]:
             process.kill()
 
 
-def new_bucket(port: int) -> ObjectUrl:
+def create_bucket(port: int) -> ObjectUrl:
     """Create an empty bucket."""
     name = f"games-{uuid.uuid4().hex[:12]}"
     urllib.request.urlopen(urllib.request.Request(f"http://{HOST}:{port}/{name}", method="PUT")).close()
@@ -96,15 +96,15 @@ class Answer(NamedTuple):
 Ask = Callable[[str, str, Headers, bytes], Answer]  # a method, a path, headers and a body
 
 
-def server_at(port: int) -> Ask:
+def connect_to_server(port: int) -> Ask:
     """Return a function that asks the server at a port."""
 
     def ask(method: str, path: str, headers: Headers, body: bytes) -> Answer:
-        there = http.client.HTTPConnection(HOST, port, timeout=60)
-        there.request(method, path, body, headers)
-        answer = there.getresponse()
+        connection = http.client.HTTPConnection(HOST, port, timeout=60)
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
         content = answer.read()
-        there.close()
+        connection.close()
         return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, content)
 
     return ask
@@ -127,7 +127,7 @@ class Proxy:
 
 
 @contextmanager
-def proxy(ask: Ask) -> Iterator[Proxy]:
+def start_proxy(ask: Ask) -> Iterator[Proxy]:
     """Run a proxy in front of the server that ``ask`` asks."""
     lock = Lock()
 

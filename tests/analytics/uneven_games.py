@@ -9,7 +9,7 @@ from typing import Any
 
 from analytics.store.archive import ArchiveStore
 from quarto.rules import CLASSIC, Rules
-from tests.analytics.naive_games import Game, Pairings, block_of, random_game, record, spec_of, store
+from tests.analytics.naive_games import Game, Pairings, build_spec, pack_games, random_game, record, store
 from tests.naive import PRESETS
 
 LEAGUE = [f"agent{number:02}" for number in range(14)]  # more than a report shows; each has rank 1 to 14
@@ -31,8 +31,8 @@ def write_uneven_archive(root: Path) -> ArchiveStore:
     _write_run(archive, [(PERSON, PARTNER)], 120, seats="fixed")
     _write_run(archive, [(PARTNER, LEAGUE[1])], 20)
     _write_run(archive, [(LEAGUE[3], LEAGUE[4])], 200, lambda game: 1 - game % 2, training=True)
-    others = [(LEAGUE[13], LEAGUE[0]), (LEAGUE[0], LEAGUE[5]), (LEAGUE[5], LEAGUE[13])]
-    _write_run(archive, others, 150, rules=PRESETS["square"])
+    pairings = [(LEAGUE[13], LEAGUE[0]), (LEAGUE[0], LEAGUE[5]), (LEAGUE[5], LEAGUE[13])]
+    _write_run(archive, pairings, 150, rules=PRESETS["square"])
     return archive
 
 
@@ -46,7 +46,7 @@ def _write_run(
     **fields: Any,
 ) -> None:
     """Write a run with so many games a pairing. An agent of the league wins the more often, the lower its number."""
-    run = record(spec_of(rules, pairings, seats=seats), status="complete", games=games, **fields)
+    run = record(build_spec(rules, pairings, seats=seats), status="complete", games=games, **fields)
     archive.write_run(run)
     blocks = []
     for pairing, both in enumerate(pairings):
@@ -55,7 +55,7 @@ def _write_run(
             _play_game(dice, rules, _choose_winner(dice, both, number, seats), decide(number))
             for number in range(games)
         ]
-        blocks.append(block_of(played, pairing, swapped=seats == "swapped"))
+        blocks.append(pack_games(played, pairing, swapped=seats == "swapped"))
     store(archive, run.run_id, blocks, pairings)
 
 

@@ -23,8 +23,8 @@ from quarto.rules import Rules
 from runners.arena.batch_engine import BatchEngine, PairRange
 from tests import naive
 from tests.naive import NONE, PRESETS, NaiveGame, Outcome, Player, View
-from tests.naive_quarto import lanes_of, occupied_of
-from tests.positions import asked, view_of
+from tests.naive_quarto import build_lanes, build_occupied
+from tests.positions import build_view, list_positions
 
 SEED, RUN = 23, 24
 OPPONENT_CHOOSES = [rules for rules in PRESETS.values() if not rules.mover_chooses]
@@ -35,9 +35,9 @@ OPPONENT_CHOOSES_QUICK = [
 ]
 
 
-def late(rules: Rules, games: int, most_empty: int) -> list[Position]:
+def list_late_positions(rules: Rules, games: int, most_empty: int) -> list[Position]:
     """Return the positions of ``list_positions`` with at most so many empty cells."""
-    return [position for position in asked(rules, games) if 16 - position.occupied.bit_count() <= most_empty]
+    return [position for position in list_positions(rules, games) if 16 - position.occupied.bit_count() <= most_empty]
 
 
 @cache
@@ -47,7 +47,7 @@ def careful_games(rules: Rules) -> Games:
 
 
 @cache
-def endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
+def list_endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
     """Return positions of careful players' games with at most this many empty cells, so that a slow search ends.
 
     Half of them wait for a gift alone, half for a turn. Where the mover chooses, hands are always empty.
@@ -71,7 +71,7 @@ def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions:
     turns = player.play(Batch.from_positions(asked_about), Streams(np.array(seeds, np.uint64)))
     for i, position in enumerate(asked_about):
         new = deepcopy(twin) if player.game_words else twin  # one that remembers nothing is always new to the game
-        cell, gift = new.turn(view_of(position, rules), seeds[i])
+        cell, gift = new.turn(build_view(position, rules), seeds[i])
         assert turns.gifts[i] == gift, position
         assert turns.cells[i] == cell or (position.hand == NONE and not rules.mover_chooses), position
     return len(asked_about)
@@ -126,7 +126,7 @@ class Lifted:
 
     def turn(self, view: View, seed: int) -> tuple[int, int]:
         available = sum(1 << piece for piece in view.available)
-        lanes, occupied = lanes_of(view.board), occupied_of(view.board)
+        lanes, occupied = build_lanes(view.board), build_occupied(view.board)
         batch = Batch.from_positions([Position(lanes, occupied, available, view.hand, view.last_cell)])
         turns = self.player.play(batch, Streams(np.array([seed], np.uint64)))
         return int(turns.cells[0]), int(turns.gifts[0])
@@ -148,7 +148,7 @@ def play(rules: Rules, learner: Player, opponent: Player, game: int, seats: str)
     return outcome
 
 
-def logged(outcome: Outcome, game: int, seats: str) -> FinishedGame:
+def log_game(outcome: Outcome, game: int, seats: str) -> FinishedGame:
     """Return the game as it would be read from the archive."""
     pieces, cells = np.full(16, 99, np.int8), np.full(16, 99, np.int8)
     pieces[: outcome.plies], cells[: outcome.plies] = outcome.pieces, outcome.cells
@@ -166,7 +166,7 @@ def train(
     assert isinstance(other, KernelPlayer)
     for game in range(games):
         played.append(play(rules, Lifted(player), Lifted(other), game, seats))
-        if not type(learner).update(logged(played[-1], game, seats), rules.tables, player.agent):
+        if not type(learner).update(log_game(played[-1], game, seats), rules.tables, player.agent):
             knowledge = learner.enlarge(knowledge)
             player = KernelPlayer(type(learner).kernel, knowledge, rules)
     return learner.to_policy(knowledge), played
@@ -177,12 +177,12 @@ def relearn(learner: Learner, rules: Rules, played: list[Outcome], seats: str = 
     knowledge = learner.knowledge(rules)
     for game, outcome in enumerate(played):
         player = KernelPlayer(type(learner).kernel, knowledge, rules)
-        if not type(learner).update(logged(outcome, game, seats), rules.tables, player.agent):
+        if not type(learner).update(log_game(outcome, game, seats), rules.tables, player.agent):
             knowledge = learner.enlarge(knowledge)
     return learner.to_policy(knowledge)
 
 
-def met(played: list[Outcome], count: int) -> list[Position]:
+def list_last_positions(played: list[Outcome], count: int) -> list[Position]:
     """Return the last of the positions in which somebody was asked in these games."""
     positions = []
     for outcome in reversed(played):

@@ -114,21 +114,23 @@ def read_printed_tables(text: str) -> list[ShownTable]:
 
 def find_values(quantity: Quantity, tables: Sequence[ShownTable], text: str) -> Answer:
     """Read the quantity from the first table that has its headings and rows with its keys."""
-    wanted = [*quantity.key_headings, quantity.heading]
+    headings_needed = [*quantity.key_headings, quantity.heading]
     for table in tables:
         headings = [*(heading or "rank" for heading in table.headings)]  # the terminal has no room for the word
-        if not {*wanted} <= {*headings}:
+        if not {*headings_needed} <= {*headings}:
             continue
-        places = [headings.index(heading) for heading in wanted]
+        places = [headings.index(heading) for heading in headings_needed]
         values = {}
         for row in table.rows:
             *key, value = (row[place] for place in places)
-            known = quantity.shown(tuple(key))
-            if known is not None:
-                values[known] = value
+            program_key = quantity.shown(tuple(key))
+            if program_key is not None:
+                values[program_key] = value
         if values:
             return Answer(values, text)
-    raise AssertionError(f"{quantity}: no table with {wanted} in {[table.headings for table in tables]}: {text[:2000]}")
+    raise AssertionError(
+        f"{quantity}: no table with {headings_needed} in {[table.headings for table in tables]}: {text[:2000]}"
+    )
 
 
 def find_rows(quantity: Quantity, rows: Sequence[Row], text: str = "") -> Answer:
@@ -168,12 +170,12 @@ class Places:
 
         def run() -> Any:
             assert self.qarena is not None
-            found = self.qarena(*words, "--archive", str(self.root))
-            assert found.code == 0, found.err
-            return found
+            result = self.qarena(*words, "--archive", str(self.root))
+            assert result.code == 0, result.err
+            return result
 
-        found = self._ask_once(words, run)
-        return "".join(getattr(found, stream) for stream in streams.split())
+        result = self._ask_once(words, run)
+        return "".join(getattr(result, stream) for stream in streams.split())
 
     def ask(self, quantity: Quantity) -> Result:
         """Return Python's answer."""
@@ -207,8 +209,8 @@ class Places:
         return find_values(quantity, read_printed_tables(text), text)
 
     def read_notebook(self, quantity: Quantity) -> Answer:
-        shown = self.ask(quantity)._repr_html_()
-        return find_values(quantity, read_html_tables(shown), read_text(shown))
+        page = self.ask(quantity)._repr_html_()
+        return find_values(quantity, read_html_tables(page), read_text(page))
 
     def read_report(self, quantity: Quantity) -> Answer:
         (section,) = re.findall(rf'<section id="{quantity.section}">.*?</section>', self.render_report(), re.DOTALL)

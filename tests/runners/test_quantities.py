@@ -296,19 +296,19 @@ def test_a_quantity_is_one_number_wherever_it_is_asked(
     quantity: Quantity, place: str, imposed_run: str, places: Places
 ) -> None:
     command = [word.replace("IMPOSED", imposed_run) for word in quantity.command]
-    asked = replace(quantity, command=command, page=quantity.page.replace("IMPOSED", imposed_run))
-    expected = places.read_python(asked).values
+    question = replace(quantity, command=command, page=quantity.page.replace("IMPOSED", imposed_run))
+    expected = places.read_python(question).values
     assert expected
-    found = READERS[place](places, asked)
+    answer = READERS[place](places, question)
     if place == "json":
-        assert found.values == {key: _finite(value) for key, value in expected.items()}
+        assert answer.values == {key: _finite(value) for key, value in expected.items()}
     elif place == "csv":
-        assert found.values == expected
-    elif place == "page" and "rules=classic" in asked.page and "rules" in asked.keys:
-        assert found.values == {key: asked.form(value) for key, value in expected.items() if key[0] == "classic"}
+        assert answer.values == expected
+    elif place == "page" and "rules=classic" in question.page and "rules" in question.keys:
+        assert answer.values == {key: question.form(value) for key, value in expected.items() if key[0] == "classic"}
     else:
-        assert found.values == {key: asked.form(value) for key, value in expected.items()}
-    assert asked.words.get(place, "") in found.text
+        assert answer.values == {key: question.form(value) for key, value in expected.items()}
+    assert question.words.get(place, "") in answer.text
 
 
 # Quantities that have no table of their own in every place.
