@@ -70,14 +70,14 @@ def prepare_once() -> Iterator[None]:
     load = yaml.load
 
     @cache
-    def parsed(text: str) -> Any:
+    def parse_text(text: str) -> Any:
         return load(text, Loader=get_yaml_loader())
 
     def load_once(stream: str | IO[str], Loader: Any) -> Any:  # noqa: N803
         if isinstance(stream, str):
             return load(stream, Loader=Loader)
         try:
-            return copy.deepcopy(parsed(stream.read()))
+            return copy.deepcopy(parse_text(stream.read()))
         except yaml.YAMLError:
             stream.seek(0)
             return load(stream, Loader=Loader)  # whose message names the file
