@@ -13,7 +13,7 @@ NOBODY = 65534
 
 @contextmanager
 def another_user() -> Iterator[None]:
-    """Inside the context this process, if it is root's, is of a user without rights or groups.
+    """Make this process, if it is root's, that of a user without rights or groups.
 
     Not a process of its own under ``setpriv``: that user may often not read root's Python.
     """
@@ -34,7 +34,7 @@ def another_user() -> Iterator[None]:
 
 @contextmanager
 def visible_folder() -> Iterator[Path]:
-    """A temporary folder that others may look into: those of pytest are closed to them."""
+    """Make a temporary folder that others may look into: those of pytest are closed to them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

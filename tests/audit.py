@@ -23,8 +23,8 @@ _watchers: list[tuple[Wanted, list[str]]] = []
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    for wanted, events in _watchers:
-        if wanted(event, arguments):
+    for is_wanted, events in _watchers:
+        if is_wanted(event, arguments):
             events.append(f"{event}{arguments!r:.200}")
 
 
@@ -34,12 +34,12 @@ def starts_program(event: str, _arguments: tuple[Any, ...]) -> bool:
 
 
 @contextmanager
-def watched(wanted: Wanted) -> Iterator[list[str]]:
+def watch_events(is_wanted: Wanted) -> Iterator[list[str]]:
     """Record the events that are wanted, of all threads. The hook stays, as all do, and does nothing afterwards."""
     if not hasattr(sys, "_qarena_is_audited"):
         sys.addaudithook(_watch)
         sys._qarena_is_audited = True  # type: ignore[attr-defined]
-    watcher = wanted, list[str]()
+    watcher = is_wanted, list[str]()
     _watchers.append(watcher)
     try:
         yield watcher[1]

@@ -101,50 +101,50 @@ atexit.register(gc.unfreeze)
 
 @pytest.fixture(scope="session")
 def storage_port() -> Iterator[int]:
-    """The port of a server that speaks S3."""
-    from tests.object_storage import server
+    """Start a server that speaks S3, and yield its port."""
+    from tests.object_storage import start_server
 
-    with server() as port:
+    with start_server() as port:
         yield port
 
 
 @pytest.fixture
 def bucket(storage_port: int) -> "Iterator[ObjectUrl]":
-    """A new bucket, which this process and those that it starts can reach, whatever a test undoes of its own."""
-    from tests.object_storage import environment, new_bucket
+    """Make a new bucket, which this process and those that it starts can reach, whatever a test undoes of its own."""
+    from tests.object_storage import build_s3_environment, create_bucket
 
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(storage_port).items():
+        for name, value in build_s3_environment(storage_port).items():
             patch.setenv(name, value)
-        yield new_bucket(storage_port)
+        yield create_bucket(storage_port)
 
 
 @pytest.fixture
 def faulty(bucket: "ObjectUrl", storage_port: int, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Proxy]":
-    """A proxy through which the bucket is reached."""
-    from tests.object_storage import environment, proxy, server_at
+    """Put a proxy before the bucket."""
+    from tests.object_storage import build_s3_environment, connect_to_server, start_proxy
 
-    with proxy(server_at(storage_port)) as front:
-        for name, value in environment(front.port).items():
+    with start_proxy(connect_to_server(storage_port)) as front:
+        for name, value in build_s3_environment(front.port).items():
             monkeypatch.setenv(name, value)
         yield front
 
 
 @pytest.fixture
 def google(bucket: "ObjectUrl", storage_port: int, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Proxy]":
-    """A proxy through which the bucket is reached in the dialect of Google: ``gs://`` and the bucket's name."""
-    from tests.google_storage import environment, translated
-    from tests.object_storage import proxy, server_at
+    """Put a proxy before the bucket that speaks Google's dialect: ``gs://`` and the bucket's name."""
+    from tests.google_storage import build_google_environment, translate_to_s3
+    from tests.object_storage import connect_to_server, start_proxy
 
-    with proxy(translated(server_at(storage_port))) as front:
-        for name, value in environment(front.port).items():
+    with start_proxy(translate_to_s3(connect_to_server(storage_port))) as front:
+        for name, value in build_google_environment(front.port).items():
             monkeypatch.setenv(name, value)
         yield front
 
 
 @pytest.fixture
 def google_bucket(google: "Proxy", bucket: "ObjectUrl") -> "ObjectUrl":
-    """The new bucket as one of Google's."""
+    """Return the new bucket as one of Google's."""
     from analytics.store.files.backend import ObjectUrl
 
     return ObjectUrl("gs:", bucket.bucket)

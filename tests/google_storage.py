@@ -19,12 +19,12 @@ SIGNED = "AWS4-HMAC-SHA256 Credential=me/20260101/us-east-1/s3/aws4_request, Sig
 PREFIXES = ("x-goog-meta-", "x-amz-meta-")  # of the names of an object's own attributes: Google's, and those of S3
 
 
-def environment(port: int) -> Headers:
-    """The variables by which a client finds the translator at a port, which accepts any token."""
+def build_google_environment(port: int) -> Headers:
+    """Return the variables by which a client finds the translator at a port, which accepts any token."""
     return {"GOOGLE_BASE_URL": f"http://{HOST}:{port}", "GOOGLE_BEARER_TOKEN": SECRET}
 
 
-def translated(ask: Ask) -> Ask:
+def translate_to_s3(ask: Ask) -> Ask:
     """Return a function that takes Google's requests and asks a server that speaks S3, one request at a time."""
     generations, next_generation, lock = dict[str, int](), count(1), Lock()
 
@@ -32,20 +32,22 @@ def translated(ask: Ask) -> Ask:
         name, mark, query = path.partition("?")
         name = unquote(name)  # the server does not understand an encoded "/"
         with lock:
-            known = generations.get(name, 0)
-            if int(headers.get(DEMANDED, known)) != known:
+            generation_before = generations.get(name, 0)
+            if int(headers.get(DEMANDED, generation_before)) != generation_before:
                 return Answer(412, {}, b"<Error><Code>PreconditionFailed</Code></Error>")
-            answer = ask(method, name + mark + query, renamed(headers, *PREFIXES) | {"authorization": SIGNED}, body)
+            answer = ask(
+                method, name + mark + query, rename_headers(headers, *PREFIXES) | {"authorization": SIGNED}, body
+            )
             if method == "PUT" and answer.status == 200:
                 generations[name] = next(next_generation)
             if method == "DELETE":
                 generations.pop(name, None)
             generation = {GENERATION: str(generations[name])} if name in generations else {}
-        return answer._replace(headers=renamed(answer.headers, *reversed(PREFIXES)) | generation)
+        return answer._replace(headers=rename_headers(answer.headers, *reversed(PREFIXES)) | generation)
 
     return ask_in_s3
 
 
-def renamed(headers: Headers, before: str, after: str) -> Headers:
-    """Headers with another prefix of the attributes' names, and without Google's condition."""
+def rename_headers(headers: Headers, before: str, after: str) -> Headers:
+    """Change the prefix of the attributes' names in headers, and drop Google's condition."""
     return {name.replace(before, after, 1): value for name, value in headers.items() if name != DEMANDED}

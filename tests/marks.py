@@ -8,5 +8,5 @@ import pytest
 
 
 def seldom(*cases: Any) -> list[Any]:
-    """Cases for ``parametrize`` that only ``make test-all`` runs: a tuple is a case of several arguments."""
+    """Return cases for ``parametrize`` that only ``make test-all`` runs: a tuple is a case of several arguments."""
     return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in cases]

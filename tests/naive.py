@@ -65,7 +65,7 @@ def below_again(word: int, count: int) -> int:
 
 
 def is_line(cells: Sequence[int], rules: Rules) -> bool:
-    """Whether four different cells form one of the rules' lines."""
+    """Return whether four different cells form one of the rules' lines."""
     rows, columns = [cell // 4 for cell in cells], [cell % 4 for cell in cells]
     falling = {(column - row) % 4 for row, column in zip(rows, columns, strict=True)}
     rising = {(column + row) % 4 for row, column in zip(rows, columns, strict=True)}
@@ -80,7 +80,7 @@ def is_line(cells: Sequence[int], rules: Rules) -> bool:
 
 
 def square_at(row: int, column: int) -> set[int]:
-    """The 2 x 2 square with this upper left corner, over the edges if need be."""
+    """Return the 2 x 2 square with this upper left corner, over the edges if need be."""
     return {4 * ((row + down) % 4) + (column + right) % 4 for down in (0, 1) for right in (0, 1)}
 
 
@@ -101,18 +101,18 @@ def lines_through(cell: int, rules: Rules) -> list[tuple[int, ...]]:
 
 @cache
 def others_on_lines(cell: int, rules: Rules) -> list[list[int]]:
-    """The three other cells of each line through a cell."""
+    """Return the three other cells of each line through a cell."""
     return [[other for other in line if other != cell] for line in lines_through(cell, rules)]
 
 
 @cache
 def share_a_value(*pieces: int) -> bool:
-    """Whether all these have an attribute or all lack it."""
+    """Return whether all these have an attribute or all lack it."""
     return any(len({piece >> bit & 1 for piece in pieces}) == 1 for bit in range(4))
 
 
 def is_finished(board: Board, line: tuple[int, ...]) -> bool:
-    """Whether four pieces stand on the line and share the value of an attribute."""
+    """Return whether four pieces stand on the line and share the value of an attribute."""
     a, b, c, d = line
     pieces = board[a], board[b], board[c], board[d]
     return NONE not in pieces and share_a_value(*pieces)
@@ -127,7 +127,7 @@ def with_piece(board: Board, piece: int, cell: int) -> Board:
 
 
 def finishes_line(board: Board, piece: int, cell: int, rules: Rules) -> bool:
-    """Whether ``piece``, put on the empty ``cell``, stands in a finished line."""
+    """Return whether ``piece``, put on the empty ``cell``, stands in a finished line."""
     for a, b, c in others_on_lines(cell, rules):  # a loop: twins spend half of their time here
         others = board[a], board[b], board[c]
         if NONE not in others and share_a_value(piece, *others):
@@ -144,7 +144,7 @@ def winning_cells(board: Board, piece: int, rules: Rules) -> list[int]:
 
 
 def safe_pieces(board: Board, available: list[int], rules: Rules) -> list[int]:
-    """Those that finish a line on no empty cell."""
+    """Return the pieces that finish a line on no empty cell."""
     threes = [(board[a], board[b], board[c]) for cell in empty_cells(board) for a, b, c in others_on_lines(cell, rules)]
     full = [three for three in threes if NONE not in three]
     return [piece for piece in available if not any(share_a_value(piece, *three) for three in full)]
@@ -165,7 +165,7 @@ class View(NamedTuple):
 
 class Player(Protocol):
     def turn(self, view: View, seed: int) -> tuple[int, int]:
-        """A cell and a gift; ``seed`` is the turn's."""
+        """Return a cell and a gift; ``seed`` is the turn's."""
         ...
 
 
@@ -240,7 +240,7 @@ def pair_key(pairing: int, pair: int) -> int:
 
 
 def board_after(plies: Sequence[tuple[int, int]]) -> Board:
-    """The board that (piece, cell) plies make."""
+    """Return the board that (piece, cell) plies make."""
     board = [NONE] * 16
     for piece, cell in plies:
         board[cell] = piece
@@ -248,7 +248,7 @@ def board_after(plies: Sequence[tuple[int, int]]) -> Board:
 
 
 def opening(seed: int, pair: int, plies: int, rules: Rules) -> list[tuple[int, int]]:
-    """The (piece, cell) plies imposed on both games of the ``pair``-th pair of every pairing; none finishes a line."""
+    """Draw the (piece, cell) plies imposed on both games of each pairing's ``pair``-th pair; none finishes a line."""
     words = stream(seed, pair, OPENING)
     for attempt in count():
         available, drawn = list(range(16)), list[tuple[int, int]]()
@@ -296,7 +296,7 @@ class NaiveGame:
         self.plies: list[tuple[int, int]] = []  # (piece, cell)
 
     def ask(self, seat: int, turn: int) -> tuple[int, int]:
-        """The answer of a seat as the game's ``turn``-th turn. Raises ``ForfeitError`` if it raises.
+        """Return the answer of a seat as the game's ``turn``-th turn. Raises ``ForfeitError`` if it raises.
 
         Turn 0 is the first gift, turn k + 1 places ply k; after an opening of k plies the first gift is turn k. So each
         turn belongs to one seat, and no seat's draws touch the other's.
@@ -309,20 +309,20 @@ class NaiveGame:
             raise ForfeitError("forfeit_error") from error
 
     def take(self, piece: int) -> None:
-        """The piece goes from those available into the hand."""
+        """Move the piece from those available into the hand."""
         if piece not in self.available:
             raise ForfeitError("forfeit_illegal")
         self.available.remove(piece)
         self.hand = piece
 
     def put(self, cell: int) -> None:
-        """The piece goes from the hand onto the board."""
+        """Move the piece from the hand onto the board."""
         self.board[cell] = self.hand
         self.plies.append((self.hand, cell))
         self.hand = NONE
 
     def place(self, seat: int) -> None:
-        """One ply, then the gift for the next if the game goes on. Raises ``ForfeitError``."""
+        """Play one ply, then give a piece for the next if the game goes on. Raises ``ForfeitError``."""
         cell, piece = self.ask(seat, len(self.plies) + 1)
         if cell not in empty_cells(self.board):
             raise ForfeitError("forfeit_illegal")
@@ -369,7 +369,7 @@ def play_game(
     pairing: int = 0,
     opening_plies: int = 0,
 ) -> Outcome:
-    """Game 0 or 1 of a pair between a pairing's first and second player: in game 0 the first holds seat 0."""
+    """Play game 0 or 1 of a pair; in game 0 the pairing's first player holds seat 0."""
     seats = players if game == 0 else (players[1], players[0])
     words = stream(run, pair_key(pairing, pair), game)
     return NaiveGame(rules, seats, words).play(opening(seed, pair, opening_plies, rules))

@@ -6,7 +6,7 @@ Only the words of randomness are the project's: an individual's stream is that o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -54,37 +54,39 @@ class Study:
     start: Sequence[Sequence[float]] = ()
 
     def evolve(self) -> list[list[Individual]]:
-        """Everybody of each generation, best first, as it was then."""
+        """Return everybody of each generation, best first, as it was then."""
         population = [Individual(number, self.first_genes(number)) for number in range(self.size)]
         for individual, genes in zip(population, self.start, strict=False):
             individual.genes = list(genes)
         self.judge_all(0, population, population)
-        population = in_order(population)
-        history = [copied(population)]
+        population = sort_by_fitness(population)
+        history = [copy_population(population)]
         self.occurrences: list[tuple[tuple[float, ...], Fitness]] = []
         for generation in range(1, self.generations + 1):
-            made: list[Individual] = []
+            children: list[Individual] = []
             judged: list[Individual] = []
             for i in range(self.offspring):
-                made.append(self.child(self.size + (generation - 1) * self.offspring + i, generation, population))
-                judged += copied(made[-1:])  # before a later one changes it
-            self.judge_all(generation, [*copied(population), *judged] if self.again else judged, [*population, *made])
-            everybody = in_order([*population, *made])
+                children.append(self.child(self.size + (generation - 1) * self.offspring + i, generation, population))
+                judged += copy_population(children[-1:])  # before a later one changes it
+            self.judge_all(
+                generation, [*copy_population(population), *judged] if self.again else judged, [*population, *children]
+            )
+            everybody = sort_by_fitness([*population, *children])
             population = everybody[: self.size]
-            history.append(copied(everybody))
+            history.append(copy_population(everybody))
             self.occurrences += [(tuple(individual.genes), individual.fitness) for individual in population]
         return history
 
     def judge_all(self, generation: int, judged: list[Individual], everybody: list[Individual]) -> None:
         """Set the fitness of every judged individual."""
-        shown = dict(zip([each.number for each in judged], self.judge(generation, judged), strict=True))
+        fitnesses = dict(zip([individual.number for individual in judged], self.judge(generation, judged), strict=True))
         for individual in everybody:
-            individual.fitness = shown.get(individual.number, individual.fitness)
+            individual.fitness = fitnesses.get(individual.number, individual.fitness)
 
     def best_on_average(self) -> tuple[float, ...]:
         def mean(genes: tuple[float, ...]) -> list[Fraction]:
-            shown = [fitness for others, fitness in self.occurrences if others == genes]
-            return [sum(map(Fraction, column), Fraction()) / len(shown) for column in zip(*shown, strict=True)]
+            fitnesses = [fitness for others, fitness in self.occurrences if others == genes]
+            return [sum(map(Fraction, column), Fraction()) / len(fitnesses) for column in zip(*fitnesses, strict=True)]
 
         return max(dict(self.occurrences), key=mean)
 
@@ -99,12 +101,12 @@ class Study:
         raise NotImplementedError
 
 
-def in_order(population: list[Individual]) -> list[Individual]:
+def sort_by_fitness(population: list[Individual]) -> list[Individual]:
     return sorted(population, key=lambda individual: individual.fitness, reverse=True)
 
 
-def copied(population: list[Individual]) -> list[Individual]:
-    return [Individual(each.number, list(each.genes), each.operator, each.parents, each.fitness) for each in population]
+def copy_population(population: list[Individual]) -> list[Individual]:
+    return [replace(individual, genes=list(individual.genes)) for individual in population]
 
 
 @dataclass
@@ -154,12 +156,12 @@ class StudyB(Study):
             gene = below(draw(words, 1), 2)
             genes = list(one.genes)
             genes[gene] += self.step if up else -self.step
-            return Individual(number, self.kept(genes), "mutation", [one.number])
+            return Individual(number, self.clip_genes(genes), "mutation", [one.number])
         genes, parents = [one.genes[0], other.genes[1]], [one.number, other.number]
         if which < mutation + crossover:
-            return Individual(number, self.kept(genes), "crossover", parents)
+            return Individual(number, self.clip_genes(genes), "crossover", parents)
         shift = self.shift if up or self.faithful else -self.shift
-        return Individual(number, self.kept([gene + shift for gene in genes]), "crossover2", parents)
+        return Individual(number, self.clip_genes([gene + shift for gene in genes]), "crossover2", parents)
 
-    def kept(self, genes: list[float]) -> list[float]:
+    def clip_genes(self, genes: list[float]) -> list[float]:
         return [round(10 * min(max(gene, 0.0), 1.0)) / 10 for gene in genes]

@@ -26,7 +26,7 @@ ARRANGEMENTS = 16 * 15 * 14 * 13  # of four different pieces on four cells
 
 @strategies.composite
 def plies_and_hand(draw: strategies.DrawFn, most: int = 15) -> tuple[list[tuple[int, int]], int]:
-    """Any (piece, cell) plies, lines or not, and a piece in hand or none."""
+    """Draw any (piece, cell) plies, lines or not, and a piece in hand or none."""
     count = draw(strategies.integers(0, most))
     pieces = draw(strategies.permutations(range(16)))
     cells = draw(strategies.permutations(range(16)))
@@ -45,7 +45,7 @@ preset_rules = strategies.sampled_from(list(PRESETS.values()))
 
 
 def automorphisms(family: set[int], order: Sequence[int]) -> int:
-    """The number of permutations of 16 points that keep the first of ``order`` and map a family of 4-sets onto itself.
+    """Count the permutations of 16 points that keep the first of ``order`` and map a family of 4-sets onto itself.
 
     The sets are 16-bit masks; the order of the points sets the speed only.
     """
@@ -54,7 +54,7 @@ def automorphisms(family: set[int], order: Sequence[int]) -> int:
     def count() -> int:
         if len(images) == 16:
             return 1
-        point, found = order[len(images)], 0
+        point, total = order[len(images)], 0
         threes = [
             (sum(1 << other for other in three) | 1 << point in family, sum(1 << images[other] for other in three))
             for three in combinations(images, 3)
@@ -62,38 +62,38 @@ def automorphisms(family: set[int], order: Sequence[int]) -> int:
         for image in set(range(16)) - set(images.values()):
             if all((three | 1 << image in family) == in_family for in_family, three in threes):
                 images[point] = image
-                found += count()
+                total += count()
                 del images[point]
-        return found
+        return total
 
     return count()
 
 
 def change_piece(piece: int, xor: int, attributes: Sequence[int]) -> int:
-    """XOR, then attribute ``attributes[i]`` moves to place ``i``."""
+    """Apply XOR, then move attribute ``attributes[i]`` to place ``i``."""
     return sum((((piece ^ xor) >> attribute) & 1) << place for place, attribute in enumerate(attributes))
 
 
 def change_board(board: Board, cells: Sequence[int], xor: int, attributes: Sequence[int]) -> Board:
-    """Cell ``c`` moves to ``cells[c]``, and the piece on it changes."""
+    """Move cell ``c`` to ``cells[c]``, and change the piece on it."""
     image = [NONE] * 16
     for cell, piece in enumerate(board):
         image[cells[cell]] = piece if piece == NONE else change_piece(piece, xor, attributes)
     return image
 
 
-def occupied_of(board: Board) -> int:
+def build_occupied(board: Board) -> int:
     return sum(1 << cell for cell, piece in enumerate(board) if piece != NONE)
 
 
-def lanes_of(board: Board) -> int:
+def build_lanes(board: Board) -> int:
     return sum(
         (piece >> a & 1) << (16 * a + cell) for cell, piece in enumerate(board) if piece != NONE for a in range(4)
     )
 
 
 def images(board: Board, hand: int, permutations: Sequence[Sequence[int]]) -> Iterator[tuple[Board, int]]:
-    """The board and the hand under all symmetries."""
+    """Return the board and the hand under all symmetries."""
     for cells in permutations:
         for xor in range(16):
             for attributes in ATTRIBUTE_ORDERS:
@@ -102,18 +102,18 @@ def images(board: Board, hand: int, permutations: Sequence[Sequence[int]]) -> It
 
 
 def least_image(board: Board, hand: int, permutations: Sequence[Sequence[int]]) -> tuple[int, int]:
-    """(occupied, lanes) of the canonical form by its definition: the least of all images, with hand 0 if any."""
-    moved = {tuple(cells): occupied_of(change_board(board, cells, 0, range(4))) for cells in permutations}
+    """Return (occupied, lanes) of the canonical form as defined: the least of all images, with hand 0 if any."""
+    moved = {tuple(cells): build_occupied(change_board(board, cells, 0, range(4))) for cells in permutations}
     least = min(moved.values())
     candidates = images(board, hand, [cells for cells, occupied in moved.items() if occupied == least])
-    return least, min(lanes_of(image) for image, moved_hand in candidates if moved_hand in (NONE, 0))
+    return least, min(build_lanes(image) for image, moved_hand in candidates if moved_hand in (NONE, 0))
 
 
 # Counting
 
 
 def sharing_sets() -> list[tuple[int, ...]]:
-    """The sets of four pieces that share an attribute value."""
+    """Return the sets of four pieces that share an attribute value."""
     return [
         four
         for four in combinations(range(16), 4)
@@ -122,13 +122,15 @@ def sharing_sets() -> list[tuple[int, ...]]:
 
 
 def live_prefixes(rules: Rules, plies: int) -> int:
-    """Live prefixes of up to five plies from the rules alone: a board of five pieces has room for one line at most, and
-    every order of the plies of a live board is a live prefix."""
+    """Count live prefixes of up to five plies from the rules alone.
+
+    A board of five pieces has room for one line at most, and every order of the plies of a live board is a live prefix.
+    """
     assert plies <= 5
-    known = [set(line) for line in lines(rules)]
+    line_cells = [set(line) for line in lines(rules)]
     free = factorial(16) // factorial(16 - plies)  # ways to put pieces on the chosen cells
     lined = (ARRANGEMENTS - 24 * len(sharing_sets())) * factorial(12) // factorial(16 - plies) if plies > 3 else free
     boards = sum(
-        lined if any(line <= set(cells) for line in known) else free for cells in combinations(range(16), plies)
+        lined if any(line <= set(cells) for line in line_cells) else free for cells in combinations(range(16), plies)
     )
     return boards * factorial(plies)

@@ -29,16 +29,16 @@ SECRET = "do-not-show-this"  # noqa: S105  (of nobody)
 BOTH = pytest.mark.parametrize("archive", ["local", pytest.param("s3", marks=pytest.mark.extras)], indirect=True)
 
 
-def root_of(request: pytest.FixtureRequest, tmp_path: Path) -> PurePath:
-    """The root of an archive for a fixture of which ``BOTH`` is the parameter: in a folder, or in a bucket."""
+def find_root(request: pytest.FixtureRequest, tmp_path: Path) -> PurePath:
+    """Return an archive's root for a fixture of which ``BOTH`` is the parameter: in a folder, or in a bucket."""
     if getattr(request, "param", "local") == "local":
         return tmp_path / "archive"
     bucket: PurePath = request.getfixturevalue("bucket")
     return bucket / "archive"
 
 
-def environment(port: int) -> dict[str, str]:
-    """The variables by which a client finds the server, or the proxy, at a port."""
+def build_s3_environment(port: int) -> dict[str, str]:
+    """Return the variables by which a client finds the server, or the proxy, at a port."""
     return {
         "AWS_ACCESS_KEY_ID": "tester",
         "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -47,16 +47,16 @@ def environment(port: int) -> dict[str, str]:
     }
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 @contextmanager
-def server() -> Iterator[int]:
-    """The port of a server that has started."""
-    port = free_port()
+def start_server() -> Iterator[int]:
+    """Start the server, and yield its port."""
+    port = find_free_port()
     command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
     own = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     with subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -71,8 +71,8 @@ def server() -> Iterator[int]:
             process.kill()
 
 
-def new_bucket(port: int) -> ObjectUrl:
-    """A new bucket."""
+def create_bucket(port: int) -> ObjectUrl:
+    """Create an empty bucket."""
     name = f"games-{uuid.uuid4().hex[:12]}"
     urllib.request.urlopen(urllib.request.Request(f"http://{HOST}:{port}/{name}", method="PUT")).close()
     return ObjectUrl("s3:", name)
@@ -96,15 +96,15 @@ class Answer(NamedTuple):
 Ask = Callable[[str, str, Headers, bytes], Answer]  # a method, a path, headers and a body
 
 
-def server_at(port: int) -> Ask:
+def connect_to_server(port: int) -> Ask:
     """Return a function that asks the server at a port."""
 
     def ask(method: str, path: str, headers: Headers, body: bytes) -> Answer:
-        there = http.client.HTTPConnection(HOST, port, timeout=60)
-        there.request(method, path, body, headers)
-        answer = there.getresponse()
+        connection = http.client.HTTPConnection(HOST, port, timeout=60)
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
         content = answer.read()
-        there.close()
+        connection.close()
         return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, content)
 
     return ask
@@ -112,11 +112,11 @@ def server_at(port: int) -> Ask:
 
 @dataclass
 class Proxy:
-    """Passes requests on to the server. ``fault`` says what goes wrong with a request:
+    """Passes requests on to the server, unless something goes wrong with them.
 
-    ``drop`` (it never arrives), ``lose`` (it is carried out, and its answer lost), ``slow`` (the answer takes
-    ``delay`` seconds), ``cut`` (half of the answer arrives), ``unconditional`` (its conditions are ignored), or a
-    status such as ``503``, with which it is answered.
+    ``fault`` says what goes wrong with a request: ``drop`` (it never arrives), ``lose`` (it is carried out, and its
+    answer lost), ``slow`` (the answer takes ``delay`` seconds), ``cut`` (half of the answer arrives), ``unconditional``
+    (its conditions are ignored), or a status such as ``503``, with which it is answered.
     """
 
     port: int
@@ -127,8 +127,8 @@ class Proxy:
 
 
 @contextmanager
-def proxy(ask: Ask) -> Iterator[Proxy]:
-    """A proxy in front of the server that ``ask`` asks."""
+def start_proxy(ask: Ask) -> Iterator[Proxy]:
+    """Run a proxy in front of the server that ``ask`` asks."""
     lock = Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -182,7 +182,7 @@ def proxy(ask: Ask) -> Iterator[Proxy]:
         request_queue_size = 64
 
         def handle_error(self, *_: Any) -> None:
-            """A client that hangs up is what is tested."""
+            """Print nothing, because a client that hangs up is what is tested."""
 
     with Server((HOST, 0), Handler) as listening:
         front = Proxy(listening.server_port)

@@ -33,25 +33,27 @@ class Step(NamedTuple):
         return f"{self.page}: {self.text}"
 
 
-def name_of(page: Path) -> str:
+def format_page_name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def steps_of(page: Path) -> list[Step]:
-    """The steps of a page, in their order. What a block without a language shows besides commands is output."""
+def list_steps(page: Path) -> list[Step]:
+    """Return the steps of a page, in their order. What a block without a language shows besides commands is output."""
     steps = []
     fences = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     for language, block in fences:
         if language in ("sql", "python"):
-            steps.append(Step(name_of(page), language, dedent(block).strip("\n")))
+            steps.append(Step(format_page_name(page), language, dedent(block).strip("\n")))
         elif language in ("", "sh"):
             lines = LOOP.sub(lambda loop: " ".join(loop[0].split()), block.replace("\\\n", " ")).splitlines()
             typed = [line for line in lines if line.startswith("$ ")] or lines
-            steps += [Step(name_of(page), "shell", line.removeprefix("$ ")) for line in typed if COMMAND.match(line)]
+            steps += [
+                Step(format_page_name(page), "shell", line.removeprefix("$ ")) for line in typed if COMMAND.match(line)
+            ]
     return steps
 
 
-STEPS = [step for page in PAGES for step in steps_of(page)]
+STEPS = [step for page in PAGES for step in list_steps(page)]
 
 # How printed commands are made smaller, in this order: a pattern and what takes its place.
 SMALLER = (
@@ -201,20 +203,20 @@ BEFORE = {
 EXITS = {"qarena sprt": (0, 3)}  # that are answers: 3 is an undecided test
 
 
-def listed(step: Step, entries: object) -> bool:
-    """Whether a step begins as one of some ``(page, beginning)`` does."""
+def is_listed(step: Step, entries: object) -> bool:
+    """Return whether a step begins as one of some ``(page, beginning)`` does."""
     assert isinstance(entries, (dict, tuple))
     return any(page == step.page and step.text.startswith(beginning) for page, beginning in entries)
 
 
-def bare(line: str) -> str:
-    """A command without its comment."""
+def strip_comment(line: str) -> str:
+    """Return a command without its comment."""
     return re.sub(r" +# .*$", "", line)
 
 
-def smaller(line: str) -> str:
-    """A command with fewer games than printed."""
-    line = bare(line)
+def shrink_command(line: str) -> str:
+    """Return a command with fewer games than printed."""
+    line = strip_comment(line)
     for pattern, instead in SMALLER:
         line = re.sub(pattern, instead, line)
     return line

@@ -43,26 +43,27 @@ CURVES = {
 }
 
 
-def check(spec: Spec) -> None:
+def check_chart(spec: Spec) -> None:
     """Raise an error unless the schema allows a chart."""
     import altair as alt
 
     alt.Chart.from_dict(style.style_chart(spec, "title"))
 
 
-def of_sections(root: Path) -> Iterator[Spec]:
+def build_section_charts(root: Path) -> Iterator[Spec]:
     archive = write_archive(root)
     add_decisions(archive)
     add_policies(archive)
     write_draw_evaluations(archive, archive.list_run_ids()[0])
     with open_archive(archive.root) as opened:
         for slug in SLUGS:
-            pictures = [each.picture for section in build_subject_sections(opened, slug) for each in section.figures]
+            sections = build_subject_sections(opened, slug)
+            pictures = [figure.picture for section in sections for figure in section.figures]
             assert pictures, slug
-            yield from (each for each in pictures if not isinstance(each, SvgPicture))
+            yield from (picture for picture in pictures if not isinstance(picture, SvgPicture))
 
 
-def of_answers() -> Iterator[Spec]:
+def build_answer_charts() -> Iterator[Spec]:
     plans = [charts.plan_chart(ROWS, *names) for names in product(("line", "points"), ("a", "c"), ("b",), ("", "c"))]
     plans += [charts.plan_chart(ROWS, "bars", "a", "b", colour) for colour in ("", "c")]
     plans += [charts.ChartPlan(kind, "a", "b", None, "low", "high") for kind in ("line", "points")]
@@ -73,30 +74,36 @@ def of_answers() -> Iterator[Spec]:
         yield picture
 
 
-def of_curves() -> Iterator[Spec]:
+def build_curve_charts() -> Iterator[Spec]:
     return (style.build_curve_chart(pl.DataFrame(columns), 100, 100) for columns in CURVES.values())
 
 
-def of_docs() -> Iterator[Spec]:
+def build_docs_charts() -> Iterator[Spec]:
     script = importlib.import_module("docs.strength_by_time")
     rows = pl.DataFrame({"picture": [script.ELO] * 2, "family": ["a", "b"], "us": [10.0, 99.0], "strength": [0.0, 9.0]})
     yield {"vconcat": [script.panel(rows, name, ["a", "b"]) for name in (script.ELO, script.WINS)]}
 
 
-def of_comparisons() -> Iterator[Spec]:
+def build_comparison_charts() -> Iterator[Spec]:
     yield build_chart([ComparedRate(figure, None, None) for figure in published_figures()[:3]])
 
 
 def test_the_schema_allows_every_chart(tmp_path: Path) -> None:
-    found = [*of_sections(tmp_path / "archive"), *of_answers(), *of_curves(), *of_comparisons(), *of_docs()]
-    assert len(found) > 20
-    for spec in found:
-        check(spec)
+    specs = [
+        *build_section_charts(tmp_path / "archive"),
+        *build_answer_charts(),
+        *build_curve_charts(),
+        *build_comparison_charts(),
+        *build_docs_charts(),
+    ]
+    assert len(specs) > 20
+    for spec in specs:
+        check_chart(spec)
 
 
 @pytest.mark.parametrize("wrong", [{"mark": "lines"}, {"encoding": {"x": {"field": "a", "type": "number"}}}])
 def test_the_schema_refuses_what_is_no_chart(wrong: Spec) -> None:
     right = {"data": inline_data(ROWS), **layer("line", {"x": quantitative("a"), "color": nominal("c")})}
-    check(right)
+    check_chart(right)
     with pytest.raises(Exception, match="Failed validating"):
-        check(right | wrong)
+        check_chart(right | wrong)

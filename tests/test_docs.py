@@ -41,7 +41,7 @@ OTHER_NAMES = {
 COMMANDS: Any = typer.main.get_command(app)
 
 
-class Shown(NamedTuple):
+class PageCommand(NamedTuple):
     """A command that a page shows: what follows ``qarena``."""
 
     page: str
@@ -51,17 +51,17 @@ class Shown(NamedTuple):
         return f"{self.page}: qarena {shlex.join(self.words)}"
 
 
-def text_of(page: Path) -> str:
+def read_page(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def fences(page: Path) -> list[tuple[str, str]]:
-    """Language and text of each code block."""
-    return re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text_of(page), re.MULTILINE | re.DOTALL)
+def find_code_blocks(page: Path) -> list[tuple[str, str]]:
+    """Return the language and text of each code block."""
+    return re.findall(r"^ *```(\w*)\n(.*?)^ *```$", read_page(page), re.MULTILINE | re.DOTALL)
 
 
-def programs(line: str) -> Iterator[list[str]]:
-    """The words after ``qarena`` of each program that a line of shell starts."""
+def split_programs(line: str) -> Iterator[list[str]]:
+    """Yield the words after ``qarena`` of each program that a line of shell starts."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
     words: list[str] = []
@@ -74,33 +74,33 @@ def programs(line: str) -> Iterator[list[str]]:
             words.append(token)
 
 
-def in_blocks(page: Path) -> Iterator[Shown]:
-    """The commands of a page's blocks, as a reader would copy them; in a block with output they follow ``$``."""
-    for language, block in fences(page):
+def find_commands_in_blocks(page: Path) -> Iterator[PageCommand]:
+    """Yield the commands of a page's blocks, as a reader would copy them; in a block with output they follow ``$``."""
+    for language, block in find_code_blocks(page):
         lines = block.replace("\\\n", " ").splitlines()
         typed = [line[2:] for line in lines if line.startswith("$ ")] or lines
         for line in typed if language in ("", "sh", "console") else ():
-            for words in programs(line) if "qarena " in line else ():
-                yield Shown(str(page.relative_to(ROOT)), words)
+            for words in split_programs(line) if "qarena " in line else ():
+                yield PageCommand(str(page.relative_to(ROOT)), words)
 
 
-def in_sentences(page: Path) -> Iterator[Shown]:
-    """The commands in the sentences of a page; they may leave out arguments."""
-    prose = re.sub(r"^ *```.*?^ *```$", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
+def find_commands_in_sentences(page: Path) -> Iterator[PageCommand]:
+    """Yield the commands in the sentences of a page; they may leave out arguments."""
+    prose = re.sub(r"^ *```.*?^ *```$", "", read_page(page), flags=re.MULTILINE | re.DOTALL)
     for code in re.findall(r"`(qarena\s[^`]+)`", prose):
-        for words in programs(" ".join(code.split())):
-            yield Shown(str(page.relative_to(ROOT)), words)
+        for words in split_programs(" ".join(code.split())):
+            yield PageCommand(str(page.relative_to(ROOT)), words)
 
 
-BLOCKS = [shown for page in PAGES for shown in in_blocks(page)]
-SENTENCES = [shown for page in PAGES for shown in in_sentences(page)]
+BLOCKS = [shown for page in PAGES for shown in find_commands_in_blocks(page)]
+SENTENCES = [shown for page in PAGES for shown in find_commands_in_sentences(page)]
 
 
-def resolved(shown: Shown) -> tuple[list[str], Any, list[str]]:
-    """The names of a command, the command, and its arguments."""
-    command, names, rest = COMMANDS, [], list(shown.words)
+def resolve_command(page_command: PageCommand) -> tuple[list[str], Any, list[str]]:
+    """Return the names of a command, the command, and its arguments."""
+    command, names, rest = COMMANDS, [], list(page_command.words)
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
-        assert rest[0] in command.commands, f"{shown}: there is no command '{rest[0]}'"
+        assert rest[0] in command.commands, f"{page_command}: there is no command '{rest[0]}'"
         names.append(rest[0])
         command = command.commands[rest.pop(0)]
     return names, command, rest
@@ -111,61 +111,62 @@ def is_hydra(command: Any) -> bool:
 
 
 def test_commands_and_options_exist() -> None:
-    for shown in BLOCKS + SENTENCES:
-        _, command, arguments = resolved(shown)
-        known = {name for option in command.params for name in option.opts + option.secondary_opts}
-        known |= {"--help", "--debug"}
-        given = {word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)}
-        assert given <= known, f"{shown}: {command.name} has no option {given - known}"
+    for page_command in BLOCKS + SENTENCES:
+        _, command, arguments = resolve_command(page_command)
+        options = {name for option in command.params for name in option.opts + option.secondary_opts}
+        options |= {"--help", "--debug"}
+        words = {word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)}
+        assert words <= options, f"{page_command}: {command.name} has no option {words - options}"
 
 
-def context_of(shown: Shown) -> Any:
-    names, command, arguments = resolved(shown)
+def parse_command(page_command: PageCommand) -> Any:
+    names, command, arguments = resolve_command(page_command)
     return command.make_context(" ".join(names), list(arguments))
 
 
 def test_arguments_are_accepted() -> None:
-    for shown in BLOCKS:
+    for page_command in BLOCKS:
         try:
-            context_of(shown)
+            parse_command(page_command)
         except Exception as error:  # click has several, none of which names the command
-            raise AssertionError(f"{shown}: {error}") from error
+            raise AssertionError(f"{page_command}: {error}") from error
 
 
+PLUGIN_KEY = re.compile(r"\+?hydra[./]")  # of an override that needs a plugin, which may be missing
 # Without those that play nothing, and those with yamls of the reader's own.
 HYDRA = [
     shown
     for shown in BLOCKS
-    if is_hydra(resolved(shown)[1]) and not {"--help", "--counts", "--config-dir"} & {*shown.words}
+    if is_hydra(resolve_command(shown)[1]) and not {"--help", "--counts", "--config-dir"} & {*shown.words}
 ]
 
 
 def test_keys_and_the_yamls_they_choose_exist() -> None:
-    for shown in HYDRA:
-        given = parse_arguments(context_of(shown).params["arguments"] or [])
-        overrides = [each for each in given.overrides if not re.match(r"\+?hydra[./]", each)]  # plugins may be missing
+    for page_command in HYDRA:
+        arguments = parse_arguments(parse_command(page_command).params["arguments"] or [])
+        overrides = [override for override in arguments.overrides if not PLUGIN_KEY.match(override)]
         try:
-            for chosen in choices(overrides):
-                check_labels("_".join(resolved(shown)[0]), tuple(chosen))
+            for combination in expand_sweep(overrides):
+                check_labels("_".join(resolve_command(page_command)[0]), tuple(combination))
         except Exception as error:  # Hydra has several, none of which names the command
-            raise AssertionError(f"{shown}: {error}") from error
+            raise AssertionError(f"{page_command}: {error}") from error
 
 
-def choices(overrides: list[str]) -> list[list[str]]:
-    """Overrides without sweeps, as many as the longest sweep has values: each value occurs in one of them."""
-    given = OverridesParser.create().parse_overrides(overrides)
+def expand_sweep(overrides: list[str]) -> list[list[str]]:
+    """Return overrides without sweeps, as many as the longest sweep has values: each value occurs in one of them."""
+    parsed_overrides = OverridesParser.create().parse_overrides(overrides)
     texts = [
-        [f"{each.get_key_element()}={value}" for value in each.sweep_string_iterator()]
-        if each.is_discrete_sweep()
-        else [keep_first_value(each)]
-        for each in given
+        [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+        if override.is_discrete_sweep()
+        else [keep_first_value(override)]
+        for override in parsed_overrides
     ]
     longest = max(map(len, texts), default=1)
     return [[values[min(number, len(values) - 1)] for values in texts] for number in range(longest)]
 
 
-def composed(config: str, overrides: list[str]) -> DictConfig:
-    """The configuration that Hydra composes from overrides. It refuses keys and options of groups that do not exist."""
+def compose_config(config: str, overrides: list[str]) -> DictConfig:
+    """Compose the configuration of overrides. Hydra refuses keys and options of groups that do not exist."""
     if config in ("run", "sweep"):
         config = "train" if is_training_requested(overrides) else "run"
     assert config in SCHEMAS
@@ -175,12 +176,12 @@ def composed(config: str, overrides: list[str]) -> DictConfig:
 
 @cache  # pages show some commands several times
 def check_labels(config: str, overrides: tuple[str, ...]) -> None:
-    """Each agent and kind that a configuration names by a label has a yaml."""
-    plain: Any = OmegaConf.to_container(composed(config, [*overrides]), resolve=False)
+    """Check that each agent and kind that a configuration names by a label has a yaml."""
+    plain: Any = OmegaConf.to_container(compose_config(config, [*overrides]), resolve=False)
     trainer = plain.get("trainer") or {}
     agents = [plain.get("agents"), *(trainer.get(key) for key in ("agent", "opponent", "opponents", "first"))]
-    for group, named in [*(("agent", value) for value in agents), ("kind", trainer.get("kind"))]:
-        for label in named if isinstance(named, list) else [named]:
+    for group, labels in [*(("agent", value) for value in agents), ("kind", trainer.get("kind"))]:
+        for label in labels if isinstance(labels, list) else [labels]:
             if isinstance(label, str):
                 check_option(group, label)
 
@@ -190,20 +191,24 @@ def check_option(group: str, label: str) -> None:
 
 
 def test_agents_given_to_other_commands_exist() -> None:
-    given = [
-        find_level_agent(shown.words[1])
-        for shown in BLOCKS
-        if shown.words[0] == "play" and "--config-dir" not in shown.words
+    labels = [
+        find_level_agent(page_command.words[1])
+        for page_command in BLOCKS
+        if page_command.words[0] == "play" and "--config-dir" not in page_command.words
     ]
-    given += [shown.words[shown.words.index("--turn") + 1] for shown in BLOCKS if "--turn" in shown.words]
-    assert given
-    for label in given:
+    labels += [
+        page_command.words[page_command.words.index("--turn") + 1]
+        for page_command in BLOCKS
+        if "--turn" in page_command.words
+    ]
+    assert labels
+    for label in labels:
         check_option("agent", label)
 
 
 def test_links_and_paths_lead_to_files() -> None:
     for page in [*PAGES, *DESIGN_PAGES]:
-        text = text_of(page)
+        text = read_page(page)
         links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link}
         assert not {link for link in links if not (page.parent / link).exists()}, page
         paths = set(re.findall(r"`((?:agents|analytics|conf|docs|quarto|runners|tests)/[\w./]+)`", text))
@@ -217,7 +222,7 @@ def test_names_of_code_on_the_pages_for_engineers_occur_in_the_code() -> None:
     ]
     words = set(re.findall(r"\w+", "\n".join(path.read_text(encoding="utf-8") for path in files)))
     for page in [ROOT / "CONTRIBUTING.md", *DESIGN_PAGES]:
-        prose = re.sub(r"^ *```.*?^ *```$", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
+        prose = re.sub(r"^ *```.*?^ *```$", "", read_page(page), flags=re.MULTILINE | re.DOTALL)
         names = {name.rpartition(".")[2] for name in re.findall(r"`([A-Za-z][\w.]*)(?:\(…?\))?`", prose)}
         identifiers = {name for name in names if "_" in name.strip("_") or re.search("[a-z][A-Z]", name)}
         assert identifiers <= words | OTHER_NAMES, page
@@ -229,13 +234,13 @@ def test_what_the_code_imports_is_there() -> None:
 
 
 def check_imports(page: Path) -> None:
-    for language, block in fences(page):
+    for language, block in find_code_blocks(page):
         for node in ast.walk(ast.parse(block)) if language == "python" and "import" in block else ():
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in OURS:
                 for alias in node.names:
                     with suppress(MissingExtraError):  # `make test-extras` runs the page that needs it
                         locate(f"{node.module}.{alias.name}")
-    for name in re.findall(rf"(?<![\w/])(?:{'|'.join(OURS)})(?:\.[A-Za-z_]\w*)+", text_of(page)):
+    for name in re.findall(rf"(?<![\w/])(?:{'|'.join(OURS)})(?:\.[A-Za-z_]\w*)+", read_page(page)):
         if not re.search(r"\.(md|npz|parquet)$|\.NAME\.", name):
             with suppress(MissingExtraError):
                 locate(name)
@@ -248,6 +253,6 @@ def locate(name: str) -> object:
     """Import the module, or find the member of a module or class, that a dotted name stands for."""
     module, _, member = name.rpartition(".")
     with suppress(ModuleNotFoundError):  # ``pkgutil`` would hide why a module cannot be imported
-        found = importlib.import_module(module)
-        return getattr(found, member) if hasattr(found, member) else importlib.import_module(name)
+        parent = importlib.import_module(module)
+        return getattr(parent, member) if hasattr(parent, member) else importlib.import_module(name)
     return pkgutil.resolve_name(name)  # a member of a class

@@ -93,8 +93,8 @@ PROVEN = {
 }
 
 
-def places(path: Path) -> Iterator[str]:
-    """Each place in a file, as ``file::function``."""
+def find_places(path: Path) -> Iterator[str]:
+    """Yield each place in a file, as ``file::function``."""
     name = path.relative_to(ROOT).as_posix()
     waiting: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text(encoding="utf-8")), "")]
     while waiting:
@@ -120,4 +120,4 @@ def is_dynamic(call: ast.Call) -> bool:
 
 def test_no_name_that_data_gives_becomes_code() -> None:
     files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
-    assert {place for file in files for place in places(file)} == {*PROVEN}
+    assert {place for file in files for place in find_places(file)} == {*PROVEN}

@@ -21,7 +21,7 @@ def test_the_player_of_the_page_on_agents_is_sound(tmp_path: Path) -> None:
 
 
 def test_the_sample_archive_is_whole_and_small() -> None:
-    found = verify_archive(ArchiveStore.open(SAMPLE))
-    assert not found.problems
-    assert found.games >= 10_000
+    report = verify_archive(ArchiveStore.open(SAMPLE))
+    assert not report.problems
+    assert report.games >= 10_000
     assert sum(path.stat().st_size for path in SAMPLE.rglob("*") if path.is_file()) < 2_000_000

@@ -51,18 +51,18 @@ SHIPPED = {
 }
 
 
-def locked(name: str) -> dict[str, str]:
-    """Version by distribution in a lock file."""
+def read_lock(name: str) -> dict[str, str]:
+    """Return the version by distribution in a lock file."""
     text = (ROOT / name).read_text()
     return dict(re.findall(r"^([a-z0-9-]+)==([^ ;\\\n]+)", text, re.MULTILINE))
 
 
-def distribution(requirement: str) -> str:
+def parse_distribution(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9-]", requirement)[0].lower()
 
 
-def imports(path: Path) -> set[str]:
-    """The top-level modules that a file imports, wherever in it."""
+def find_imports(path: Path) -> set[str]:
+    """Return the top-level modules that a file imports, wherever in it."""
     modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -83,28 +83,28 @@ def test_a_lock_pins_and_hashes_everything_and_names_no_place(name: str) -> None
 
 def test_the_locks_hold_every_declared_dependency_and_agree() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
-    runtime, development = locked("requirements.lock"), locked("requirements-dev.lock")
-    assert {distribution(line) for line in PROJECT["project"]["dependencies"]} <= runtime.keys()
-    declared = {name: {distribution(line) for line in lines} - {"quarto-arena"} for name, lines in extras.items()}
+    runtime, development = read_lock("requirements.lock"), read_lock("requirements-dev.lock")
+    assert {parse_distribution(line) for line in PROJECT["project"]["dependencies"]} <= runtime.keys()
+    declared = {name: {parse_distribution(line) for line in lines} - {"quarto-arena"} for name, lines in extras.items()}
     assert set().union(*(declared[name] for name in declared if name not in EXTRAS | UNLOCKED)) <= development.keys()
-    with_extras = locked("requirements-extras.lock")
+    with_extras = read_lock("requirements-extras.lock")
     assert not any(declared[name] & with_extras.keys() for name in UNLOCKED)
     assert set().union(*(declared[name] for name in EXTRAS)) <= with_extras.keys()
     assert {name: development[name] for name in with_extras if name in development}.items() <= with_extras.items()
     assert runtime.items() <= development.items()
-    building = {distribution(line) for line in PROJECT["dependency-groups"]["build"]}
-    assert {distribution(line) for line in PROJECT["build-system"]["requires"]} < building
-    assert building == {*locked("requirements-build.lock")}
+    building = {parse_distribution(line) for line in PROJECT["dependency-groups"]["build"]}
+    assert {parse_distribution(line) for line in PROJECT["build-system"]["requires"]} < building
+    assert building == {*read_lock("requirements-build.lock")}
     assert "pyarrow" not in development
 
 
 def test_the_core_imports_numpy_numba_and_the_standard_library_only() -> None:
     allowed = {"numpy", "numba", "llvmlite", "quarto"} | set(sys.stdlib_module_names)
-    found = {path: imports(path) - allowed for path in (ROOT / "quarto").rglob("*.py")}
+    modules_by_path = {path: find_imports(path) - allowed for path in (ROOT / "quarto").rglob("*.py")}
     adapters = [ROOT / "quarto" / "openspiel.py", *(ROOT / "quarto" / "env").glob("*.py")]
     for path in adapters:
-        found[path] -= OF_EXTRAS
-    assert {path: modules for path, modules in found.items() if modules} == {}
+        modules_by_path[path] -= OF_EXTRAS
+    assert {path: modules for path, modules in modules_by_path.items() if modules} == {}
 
 
 def test_every_path_that_contributing_names_exists() -> None:
@@ -149,7 +149,7 @@ def test_ci_runs_what_the_makefile_calls_test() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from copies of what it needs."""
+    """Build the wheel from copies of what it needs."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     for package in PACKAGES:
@@ -159,15 +159,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder)]
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", *options, str(source)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
-    (found,) = folder.glob("*.whl")
-    return found
+    (path,) = folder.glob("*.whl")
+    return path
 
 
 @pytest.mark.slow
 def test_a_wheel_holds_all_code_configuration_and_sql(wheel: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    kept = {path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.suffix in SHIPPED}
-    assert packed == {path.relative_to(ROOT).as_posix() for path in kept}
+    sources = {path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.suffix in SHIPPED}
+    assert packed == {path.relative_to(ROOT).as_posix() for path in sources}
     assert {"conf/__init__.py", "quarto/rules.py"} <= packed
 
 
@@ -229,7 +229,9 @@ def test_functions_are_named_by_verbs_and_each_class_name_stands_for_one_thing()
     nodes = [node for tree in trees for node in ast.walk(tree)]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     acting = {
-        node.name for node in functions if not any("property" in ast.unparse(each) for each in node.decorator_list)
+        node.name
+        for node in functions
+        if not any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
     }
     assert {name for name in acting if PARTICIPLE.fullmatch(name)} <= OF_OTHERS
     classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]

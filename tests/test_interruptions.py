@@ -50,9 +50,10 @@ RUN = (
 )
 ANNOTATE = "annotate", *HERE, "--from-pieces", "10", "--choices", "--threads", "3", "--memory", "4MiB"
 INDEX = "archive", "index", *HERE, "--threads", "3"
-COMPACT = "archive", "compact", *HERE
+COMPACT = "archive", "compact", *HERE  # removes only what nobody has needed for ten minutes
 MERGE = "archive", "merge", "source", NAME
-COLLECT = "archive", "compact", "--age", "0", *HERE
+COMPACT_AND_REMOVE_ALL = "archive", "compact", "--age", "0", *HERE
+COMPACT_BESIDE_WRITERS = "archive", "compact", "--age", "1s", *HERE  # no writer needs a temporary file for longer
 DEADLINE = 120.0  # seconds that no command takes here
 
 NUMBERS = (
@@ -66,7 +67,7 @@ ROWS = (
     "SELECT name, policy_id FROM policies",
     "SELECT sweep_id, job, status FROM sweeps",
 )
-State = tuple[Mapping[Any, Any], Mapping[str, Sequence[Any]]]  # see ``state``
+State = tuple[Mapping[Any, Any], Mapping[str, Sequence[Any]]]  # see ``read_state``
 
 # What commands import and prepare when they are carried out. A process that starts a command has it all, but no thread.
 MODULES = ("config.application", "config.execution", "terminal.tables", "cli.queries", "exact.annotation")
@@ -75,8 +76,8 @@ PROCESSES = get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, *READY])
 
 
-def type_in(folder: str, arguments: tuple[str, ...], most_bytes: int = resource.RLIM_INFINITY) -> None:
-    """``qarena …``: the work of a process, which may write files of at most so many bytes."""
+def run_in_process(folder: str, arguments: tuple[str, ...], most_bytes: int = resource.RLIM_INFINITY) -> None:
+    """Carry out ``qarena …`` as the work of a process, which may write files of at most so many bytes."""
     os.chdir(folder)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
     log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -86,15 +87,15 @@ def type_in(folder: str, arguments: tuple[str, ...], most_bytes: int = resource.
     main.main()
 
 
-def started(folder: Path, arguments: tuple[str, ...], most_bytes: int = resource.RLIM_INFINITY) -> BaseProcess:
-    process = PROCESSES.Process(target=type_in, args=(str(folder), arguments, most_bytes), daemon=True)
+def start(folder: Path, arguments: tuple[str, ...], most_bytes: int = resource.RLIM_INFINITY) -> BaseProcess:
+    process = PROCESSES.Process(target=run_in_process, args=(str(folder), arguments, most_bytes), daemon=True)
     process.start()
     return process
 
 
-def typed(folder: Path, arguments: tuple[str, ...]) -> float:
+def carry_out(folder: Path, arguments: tuple[str, ...]) -> float:
     """Carry a command out; the seconds that it took."""
-    began, process = time.monotonic(), started(folder, arguments)
+    began, process = time.monotonic(), start(folder, arguments)
     process.join(DEADLINE)
     assert process.exitcode == 0, (folder / "log").read_text()
     return time.monotonic() - began
@@ -118,63 +119,63 @@ class Archives:
         self._new_folder = new_folder
         self._known: dict[str, Undisturbed] = {}
 
-    def after(self, name: str) -> Undisturbed:
-        """A command's folder when nobody disturbed it."""
+    def get_undisturbed(self, name: str) -> Undisturbed:
+        """Return what a command leaves when nobody disturbs it."""
         if name not in self._known:
             folder, command = self._new_folder(), COMMANDS.get(name, LARGER_FILES)
             command.scene(folder, self)
             before = snapshot(folder / NAME)
-            seconds = typed(folder, command.arguments)
+            seconds = carry_out(folder, command.arguments)
             assert snapshot(folder / NAME) != before
-            self._known[name] = Undisturbed(folder, seconds, state(folder / NAME))
+            self._known[name] = Undisturbed(folder, seconds, read_state(folder / NAME))
         return self._known[name]
 
     def copy(self, name: str, place: Path) -> ArchiveStore:
-        """The same archive in another place."""
-        shutil.copytree(self.after(name).folder / NAME, place, dirs_exist_ok=True)
+        """Copy the archive that a command leaves to another place."""
+        shutil.copytree(self.get_undisturbed(name).folder / NAME, place, dirs_exist_ok=True)
         return ArchiveStore.open(place)
 
 
-def nothing(folder: Path, archives: Archives) -> None:
-    """The first run of an archive."""
+def prepare_nothing(folder: Path, archives: Archives) -> None:
+    """Prepare nothing: the run is the archive's first."""
 
 
-def games(folder: Path, archives: Archives) -> None:
-    """In files that are not so many that they become one by themselves."""
+def copy_games(folder: Path, archives: Archives) -> None:
+    """Copy games in files that are not so many that they become one by themselves."""
     archives.copy("larger files", folder / NAME)
 
 
-def annotated_games(folder: Path, archives: Archives) -> None:
+def copy_annotated_games(folder: Path, archives: Archives) -> None:
     archives.copy("annotate", folder / NAME)
 
 
-def sums_of_small_files(folder: Path, archives: Archives) -> None:
+def index_small_files(folder: Path, archives: Archives) -> None:
     archive = archives.copy("annotate", folder / NAME)
     index_runs(archive, archive.list_run_ids())
 
 
-def all_tables(folder: Path, archives: Archives) -> None:
+def copy_all_tables(folder: Path, archives: Archives) -> None:
     archives.copy("index", folder / NAME)
 
 
-def two_archives(folder: Path, archives: Archives) -> None:
-    """The destination has fewer games, and its last file ends where no file of the source does."""
+def copy_two_archives(folder: Path, archives: Archives) -> None:
+    """Copy two archives: the destination has fewer games, and its last file ends where no file of the source does."""
     source = archives.copy("index", folder / "source")
     policy_store.save(source, COUNTS, origin())
     source.write_sweep_job(SweepJob("sweep", 0, {"games": "600"}))
-    typed(folder, (*RUN, "games=204"))
+    carry_out(folder, (*RUN, "games=204"))
 
 
-def garbage(folder: Path, archives: Archives) -> None:
-    """What compaction replaced, and what killed writers leave."""
+def write_garbage(folder: Path, archives: Archives) -> None:
+    """Write what compaction replaced, and what killed writers leave."""
     archive = archives.copy("compact", folder / NAME)
     for table in TABLE_FOLDERS:
-        there = Path(archive.folder(table, archive.list_run_ids()[0]))
-        there.mkdir(parents=True, exist_ok=True)
-        (there / f".tmp-{uuid4().hex}").write_bytes(b"half")
+        folder_of_table = Path(archive.folder(table, archive.list_run_ids()[0]))
+        folder_of_table.mkdir(parents=True, exist_ok=True)
+        (folder_of_table / f".tmp-{uuid4().hex}").write_bytes(b"half")
         if table != "games":
             extent = {"decisions": "16", "positions": "06"}.get(table, "")
-            (there / StoredRange(1024, 1032, 7, "01234567", extent).name).write_bytes(b"of no games")
+            (folder_of_table / StoredRange(1024, 1032, 7, "01234567", extent).name).write_bytes(b"of no games")
 
 
 class Command(NamedTuple):
@@ -185,15 +186,15 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "run": Command(RUN, nothing),
-    "annotate": Command(ANNOTATE, games),
-    "index": Command(INDEX, annotated_games),
-    "roll up": Command(INDEX, sums_of_small_files),
-    "compact": Command(COMPACT, all_tables),
-    "merge": Command(MERGE, two_archives),
-    "remove": Command(COLLECT, garbage),
+    "run": Command(RUN, prepare_nothing),
+    "annotate": Command(ANNOTATE, copy_games),
+    "index": Command(INDEX, copy_annotated_games),
+    "roll up": Command(INDEX, index_small_files),
+    "compact": Command(COMPACT, copy_all_tables),
+    "merge": Command(MERGE, copy_two_archives),
+    "remove": Command(COMPACT_AND_REMOVE_ALL, write_garbage),
 }
-LARGER_FILES = Command((*RUN[:-1], "archive.shard_games=16"), nothing)
+LARGER_FILES = Command((*RUN[:-1], "archive.shard_games=16"), prepare_nothing)
 
 
 @pytest.fixture(scope="module")
@@ -204,53 +205,53 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
 # What an archive says.
 
 
-def answers(root: Path, questions: Sequence[str]) -> Mapping[str, pl.DataFrame]:
-    """The answers to questions in SQL; none to those that need an index which is not there yet."""
-    found = {}
+def ask_questions(root: Path, questions: Sequence[str]) -> Mapping[str, pl.DataFrame]:
+    """Return the answers to questions in SQL; none to those that need an index which is not there yet."""
+    frames = {}
     with OpenArchive(root) as opened:
         for question in questions:
             with suppress(NotIndexedError):
-                found[question] = opened.sql(question)
-    return found
+                frames[question] = opened.sql(question)
+    return frames
 
 
-def state(root: Path) -> State:
-    """The rows of an archive, and the fingerprint of the games that each table holds."""
+def read_state(root: Path) -> State:
+    """Return the rows of an archive, and the fingerprint of the games that each table holds."""
     archive = ArchiveStore.open(root)
-    every = [
+    ranges_by_table = [
         (run_id, table, archive.list_effective_ranges(run_id, table))
         for run_id in archive.list_run_ids()
         for table in TABLE_FOLDERS
     ]
-    sums = {(run_id, table): (ranges.covered_ranges, ranges.fingerprint) for run_id, table, ranges in every}
-    return sums, {question: frame.rows() for question, frame in answers(root, ROWS).items()}
+    sums = {(run_id, table): (ranges.covered_ranges, ranges.fingerprint) for run_id, table, ranges in ranges_by_table}
+    return sums, {question: frame.rows() for question, frame in ask_questions(root, ROWS).items()}
 
 
-def counts(root: Path) -> dict[str, int]:
-    """What a reader counts, in SQL and by the names of files."""
+def read_counts(root: Path) -> dict[str, int]:
+    """Return what a reader counts, in SQL and by the names of files."""
     archive = ArchiveStore.open(root)
     units = {
         f"{run_id} {table}": archive.list_effective_ranges(run_id, table).units
         for run_id in archive.list_run_ids()
         for table in TABLE_FOLDERS
     }
-    return units | {question: frame.item() for question, frame in answers(root, NUMBERS).items()}
+    return units | {question: frame.item() for question, frame in ask_questions(root, NUMBERS).items()}
 
 
 @contextmanager
-def reader(root: Path) -> Iterator[None]:
-    """Counts all the time, on a thread: what was there once is there ever after."""
+def watch_counts(root: Path) -> Iterator[None]:
+    """Count all the time, on a thread, and fail if what was there once is not there ever after."""
     done, wrong = threading.Event(), list[object]()
 
     def look() -> None:
-        known: dict[str, int] = {}
+        highest: dict[str, int] = {}
         try:
             while not done.is_set() and not wrong:
                 with suppress(RequestError):  # there is no archive yet
-                    found = counts(root)
-                    less = [name for name, count in known.items() if found.get(name, 0) < count]
-                    wrong.extend((name, known[name], found.get(name)) for name in less)
-                    known = found
+                    current = read_counts(root)
+                    decreased = [name for name, count in highest.items() if current.get(name, 0) < count]
+                    wrong.extend((name, highest[name], current.get(name)) for name in decreased)
+                    highest = current
                 time.sleep(0.1)
         except Exception as error:  # noqa: BLE001  (whatever a reader meets fails the test)
             wrong.append(error)
@@ -275,25 +276,25 @@ def reader(root: Path) -> Iterator[None]:
 def test_a_command_that_is_killed_at_any_moment_ends_with_the_same_rows_when_it_is_given_again(
     archives: Archives, tmp_path: Path, name: str, seed: int, kills: int
 ) -> None:
-    command, expected, dice = COMMANDS[name], archives.after(name), random.Random(seed)
+    command, expected, dice = COMMANDS[name], archives.get_undisturbed(name), random.Random(seed)
     moments = list[float]()
     while len(moments) < kills:
         folder = tmp_path / str(len(moments))
         folder.mkdir()
         command.scene(folder, archives)
-        with reader(folder / NAME):
-            while is_killed(folder, command, moment := expected.seconds * dice.random()):
+        with watch_counts(folder / NAME):
+            while kill_after(folder, command, moment := expected.seconds * dice.random()):
                 moments.append(moment)
                 if len(moments) == kills:
-                    typed(folder, command.arguments)
+                    carry_out(folder, command.arguments)
                     break
         assert_as_if_nobody_had_killed_it(folder, command, expected.state)
         shutil.rmtree(folder)
 
 
-def is_killed(folder: Path, command: Command, moment: float) -> bool:
+def kill_after(folder: Path, command: Command, moment: float) -> bool:
     """Carry a command out and kill it after so many seconds, unless it ends before."""
-    process = started(folder, command.arguments)
+    process = start(folder, command.arguments)
     process.join(moment)
     process.kill()
     process.join()
@@ -305,28 +306,28 @@ def assert_as_if_nobody_had_killed_it(folder: Path, command: Command, expected: 
     archive = ArchiveStore.open(folder / NAME)
     assert verify_archive(archive).problems == []
     before = snapshot(folder / NAME)
-    typed(folder, command.arguments)
+    carry_out(folder, command.arguments)
     assert snapshot(folder / NAME) == before
     remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     assert list_unneeded_files(archive) == []
-    assert state(folder / NAME) == expected
+    assert read_state(folder / NAME) == expected
 
 
 # Several at once.
 
 
-@pytest.mark.parametrize(("players", "beside"), [(2, ()), *seldom((6, (COMPACT, (*COLLECT[:4], "1s", *HERE))))])
+@pytest.mark.parametrize(("players", "beside"), [(2, ()), *seldom((6, (COMPACT, COMPACT_BESIDE_WRITERS)))])
 def test_processes_play_one_run_at_once(
     archives: Archives, tmp_path: Path, players: int, beside: Sequence[tuple[str, ...]]
 ) -> None:
-    expected = archives.after("run")
-    with reader(tmp_path / NAME):
-        racing = [started(tmp_path, RUN) for _ in range(players)]
-        while any(each.exitcode is None for each in racing):
+    expected = archives.get_undisturbed("run")
+    with watch_counts(tmp_path / NAME):
+        racing = [start(tmp_path, RUN) for _ in range(players)]
+        while any(process.exitcode is None for process in racing):
             time.sleep(0.05)
             for arguments in beside if (tmp_path / NAME / "games").exists() else ():
-                typed(tmp_path, arguments)
-        assert [each.exitcode for each in racing] == [0] * players, (tmp_path / "log").read_text()
+                carry_out(tmp_path, arguments)
+        assert [process.exitcode for process in racing] == [0] * players, (tmp_path / "log").read_text()
     assert_as_if_nobody_had_killed_it(tmp_path, COMMANDS["run"], expected.state)
 
 
@@ -339,22 +340,22 @@ def test_processes_ask_for_other_numbers_of_games_at_once(
     archives: Archives, tmp_path: Path, kills: int, players: int
 ) -> None:
     """Processes are killed beside maintenance, and each command is given again until it ends by itself."""
-    expected, dice = archives.after("run"), random.Random(7)
+    expected, dice = archives.get_undisturbed("run"), random.Random(7)
     commands = [
         (*RUN[:-1], f"games={games}", f"archive.shard_games={most}") for games, most in (*ASKED[:players], (600, 8))
     ]
-    upkeep = (COMPACT, (*COLLECT[:4], "1s", *HERE))
-    with reader(tmp_path / NAME):
-        racing = [started(tmp_path, command) for command in commands]
+    upkeep = (COMPACT, COMPACT_BESIDE_WRITERS)
+    with watch_counts(tmp_path / NAME):
+        racing = [start(tmp_path, command) for command in commands]
         while kills:
             time.sleep(0.3 * dice.random())
             number = dice.randrange(len(commands))
             kills -= racing[number].is_alive()
             racing[number].kill()
             racing[number].join()
-            racing[number] = started(tmp_path, commands[number])
+            racing[number] = start(tmp_path, commands[number])
             if kills % 10 == 0 and (tmp_path / NAME / "games").exists():
-                typed(tmp_path, dice.choice(upkeep))
+                carry_out(tmp_path, dice.choice(upkeep))
         for process in racing:
             process.join(DEADLINE)
         assert [process.exitcode for process in racing] == [0] * len(racing), (tmp_path / "log").read_text()
@@ -372,8 +373,8 @@ REFUSALS = {
 
 
 @contextmanager
-def disk(folder: Path) -> Iterator[Callable[[str], None]]:
-    """A disk of its own at a folder; the function changes its options."""
+def mount_disk(folder: Path) -> Iterator[Callable[[str], None]]:
+    """Mount a disk of its own at a folder; the function changes its options."""
 
     def mount(options: str) -> None:
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False)
@@ -387,8 +388,8 @@ def disk(folder: Path) -> Iterator[Callable[[str], None]]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def room(folder: Path) -> int:
-    """The bytes of the blocks of files."""
+def sum_blocks(folder: Path) -> int:
+    """Return the bytes of the blocks of files."""
     return sum(-(-len(content) // 4096) * 4096 for content in snapshot(folder).values())
 
 
@@ -404,26 +405,26 @@ def room(folder: Path) -> int:
 def test_a_disk_that_refuses_costs_one_line_and_nothing_that_was_there(
     archives: Archives, tmp_path: Path, name: str, refusal: str
 ) -> None:
-    command, expected = COMMANDS[name], archives.after(name)
+    command, expected = COMMANDS[name], archives.get_undisturbed(name)
     (tmp_path / NAME).mkdir()
-    with disk(tmp_path / NAME) as change:
+    with mount_disk(tmp_path / NAME) as change:
         command.scene(tmp_path, archives)
-        before, there = snapshot(tmp_path / NAME), room(tmp_path / NAME)
+        before, used = snapshot(tmp_path / NAME), sum_blocks(tmp_path / NAME)
         if refusal == "full":
-            change(f"size={(there + room(expected.folder / NAME)) // 2}")
+            change(f"size={(used + sum_blocks(expected.folder / NAME)) // 2}")
         if refusal == "read-only":
             change("ro")
         (tmp_path / "log").unlink(missing_ok=True)
-        process = started(tmp_path, command.arguments, SMALLEST if refusal == "limited" else resource.RLIM_INFINITY)
+        process = start(tmp_path, command.arguments, SMALLEST if refusal == "limited" else resource.RLIM_INFINITY)
         process.join(DEADLINE)
         assert process.exitcode in (1, 2), (tmp_path / "log").read_text()
-        said = (tmp_path / "log").read_text().splitlines()[-1]
-        assert said.startswith("error: ")
-        assert re.search(REFUSALS[refusal], said)
+        message = (tmp_path / "log").read_text().splitlines()[-1]
+        assert message.startswith("error: ")
+        assert re.search(REFUSALS[refusal], message)
         change("rw,size=1g")
         after = snapshot(tmp_path / NAME)
-        assert before.items() <= after.items() | {each for each in before.items() if each[0].parent.name == "runs"}
+        assert before.items() <= after.items() | {entry for entry in before.items() if entry[0].parent.name == "runs"}
         if (tmp_path / NAME / "archive.json").exists():
             assert verify_archive(ArchiveStore.open(tmp_path / NAME)).problems == []
-        typed(tmp_path, command.arguments)
+        carry_out(tmp_path, command.arguments)
         assert_as_if_nobody_had_killed_it(tmp_path, command, expected.state)

@@ -14,7 +14,7 @@ ALMOST_A_LINE = [(8, 0), (9, 5), (10, 10)]  # of high pieces and of pieces that 
 
 
 def view(plies: list[tuple[int, int]], hand: int, rules: Rules = CLASSIC) -> View:
-    """The position after (piece, cell) plies."""
+    """Return the position after (piece, cell) plies."""
     placed = {piece for piece, _ in plies}
     available = [piece for piece in range(16) if piece not in placed | {hand}]
     return View(naive.board_after(plies), available, hand, plies[-1][1] if plies else NONE, rules)

@@ -17,7 +17,19 @@ import pytest
 
 from analytics import open_archive
 from analytics.store.archive import ArchiveStore
-from tests.pages import BEFORE, ELSEWHERE, EXITS, EXTRAS, NOT_RUN, SMALLER, STEPS, Step, bare, listed, smaller
+from tests.pages import (
+    BEFORE,
+    ELSEWHERE,
+    EXITS,
+    EXTRAS,
+    NOT_RUN,
+    SMALLER,
+    STEPS,
+    Step,
+    is_listed,
+    shrink_command,
+    strip_comment,
+)
 from tests.paths import ROOT, SAMPLE
 from tests.runners.conftest import Qarena, handlers_that_others_made, prepared_once, qarena
 
@@ -28,7 +40,7 @@ QUICK = {"docs/troubleshooting.md"}  # runs in `make test`; the others are test-
 
 
 def is_run(step: Step) -> bool:
-    return not listed(step, NOT_RUN) and (step.page, step.language) not in ELSEWHERE
+    return not is_listed(step, NOT_RUN) and (step.page, step.language) not in ELSEWHERE
 
 
 RUN = [step for step in STEPS if is_run(step)]
@@ -50,15 +62,15 @@ class Reader:
         {"shell": self._type, "sql": self._ask, "python": self._execute}[step.language](step.text)
 
     def _type(self, printed: str) -> None:
-        line = smaller(printed)
+        line = shrink_command(printed)
         if re.search(r"\bRUN\b", line):
             last = max(ArchiveStore.open(self._folder / "data/archive").load_runs(), key=lambda record: record.number)
             line = re.sub(r"\bRUN\b", last.run_id, line)
         if SHELL.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line)):
             self._shell(line)
             return
-        found = self._qarena(*shlex.split(line)[1:])
-        assert found.code in self._exits(line), f"{printed}\n{found.out}\n{found.err}"
+        result = self._qarena(*shlex.split(line)[1:])
+        assert result.code in self._exits(line), f"{printed}\n{result.out}\n{result.err}"
 
     def _shell(self, line: str) -> None:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -85,21 +97,21 @@ class Reader:
             exec(compile(program, "page", "exec"), self._names)  # noqa: S102  (the project's own pages)
 
 
-def pages() -> list[object]:
-    """The pages that are followed; all but a few are slow."""
+def list_pages() -> list[object]:
+    """Return the pages that are followed; all but a few are slow."""
     return [pytest.param(page, marks=[] if page in QUICK else [pytest.mark.slow]) for page in FOLLOWED]
 
 
-@pytest.mark.parametrize("page", pages())
+@pytest.mark.parametrize("page", list_pages())
 def test_a_page_can_be_followed(page: str, qarena: Qarena, tmp_path: Path) -> None:
-    follow([step for step in RUN if step.page == page and not listed(step, EXTRAS)], page, qarena, tmp_path)
+    follow([step for step in RUN if step.page == page and not is_listed(step, EXTRAS)], page, qarena, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.extras
 @pytest.mark.parametrize("page", sorted({page for page, _ in EXTRAS}))
 def test_what_needs_an_extra_can_be_followed(page: str, qarena: Qarena, tmp_path: Path) -> None:
-    follow([step for step in RUN if listed(step, EXTRAS) and step.page == page], page, qarena, tmp_path)
+    follow([step for step in RUN if is_listed(step, EXTRAS) and step.page == page], page, qarena, tmp_path)
 
 
 def follow(steps: list[Step], page: str, qarena: Qarena, folder: Path) -> None:
@@ -119,6 +131,6 @@ def test_every_step_is_run_or_listed_and_nothing_else_is_listed() -> None:
         assert any((step.page, step.language) == (page, language) for step in STEPS)
         assert page.removeprefix("docs/") in (ROOT / test).read_text(encoding="utf-8")
     for pattern, _ in SMALLER:
-        assert any(re.search(pattern, bare(step.text)) for step in STEPS if step.language == "shell"), pattern
+        assert any(re.search(pattern, strip_comment(step.text)) for step in STEPS if step.language == "shell"), pattern
     assert {step for step in STEPS if not is_run(step)} | set(RUN) == set(STEPS)
     assert len(RUN) > 100  # besides the transcripts, which tests/test_transcripts.py runs

@@ -109,7 +109,7 @@ PROVEN = {
 }
 
 
-def sentences() -> list[str]:
+def split_sentences() -> list[str]:
     paragraphs = re.split(r"\n\n|\n(?=- )", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
     texts = (
         " ".join(paragraph.removeprefix("- ").split()) for paragraph in paragraphs if not paragraph.startswith("#")
@@ -118,11 +118,11 @@ def sentences() -> list[str]:
 
 
 def test_each_sentence_is_in_the_table() -> None:
-    left = [*PROVEN]
-    for sentence in sentences():
-        assert left, sentence
-        assert sentence.startswith(left.pop(0)), sentence
-    assert left == []
+    beginnings = [*PROVEN]
+    for sentence in split_sentences():
+        assert beginnings, sentence
+        assert sentence.startswith(beginnings.pop(0)), sentence
+    assert beginnings == []
 
 
 def test_each_proof_exists() -> None:
@@ -141,5 +141,5 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [node.func.id] if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else []
-            names += [each.arg or "" for each in node.keywords] if isinstance(node, ast.Call) else []
+            names += [keyword.arg or "" for keyword in node.keywords] if isinstance(node, ast.Call) else []
             assert not forbidden & {name.split(".")[0] for name in names}, path

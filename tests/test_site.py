@@ -29,7 +29,7 @@ LOADED = re.compile(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site; warnings, such as for a broken link, fail it."""
+    """Build the site; warnings, such as for a broken link, fail it."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
@@ -38,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def text_of(page: Path) -> str:
+def read_page(page: Path) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8")))
 
 
@@ -47,14 +47,14 @@ def test_nothing_is_loaded_from_another_host(site: Path) -> None:
     assert len(pages) > 40
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        assert not [found[0] for found in LOADED.finditer(text) if 'rel="canonical"' not in found[0]], page
+        assert not [match[0] for match in LOADED.finditer(text) if 'rel="canonical"' not in match[0]], page
     assert (site / "assets/file_worker.js").exists()  # search without a server
     assert (site / "search/search_index.json").stat().st_size > 100_000
 
 
 def test_a_search_for_install_begins_with_the_page_of_installation(site: Path) -> None:
-    found = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
-    assert {each["location"] for each in found if each.get("boost", 1) > 1 and "#" not in each["location"]} == {
+    entries = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
+    assert {entry["location"] for entry in entries if entry.get("boost", 1) > 1 and "#" not in entry["location"]} == {
         "installation.html"
     }
 
@@ -65,15 +65,15 @@ def test_every_page_of_the_folder_is_in_the_navigation(site: Path) -> None:
         assert (site / f"{page.stem}.html").exists()
 
 
-def commands(command: Any, name: str = "qarena") -> Iterator[tuple[str, Any]]:
+def walk_commands(command: Any, name: str = "qarena") -> Iterator[tuple[str, Any]]:
     for sub in getattr(command, "commands", {}).values():
         yield f"{name} {sub.name}", sub
-        yield from commands(sub, f"{name} {sub.name}")
+        yield from walk_commands(sub, f"{name} {sub.name}")
 
 
 def test_every_command_and_option_is_on_its_page(site: Path) -> None:
-    page = text_of(site / "commands.html")
-    for name, command in commands(typer.main.get_command(app)):
+    page = read_page(site / "commands.html")
+    for name, command in walk_commands(typer.main.get_command(app)):
         assert name in page
         for param in command.params:
             if param.param_type_name == "option" and param.name != "help":
@@ -81,7 +81,7 @@ def test_every_command_and_option_is_on_its_page(site: Path) -> None:
 
 
 def test_every_key_and_yaml_is_on_the_page_of_the_configuration(site: Path) -> None:
-    page = text_of(site / "configuration.html")
+    page = read_page(site / "configuration.html")
     for path in CONF.glob("*/*.yaml"):
         assert path.stem in page
         assert path.read_text(encoding="utf-8").split("\nhydra:\n")[0].strip().splitlines()[-1].strip() in page
@@ -98,7 +98,7 @@ def test_docstrings_and_pages_from_elsewhere_are_in_the_site(site: Path) -> None
         "contributing": ("Design decisions",),
         "changelog": ("0.1.0",),
     }.items():
-        text = text_of(site / f"{page}.html")
+        text = read_page(site / f"{page}.html")
         assert not [name for name in names if name not in text], page
 
 
@@ -115,11 +115,11 @@ def test_the_notebooks_run(name: str, tmp_path: Path) -> None:
 def test_in_a_browser_the_files_are_searched_and_fit_the_screen(width: int, site: Path) -> None:
     from playwright.sync_api import sync_playwright
 
-    asked: list[str] = []
+    urls: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": width, "height": 900})
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("request", lambda request: urls.append(request.url))
         for name in ("configuration", "reproduction", "cookbook", "index"):
             page.goto(f"{(site / name).as_uri()}.html")
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
@@ -128,4 +128,4 @@ def test_in_a_browser_the_files_are_searched_and_fit_the_screen(width: int, site
         page.wait_for_selector(".md-search-result__link", state="attached", timeout=60_000)
         assert "solver.html" in str(page.get_attribute(".md-search-result__link", "href"))
         browser.close()
-    assert not [url for url in asked if not url.startswith("file:")]
+    assert not [url for url in urls if not url.startswith("file:")]

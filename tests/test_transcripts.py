@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.marks import seldom
-from tests.pages import PAGES, name_of
+from tests.pages import PAGES, format_page_name
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena, handlers_that_others_made, prepared_once, qarena
 
@@ -29,50 +29,51 @@ VARYING = (
 )
 
 
-def transcripts(page: Path) -> list[tuple[str, str]]:
-    """The commands of a page's transcripts, each with what the page shows below it."""
+def find_transcripts(page: Path) -> list[tuple[str, str]]:
+    """Return the commands of a page's transcripts, each with what the page shows below it."""
     blocks = re.findall(r"^ *```console\n(.*?)^ *```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    found = []
+    pairs = []
     for block in blocks:
         for part in re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
-            command, _, shown = part.partition("\n")
-            found.append((re.sub(r" +# .*$", "", command), shown))
-    return found
+            command, _, expected = part.partition("\n")
+            pairs.append((re.sub(r" +# .*$", "", command), expected))
+    return pairs
 
 
-def in_form(text: str) -> str:
+def replace_varying(text: str) -> str:
     for pattern, instead in VARYING:
         text = re.sub(pattern, instead, text)
     return "\n".join(line for line in text.splitlines() if line)
 
 
-def matches(shown: str, printed: str) -> bool:
-    """Whether a page shows what was printed; ``…`` stands for lines that are left out."""
-    parts = [re.escape(part.strip("\n")) for part in re.split(r"^…$", in_form(shown), flags=re.MULTILINE)]
-    return re.fullmatch(r"\n?(.*\n)?".join(parts) + r"\n?", in_form(printed) + "\n", re.DOTALL) is not None
+def is_match(expected: str, printed: str) -> bool:
+    """Return whether a page shows what was printed; ``…`` stands for lines that are left out."""
+    parts = [re.escape(part.strip("\n")) for part in re.split(r"^…$", replace_varying(expected), flags=re.MULTILINE)]
+    return re.fullmatch(r"\n?(.*\n)?".join(parts) + r"\n?", replace_varying(printed) + "\n", re.DOTALL) is not None
 
 
 # Pages that train, judge or check an agent, or count positions: they take longer than all others together.
 SLOW = {f"docs/{name}.md" for name in ("agents", "decisions", "policies", "solver", "sweeps", "training", "tutorial")}
-SHOWN = {name_of(page): steps for page in PAGES if (steps := transcripts(page))}
+SHOWN = {format_page_name(page): steps for page in PAGES if (steps := find_transcripts(page))}
 
 
 @pytest.mark.parametrize("page", [*sorted({*SHOWN} - SLOW), *seldom(*sorted(SLOW))])
 def test_a_page_shows_what_its_commands_print(page: str, qarena: Qarena, tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "data/sample")
-    for command, shown in SHOWN[page]:
+    for command, expected in SHOWN[page]:
         words = shlex.split(command)
         assert words[0] == "qarena", f"{page}: only qarena is run: {command}"
-        found = qarena(*words[1:])
-        printed = (found.out, found.out + found.err, found.err + found.out)
-        assert any(matches(shown, text) for text in printed), (
-            f"{page}: $ {command}\n--- shown\n{in_form(shown)}\n--- printed\n{in_form(found.out + found.err)}"
+        result = qarena(*words[1:])
+        printed = (result.out, result.out + result.err, result.err + result.out)
+        expected_form, printed_form = replace_varying(expected), replace_varying(result.out + result.err)
+        assert any(is_match(expected, text) for text in printed), (
+            f"{page}: $ {command}\n--- shown\n{expected_form}\n--- printed\n{printed_form}"
         )
 
 
 def test_a_wrong_figure_is_found() -> None:
-    assert matches("a  12\n…\nin 1.5 s", "a  12\nb 3\nin 0.2 s\n")
-    assert matches("all", "all\n")
-    assert matches("…\na  12\n…", "title\na  12\nb 3\n")
-    assert not matches("a  12\n…\nin 1.5 s", "a  13\nb 3\nin 0.2 s\n")
-    assert not matches("a", "a\nb\n")
+    assert is_match("a  12\n…\nin 1.5 s", "a  12\nb 3\nin 0.2 s\n")
+    assert is_match("all", "all\n")
+    assert is_match("…\na  12\n…", "title\na  12\nb 3\n")
+    assert not is_match("a  12\n…\nin 1.5 s", "a  13\nb 3\nin 0.2 s\n")
+    assert not is_match("a", "a\nb\n")

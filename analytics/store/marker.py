@@ -151,7 +151,7 @@ def _parse_marker(root: PurePath, content: bytes) -> Marker:
         )
     if marker.schema_version > SCHEMA_VERSION:
         raise RequestError(
-            f"archive {root} {describe_other_format(root, marker.schema_version)}, or name another folder"
+            f"{_describe_by_marker(root)} {describe_other_format(root, marker.schema_version)}, or name another folder"
         )
     return marker
 
@@ -159,7 +159,12 @@ def _parse_marker(root: PurePath, content: bytes) -> Marker:
 def _check_format(root: PurePath, content: bytes) -> None:
     version = _parse_marker(root, content).schema_version
     if version != SCHEMA_VERSION:
-        raise RequestError(f"archive {root} {describe_other_format(root, version)}")
+        raise RequestError(f"{_describe_by_marker(root)} {describe_other_format(root, version)}")
+
+
+def _describe_by_marker(root: PurePath) -> str:
+    """Name an archive and its marker, because one flipped bit of the marker makes a format another one."""
+    return f"archive {root} ({MARKER_NAME})"
 
 
 def describe_other_format(root: PurePath, version: int) -> str:

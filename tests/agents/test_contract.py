@@ -24,7 +24,7 @@ from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS
 from tests.paths import CONF
-from tests.positions import asked, view_of
+from tests.positions import build_view, list_positions
 
 YAMLS = {name: load_agent(name) for name in list_options("agent")}
 REMEMBERING = {
@@ -118,7 +118,7 @@ def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: i
 
 @pytest.mark.parametrize(("name", "rules"), mark_slow(CASES), ids=label)
 def test_turns_of_a_game_that_begins_depend_on_position_and_seed_only(name: str, rules: Rules) -> None:
-    positions = asked(rules, GAMES // 4)
+    positions = list_positions(rules, GAMES // 4)
     rng = streams(len(positions))
     one = player(name, rules)
     assert (isinstance(one, KernelPlayer) and one.game_words > 0) == (name in REMEMBERING)
@@ -152,10 +152,10 @@ def test_turns_depend_on_nothing_else_but_this_games_earlier_ones(name: str, rul
 
 @pytest.mark.parametrize(("name", "rules"), TACTICAL_CASES, ids=label)
 def test_tactical_agents_take_a_win_in_one_and_do_not_give_one(name: str, rules: Rules) -> None:
-    wins, unsafe, positions = 0, 0, asked(rules, GAMES)
+    wins, unsafe, positions = 0, 0, list_positions(rules, GAMES)
     turns = turns_of(player(name, rules), rules, positions, streams(len(positions)))
     for position, (cell, gift) in zip(positions, turns, strict=True):
-        view = view_of(position, rules)
+        view = build_view(position, rules)
         hands = view.available if rules.mover_chooses else [hand for hand in (view.hand,) if hand != NONE]
         if any(naive.winning_cells(view.board, hand, rules) for hand in hands):
             wins += 1

@@ -26,10 +26,10 @@ from tests.agents.test_mcts import twin
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_players import minimax
-from tests.naive_players.agreement import endgames
+from tests.naive_players.agreement import list_endgames
 from tests.naive_policies import lines
 from tests.naive_solver import solve_position
-from tests.positions import asked, view_of
+from tests.positions import build_view, list_positions
 
 
 def evaluate(agent: Agent, rules: Rules, positions: list[PackedPosition]) -> tuple[Turns, Evaluations]:
@@ -51,11 +51,11 @@ def in_units(value: float) -> int:
 
 @pytest.mark.parametrize("settings", [{"draw_reward": 0.5}, {"solver": True}, {"faithful": True}], ids=str)
 def test_mcts_thinks_the_mean_reward_of_its_search_and_counts_the_visits_of_its_turn(settings: dict[str, Any]) -> None:
-    positions = [position for position in asked(CLASSIC, 6) if position.available.bit_count() < 8]
+    positions = [position for position in list_positions(CLASSIC, 6) if position.available.bit_count() < 8]
     _, evaluations = evaluate(Mcts(iterations=60, **settings), CLASSIC, positions)
     for i, position in enumerate(positions):
         slow = twin(iterations=60, **settings)
-        root = slow.root(view_of(position, CLASSIC))
+        root = slow.root(build_view(position, CLASSIC))
         slow.root = lambda _view, root=root: root  # type: ignore[method-assign, misc]
         slow.turn(root.view, naive.mix(i))
         assert slow.played
@@ -74,10 +74,10 @@ def sign(value: float) -> int:
 
 
 def test_alpha_beta_thinks_what_is_proven() -> None:
-    positions, slow = endgames(CLASSIC, 5, 60), minimax.AlphaBeta(3)
+    positions, slow = list_endgames(CLASSIC, 5, 60), minimax.AlphaBeta(3)
     _, evaluations = evaluate(AlphaBeta(3), CLASSIC, positions)
     for position, value in zip(positions, evaluations.value.tolist(), strict=True):
-        view = view_of(position, CLASSIC)
+        view = build_view(position, CLASSIC)
         if position.hand == NONE:
             expected = max(-slow.value(minimax.given(view, piece), 3) for piece in view.available)
         else:
@@ -88,19 +88,22 @@ def test_alpha_beta_thinks_what_is_proven() -> None:
 
 
 def test_ga_minimax_thinks_what_its_search_found_and_else_nothing() -> None:
-    positions, slow = [position for position in endgames(CLASSIC, 5, 60) if position.hand != NONE], minimax.AlphaBeta(2)
+    positions, slow = (
+        [position for position in list_endgames(CLASSIC, 5, 60) if position.hand != NONE],
+        minimax.AlphaBeta(2),
+    )
     _, evaluations = evaluate(GaMinimax(depth=2), CLASSIC, positions)
     reported = [i for i, value in enumerate(evaluations.value.tolist()) if value != NO_VALUE]
     for i in reported:
-        assert evaluations.value[i] == sign(slow.best(view_of(positions[i], CLASSIC), 2)[0])
+        assert evaluations.value[i] == sign(slow.best(build_view(positions[i], CLASSIC), 2)[0])
     assert len(reported) > 10
-    assert (evaluate(GaMinimax(), CLASSIC, asked(CLASSIC, 1)[:3])[1].value == NO_VALUE).all()
+    assert (evaluate(GaMinimax(), CLASSIC, list_positions(CLASSIC, 1)[:3])[1].value == NO_VALUE).all()
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_oracle_thinks_the_exact_value(name: str) -> None:
     rules = PRESETS[name]
-    positions = endgames(rules, 5, 60)[::2]
+    positions = list_endgames(rules, 5, 60)[::2]
     values = evaluate(Oracle(), rules, positions)[1].value.tolist()
     assert values == [VALUE_UNITS * solve_position(position, rules).value for position in positions]
     assert {*values} >= {-VALUE_UNITS, VALUE_UNITS}
@@ -109,11 +112,11 @@ def test_oracle_thinks_the_exact_value(name: str) -> None:
 @pytest.mark.parametrize("units", [*seldom(0), 3])
 def test_line_values_thinks_its_chance_to_win_less_its_chance_to_lose(units: int) -> None:
     policy, stages = random_policy(CLASSIC, units)
-    positions = [position for position in asked(CLASSIC, 3) if position.hand != NONE and position.available]
+    positions = [position for position in list_positions(CLASSIC, 3) if position.hand != NONE and position.available]
     turns, evaluations = evaluate(LineValues(policy, 0.3), CLASSIC, positions)
     counted = 0
     for i, position in enumerate(positions):
-        view, pieces = view_of(position, CLASSIC), [piece for piece in range(16) if position.available >> piece & 1]
+        view, pieces = build_view(position, CLASSIC), [piece for piece in range(16) if position.available >> piece & 1]
         every = lines.safe_turns(naive_board(position), position.hand, pieces, CLASSIC)
         afterstates = [after for cell, gift, after in every if (cell, gift) == (turns.cells[i], turns.gifts[i])]
         if any(naive.finishes_line(view.board, view.hand, cell, CLASSIC) for cell in naive.empty_cells(view.board)):
@@ -128,6 +131,6 @@ def test_line_values_thinks_its_chance_to_win_less_its_chance_to_lose(units: int
 
 
 def test_a_player_without_evaluations_is_timed_and_reports_nothing() -> None:
-    _, evaluations = evaluate(Random(), CLASSIC, asked(CLASSIC, 2))
+    _, evaluations = evaluate(Random(), CLASSIC, list_positions(CLASSIC, 2))
     assert (evaluations.value == NO_VALUE).all()
     assert (evaluations.visits == NO_VISITS).all()

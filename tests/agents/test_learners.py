@@ -30,8 +30,8 @@ from tests.naive_players.agreement import (
     NaiveLearner,
     assert_same_games,
     assert_same_turns,
-    endgames,
-    met,
+    list_endgames,
+    list_last_positions,
     relearn,
     same_bytes,
     train,
@@ -39,7 +39,7 @@ from tests.naive_players.agreement import (
 )
 from tests.naive_policies.afterstates import q_table
 from tests.naive_policies.games import Game
-from tests.positions import asked
+from tests.positions import list_positions
 
 QUICK = pytest.mark.parametrize("rules", OPPONENT_CHOOSES_QUICK, ids=lambda rules: rules.name)
 FAITHFUL = pytest.mark.parametrize("faithful", [False, True])
@@ -66,8 +66,8 @@ def played_by_both(
 def test_rl_tabular_untrained_and_by_the_code_plays_at_random(rules: Rules) -> None:
     policy, played = train(TabularLearner(), RuleBased(), rules, 50)
     for agent in (RlTabular(), RlTabular(faithful=True), RlTabular(policy, faithful=True)):
-        assert assert_same_turns(agent, naive.Random(), rules, asked(rules, games=20)) > 200
-        assert_same_turns(agent, naive.Random(), rules, met(played, 200))
+        assert assert_same_turns(agent, naive.Random(), rules, list_positions(rules, games=20)) > 200
+        assert_same_turns(agent, naive.Random(), rules, list_last_positions(played, 200))
 
 
 @pytest.mark.parametrize("turns", [300, *seldom(1500)])  # the twin takes its time
@@ -75,11 +75,11 @@ def test_rl_tabular_untrained_and_by_the_code_plays_at_random(rules: Rules) -> N
 def test_rl_tabular_plays_by_a_policy_as_its_twin(rules: Rules, turns: int) -> None:
     policy, played = train(TabularLearner(0.5, 0.0), RuleBased(), rules, 300)
     agent, twin = RlTabular(policy), rl_tabular.RlTabular(rl_tabular.counters_of(policy))
-    assert_same_turns(agent, twin, rules, met(played, turns))
-    assert_same_turns(agent, twin, rules, asked(rules, games=turns // 75))
+    assert_same_turns(agent, twin, rules, list_last_positions(played, turns))
+    assert_same_turns(agent, twin, rules, list_positions(rules, games=turns // 75))
     assert_same_games(agent, twin, rules, pairs=turns // 150)
     with pytest.raises(AssertionError):
-        assert_same_turns(agent, naive.Random(), rules, met(played, 1000))
+        assert_same_turns(agent, naive.Random(), rules, list_last_positions(played, 1000))
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_rl_tabular_learns_from_many_games_what_its_twin_learns(name: str) -> No
 def test_mixed_rl_plays_what_it_learned_as_long_as_many_pieces_are_unused(rules: Rules) -> None:
     policy, played = train(TabularLearner(0.5, 0.0), RuleBased(), rules, 120)
     agent, twin = MixedRl(policy), study_a.MixedRl(rl_tabular.counters_of(policy))
-    early = [position for position in met(played, 800) if position.available.bit_count() >= 7][:200]
+    early = [position for position in list_last_positions(played, 800) if position.available.bit_count() >= 7][:200]
     assert assert_same_turns(agent, twin, rules, early) == 200
     with pytest.raises(AssertionError):
         assert_same_turns(agent, study_a.MixedRl(), rules, early)
@@ -106,13 +106,13 @@ def test_mixed_rl_plays_what_it_learned_as_long_as_many_pieces_are_unused(rules:
 @pytest.mark.slow
 def test_mixed_rl_accepts_what_is_worth_more_than_it_is_told() -> None:
     policy, played = train(TabularLearner(0.9, 0.0), RuleBased(), CLASSIC, 200)
-    late = [position for position in met(played, 2500) if position.available.bit_count() < 9][:30]
+    late = [position for position in list_last_positions(played, 2500) if position.available.bit_count() < 9][:30]
     counters = rl_tabular.counters_of(policy)
     for few_unused, above in ((9, 0), (9, 50), (9, 60), (9, 75), (8, 100), (0, 0)):
         agent = MixedRl(policy, few_unused, depth=1, above=above)
         twin = study_a.MixedRl(counters, few_unused, depth=1, above=above)
         assert assert_same_turns(agent, twin, CLASSIC, late) == 30
-        assert_same_turns(agent, twin, CLASSIC, endgames(CLASSIC, 7, 20))
+        assert_same_turns(agent, twin, CLASSIC, list_endgames(CLASSIC, 7, 20))
 
 
 # Study B: q_placement.
@@ -126,7 +126,7 @@ LEARNERS: dict[bool, Any] = {False: q_placement.QPlacementLearner, True: q_place
 def test_q_placement_untrained_plays_as_its_twin(faithful: bool, rules: Rules) -> None:
     for alpha in (0.0, 0.1, 1.0):
         agent, twin = QPlacement(alpha=alpha, faithful=faithful), PLAYERS[faithful](alpha=alpha)
-        assert assert_same_turns(agent, twin, rules, asked(rules, games=40)) > 500
+        assert assert_same_turns(agent, twin, rules, list_positions(rules, games=40)) > 500
 
 
 @pytest.mark.slow  # the twin takes its time
@@ -135,11 +135,11 @@ def test_q_placement_untrained_plays_as_its_twin(faithful: bool, rules: Rules) -
 def test_q_placement_plays_by_a_policy_as_its_twin(faithful: bool, turns: int) -> None:
     policy, played = train(QPlacementLearner(exploration=0.5, faithful=faithful), Ga2(), CLASSIC, 1500)
     agent, twin = QPlacement(policy, faithful=faithful), PLAYERS[faithful](q_placement.entries_of(policy))
-    assert assert_same_turns(agent, twin, CLASSIC, met(played, turns)) == turns
-    assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, games=max(turns // 100, 1)))
+    assert assert_same_turns(agent, twin, CLASSIC, list_last_positions(played, turns)) == turns
+    assert_same_turns(agent, twin, CLASSIC, list_positions(CLASSIC, games=max(turns // 100, 1)))
     assert_same_games(agent, twin, CLASSIC, pairs=max(turns // 100, 1))
     with pytest.raises(AssertionError):
-        assert_same_turns(agent, PLAYERS[faithful](), CLASSIC, met(played, 1000))
+        assert_same_turns(agent, PLAYERS[faithful](), CLASSIC, list_last_positions(played, 1000))
 
 
 @pytest.mark.parametrize(("seats", "games"), [("both", 120), *seldom(("both", 700), ("1", 250), ("1", 700))])
@@ -168,14 +168,14 @@ def policy_of(values: dict[int, float], seed: int = 0) -> Policy:
 @GIFT_RULES
 def test_rl_encoded_untrained_plays_as_its_twin(gift_rule: str, rules: Rules) -> None:
     agent, twin = RlEncoded(gift_rule=gift_rule, values_seed=5), rl_encoded.RlEncoded(None, gift_rule, 5)
-    assert assert_same_turns(agent, twin, rules, asked(rules, games=3)) > 25
+    assert assert_same_turns(agent, twin, rules, list_positions(rules, games=3)) > 25
 
 
 @pytest.mark.parametrize(("games", "least"), [(5, 70), *seldom((100, 2000))])
 @GIFT_RULES
 def test_rl_encoded_plays_by_a_policy_as_its_twin(gift_rule: str, games: int, least: int) -> None:
     agent, twin = RlEncoded(policy_of(SOME_VALUES), gift_rule), rl_encoded.RlEncoded(SOME_VALUES, gift_rule)
-    assert assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, games)) > least
+    assert assert_same_turns(agent, twin, CLASSIC, list_positions(CLASSIC, games)) > least
 
 
 def test_rl_encoded_plays_whole_games_as_its_twin() -> None:

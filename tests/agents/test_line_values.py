@@ -39,7 +39,7 @@ from tests.naive import PRESETS, SemiRandom
 from tests.naive_players.agreement import assert_same_turns
 from tests.naive_policies import lines
 from tests.naive_policies.games import position_of
-from tests.positions import asked
+from tests.positions import list_positions
 
 UNITS_FROM = 7  # pieces on the board from which the stages of random policies have units
 
@@ -104,7 +104,7 @@ def test_turns_and_games_are_those_of_the_slow_twin(units: int, risk: float) -> 
     policy, stages = random_policy(CLASSIC, units)
     agent = LineValues(policy, risk)
     twin = lines.LineValues(lambda after: value_of(after, stages, units, risk))
-    assert assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, 2)[::2]) > 10
+    assert assert_same_turns(agent, twin, CLASSIC, list_positions(CLASSIC, 2)[::2]) > 10
 
 
 @pytest.mark.parametrize("name", ["classic", *seldom("torus_square")])
@@ -114,7 +114,7 @@ def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) ->
     reading = pack_weights(policy, rules)
     weights = weights_in(reading)
     different = set()
-    for position in [position for position in asked(rules, 3) if position.hand != NONE and position.available]:
+    for position in [position for position in list_positions(rules, 3) if position.hand != NONE and position.available]:
         images = (position, image(position, dice, rules), image(position, dice, rules))
         tops = {top_of(moved, reading.keys, weights) for moved in images}
         assert len(tops) == 1
@@ -147,7 +147,7 @@ def test_as_many_of_the_best_turns_as_wanted_are_kept_in_order() -> None:
     policy, stages = random_policy(CLASSIC, 3)
     reading = pack_weights(policy, CLASSIC)
     weights = weights_in(reading)
-    positions = [position for position in asked(CLASSIC, 4) if position.hand != NONE and position.available]
+    positions = [position for position in list_positions(CLASSIC, 4) if position.hand != NONE and position.available]
     for position in positions[::25]:
         pieces = [piece for piece in range(16) if position.available >> piece & 1]
         turns = lines.safe_turns(naive_board(position), position.hand, pieces, CLASSIC)
@@ -162,4 +162,4 @@ def test_as_many_of_the_best_turns_as_wanted_are_kept_in_order() -> None:
 @pytest.mark.parametrize("exploring", [False, True])
 def test_untrained_or_exploring_it_plays_as_semi_random(exploring: bool) -> None:
     agent = LineValues(random_policy(CLASSIC, 0)[0], exploration=1.0) if exploring else LineValues()
-    assert assert_same_turns(agent, SemiRandom(), CLASSIC, asked(CLASSIC, 5)) > 50
+    assert assert_same_turns(agent, SemiRandom(), CLASSIC, list_positions(CLASSIC, 5)) > 50

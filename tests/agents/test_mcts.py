@@ -19,8 +19,8 @@ from runners.arena.batch_engine import BatchEngine, PairRange
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_players import mcts as naive_mcts
-from tests.naive_players.agreement import assert_same_games, assert_same_match, assert_same_turns, late
-from tests.positions import asked
+from tests.naive_players.agreement import assert_same_games, assert_same_match, assert_same_turns, list_late_positions
+from tests.positions import list_positions
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -41,8 +41,8 @@ def twin(faithful: bool = False, **settings: Any) -> naive_mcts.Mcts:
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_turns_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
     few, many = settings | {"iterations": 12}, settings | {"iterations": 120}
-    assert assert_same_turns(Mcts(**few), twin(**few), CLASSIC, asked(CLASSIC, games=4)) > 50
-    assert assert_same_turns(Mcts(**many), twin(**many), CLASSIC, late(CLASSIC, 20, most_empty=3)) > 5
+    assert assert_same_turns(Mcts(**few), twin(**few), CLASSIC, list_positions(CLASSIC, games=4)) > 50
+    assert assert_same_turns(Mcts(**many), twin(**many), CLASSIC, list_late_positions(CLASSIC, 20, most_empty=3)) > 5
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_turns_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
 )
 def test_turns_of_wide_families_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
     these = settings | {"iterations": 400}
-    assert assert_same_turns(Mcts(**these), twin(**these), CLASSIC, asked(CLASSIC, games=1)[1:4]) == 3
+    assert assert_same_turns(Mcts(**these), twin(**these), CLASSIC, list_positions(CLASSIC, games=1)[1:4]) == 3
 
 
 @pytest.mark.slow
@@ -62,9 +62,9 @@ def test_thousands_of_turns_are_those_of_the_slow_twin(settings: dict[str, Any],
     if rules.mover_chooses and settings.get("safe_gifts"):
         settings = {key: value for key, value in settings.items() if key != "safe_gifts"}
     for iterations, positions in (
-        (2, asked(rules, games=20)),
-        (30, asked(rules, games=4)),
-        (200, late(rules, 60, most_empty=6)[:30]),
+        (2, list_positions(rules, games=20)),
+        (30, list_positions(rules, games=4)),
+        (200, list_late_positions(rules, 60, most_empty=6)[:30]),
     ):
         these = settings | {"iterations": iterations}
         assert_same_turns(Mcts(**these), twin(**these), rules, positions)

@@ -28,7 +28,7 @@ from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, Outcome, View, empty_cells
 from tests.naive_players.agreement import outcomes
-from tests.positions import view_of
+from tests.positions import build_view
 
 SEED, RUN = 41, 42
 WORDS = 3  # the first and the last are used
@@ -171,9 +171,9 @@ def test_a_game_played_from_python_is_remembered_in_its_slot() -> None:
     words = {slot: NaiveDiarist() for slot in range(4)}
     for answer, of_turn in zip(turns, ([2, 3], [0, 2], [3, 1]), strict=True):
         for i, slot in enumerate(of_turn):
-            expected_turn = words[slot].turn(view_of(EMPTY, CLASSIC), 5 + i)
+            expected_turn = words[slot].turn(build_view(EMPTY, CLASSIC), 5 + i)
             assert (answer.cells[i], answer.gifts[i]) == expected_turn
-    fresh = [NaiveDiarist().turn(view_of(EMPTY, CLASSIC), seed) for seed in (5, 6)]
+    fresh = [NaiveDiarist().turn(build_view(EMPTY, CLASSIC), seed) for seed in (5, 6)]
     for again in (player.play(batch, rng), player.play(batch, rng)):
         assert list(zip(again.cells.tolist(), again.gifts.tolist(), strict=True)) == fresh
 
@@ -183,9 +183,9 @@ def test_a_game_played_from_python_is_remembered_in_its_slot() -> None:
     player.restart(np.array([5]))
     answer = player.play(batch, rng, slots)
     goes_on, anew = NaiveDiarist(), NaiveDiarist()
-    goes_on.turn(view_of(EMPTY, CLASSIC), 5)
-    assert (answer.cells[0], answer.gifts[0]) == goes_on.turn(view_of(EMPTY, CLASSIC), 5)
-    assert (answer.cells[1], answer.gifts[1]) == anew.turn(view_of(EMPTY, CLASSIC), 6)
+    goes_on.turn(build_view(EMPTY, CLASSIC), 5)
+    assert (answer.cells[0], answer.gifts[0]) == goes_on.turn(build_view(EMPTY, CLASSIC), 5)
+    assert (answer.cells[1], answer.gifts[1]) == anew.turn(build_view(EMPTY, CLASSIC), 6)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda player: pickle.loads(pickle.dumps(player))])  # noqa: S301

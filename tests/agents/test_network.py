@@ -13,7 +13,7 @@ from quarto.rules import CLASSIC
 from tests import naive
 from tests.naive import NONE, View
 from tests.naive_players.agreement import assert_same_turns
-from tests.positions import asked
+from tests.positions import list_positions
 
 
 def layers(units: int = 3) -> Layers:
@@ -78,4 +78,6 @@ class NetworkTwin:
 
 def test_turns_are_those_of_the_twin() -> None:
     network = layers()
-    assert assert_same_turns(Network(to_policy(network)), NetworkTwin(network), CLASSIC, asked(CLASSIC, 4)) > 30
+    assert (
+        assert_same_turns(Network(to_policy(network)), NetworkTwin(network), CLASSIC, list_positions(CLASSIC, 4)) > 30
+    )

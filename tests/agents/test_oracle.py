@@ -23,9 +23,9 @@ from runners.config.yaml_options import list_options
 from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS
-from tests.naive_players.agreement import endgames
-from tests.naive_solver import Solved, solve_position, turns_of
-from tests.positions import asked
+from tests.naive_players.agreement import list_endgames
+from tests.naive_solver import Solved, list_turns, solve_position
+from tests.positions import list_positions
 from tests.quarto.solver.test_solver import live_positions
 
 LATE = 9  # plies of an opening from which a game takes a millisecond
@@ -90,7 +90,7 @@ def turns(agent: Agent, rules: Rules, position: PackedPosition, seeds: int) -> l
 def best_turns(position: PackedPosition, rules: Rules) -> set[tuple[int, int]]:
     """Return every turn that keeps the value and wins soonest or loses latest."""
     value, distance = solve_position(position, rules)
-    return {turn for turn, solved in turns_of(position, rules).items() if solved == Solved(value, distance)}
+    return {turn for turn, solved in list_turns(position, rules).items() if solved == Solved(value, distance)}
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -116,7 +116,7 @@ def saving(position: PackedPosition, turn: tuple[int, int]) -> int:
         placed = position_from_plies([(position.hand, cell)])
         lanes, occupied = lanes | placed.lanes, occupied | placed.occupied
     after = PackedPosition(lanes, occupied, position.available & ~(1 << gift), gift, NONE)
-    values = [reply.value for reply in turns_of(after, CLASSIC).values()]
+    values = [reply.value for reply in list_turns(after, CLASSIC).values()]
     return values.count(max(values))
 
 
@@ -128,7 +128,7 @@ def test_a_trap_leaves_the_opponent_the_fewest_saving_replies() -> None:
             continue
         kept = {
             turn: saving(position, turn)
-            for turn, solved in turns_of(position, CLASSIC).items()
+            for turn, solved in list_turns(position, CLASSIC).items()
             if solved.value == value
         }
         if any(gift == NONE for _, gift in kept):
@@ -145,7 +145,7 @@ def test_a_trap_leaves_the_opponent_the_fewest_saving_replies() -> None:
 def test_before_the_horizon_another_agent_plays(rules: Rules, horizon: int | None) -> None:
     agent, below = Oracle(horizon=horizon, below=Random()), Random()
     first = 4 if horizon is None else horizon
-    few = [position for position in asked(rules, 20) if position.occupied.bit_count() < first]
+    few = [position for position in list_positions(rules, 20) if position.occupied.bit_count() < first]
     for position in few:
         rng = Streams(np.array([naive.mix(7)], np.uint64))
         players = build_player(agent, rules, "it"), build_player(below, rules, "it")
@@ -182,7 +182,7 @@ def slips(position: PackedPosition, rules: Rules) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_slip_gives_value_up_and_no_win_at_once(name: str) -> None:
     rules, slipped = PRESETS[name], 0
-    for position in endgames(rules, 8, 60):
+    for position in list_endgames(rules, 8, 60):
         expected = slips(position, rules)
         oracle_turns = set(turns(Oracle(slip=1.0), rules, position, 10))
         assert oracle_turns <= (expected or set(turns(Oracle(), rules, position, 200))), position
@@ -191,7 +191,7 @@ def test_a_slip_gives_value_up_and_no_win_at_once(name: str) -> None:
 
 
 def test_a_slip_is_as_frequent_as_asked_and_never_early() -> None:
-    position = next(position for position in endgames(CLASSIC, 8, 200) if slips(position, CLASSIC))
+    position = next(position for position in list_endgames(CLASSIC, 8, 200) if slips(position, CLASSIC))
     offered = slips(position, CLASSIC)
     slipped = [turn in offered for turn in turns(Oracle(slip=0.25), CLASSIC, position, 2000)]
     assert 400 < sum(slipped) < 600

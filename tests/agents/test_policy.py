@@ -15,11 +15,11 @@ from quarto.rules import CLASSIC, Rules
 from tests import naive
 from tests.naive_players.agreement import assert_same_turns
 from tests.naive_policies import gifts as naive_gifts
-from tests.positions import asked
+from tests.positions import list_positions
 
 
 def test_without_a_policy_all_gifts_are_equal() -> None:
-    assert assert_same_turns(Gifts(), naive_gifts.Gifts({(0, 0, 0, 0): 0.5}), CLASSIC, asked(CLASSIC, 5)) > 100
+    assert assert_same_turns(Gifts(), naive_gifts.Gifts({(0, 0, 0, 0): 0.5}), CLASSIC, list_positions(CLASSIC, 5)) > 100
 
 
 @pytest.mark.parametrize("fallback", ["semi_random", "random"])
@@ -30,7 +30,7 @@ def test_without_a_policy_the_fallback_plays_but_wins_are_taken(fallback: str) -
             player = naive.SemiRandom() if wins or fallback == "semi_random" else naive.Random()
             return player.turn(view, seed)
 
-    assert assert_same_turns(PolicyAgent(None, fallback), FallbackTwin(), CLASSIC, asked(CLASSIC, 10)) > 100
+    assert assert_same_turns(PolicyAgent(None, fallback), FallbackTwin(), CLASSIC, list_positions(CLASSIC, 10)) > 100
 
 
 def test_it_plays_only_where_the_opponent_chooses() -> None:

@@ -28,9 +28,9 @@ from runners.arena.batch_engine import BatchEngine, PairRange
 from tests.agents.test_line_values import random_policy, value_of
 from tests.naive import PRESETS, View
 from tests.naive_players import ga, minimax, valued
-from tests.naive_players.agreement import assert_same_turns, endgames
+from tests.naive_players.agreement import assert_same_turns, list_endgames
 from tests.naive_policies.lines import Afterstate
-from tests.positions import view_of
+from tests.positions import build_view
 
 
 def sooner(view: View, depth: int) -> int:
@@ -45,7 +45,7 @@ def shares(view: View, depth: int) -> float:
 @pytest.mark.parametrize(("agent", "value_of"), [(AlphaBeta(5), sooner), (Minimax(5), shares)])
 def test_what_the_memory_holds_is_true(agent: KernelAgent, value_of: Callable[[View, int], float]) -> None:
     """Compare each entry, read as the search would, with minimax without a memory."""
-    player, positions = build_player(agent, CLASSIC, "agent"), endgames(CLASSIC, 6, 300)
+    player, positions = build_player(agent, CLASSIC, "agent"), list_endgames(CLASSIC, 6, 300)
     assert isinstance(player, KernelPlayer)
     player.play(Batch.from_positions(positions), Streams(np.zeros(len(positions), np.uint64)))
     scratch = player._arrays["scratch"].reshape(-1, 2)
@@ -65,10 +65,10 @@ def test_what_the_memory_holds_is_true(agent: KernelAgent, value_of: Callable[[V
 def test_ga_minimax_values_positions_by_the_code_as_the_slow_twin() -> None:
     """Compare positions in which a line of either side comes sooner or later, or a full board ends the search."""
     twin, infinity, values = ga.GaMinimax(), UNBOUNDED, []
-    for position in endgames(CLASSIC, 3, 100):
+    for position in list_endgames(CLASSIC, 3, 100):
         if position.hand == NONE:
             continue
-        view = view_of(position, CLASSIC)
+        view = build_view(position, CLASSIC)
         unplaced = position.available | 1 << position.hand
         after = PackedPosition(uint64(position.lanes), position.occupied, unplaced, position.hand, NONE)
         for depth, maximising in product((1, 2, 3, 4), (False, True)):
@@ -111,7 +111,7 @@ def learned_value(after: Afterstate) -> float:
 @pytest.mark.parametrize(("depth", "exact_from"), [(1, 16), (2, 16), (3, 13), (2, 12)])
 def test_turns_of_alpha_beta_are_those_of_the_slow_twin(depth: int, exact_from: int) -> None:
     twin = valued.AlphaBeta(learned_value, exact_from, depth, BREADTH)
-    assert_same_turns(AlphaBeta(depth, policy(), exact_from), twin, CLASSIC, endgames(CLASSIC, 6, 24))
+    assert_same_turns(AlphaBeta(depth, policy(), exact_from), twin, CLASSIC, list_endgames(CLASSIC, 6, 24))
 
 
 @pytest.mark.parametrize(("iterations", "c", "exact_from"), [(2, 2.0, 16), (30, 1.0, 16), (30, 0.2, 13)])
@@ -119,7 +119,7 @@ def test_turns_of_mcts_are_those_of_the_slow_twin(iterations: int, c: float, exa
     twin = valued.Puct(learned_value, exact_from)
     twin.iterations, twin.c, twin.breadth, twin.temperature = iterations, c, puct.BREADTH, puct.TEMPERATURE
     assert_same_turns(
-        Mcts(iterations, c, value=policy(), exact_from=exact_from), twin, CLASSIC, endgames(CLASSIC, 6, 24)
+        Mcts(iterations, c, value=policy(), exact_from=exact_from), twin, CLASSIC, list_endgames(CLASSIC, 6, 24)
     )
 
 

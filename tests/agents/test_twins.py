@@ -29,8 +29,8 @@ from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_players import ga, genetic_minimax, minimax, study_a
-from tests.naive_players.agreement import Players, assert_same_match, assert_same_turns, endgames
-from tests.positions import asked, view_of
+from tests.naive_players.agreement import Players, assert_same_match, assert_same_turns, list_endgames
+from tests.positions import build_view, list_positions
 
 Positions = Callable[[Rules], list[PackedPosition]]
 
@@ -42,22 +42,22 @@ SMALL: dict[str, Any] = {"population": 6, "offspring": 4, "generations": 3}
 
 
 def late(most_empty: int, count: int) -> Positions:
-    return lambda rules: endgames(rules, most_empty, count)
+    return lambda rules: list_endgames(rules, most_empty, count)
 
 
 def asked_positions(games: int) -> Positions:
-    return lambda rules: asked(rules, games)
+    return lambda rules: list_positions(rules, games)
 
 
 def many_unused(rules: Rules) -> list[PackedPosition]:
-    return [position for position in asked(rules, 30) if position.available.bit_count() >= 8]
+    return [position for position in list_positions(rules, 30) if position.available.bit_count() >= 8]
 
 
 @cache
 def boards(most_empty: int, rules: Rules) -> list[PackedPosition]:
     """List boards of the classic game, which lasts longer, without a piece in hand, mostly without a win at once."""
-    positions = [position for position in endgames(CLASSIC, most_empty, 4000) if position.hand == NONE]
-    views = ((position, view_of(position, rules)) for position in positions)
+    positions = [position for position in list_endgames(CLASSIC, most_empty, 4000) if position.hand == NONE]
+    views = ((position, build_view(position, rules)) for position in positions)
     safe = (one for one, view in views if naive.safe_pieces(view.board, view.available, rules) == view.available)
     return [*islice(safe, 12), *positions[:10]]
 

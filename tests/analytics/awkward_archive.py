@@ -13,7 +13,7 @@ from analytics.store.archive import ArchiveStore
 from quarto.batch import FULL_BOARD, LINE
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.indexed import decide, index, write_draw_evaluations
-from tests.analytics.naive_games import Game, Pairings, block_of, random_game, record, spec_of, store
+from tests.analytics.naive_games import Game, Pairings, build_spec, pack_games, random_game, record, store
 from tests.analytics.stored_policies import GENES, LEARNED, origin
 from tests.naive import PRESETS
 
@@ -71,20 +71,20 @@ def _write_run(
     **fields: Any,
 ) -> str:
     """Write a run with so many games a pairing, which ``winner`` wins if it is named, and return its id."""
-    spec = spec_of(rules, pairings, seats=seats, opening_plies=opening_plies, seed=seed)
+    spec = build_spec(rules, pairings, seats=seats, opening_plies=opening_plies, seed=seed)
     run = record(spec, status="complete", games=games, **fields)
     archive.write_run(run)
     blocks = []
     for pairing, agents in enumerate(pairings):
         dice = random.Random(f"{agents} {games} {rules.name} {seed}")
-        played = [_play_game(dice, rules, forfeits, _find_seat(agents, winner, i, seats)) for i in range(games)]
-        blocks.append(block_of(played, pairing, opening=opening_plies, swapped=seats == "swapped"))
+        games_played = [_play_game(dice, rules, forfeits, _find_seat(agents, winner, i, seats)) for i in range(games)]
+        blocks.append(pack_games(games_played, pairing, opening=opening_plies, swapped=seats == "swapped"))
     store(archive, run.run_id, blocks, pairings)
     return run.run_id
 
 
 def _find_seat(agents: tuple[str, str], agent: str, game: int, seats: str) -> int | None:
-    """The seat of an agent in a game with a number; None for an agent that is not named."""
+    """Return the seat of an agent in a game with a number; None for an agent that is not named."""
     if not agent:
         return None
     swapped = game % 2 if seats == "swapped" else 0

@@ -21,11 +21,11 @@ from tests.analytics.naive_games import (
     BLOCKS,
     PAIRINGS,
     Pairings,
+    build_spec,
     naive_rows,
     random_block,
     record,
     single_games,
-    spec_of,
     store,
 )
 from tests.analytics.stored_policies import GENES, LEARNED
@@ -52,43 +52,45 @@ class Played:
 
 
 def _run(rules: Rules, blocks: Sequence[Block], pairings: Pairings = PAIRINGS, **spec: Any) -> Played:
-    made = record(spec_of(rules, pairings, **spec), created=CREATED, status="complete")
-    return Played(made, blocks, pairings)
+    run_record = record(build_spec(rules, pairings, **spec), created=CREATED, status="complete")
+    return Played(run_record, blocks, pairings)
 
 
-def _opened(block: Block) -> Block:
+def _with_opening(block: Block) -> Block:
     return block._replace(opening=1)
 
 
 RUNS = (
     _run(CLASSIC, BLOCKS),
-    _run(PRESETS["square"], [_opened(random_block(2, 0, 0, 6, PRESETS["square"]))], PAIRINGS[:1], opening_plies=1),
+    _run(
+        PRESETS["square"], [_with_opening(random_block(2, 0, 0, 6, PRESETS["square"]))], PAIRINGS[:1], opening_plies=1
+    ),
     _run(PRESETS["own_piece"], [single_games(3), single_games(4, 1, pairs=12)], EDGE, seats="fixed"),
 )
 
 
 def write_archive(root: Path, runs: Sequence[Played] = RUNS, most: int = LARGEST_RANGE) -> ArchiveStore:
     archive = ArchiveStore.open(root, create=True)
-    for played in runs:
-        archive.write_run(played.record)
-        store(archive, played.record.run_id, played.blocks, played.pairings, most)
+    for run in runs:
+        archive.write_run(run.record)
+        store(archive, run.record.run_id, run.blocks, run.pairings, most)
     return archive
 
 
-def rows_of(runs: Sequence[Played], keep: Callable[[Row], bool]) -> tuple[list[Row], list[Row]]:
-    """The games that ``keep`` wants and their plies."""
+def select_rows(runs: Sequence[Played], keep: Callable[[Row], bool]) -> tuple[list[Row], list[Row]]:
+    """Return the games that ``keep`` wants and their plies."""
     games: list[Row] = []
     plies: list[Row] = []
-    for played in runs:
-        found, moves = naive_rows(played.blocks, played.pairings)
-        own = {"run_id": played.record.run_id, "rules": played.rules.name}
-        of_run = [dict(zip(GAME, row, strict=True)) | own for row in found]
-        kept = {row["game_id"]: row for row in of_run if keep(row)}
-        games += kept.values()
+    for run in runs:
+        game_rows, moves = naive_rows(run.blocks, run.pairings)
+        own = {"run_id": run.record.run_id, "rules": run.rules.name}
+        of_run = [dict(zip(GAME, row, strict=True)) | own for row in game_rows]
+        kept_games = {row["game_id"]: row for row in of_run if keep(row)}
+        games += kept_games.values()
         plies += [
-            kept[row[0]] | dict(zip(PLY, row, strict=True)) | {"length": kept[row[0]]["plies"]}
+            kept_games[row[0]] | dict(zip(PLY, row, strict=True)) | {"length": kept_games[row[0]]["plies"]}
             for row in moves
-            if row[0] in kept
+            if row[0] in kept_games
         ]
     return games, plies
 
@@ -108,13 +110,17 @@ CHOICES: tuple[tuple[str | None, Callable[[Row], bool]], ...] = (
 
 
 def add_decisions(archive: ArchiveStore, seed: int = 5) -> list[Row]:
-    """Made-up decisions of the first run's games; the rows that the view ``decisions`` should have."""
-    games, plies = rows_of(RUNS[:1], lambda _row: True)
-    known = {row["game_id"]: row for row in games}
+    """Store made-up decisions of the first run's games; return the rows that the view ``decisions`` should have."""
+    games, plies = select_rows(RUNS[:1], lambda _row: True)
+    games_by_id = {row["game_id"]: row for row in games}
     of_plies = {(row["game_id"], row["ply"]): row for row in plies}
     rows = []
     for game_id, ply, kind, seat, before, after, _, _ in decide(archive, RUNS[0].record.run_id, seed).iter_rows():
-        own = {"agent": known[game_id][f"agent_{seat}"], "kind": ("gift", "placement")[kind], "regret": before - after}
+        own = {
+            "agent": games_by_id[game_id][f"agent_{seat}"],
+            "kind": ("gift", "placement")[kind],
+            "regret": before - after,
+        }
         rows.append(own | of_plies[game_id, ply])
     return rows
 
@@ -133,7 +139,7 @@ BY_GENERATIONS = pl.DataFrame({"generation": [0, 1], "games": [4, 4], "best": [0
 
 
 def add_policies(archive: ArchiveStore) -> None:
-    """Two that learned in the first run, each with a curve of its kind, and one of a run that is not there."""
+    """Store two policies that learned in the first run, each with a curve, and one of a run that is not there."""
     learned = LEARNED | {"run_ids": [RUNS[0].record.run_id]}
     for name, curve, of in (
         ("rising", BY_GAMES, learned),

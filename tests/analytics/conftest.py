@@ -7,9 +7,9 @@ import pytest
 
 from analytics.store.archive import ArchiveStore
 from analytics.store.marker import MARKER_NAME
-from tests.analytics.folders import copied
+from tests.analytics.folders import copy_archive
 from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
-from tests.object_storage import root_of
+from tests.object_storage import find_root
 
 if TYPE_CHECKING:
     from analytics.questions.sql.database import OpenArchive
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of such an archive, which is only copied."""
-    return Path(filled(tmp_path_factory.mktemp("written") / "archive").root)
+    """Return the folder of such an archive, which is only copied."""
+    return Path(write_filled_archive(tmp_path_factory.mktemp("written") / "archive").root)
 
 
 @pytest.fixture
 def archive(request: pytest.FixtureRequest, tmp_path: Path, written: Path) -> ArchiveStore:
-    """An archive with one run of two ranges, ``BLOCKS``: units 0 to 15 and 16 to 23, pairs 0 to 7 of each pairing.
+    """Write an archive of one run with two ranges, ``BLOCKS``: units 0 to 15 and 16 to 23, pairs 0 to 7 of a pairing.
 
     It is in a folder or, with ``BOTH`` of ``tests.object_storage``, also in a bucket.
     """
-    root = root_of(request, tmp_path)
+    root = find_root(request, tmp_path)
     if not isinstance(root, Path):
-        return filled(root)
+        return write_filled_archive(root)
     archive = ArchiveStore.open(root, create=True)  # its marker is not copied: copies would be those of strangers
     shutil.copytree(
         written, root, ignore=shutil.ignore_patterns(MARKER_NAME), copy_function=shutil.copy, dirs_exist_ok=True
@@ -39,13 +39,13 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path, written: Path) -> Ar
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
-    """The same archive, one for a file of tests that change nothing in it."""
-    return filled(tmp_path_factory.mktemp("shared") / "archive")
+    """Share such an archive between the tests of a file that change nothing in it."""
+    return write_filled_archive(tmp_path_factory.mktemp("shared") / "archive")
 
 
 @pytest.fixture(scope="module")
 def opened(shared: ArchiveStore) -> "Iterator[OpenArchive]":
-    """``shared``, opened once: each question is asked after those of other tests."""
+    """Open ``shared`` once: each question is asked after those of other tests."""
     from analytics.questions.sql.database import OpenArchive  # tests below this folder need no database
 
     with OpenArchive(shared.root) as opened:
@@ -54,14 +54,14 @@ def opened(shared: ArchiveStore) -> "Iterator[OpenArchive]":
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
-    """The same archive with files of every kind, so that no view is empty. It is only copied."""
+    """Write such an archive with files of every kind, so that no view is empty. It is only copied."""
     from analytics.tables.derived.definitions import EVALUATIONS_TABLE
     from analytics.tables.derived.indexing import index_runs
     from analytics.tables.derived.range_table import record_derived_units
     from analytics.tables.verification.archive import verify_archive
     from tests.analytics.indexed import derive_all, write_draw_evaluations
 
-    archive = filled(tmp_path_factory.mktemp("everything") / "archive")
+    archive = write_filled_archive(tmp_path_factory.mktemp("everything") / "archive")
     index_runs(archive, [RUN_ID])
     derive_all(archive, RUN_ID, from_pieces=13)
     write_draw_evaluations(archive, RUN_ID)
@@ -72,11 +72,11 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
 
 @pytest.fixture
 def full_archive(everything: ArchiveStore, tmp_path: Path) -> ArchiveStore:
-    """A copy of that archive, to be damaged."""
-    return copied(everything, tmp_path / "whole")
+    """Copy that archive, to be damaged."""
+    return copy_archive(everything, tmp_path / "whole")
 
 
-def filled(root: PurePath) -> ArchiveStore:
+def write_filled_archive(root: PurePath) -> ArchiveStore:
     archive = ArchiveStore.open(root, create=True)
     archive.write_run(record())
     store(archive, RUN_ID, BLOCKS)

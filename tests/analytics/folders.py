@@ -11,17 +11,17 @@ from analytics.store.records import CHECKSUM, add_checksum
 
 
 def snapshot(root: Path) -> dict[Path, bytes]:
-    """Every file below a folder with its content."""
+    """Read every file below a folder."""
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def contents(archive: ArchiveStore) -> dict[PurePath, bytes]:
-    """Every file of an archive with its content, wherever it is."""
+def read_contents(archive: ArchiveStore) -> dict[PurePath, bytes]:
+    """Read every file of an archive, wherever it is."""
     return {path: archive.backend.read(path) for path in archive.backend.list_files_below(archive.root)}
 
 
-def copied(archive: ArchiveStore, place: Path) -> ArchiveStore:
-    """The same archive in another folder."""
+def copy_archive(archive: ArchiveStore, place: Path) -> ArchiveStore:
+    """Open the same archive in another folder."""
     return ArchiveStore(Path(shutil.copytree(archive.root, place)))
 
 
@@ -33,6 +33,6 @@ def forge(path: Path, change: Mapping[str, Any] | Callable[[dict[str, Any]], obj
     path.write_text(json.dumps(add_checksum(values)))
 
 
-def files_of(archive: ArchiveStore, run_id: str, table: str) -> list[Path]:
-    """The files of ``games`` or ``plies`` that count, by unit; of an archive in a folder."""
+def list_table_files(archive: ArchiveStore, run_id: str, table: str) -> list[Path]:
+    """List the files of ``games`` or ``plies`` that count, by unit; of an archive in a folder."""
     return [Path(archive.find_path(table, run_id, stored)) for stored in archive.list_effective_ranges(run_id)]

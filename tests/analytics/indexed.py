@@ -78,13 +78,13 @@ def derive_all(archive: ArchiveStore, run_id: str, from_pieces: int) -> None:
 
 
 def about_values(problem: Problem) -> bool:
-    """Whether a problem is about the values of decisions, which ``decide`` makes up."""
+    """Return whether a problem is about the values of decisions, which ``decide`` makes up."""
     return "do not fit together" in problem.fault or "in truth" in problem.fault
 
 
 def decide(archive: ArchiveStore, run_id: str, seed: int = 5) -> pl.DataFrame:
     """Store decisions of a run's games, their values made up; the rows by the schema ``DECISIONS``."""
-    found = []
+    frames = []
     for stored in archive.list_effective_ranges(run_id):
         rows = []
         for game_id, ply in read_rows(archive, run_id, stored, "plies").select("game_id", "ply").iter_rows():
@@ -95,5 +95,5 @@ def decide(archive: ArchiveStore, run_id: str, seed: int = 5) -> pl.DataFrame:
                 rows.append((game_id, ply, kind, (ply + kind) % 2, before, after, -1, 16 - ply))
         frame = pl.DataFrame(rows, schema=DECISIONS, orient="row").sort("ply", "kind", "game_id")
         DECISIONS_TABLE.write(archive, run_id, stored, frame, AnnotationExtent().text)
-        found.append(frame)
-    return pl.concat(found)
+        frames.append(frame)
+    return pl.concat(frames)

@@ -33,7 +33,7 @@ def has_line(board: dict[int, int], rules: Rules) -> bool:
 
 
 def random_game(dice: random.Random, rules: Rules = CLASSIC, forfeits: float = 0.1) -> Game:
-    """A legal random game; some stop early because a player forfeits, even before the first ply."""
+    """Play a legal random game; some stop early because a player forfeits, even before the first ply."""
     board: dict[int, int] = {}
     plies: list[tuple[int, int]] = []
     pieces, cells = list(range(PIECES)), list(range(CELLS))
@@ -54,10 +54,10 @@ def random_game(dice: random.Random, rules: Rules = CLASSIC, forfeits: float = 0
     return {"plies": plies, "winner": NONE, "ending": FULL_BOARD}
 
 
-def block_of(
+def pack_games(
     games: Sequence[Game], pairing: int = 0, first_pair: int = 0, opening: int = 0, swapped: bool = True
 ) -> Block:
-    """Games as the engine hands them over; what lies beyond a game's plies is rubbish on purpose."""
+    """Pack games as the engine hands them over; what lies beyond a game's plies is rubbish on purpose."""
     packed = Games(
         np.full((16, len(games)), 77, np.int8),
         np.full((16, len(games)), -77, np.int8),
@@ -76,17 +76,17 @@ def random_block(
     seed: int, pairing: int = 0, first_pair: int = 0, pairs: int = 8, rules: Rules = CLASSIC, forfeits: float = 0.1
 ) -> Block:
     dice = random.Random(f"{seed} {pairing} {first_pair}")
-    return block_of([random_game(dice, rules, forfeits) for _ in range(2 * pairs)], pairing, first_pair)
+    return pack_games([random_game(dice, rules, forfeits) for _ in range(2 * pairs)], pairing, first_pair)
 
 
 def single_games(seed: int, pairing: int = 0, first_pair: int = 0, pairs: int = 8) -> Block:
-    """Random games of a run in which seats are fixed: each pair is one game."""
+    """Play random games of a run in which seats are fixed: each pair is one game."""
     dice = random.Random(f"{seed} {pairing} {first_pair}")
-    return block_of([random_game(dice) for _ in range(pairs)], pairing, first_pair, swapped=False)
+    return pack_games([random_game(dice) for _ in range(pairs)], pairing, first_pair, swapped=False)
 
 
 def naive_rows(blocks: Sequence[Block], pairings: Pairings) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """The rows of ``games`` and ``plies``, in order, cell by cell from the text of data/README.md."""
+    """Return the rows of ``games`` and ``plies``, in order, cell by cell from the text of data/README.md."""
     games, plies = [], []
     for block in blocks:
         for i in range(len(block.games.plies)):
@@ -105,8 +105,8 @@ def naive_rows(blocks: Sequence[Block], pairings: Pairings) -> tuple[list[tuple[
     return sorted(games), sorted(plies, key=lambda row: (row[2], row[0]))
 
 
-def spec_of(rules: Rules = CLASSIC, pairings: Pairings = PAIRINGS, **other: Any) -> dict[str, Any]:
-    """A run's spec as JSON values; ``other`` replaces and adds."""
+def build_spec(rules: Rules = CLASSIC, pairings: Pairings = PAIRINGS, **other: Any) -> dict[str, Any]:
+    """Return a run's spec as JSON values; ``other`` replaces and adds."""
     labels = sorted({label for pairing in pairings for label in pairing})
     return {
         "rules": asdict(rules),
@@ -118,7 +118,7 @@ def spec_of(rules: Rules = CLASSIC, pairings: Pairings = PAIRINGS, **other: Any)
 
 
 def record(spec: dict[str, Any] | None = None, **other: Any) -> RunRecord:
-    spec = spec or spec_of()
+    spec = spec or build_spec()
     code = {"version": "0.1.0", "fingerprint": "ab" * 32, "python": "3.11", "numba": "0.68", "numpy": "2.4"}
     fields = {
         "run_id": compute_run_id(spec),
@@ -134,7 +134,7 @@ RUN_ID = record().run_id
 
 
 def tables(blocks: Sequence[Block], pairings: Pairings) -> tuple[TableBytes, TableBytes]:
-    """The files ``games`` and ``plies`` of blocks."""
+    """Encode the files ``games`` and ``plies`` of blocks."""
     ordered = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))
     return encode_game_tables(
         concat_blocks(ordered), sorted({block.pairing for block in blocks if block.pairs}), pairings
@@ -142,7 +142,7 @@ def tables(blocks: Sequence[Block], pairings: Pairings) -> tuple[TableBytes, Tab
 
 
 def frames(blocks: Sequence[Block], pairings: Pairings) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables ``games`` and ``plies`` of blocks, as they are read from the files that hold them."""
+    """Return the tables ``games`` and ``plies`` of blocks, as they are read from the files that hold them."""
     games, plies = (pl.read_parquet(io.BytesIO(table)) for table in tables(blocks, pairings))
     return games, plies
 
@@ -152,23 +152,23 @@ SEED = 16
 BLOCKS = [random_block(SEED, pairing, 0) for pairing in range(3)]
 
 
-def units_of(block: Block, line: UnitLine) -> list[int]:
-    """The units of a block's pairs."""
+def list_units(block: Block, line: UnitLine) -> list[int]:
+    """Return the units of a block's pairs."""
     pairs = range(block.first_pair, block.first_pair + block.pairs)
     return [*pairs] if line.pairings == 1 else [pair * line.pairings + block.pairing for pair in pairs]
 
 
-def cut(block: Block, line: UnitLine, span: Range) -> Block:
-    """The pairs of a block that are in a range of units."""
-    of = [pair for pair, unit in enumerate(units_of(block, line)) if span[0] <= unit < span[1]]
-    rows = slice(of[0] * block.games_per_pair, (of[-1] + 1) * block.games_per_pair) if of else slice(0)
+def select_pairs(block: Block, line: UnitLine, span: Range) -> Block:
+    """Keep the pairs of a block that are in a range of units."""
+    pairs = [pair for pair, unit in enumerate(list_units(block, line)) if span[0] <= unit < span[1]]
+    rows = slice(pairs[0] * block.games_per_pair, (pairs[-1] + 1) * block.games_per_pair) if pairs else slice(0)
     games = Games(*map(np.ascontiguousarray, select_games(block.games, rows)))
-    return block._replace(first_pair=block.first_pair + (of[0] if of else 0), games=games)
+    return block._replace(first_pair=block.first_pair + (pairs[0] if pairs else 0), games=games)
 
 
 @cache
-def games_of_seed(seed: int, pairs: int) -> list[Block]:
-    """The games of so many pairs of each of PAIRINGS; those of another seed are others."""
+def build_random_blocks(seed: int, pairs: int) -> list[Block]:
+    """Return the games of so many pairs of each of PAIRINGS; another seed gives other games."""
     return [random_block(seed, pairing, 0, pairs) for pairing in range(len(PAIRINGS))]
 
 
@@ -177,7 +177,7 @@ def store_span(
 ) -> StoredRange:
     """Store the games that blocks have of a range of units, as one file of every table."""
     run = archive.load_run(run_id)
-    mine = [part for block in blocks if (part := cut(block, run.unit_line, span)).pairs]
+    mine = [part for block in blocks if (part := select_pairs(block, run.unit_line, span)).pairs]
     return write_games(archive, run_id, run.unit_line, run.pairings, span, mine)
 
 
@@ -194,9 +194,9 @@ def store(
     three pairings are no neighbours, so each of its pairs becomes a file.
     """
     line = archive.load_run(run_id).unit_line
-    held = merge_ranges((unit, unit + 1) for block in blocks for unit in units_of(block, line))
+    ranges = merge_ranges((unit, unit + 1) for block in blocks for unit in list_units(block, line))
     return [
         store_span(archive, span, blocks, run_id)
-        for first, end in held
+        for first, end in ranges
         for span in split_into_files(first, end, 0, most)
     ]

@@ -26,11 +26,11 @@ def assert_writers_readers_and_upkeep_share_an_archive(root: PurePath) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(write, (16, 16, 16, 32)))  # three of them write the same files
-    archive.update_run(RUN_ID, lambda known: known)
+    archive.update_run(RUN_ID, lambda record_before: record_before)
     assert (archive.load_run(RUN_ID).units, archive.list_effective_ranges(RUN_ID).units) == (3 * PAIRS, 3 * PAIRS)
     fingerprint = archive.list_effective_ranges(RUN_ID).fingerprint
     compact_run(archive, RUN_ID)
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 3 * PAIRS)]
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 3 * PAIRS)]
     assert remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     assert list_unneeded_files(archive) == []
     assert not verify_archive(archive).problems

@@ -9,7 +9,7 @@ from typing import Any
 
 from analytics.store.archive import ArchiveStore
 from quarto.rules import CLASSIC, Rules
-from tests.analytics.naive_games import Game, Pairings, block_of, random_game, record, spec_of, store
+from tests.analytics.naive_games import Game, Pairings, build_spec, pack_games, random_game, record, store
 from tests.naive import PRESETS
 
 LEAGUE = [f"agent{number:02}" for number in range(14)]  # more than a report shows; each has rank 1 to 14
@@ -31,8 +31,8 @@ def write_uneven_archive(root: Path) -> ArchiveStore:
     _write_run(archive, [(PERSON, PARTNER)], 120, seats="fixed")
     _write_run(archive, [(PARTNER, LEAGUE[1])], 20)
     _write_run(archive, [(LEAGUE[3], LEAGUE[4])], 200, lambda game: 1 - game % 2, training=True)
-    others = [(LEAGUE[13], LEAGUE[0]), (LEAGUE[0], LEAGUE[5]), (LEAGUE[5], LEAGUE[13])]
-    _write_run(archive, others, 150, rules=PRESETS["square"])
+    pairings = [(LEAGUE[13], LEAGUE[0]), (LEAGUE[0], LEAGUE[5]), (LEAGUE[5], LEAGUE[13])]
+    _write_run(archive, pairings, 150, rules=PRESETS["square"])
     return archive
 
 
@@ -46,7 +46,7 @@ def _write_run(
     **fields: Any,
 ) -> None:
     """Write a run with so many games a pairing. An agent of the league wins the more often, the lower its number."""
-    run = record(spec_of(rules, pairings, seats=seats), status="complete", games=games, **fields)
+    run = record(build_spec(rules, pairings, seats=seats), status="complete", games=games, **fields)
     archive.write_run(run)
     blocks = []
     for pairing, both in enumerate(pairings):
@@ -55,12 +55,12 @@ def _write_run(
             _play_game(dice, rules, _choose_winner(dice, both, number, seats), decide(number))
             for number in range(games)
         ]
-        blocks.append(block_of(played, pairing, swapped=seats == "swapped"))
+        blocks.append(pack_games(played, pairing, swapped=seats == "swapped"))
     store(archive, run.run_id, blocks, pairings)
 
 
 def _choose_winner(dice: random.Random, agents: Sequence[str], number: int, seats: str) -> int | None:
-    """The winning seat between two agents of the league: the stronger one's in two of three games."""
+    """Return the winning seat between two agents of the league: the stronger one's in two of three games."""
     if not set(agents) <= set(LEAGUE):
         return None
     first_seat = number % 2 if seats == "swapped" else 0
@@ -69,7 +69,7 @@ def _choose_winner(dice: random.Random, agents: Sequence[str], number: int, seat
 
 
 def _play_game(dice: random.Random, rules: Rules, *winners: int | None) -> Game:
-    """A random game that is won by the last of ``winners`` that is a seat."""
+    """Return a random game that is won by the last of ``winners`` that is a seat."""
     winner = next((seat for seat in reversed(winners) if seat is not None), None)
     game = random_game(dice, rules, 0.0)
     while winner not in (None, game["winner"]):

@@ -23,8 +23,8 @@ from quarto.rules import Rules
 from runners.arena.batch_engine import BatchEngine, PairRange
 from tests import naive
 from tests.naive import NONE, PRESETS, NaiveGame, Outcome, Player, View
-from tests.naive_quarto import lanes_of, occupied_of
-from tests.positions import asked, view_of
+from tests.naive_quarto import build_lanes, build_occupied
+from tests.positions import build_view, list_positions
 
 SEED, RUN = 23, 24
 OPPONENT_CHOOSES = [rules for rules in PRESETS.values() if not rules.mover_chooses]
@@ -35,9 +35,9 @@ OPPONENT_CHOOSES_QUICK = [
 ]
 
 
-def late(rules: Rules, games: int, most_empty: int) -> list[PackedPosition]:
-    """The positions of ``asked`` with at most so many empty cells."""
-    return [position for position in asked(rules, games) if 16 - position.occupied.bit_count() <= most_empty]
+def list_late_positions(rules: Rules, games: int, most_empty: int) -> list[PackedPosition]:
+    """Return the positions of ``list_positions`` with at most so many empty cells."""
+    return [position for position in list_positions(rules, games) if 16 - position.occupied.bit_count() <= most_empty]
 
 
 @cache
@@ -47,8 +47,8 @@ def careful_games(rules: Rules) -> Games:
 
 
 @cache
-def endgames(rules: Rules, most_empty: int, count: int) -> list[PackedPosition]:
-    """Positions with at most this many empty cells, so that a slow search ends, from games of careful players.
+def list_endgames(rules: Rules, most_empty: int, count: int) -> list[PackedPosition]:
+    """Return positions of careful players' games with at most this many empty cells, so that a slow search ends.
 
     Half of them wait for a gift alone, half for a turn. Where the mover chooses, hands are always empty.
     """
@@ -64,21 +64,21 @@ def endgames(rules: Rules, most_empty: int, count: int) -> list[PackedPosition]:
 
 
 def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions: Iterable[PackedPosition]) -> int:
-    """The player answers each position as its twin does, both new to the game; returns how many there were."""
+    """Check that a player answers each position as its twin does, both new to the game; return how many there were."""
     asked_about = list(positions)
     seeds = [naive.mix(i) for i in range(len(asked_about))]
     player = build_player(agent, rules, "agent")
     turns = player.play(Batch.from_positions(asked_about), Streams(np.array(seeds, np.uint64)))
     for i, position in enumerate(asked_about):
         new = deepcopy(twin) if player.game_words else twin  # one that remembers nothing is always new to the game
-        cell, gift = new.turn(view_of(position, rules), seeds[i])
+        cell, gift = new.turn(build_view(position, rules), seeds[i])
         assert turns.gifts[i] == gift, position
         assert turns.cells[i] == cell or (position.hand == NONE and not rules.mover_chooses), position
     return len(asked_about)
 
 
 def outcomes(engine: BatchEngine, orders: Sequence[PairRange], threads: int = 1) -> dict[tuple[int, int, int], Outcome]:
-    """The games of some orders, each once, by pairing, pair and game."""
+    """Return the games of some orders, each once, by pairing, pair and game."""
     found: dict[tuple[int, int, int], Outcome] = {}
     for block in engine.play(orders, threads):
         for i, plies in enumerate(block.games.plies.tolist()):
@@ -93,12 +93,12 @@ Players = tuple[KernelAgent, naive.Player]  # the same one, jitted and slow
 
 
 def assert_same_games(agent: KernelAgent, twin: naive.Player, rules: Rules, pairs: int, opening_plies: int = 0) -> None:
-    """Whole games against random, both seats, are the same through the engine and by the slow game."""
+    """Check that whole games against random, from both seats, are the same by the engine and by the slow game."""
     assert_same_match((agent, twin), (Random(), naive.Random()), rules, pairs, opening_plies)
 
 
 def assert_same_match(one: Players, other: Players, rules: Rules, pairs: int, opening_plies: int = 0) -> None:
-    """The same of any two players. Each game has copies of the slow ones that remember it to itself."""
+    """Check the same of any two players. Each game has its own copies of the slow ones that remember it."""
     engine = BatchEngine(rules, [one[0], other[0]], ["one", "other"], [(0, 1)], SEED, RUN, opening_plies)
     remember = [agent.knowledge(rules).game_words > 0 for agent, _ in (one, other)]
     for (_, pair, game), outcome in outcomes(engine, [PairRange(0, 0, pairs)]).items():
@@ -114,7 +114,7 @@ class NaiveLearner(Player, Protocol):
     """A slow player that remembers what it did in a game until it learns how that ended."""
 
     def learn(self, result: str) -> None:
-        """``result`` is 'win', 'loss' or 'draw'."""
+        """Learn from a ``result``: 'win', 'loss' or 'draw'."""
         ...
 
 
@@ -126,14 +126,14 @@ class Lifted:
 
     def turn(self, view: View, seed: int) -> tuple[int, int]:
         available = sum(1 << piece for piece in view.available)
-        lanes, occupied = lanes_of(view.board), occupied_of(view.board)
+        lanes, occupied = build_lanes(view.board), build_occupied(view.board)
         batch = Batch.from_positions([PackedPosition(lanes, occupied, available, view.hand, view.last_cell)])
         turns = self.player.play(batch, Streams(np.array([seed], np.uint64)))
         return int(turns.cells[0]), int(turns.gifts[0])
 
 
 def seat_of(game: int, seats: str) -> int:
-    """The learner's seat in a game: ``seats`` is '0', '1' or 'both', in turns."""
+    """Return the learner's seat in a game: ``seats`` is '0', '1' or 'both', in turns."""
     return game % 2 if seats == "both" else int(seats)
 
 
@@ -148,8 +148,8 @@ def play(rules: Rules, learner: Player, opponent: Player, game: int, seats: str)
     return outcome
 
 
-def logged(outcome: Outcome, game: int, seats: str) -> FinishedGame:
-    """The game as it would be read from the archive."""
+def log_game(outcome: Outcome, game: int, seats: str) -> FinishedGame:
+    """Return the game as it would be read from the archive."""
     pieces, cells = np.full(16, 99, np.int8), np.full(16, 99, np.int8)
     pieces[: outcome.plies], cells[: outcome.plies] = outcome.pieces, outcome.cells
     seat, stream = seat_of(game, seats), np.uint64(stream_of(game))
@@ -159,31 +159,31 @@ def logged(outcome: Outcome, game: int, seats: str) -> FinishedGame:
 def train(
     learner: Learner, opponent: KernelAgent, rules: Rules, games: int, seats: str = "both"
 ) -> tuple[Policy, list[Outcome]]:
-    """The jitted learner's games, one after the other, and what it learned from them."""
+    """Play the jitted learner's games, one after the other; return what it learned from them, and the games."""
     knowledge, played = learner.knowledge(rules), list[Outcome]()
     player = KernelPlayer(type(learner).kernel, knowledge, rules)
     other = build_player(opponent, rules, "opponent")
     assert isinstance(other, KernelPlayer)
     for game in range(games):
         played.append(play(rules, Lifted(player), Lifted(other), game, seats))
-        if not type(learner).update(logged(played[-1], game, seats), rules.tables, player.agent):
+        if not type(learner).update(log_game(played[-1], game, seats), rules.tables, player.agent):
             knowledge = learner.enlarge(knowledge)
             player = KernelPlayer(type(learner).kernel, knowledge, rules)
     return learner.to_policy(knowledge), played
 
 
 def relearn(learner: Learner, rules: Rules, played: list[Outcome], seats: str = "both") -> Policy:
-    """The learner after games that were played before."""
+    """Return what the learner learns from games that were played before."""
     knowledge = learner.knowledge(rules)
     for game, outcome in enumerate(played):
         player = KernelPlayer(type(learner).kernel, knowledge, rules)
-        if not type(learner).update(logged(outcome, game, seats), rules.tables, player.agent):
+        if not type(learner).update(log_game(outcome, game, seats), rules.tables, player.agent):
             knowledge = learner.enlarge(knowledge)
     return learner.to_policy(knowledge)
 
 
-def met(played: list[Outcome], count: int) -> list[PackedPosition]:
-    """The last of the positions in which somebody was asked in these games."""
+def list_last_positions(played: list[Outcome], count: int) -> list[PackedPosition]:
+    """Return the last of the positions in which somebody was asked in these games."""
     positions = []
     for outcome in reversed(played):
         plies = list(zip(outcome.pieces, outcome.cells, strict=True))
@@ -195,7 +195,7 @@ def met(played: list[Outcome], count: int) -> list[PackedPosition]:
 
 
 def train_twin(learner: NaiveLearner, opponent: Player, rules: Rules, games: int, seats: str = "both") -> list[Outcome]:
-    """The slow learner's games, after each of which it learns."""
+    """Play the slow learner's games; it learns after each of them."""
     played = []
     for game in range(games):
         played.append(play(rules, learner, opponent, game, seats))
@@ -205,7 +205,7 @@ def train_twin(learner: NaiveLearner, opponent: Player, rules: Rules, games: int
 
 
 def same_bytes(one: Policy, other: Policy) -> bool:
-    """Whether two policies are equal, floats bit for bit."""
+    """Return whether two policies are equal, floats bit for bit."""
     columns = [(name, column.dtype.str, column.tobytes()) for name, column in one.table.items()]
     others = [(name, column.dtype.str, column.tobytes()) for name, column in other.table.items()]
     return (one.kind, dict(one.parameters), columns) == (other.kind, dict(other.parameters), others)

@@ -32,7 +32,7 @@ def unit(word: int) -> float:
 
 
 def frequencies(board: Board) -> list[tuple[int, int]]:
-    """(how many pieces on the board have it, its bit) for high, coloured, solid, square and their opposites."""
+    """Return (pieces on the board that have it, its bit) for high, coloured, solid, square and their opposites."""
     pieces = [piece for piece in board if piece != NONE]
     having = [(sum(piece & bit == bit for piece in pieces), bit) for bit in (8, 4, 2, 1)]
     lacking = [(sum(piece & bit == 0 for piece in pieces), 0) for bit in (8, 4, 2, 1)]
@@ -40,7 +40,7 @@ def frequencies(board: Board) -> list[tuple[int, int]]:
 
 
 def in_order(board: Board, alpha: float, seed: int) -> list[int]:
-    """The bits of the values as they are tried: rarest first, but with probability alpha commonest first."""
+    """Return the bits of the values as they are tried: rarest first, but with probability alpha commonest first."""
     commonest_first = unit(draw(seed, 0)) < alpha
     return [bit for _, bit in sorted(frequencies(board), key=lambda pair: pair[0], reverse=commonest_first)]
 
@@ -190,7 +190,7 @@ class GaMinimax(Ga2):
         return self.phantom(view, with_piece(view.board, view.hand, cell), view.hand, depth, False, line)
 
     def phantom(self, view: View, board: Board, hand: int, depth: int, maximising: bool, line: bool) -> float:
-        """The study's minimax, whose hand is placed before another is selected."""
+        """Search as the study's minimax, whose hand is placed before another piece is selected."""
         if line:
             return -inf if maximising else 1 + depth
         if depth == 0:

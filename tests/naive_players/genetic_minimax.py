@@ -28,7 +28,7 @@ class Individual:
 
 
 def minimax(games: Sequence[Individual], depth: int) -> int:
-    """The value of the node that these games, alike in their first ``depth`` moves, pass through or end in."""
+    """Return the value of the node that these games, alike in their first ``depth`` moves, pass through or end in."""
     if len(games[0].genome) == depth:
         return games[0].value
     replies = {game.genome[depth] for game in games}
@@ -37,7 +37,7 @@ def minimax(games: Sequence[Individual], depth: int) -> int:
 
 
 def judge(games: Sequence[Individual]) -> None:
-    """Fitness: from the depth of the longest game up to where a game's value no longer is that of the node above."""
+    """Set the fitness: from the longest game's depth up to where a game's value is no longer that of the node above."""
     deepest = max(len(game.genome) for game in games)
     value_of: dict[tuple[Move, ...], int] = {}
     for game in games:
@@ -64,7 +64,7 @@ def judge_like_the_code(games: Sequence[Individual], longest: int) -> None:
 
 
 def judge_node_like_the_code(games: Sequence[Individual], depth: int, longest: int) -> float:
-    """The value of a node above leaves; games whose value it is not get their fitness, even if they have one."""
+    """Return the value of a node above leaves; games with another value get their fitness, even if they have one."""
     passing = [game for game in games if game.fitness is None and len(game.genome) > depth]
     values: dict[Move, float] = {}
     for game in passing:

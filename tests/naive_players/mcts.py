@@ -39,7 +39,7 @@ def after(view: View, move: Move) -> View:
 
 
 def what_comes_of(view: View, move: Move) -> str | None:
-    """LINE or FULL_BOARD if the move ends the game."""
+    """Return LINE or FULL_BOARD if the move ends the game."""
     if move[0] == NONE:
         return None
     if finishes_line(view.board, placed_piece(view, move), move[0], view.rules):
@@ -53,7 +53,7 @@ def moves(view: View, safe_gifts: bool = False) -> list[Move]:
 
 
 def gifts_with(view: View, cell: int, safe_gifts: bool) -> list[int]:
-    """The pieces that may be given along with this placement."""
+    """Return the pieces that may be given along with this placement."""
     if not safe_gifts or what_comes_of(view, (cell, NONE)) == LINE:
         return view.available
     board = view.board if cell == NONE else with_piece(view.board, view.hand, cell)
@@ -176,7 +176,7 @@ class Mcts:
         return Node(view)
 
     def cut(self, root: Node) -> None:
-        """Of the part that is kept, at most so many visited nodes: a family is kept whole or not at all."""
+        """Keep at most so many visited nodes: a family is kept whole or not at all."""
         count, queue = 1, [root]
         for node in queue:
             visited = [child for child in node.children if child.visits]
@@ -191,7 +191,7 @@ class Mcts:
         self.back_up(path, self.evaluate(path[-1], words))
 
     def descend(self, root: Node, words: Words) -> list[Node]:
-        """The nodes from the root to the first that is unvisited or ends the game."""
+        """Return the nodes from the root to the first that is unvisited or ends the game."""
         path = [root]
         while path[-1].visits > 0 and not path[-1].ending:
             here = path[-1]
@@ -204,7 +204,7 @@ class Mcts:
         return max(candidates, key=lambda child: child.upper_bound(self.c, parent.visits))
 
     def evaluate(self, node: Node, words: Words) -> int:
-        """1 if the player who moved to this node wins, -1 if the other does, 0 for a draw."""
+        """Return 1 if the player who moved to this node wins, -1 if the other does, 0 for a draw."""
         if self.solver and node.ending == LINE:
             node.proven = True
         view, ending, result = node.view, node.ending, 1
@@ -229,7 +229,7 @@ class Mcts:
         return {1: 1.0, 0: self.draw_reward, -1: 0.0}[result]
 
     def decision(self, root: Node) -> Node:
-        """Proven wins first, proven losses last; then as ``final`` says; then the one that was made first."""
+        """Choose proven wins first, proven losses last; then as ``final`` says; then the one that was made first."""
 
         def rank(child: Node) -> tuple[int, float, float]:
             known = {True: 1, None: 0, False: -1}[child.proven]
@@ -250,7 +250,7 @@ class FaithfulMcts(Mcts):
         self.visit(root, None, True, words)
 
     def visit(self, node: Node, parent: Node | None, root_to_move: bool, words: Words) -> float:
-        """The value of one visit for the player at the root."""
+        """Return the value of one visit for the player at the root."""
         if node.children:
             child = max(node.children, key=lambda each: each.bound)
             value = self.visit(child, node, not root_to_move, words)

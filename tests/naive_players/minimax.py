@@ -58,11 +58,11 @@ class AlphaBeta:
         return turn[0], turn[1]
 
     def value(self, view: View, depth: int) -> int:
-        """The value of the position for the mover, with ``depth`` placements to go."""
+        """Return the value of the position for the mover, with ``depth`` placements to go."""
         return 0 if depth == 0 else self.best(view, depth)[0]
 
     def best(self, view: View, depth: int) -> tuple[int, int, int]:
-        """The first best turn: its value, its cell, its gift."""
+        """Return the first best turn: its value, its cell, its gift."""
         turns = []
         for cell in empty_cells(view.board):
             if finishes_line(view.board, view.hand, cell, view.rules):
@@ -167,7 +167,7 @@ class OwnPieceAlphaBeta:
         return max(turns, key=lambda turn: self.payoff(view, turn[0], turn[1], 1, True))
 
     def payoff(self, view: View, cell: int, piece: int, depth: int, maximising: bool) -> int:
-        """The payoff to the maximiser once ``piece`` is on ``cell`` as the placement number ``depth``."""
+        """Return the payoff to the maximiser once ``piece`` is on ``cell`` as the placement number ``depth``."""
         after = view._replace(board=with_piece(view.board, piece, cell), available=without(view.available, piece))
         line = finishes_line(view.board, piece, cell, view.rules)
         if line or (self.faithful and not after.available):

@@ -162,7 +162,7 @@ class FaithfulQPlacementLearner(QPlacementLearner):
 
 
 def policy_of(entries: list[Entry]) -> Policy:
-    """Rows as a policy has them."""
+    """Return rows as a policy has them."""
     rows = sorted((*words_of(of_board), hand, cell, value) for of_board, hand, cell, value in entries)
     types = {"lanes": np.int64, "occupied": np.int32, "hand": np.int8, "cell": np.int8, "value": np.float64}
     columns = zip(*rows, strict=True) if rows else [()] * len(types)
@@ -171,14 +171,14 @@ def policy_of(entries: list[Entry]) -> Policy:
 
 
 def words_of(of_board: Board) -> tuple[int, int]:
-    """The lanes, as a signed number, and the occupied cells."""
+    """Return the lanes, as a signed number, and the occupied cells."""
     pieces = [(piece, cell) for cell, piece in enumerate(of_board) if piece != NONE]
     lanes = sum((piece >> attribute & 1) << (16 * attribute + cell) for piece, cell in pieces for attribute in range(4))
     return lanes - (lanes >> 63 << 64), sum(1 << cell for _, cell in pieces)
 
 
 def entries_of(policy: Policy) -> list[Entry]:
-    """The rows of a policy, as boards."""
+    """Return the rows of a policy, as boards."""
     table = {name: column.tolist() for name, column in policy.table.items()}
     entries = []
     for lanes, occupied, hand, cell, value in zip(

@@ -33,7 +33,7 @@ def first_value(code: int, seed: int) -> float:
 
 @cache
 def counted(pieces: tuple[int, ...]) -> list[int]:
-    """The numbers of pieces on a line that lack and have each attribute."""
+    """Count the pieces on a line that lack and have each attribute."""
     held = [piece for piece in pieces if piece != NONE]
     return [[piece & bit for piece in held].count(wanted) for bit in ATTRIBUTES for wanted in (0, bit)]
 
@@ -60,7 +60,7 @@ class RlEncoded:
         return self.codes[tuple(board)]
 
     def made(self, board: Board, piece: int, view: View) -> list[float]:
-        """The values of the boards that the piece makes, by empty cell."""
+        """Return the values of the boards that the piece makes, by empty cell."""
         return [self.value(self.code(with_piece(board, piece, cell), view)) for cell in empty_cells(board)]
 
     def turn(self, view: View, seed: int) -> tuple[int, int]:

@@ -38,7 +38,7 @@ class Image:
 
 
 def canonical_image(board: Board, rules: Rules, known: dict[tuple[int, ...], Image]) -> Image:
-    """The first least image; ``known`` are those that were found before."""
+    """Return the first least image; ``known`` are those that were found before."""
     key = tuple(board)
     if key not in known:
         known[key] = min(
@@ -71,7 +71,7 @@ class RlTabular:
         return image.form, (kind, image.cell(item) if kind == "cell" else image.piece(item))
 
     def best(self, board: Board, kind: str, items: Iterable[int], rules: Rules) -> int:
-        """The item with the highest counter; NONE if none has one."""
+        """Return the item with the highest counter; NONE if none has one."""
         counts = {}
         for item in items:
             form, action = self.action(board, kind, item, rules)
@@ -111,7 +111,7 @@ class TabularLearner(RlTabular):
 
 
 def policy_of(counters: Counters) -> Policy:
-    """Counters as a policy has them."""
+    """Return counters as a policy has them."""
     rows = []
     for (occupied, word), actions in counters.items():
         for (kind, item), count in actions.items():
@@ -124,7 +124,7 @@ def policy_of(counters: Counters) -> Policy:
 
 
 def counters_of(policy: Policy) -> Counters:
-    """The rows of a policy, by board."""
+    """Return the rows of a policy, by board."""
     counters: Counters = defaultdict(dict)
     columns = (policy.table[name].tolist() for name in ("lanes", "occupied", "cell", "gift", "count"))
     for lanes, occupied, cell, gift, count in zip(*columns, strict=True):

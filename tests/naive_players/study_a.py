@@ -44,7 +44,7 @@ class FaithfulRuleBased:
         return wins[0] if wins else self.mirrored(view, seed)
 
     def mirrored(self, view: View, seed: int) -> int:
-        """Asked until it names an empty cell."""
+        """Ask until the answer is an empty cell."""
         for asked in count():
             row, column = self.answer(view, draw(seed, asked))
             if view.board[4 * row + column] == NONE:
@@ -106,7 +106,7 @@ class Mixed:
         return cell, self.gift(view, cell)
 
     def searched(self, view: View) -> Turn:
-        """The turn that is accepted, (NONE, NONE) if none is."""
+        """Return the turn that is accepted, (NONE, NONE) if none is."""
         if len(view.available) >= self.few_unused:
             return NONE, NONE
         value, turn = Minimax(self.depth).best(view, self.depth, True)
@@ -179,7 +179,7 @@ class MixedRl:
         return cell, gift
 
     def searched(self, view: View) -> Turn:
-        """A cell that wins, or the turn that is accepted; (NONE, NONE) if there is neither."""
+        """Return a cell that wins, or the turn that is accepted; (NONE, NONE) if there is neither."""
         for cell in winning_cells(view.board, view.hand, view.rules):
             return cell, NONE
         if len(view.available) >= self.few_unused:

@@ -9,7 +9,7 @@ from tests import naive
 from tests.naive import NONE, View
 from tests.naive_players.mcts import after
 from tests.naive_policies.lines import Afterstate, safe_turns
-from tests.naive_quarto import lanes_of, occupied_of
+from tests.naive_quarto import build_lanes, build_occupied
 from tests.naive_solver import solve
 
 Move = tuple[int, int]  # cell, gift
@@ -23,8 +23,8 @@ class Valued:
         self._known: dict[tuple[int, int, int], list[tuple[float, Move]]] = {}
 
     def turns(self, view: View) -> list[tuple[float, Move]]:
-        """Every safe turn with its learned value, the best first."""
-        key = lanes_of(view.board), occupied_of(view.board), view.hand
+        """Return every safe turn with its learned value, the best first."""
+        key = build_lanes(view.board), build_occupied(view.board), view.hand
         if key not in self._known:
             found = safe_turns(view.board, view.hand, view.available, view.rules)
             valued = [(2.0 * self.value_of(then) - 1.0, (cell, gift)) for cell, gift, then in found]
@@ -104,7 +104,7 @@ class Puct(Valued):
         return max((child for child in root.children if child.visits == most), key=lambda child: child.mean).move
 
     def visit(self, node: Node, view: View, is_root: bool = False) -> float:
-        """One iteration below a node; returns the value that goes back, for the player who moved there."""
+        """Make one iteration below a node; return the value that goes back, for the player who moved there."""
         if node.children:
             best, highest = node.children[0], -inf
             for child in node.children:

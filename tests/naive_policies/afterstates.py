@@ -22,7 +22,7 @@ def mc_afterstate(games: Iterable[Game], rules: Rules, least: int) -> dict[Key, 
 
 
 def q_table(games: Iterable[Game], rules: Rules, rate: float, discount: float) -> dict[Key, float]:
-    """Value by afterstate, game after game."""
+    """Return the value by afterstate, game after game."""
     values: dict[Key, float] = {}
     for game in games:
         path = steps(game, rules)

@@ -12,7 +12,7 @@ from tests.naive_policies.games import Game, result_for
 
 
 def encoded_q(games: Iterable[Game], rules: Rules, learner: EncodedLearner, agent: str | None) -> dict[int, float]:
-    """The values by code that were changed."""
+    """Return the values by code that were changed."""
     for game in games:
         for seat in (0, 1):
             if agent in (None, game.labels[seat]):

@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 def position_of(board: Board, hand: int) -> PackedPosition:
-    """A board and a piece in hand; nothing else of a position matters here."""
+    """Return a board and a piece in hand; nothing else of a position matters here."""
     pieces = [(piece, cell) for cell, piece in enumerate(board) if piece != NONE]
     lanes = sum((piece >> attribute & 1) << (16 * attribute + cell) for piece, cell in pieces for attribute in range(4))
     return PackedPosition(lanes, sum(1 << cell for _, cell in pieces), 0, hand, NONE)
@@ -57,7 +57,7 @@ def result_for(seat: int, game: Game) -> int:
 
 
 def turns(position: PackedPosition) -> list[PackedPosition]:
-    """The afterstates of all turns with a piece in hand, by cell, then by gift; after a last placement without one."""
+    """List the afterstates of all turns with a piece in hand, by cell and gift; a last placement has no gift."""
     found = []
     for cell in range(16):
         if not position.occupied >> cell & 1:

@@ -14,7 +14,7 @@ Features = tuple[int, int, int, int]  # pieces, wins, safe, dangers
 
 
 def dangers(board: Board, rules: Rules) -> int:
-    """The number of the eight attribute values that a line has on its three occupied cells, the fourth being empty."""
+    """Count the attribute values that a line has on its three occupied cells, of eight, the fourth cell being empty."""
     values = set()
     for line in naive.lines(rules):
         pieces = [board[cell] for cell in line if board[cell] != NONE]
@@ -32,7 +32,7 @@ def features(board: Board, gift: int, others: list[int], rules: Rules) -> Featur
 
 
 def gift(games: Iterable[Game], rules: Rules, smoothing: float) -> dict[Features, tuple[int, int, float]]:
-    """Count, losses and risk by features."""
+    """Return count, losses and risk by features."""
     counts, losses = Counter[Features](), Counter[Features]()
     for game in games:
         for ply, step in enumerate(steps(game, rules)):

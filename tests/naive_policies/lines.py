@@ -19,7 +19,7 @@ Feature = tuple[Any, ...]  # the group, then what is counted
 
 @cache
 def class_of_line(line: tuple[int, ...], rules: Rules) -> tuple[int, ...]:
-    """The first line, by its cells as a mask, among the images of a line."""
+    """Return the first line, by its cells as a mask, among the images of a line."""
     images = [tuple(sorted(int(image[cell]) for cell in line)) for image in build_symmetries(rules).cells]
     return min(images, key=lambda cells: sum(1 << cell for cell in cells))
 
@@ -30,12 +30,12 @@ def class_of_cell(cell: int, rules: Rules) -> int:
 
 
 def shared(pieces: Sequence[int]) -> set[tuple[int, int]]:
-    """The values (attribute, 0 or 1) that all of these pieces have."""
+    """Return the values (attribute, 0 or 1) that all of these pieces have."""
     return {(bit, value) for bit in range(4) for value in (0, 1) if all(piece >> bit & 1 == value for piece in pieces)}
 
 
 def dangers(board: Board, rules: Rules) -> set[tuple[int, int]]:
-    """The values with which a piece would finish a line."""
+    """Return the values with which a piece would finish a line."""
     found = set[tuple[int, int]]()
     for line in naive.lines(rules):
         pieces = [board[cell] for cell in line if board[cell] != NONE]
@@ -139,7 +139,7 @@ def replies_to(after: Afterstate) -> Iterator[Reply]:
 
 
 def answers_to(after: Afterstate, reply: Reply) -> list[int] | None:
-    """The number of turns that the opponent has after each surviving answer of the giver; None without a sharp reply.
+    """Count the opponent's turns after each surviving answer of the giver; None without a sharp reply.
 
     An answer survives if the opponent has no turn after it that leaves the giver none, though pieces are left.
     """
@@ -155,7 +155,7 @@ def answers_to(after: Afterstate, reply: Reply) -> list[int] | None:
 
 
 def decided(after: Afterstate) -> str | None:
-    """The end of the game, if the replies show it; with fewer than seven pieces nobody looks."""
+    """Return the end of the game, if the replies show it; with fewer than seven pieces nobody looks."""
     if 16 - after.board.count(NONE) < 7:
         return None
     replies, left = list(replies_to(after)), len(after.left)
@@ -221,7 +221,7 @@ class Learner:
         self.output_squares = np.zeros_like(outputs)
 
     def forward(self, found: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """The logits of the heads and the sums of the units."""
+        """Return the logits of the heads and the sums of the units."""
         sums = np.zeros(self.weights.shape[1], np.float32)
         for feature in found:
             sums += self.weights[feature]
@@ -278,7 +278,7 @@ class LineValues:
 
 
 def safe_turns(board: Board, hand: int, available: list[int], rules: Rules) -> list[tuple[int, int, Afterstate]]:
-    """Every turn that gives no win away, by cell, then by gift, and its afterstate."""
+    """List every turn that gives no win away, by cell, then by gift, and its afterstate."""
     boards = [(NONE, board)]
     if hand != NONE:
         boards = [(cell, naive.with_piece(board, hand, cell)) for cell in naive.empty_cells(board)]

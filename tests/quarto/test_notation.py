@@ -18,7 +18,7 @@ from quarto.notation import (
 from quarto.position import EMPTY, PackedPosition, board, piece_at, position_from_plies
 from quarto.rules import NONE, Rules, find_finished_lines
 from tests import naive
-from tests.naive_quarto import lanes_of, occupied_of, plies_and_hand, positions, preset_rules
+from tests.naive_quarto import build_lanes, build_occupied, plies_and_hand, positions, preset_rules
 
 EXAMPLE = "...F/.3../..../.... 7"
 
@@ -119,7 +119,7 @@ def test_a_position_holds_what_was_played(drawn: tuple[list[tuple[int, int]], in
     for piece, cell in plies:
         expected[cell] = piece
     assert board(position) == expected
-    assert (position.lanes, position.occupied) == (lanes_of(expected), occupied_of(expected))
+    assert (position.lanes, position.occupied) == (build_lanes(expected), build_occupied(expected))
     used = {hand, *(piece for piece, _ in plies)}
     assert position.available == sum(1 << piece for piece in range(16) if piece not in used)
     assert position.hand == hand

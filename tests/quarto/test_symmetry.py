@@ -32,9 +32,9 @@ from tests.naive_quarto import (
     ATTRIBUTE_ORDERS,
     ORACLES,
     automorphisms,
+    build_lanes,
     change_piece,
     images,
-    lanes_of,
     least_image,
     positions,
     preset_rules,
@@ -179,11 +179,11 @@ def children(lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]) -> tuple[A
     """Place every piece that is left on every empty cell of every board."""
     all_lanes, all_occupied = [np.empty(0, np.uint64)], [np.empty(0, np.uint16)]
     for cell, piece in product(range(16), range(16)):
-        spread_piece = np.uint64(lanes_of([NONE] * cell + [piece]))
-        column = np.uint64(lanes_of([NONE] * cell + [15]))
+        spread_piece = np.uint64(build_lanes([NONE] * cell + [piece]))
+        column = np.uint64(build_lanes([NONE] * cell + [15]))
         used = np.zeros(len(lanes), bool)
         for other in range(16):
-            here = (lanes >> np.uint64(other)) & np.uint64(lanes_of([15])) == np.uint64(lanes_of([piece]))
+            here = (lanes >> np.uint64(other)) & np.uint64(build_lanes([15])) == np.uint64(build_lanes([piece]))
             used |= here & (occupied >> np.uint16(other) & 1 == 1)
         possible = ~used & (occupied >> np.uint16(cell) & 1 == 0)
         all_lanes.append(lanes[possible] & ~column | spread_piece)

@@ -17,7 +17,7 @@ from quarto.views import BatchView, Position
 from tests import naive
 from tests.naive import PRESETS
 from tests.paths import ROOT
-from tests.positions import asked, view_of
+from tests.positions import build_view, list_positions
 
 GAMES = 4
 TEXT = "...F/.3../..../.... 7"
@@ -41,15 +41,15 @@ def members(row: np.ndarray) -> tuple[int, ...]:
 
 
 def safe_after(position: PackedPosition, cell: int | None, rules: Rules) -> tuple[int, ...]:
-    view = view_of(position, rules)
+    view = build_view(position, rules)
     placed = cell is not None and view.hand != NONE
     board = naive.with_piece(view.board, view.hand, cell) if placed and cell is not None else view.board
     return tuple(naive.safe_pieces(board, view.available, rules))
 
 
 def test_one_position_tells_what_its_twin_finds(rules: Rules) -> None:
-    for packed in asked(rules, GAMES):
-        view, twin = Position(packed, rules), view_of(packed, rules)
+    for packed in list_positions(rules, GAMES):
+        view, twin = Position(packed, rules), build_view(packed, rules)
         assert (view.board, view.hand, view.last_cell) == (tuple(twin.board), twin.hand, twin.last_cell)
         assert (view.free, view.available) == (tuple(naive.empty_cells(twin.board)), tuple(twin.available))
         for piece in (0, 7, 15):
@@ -60,7 +60,7 @@ def test_one_position_tells_what_its_twin_finds(rules: Rules) -> None:
 
 
 def test_a_batch_tells_the_same_of_each_of_its_positions(rules: Rules) -> None:
-    positions = asked(rules, GAMES)
+    positions = list_positions(rules, GAMES)
     batch = BatchView(Batch.from_positions(positions), rules)
     cells = np.array([view.free[len(view.free) // 2] for view in batch])
     gifts = np.array([(*view.available, NONE)[0] for view in batch])

@@ -55,14 +55,14 @@ Qarena = Callable[..., Result]
 
 @pytest.fixture(scope="session", autouse=True)
 def prepared_once() -> Iterator[None]:
-    """As ``prepare_once``."""
+    """Apply ``prepare_once`` to all tests of the session."""
     with prepare_once():
         yield
 
 
 @contextmanager
 def prepare_once() -> Iterator[None]:
-    """Commands of this process share what each would prepare anew: half of the time of a short command.
+    """Share between commands of this process what each would prepare anew: half of the time of a short command.
 
     A configuration file is read once, and Hydra's store of schemas, which commands only read, is not copied for each
     composition. What Hydra makes of the same options of groups is made once: values are set in a copy.
@@ -70,48 +70,48 @@ def prepare_once() -> Iterator[None]:
     load = yaml.load
 
     @cache
-    def parsed(text: str) -> Any:
+    def parse_text(text: str) -> Any:
         return load(text, Loader=get_yaml_loader())
 
     def load_once(stream: str | IO[str], Loader: Any) -> Any:  # noqa: N803
         if isinstance(stream, str):
             return load(stream, Loader=Loader)
         try:
-            return copy.deepcopy(parsed(stream.read()))
+            return copy.deepcopy(parse_text(stream.read()))
         except yaml.YAMLError:
             stream.seek(0)
             return load(stream, Loader=Loader)  # whose message names the file
 
     join = ConfigLoaderImpl._compose_config_from_defaults_list
-    found_before: dict[Any, DefaultsList] = {}
-    joined_before: dict[Any, DictConfig] = {}
+    defaults_by_key: dict[Any, DefaultsList] = {}
+    configs_by_key: dict[Any, DictConfig] = {}
 
     def find_once(
         repo: IConfigRepository, config_name: str, overrides_list: list[Override], *others: Any, **more: Any
     ) -> DefaultsList:
-        given = Overrides(repo, overrides_list)
-        options = given.override_choices, given.append_group_defaults, given.deletions
-        key = (searched(repo), config_name, repr(options), *others, *more.values())
-        if key not in found_before or not key[0]:
-            found_before[key] = create_defaults_list(repo, config_name, overrides_list, *others, **more)
-        return replace(found_before[key], config_overrides=given.config_overrides)
+        parsed_overrides = Overrides(repo, overrides_list)
+        options = parsed_overrides.override_choices, parsed_overrides.append_group_defaults, parsed_overrides.deletions
+        key = (list_searched_folders(repo), config_name, repr(options), *others, *more.values())
+        if key not in defaults_by_key or not key[0]:
+            defaults_by_key[key] = create_defaults_list(repo, config_name, overrides_list, *others, **more)
+        return replace(defaults_by_key[key], config_overrides=parsed_overrides.config_overrides)
 
     def join_once(loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
-        key = searched(repo), repr(defaults)
-        if key not in joined_before or not key[0]:
-            joined_before[key] = join(loader, defaults, repo)
-        return copy.deepcopy(joined_before[key])
+        key = list_searched_folders(repo), repr(defaults)
+        if key not in configs_by_key or not key[0]:
+            configs_by_key[key] = join(loader, defaults, repo)
+        return copy.deepcopy(configs_by_key[key])
 
     read = yaml_options._load_option_yaml
-    read_before: dict[str, ConfigResult] = {}
+    options_by_path: dict[str, ConfigResult] = {}
 
     def read_once(group: str, name: str) -> ConfigResult:
         path = f"{group}/{name}"
         if yaml_options._find_source(path).path != str(CONF_FOLDER):
             return read(group, name)
-        if path not in read_before:
-            read_before[path] = read(group, name)
-        return read_before[path]
+        if path not in options_by_path:
+            options_by_path[path] = read(group, name)
+        return options_by_path[path]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml_options, "_load_option_yaml", read_once)
@@ -122,8 +122,8 @@ def prepare_once() -> Iterator[None]:
         yield
 
 
-def searched(repo: IConfigRepository) -> str:
-    """The folders in which Hydra looks for configuration files; empty if tests may write files there."""
+def list_searched_folders(repo: IConfigRepository) -> str:
+    """List the folders in which Hydra looks for configuration files; none if tests may write files there."""
     places = [(source.scheme(), source.path) for source in repo.get_sources()]
     return repr(places) if all(scheme != "file" or path == str(CONF_FOLDER) for scheme, path in places) else ""
 
@@ -133,21 +133,21 @@ HANDLERS_OF_HYDRA = (logging.FileHandler, logging.StreamHandler)
 
 @pytest.fixture(autouse=True)
 def handlers_that_others_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Keeps handlers of logging from Hydra, which closes all before it makes its own; and its own from later tests.
+    """Keep logging's handlers from Hydra, which closes all before it makes its own, and Hydra's from later tests.
 
     That of absl, which OpenSpiel imports, would close the stream it was made for: pytest's. Those of Hydra open a file
     at the first message, when its folder is gone, and write to the stream of a test that has ended.
     """
     monkeypatch.setattr(logging, "_handlerList", [])
     yield
-    for handler in [each for each in logging.getLogger().handlers if type(each) in HANDLERS_OF_HYDRA]:
+    for handler in [handler for handler in logging.getLogger().handlers if type(handler) in HANDLERS_OF_HYDRA]:
         logging.getLogger().removeHandler(handler)
         handler.close()
 
 
 @pytest.fixture
 def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Qarena:
-    """Runs ``qarena …`` in an empty folder, as often as a test likes."""
+    """Run ``qarena …`` in an empty folder, as often as a test likes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     for name in ("set_threshold", "freeze"):  # the tests of one process share the collector
@@ -161,7 +161,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     def run(*arguments: str) -> Result:
         monkeypatch.setattr("sys.argv", ["qarena", *arguments])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main.main()
         for handler in set(root.handlers) - set(before[1]):
             handler.close()
@@ -169,14 +169,14 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         root.setLevel(before[0])
         for number, own in handlers.items():  # a command that was interrupted leaves one that does nothing
             signal.signal(number, own)
-        return Result(int(left.value.code or 0), *capsys.readouterr())
+        return Result(int(exit_info.value.code or 0), *capsys.readouterr())
 
     return run
 
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A set of a few late positions."""
+    """Build a set of a few late positions."""
     from analytics.exact.position_set import build_origin, encode_position_set
     from analytics.store.archive import ArchiveStore
     from quarto.rules import CLASSIC

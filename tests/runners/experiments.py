@@ -62,17 +62,17 @@ def stop_the_second_run(patch: pytest.MonkeyPatch, archive: Path) -> None:
     patch.setattr(interruption, "stop_on_signal", interruptible)
 
 
-def environment_with(**variables: str) -> dict[str, str]:
-    """The environment of somebody who can type ``qarena``."""
+def build_shell_environment(**variables: str) -> dict[str, str]:
+    """Return the environment of somebody who can type ``qarena``."""
     return os.environ | {"PATH": f"{Path(QARENA).parent}{os.pathsep}{os.environ['PATH']}"} | variables
 
 
-def command(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The result of typing ``qarena …`` in ``folder``: a process of its own."""
+def run_qarena(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run ``qarena …`` in ``folder``, in a process of its own, and return its result."""
     return subprocess.run(
         [QARENA, *arguments],
         cwd=folder,
-        env=environment_with(**variables),
+        env=build_shell_environment(**variables),
         capture_output=True,
         text=True,
         check=False,
@@ -80,12 +80,12 @@ def command(folder: Path, *arguments: str, **variables: str) -> subprocess.Compl
     )
 
 
-def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-    """``qarena …`` in ``folder``, in a process that has just begun."""
+def start_qarena(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    """Start ``qarena …`` in ``folder``, in a process of its own."""
     return subprocess.Popen(
         [QARENA, *arguments],
         cwd=folder,
-        env=environment_with(**variables),
+        env=build_shell_environment(**variables),
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -93,7 +93,7 @@ def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[s
 
 
 def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
-    """Until something is so; fails when the process ends first."""
+    """Wait until something is so; fail if the process ends first."""
     deadline = time.monotonic() + 120  # seconds that nothing takes
     while not what():
         assert process.poll() is None, process.communicate()
@@ -101,42 +101,42 @@ def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def resuming(errors: str) -> list[str]:
-    """The words of the command that resumes, which an interrupted command prints; a note on compiling may follow."""
+def parse_resuming_command(errors: str) -> list[str]:
+    """Return the command that resumes, which an interrupted command prints; a note on compiling may follow."""
     (line,) = (line for line in errors.splitlines() if line.startswith("  "))
     return shlex.split(line)
 
 
 @cache
-def request(*overrides: str) -> RunRequest:
-    """The request of ``qarena run`` with these overrides."""
+def build_run_request(*overrides: str) -> RunRequest:
+    """Build the request of ``qarena run`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         composed = compose("run", overrides=list(overrides), return_hydra_config=True)
         check_keys_and_values(composed, RunConfig)
         return build_request(composed, composed.hydra.runtime.choices, composed.hydra.overrides.task)
 
 
-def stored_at(root: Path, asked: RunRequest) -> RunRequest:
-    """The same request for the archive at ``root``."""
-    return replace(asked, storage=replace(asked.storage, root=root))
+def store_at(root: Path, run_request: RunRequest) -> RunRequest:
+    """Return the same request for the archive at ``root``."""
+    return replace(run_request, storage=replace(run_request.storage, root=root))
 
 
 def play(root: Path, *overrides: str, stop: threading.Event | None = None) -> RunOutcome:
     """Carry out such a request."""
-    return execute_request(stored_at(root, request(*overrides)), "qarena run", stop or threading.Event())
+    return execute_request(store_at(root, build_run_request(*overrides)), "qarena run", stop or threading.Event())
 
 
-def rows(root: Path) -> dict[str, pl.DataFrame]:
-    """Everything in an archive, in an order that does not depend on how it got there."""
+def read_archive_rows(root: Path) -> dict[str, pl.DataFrame]:
+    """Read everything in an archive, in an order that does not depend on how it got there."""
     with open_archive(root) as archive:
         games = archive.scan("games").cast({pl.Categorical: pl.String}).sort("run_id", "game_id").collect()
         plies = archive.scan("plies").sort("run_id", "game_id", "ply").collect()
     return {"games": games, "plies": plies}
 
 
-def assert_same_rows(found: Mapping[str, pl.DataFrame], expected: Mapping[str, pl.DataFrame]) -> None:
+def assert_same_rows(actual: Mapping[str, pl.DataFrame], expected: Mapping[str, pl.DataFrame]) -> None:
     for table in ("games", "plies"):
-        assert_frame_equal(found[table], expected[table])
+        assert_frame_equal(actual[table], expected[table])
 
 
 class Watcher:

@@ -113,26 +113,28 @@ def read_printed_tables(text: str) -> list[ShownTable]:
 
 
 def find_values(quantity: Quantity, tables: Sequence[ShownTable], text: str) -> Answer:
-    """The quantity in the first table that has its headings and rows with its keys."""
-    wanted = [*quantity.key_headings, quantity.heading]
+    """Read the quantity from the first table that has its headings and rows with its keys."""
+    headings_needed = [*quantity.key_headings, quantity.heading]
     for table in tables:
         headings = [*(heading or "rank" for heading in table.headings)]  # the terminal has no room for the word
-        if not {*wanted} <= {*headings}:
+        if not {*headings_needed} <= {*headings}:
             continue
-        places = [headings.index(heading) for heading in wanted]
+        places = [headings.index(heading) for heading in headings_needed]
         values = {}
         for row in table.rows:
             *key, value = (row[place] for place in places)
-            known = quantity.shown(tuple(key))
-            if known is not None:
-                values[known] = value
+            program_key = quantity.shown(tuple(key))
+            if program_key is not None:
+                values[program_key] = value
         if values:
             return Answer(values, text)
-    raise AssertionError(f"{quantity}: no table with {wanted} in {[table.headings for table in tables]}: {text[:2000]}")
+    raise AssertionError(
+        f"{quantity}: no table with {headings_needed} in {[table.headings for table in tables]}: {text[:2000]}"
+    )
 
 
 def find_rows(quantity: Quantity, rows: Sequence[Row], text: str = "") -> Answer:
-    """The quantity in rows of a program."""
+    """Read the quantity from rows of a program."""
     values = {
         tuple(_format_key(name, row[name]) for name in quantity.keys): row[quantity.column]
         for row in rows
@@ -164,19 +166,19 @@ class Places:
         return self._known[key]
 
     def run_command(self, *words: str, streams: str = "out err") -> str:
-        """What a command prints on these streams."""
+        """Return what a command prints on these streams."""
 
         def run() -> Any:
             assert self.qarena is not None
-            found = self.qarena(*words, "--archive", str(self.root))
-            assert found.code == 0, found.err
-            return found
+            result = self.qarena(*words, "--archive", str(self.root))
+            assert result.code == 0, result.err
+            return result
 
-        found = self._ask_once(words, run)
-        return "".join(getattr(found, stream) for stream in streams.split())
+        result = self._ask_once(words, run)
+        return "".join(getattr(result, stream) for stream in streams.split())
 
     def ask(self, quantity: Quantity) -> Result:
-        """Python's answer."""
+        """Return Python's answer."""
 
         def ask() -> Result:
             with analytics.open_archive(self.root) as archive:
@@ -207,15 +209,15 @@ class Places:
         return find_values(quantity, read_printed_tables(text), text)
 
     def read_notebook(self, quantity: Quantity) -> Answer:
-        shown = self.ask(quantity)._repr_html_()
-        return find_values(quantity, read_html_tables(shown), read_text(shown))
+        page = self.ask(quantity)._repr_html_()
+        return find_values(quantity, read_html_tables(page), read_text(page))
 
     def read_report(self, quantity: Quantity) -> Answer:
         (section,) = re.findall(rf'<section id="{quantity.section}">.*?</section>', self.render_report(), re.DOTALL)
         return find_values(quantity, read_html_tables(section), read_text(section))
 
     def render_report(self) -> str:
-        """The report about all games."""
+        """Render the report about all games."""
 
         def render() -> str:
             with analytics.open_archive(self.root) as archive:
@@ -229,7 +231,7 @@ class Places:
         return find_values(quantity, read_html_tables(text), read_text(text))
 
     def visit(self, address: str) -> str:
-        """The page at an address."""
+        """Return the page at an address."""
         assert self.visitor is not None
         page = self.visitor.ready(address)
         assert page.status == 200, page.text

@@ -17,7 +17,7 @@ import pytest
 
 from analytics.store.records import CHECKSUM, add_checksum, compute_run_id
 from analytics.store.texts import escape_hidden
-from tests.audit import starts_program, watched
+from tests.audit import starts_program, watch_events
 from tests.runners.conftest import Qarena, Result
 
 MARK = "PWNED"
@@ -95,8 +95,8 @@ def write(path: Path, values: dict[str, Any]) -> None:
     path.write_text(json.dumps(add_checksum(values)))
 
 
-def first_run(root: Path) -> Path:
-    """The record of the run of eight games, of ``random`` against ``rule_based``."""
+def find_first_run(root: Path) -> Path:
+    """Return the record of the run of eight games, of ``random`` against ``rule_based``."""
     return next(path for path in root.glob("runs/*.json") if json.loads(path.read_bytes())["command"].count("games=8 "))
 
 
@@ -104,14 +104,14 @@ def forge_run(*keys: Any, value: Any) -> Forge:
     """Change the record of the run, with its id and all that names it."""
 
     def forge(root: Path) -> None:
-        path = first_run(root)
+        path = find_first_run(root)
         record = json.loads(path.read_bytes())
         put(record, *keys, value=value)
         old, new = path.stem, compute_run_id(record["spec"])
         record["run_id"] = new
         write(path, record)
-        for found in sorted(root.rglob(f"*{old}*"), reverse=True):
-            found.rename(found.with_name(found.name.replace(old, new)))
+        for path_of_run in sorted(root.rglob(f"*{old}*"), reverse=True):
+            path_of_run.rename(path_of_run.with_name(path_of_run.name.replace(old, new)))
         for other in (*root.glob("sweeps/*/*.json"), *root.glob("policies/*/card.json"), *root.glob("verdicts/*/*")):
             write(other, json.loads(other.read_text().replace(old, new)))
 
@@ -130,7 +130,7 @@ def forge_file(pattern: str, *keys: Any, value: Any) -> Forge:
     return forge
 
 
-def card_of(name: str) -> Callable[..., Forge]:
+def forge_card_of(name: str) -> Callable[..., Forge]:
     def forge_card(*keys: Any, value: Any) -> Forge:
         def forge(root: Path) -> None:
             path = next(p for p in root.glob("policies/*/card.json") if json.loads(p.read_bytes())["name"] == name)
@@ -143,7 +143,7 @@ def card_of(name: str) -> Callable[..., Forge]:
     return forge_card
 
 
-def nested(agent: dict[str, Any], depth: int) -> dict[str, Any]:
+def nest_agent(agent: dict[str, Any], depth: int) -> dict[str, Any]:
     for _ in range(depth):
         agent = {"label": "oracle", "target": "agents.oracle.Oracle", "params": {"horizon": 4, "below": agent}}
     return agent
@@ -168,37 +168,37 @@ FIELDS: dict[str, Callable[[str], Forge]] = {
     "name of a setting": lambda text: forge_file("sweeps/*/0.json", "overrides", "seed", "=", value=text),
     "error": lambda text: forge_file("sweeps/*/0.json", "error", value=text),
     "objective": lambda text: forge_file("sweeps/*/0.json", "objective", value=text),
-    "kind": lambda text: card_of("gift")("kind", value=text),
-    "policy": lambda text: card_of("gift")("name", value=text),
-    "trainer's name": lambda text: card_of("gift")("learned", "trainer", value=text),
-    "where": lambda text: card_of("gift")("learned", "where", value=text),
-    "parameter of a kind": lambda text: card_of("gift")("learned", "derivation", "parameters", text, value=1),
-    "card's rules": lambda text: card_of("gift")("rules", "name", value=text),
-    "gene": lambda text: card_of("online")("parameters", text, value=1.0),
+    "kind": lambda text: forge_card_of("gift")("kind", value=text),
+    "policy": lambda text: forge_card_of("gift")("name", value=text),
+    "trainer's name": lambda text: forge_card_of("gift")("learned", "trainer", value=text),
+    "where": lambda text: forge_card_of("gift")("learned", "where", value=text),
+    "parameter of a kind": lambda text: forge_card_of("gift")("learned", "derivation", "parameters", text, value=1),
+    "card's rules": lambda text: forge_card_of("gift")("rules", "name", value=text),
+    "gene": lambda text: forge_card_of("online")("parameters", text, value=1.0),
     "verdict's command": lambda text: forge_file("verdicts/*/*.json", "command", value=text),
 }
 
 
-def targets() -> Iterator[tuple[str, Forge]]:
-    """Forgeries that name classes, each where an archive can name one."""
+def list_targets() -> Iterator[tuple[str, Forge]]:
+    """List forgeries that name classes, each where an archive can name one."""
     for name, (target, params) in HOSTILE.items():
         agent = {"label": "x", "target": target, "params": params}
         yield f"agent: {name}", forge_run("spec", "agents", 0, value={**agent, "label": "random"})
-        yield f"below: {name}", forge_run("spec", "agents", 0, value={**nested(agent, 1), "label": "random"})
+        yield f"below: {name}", forge_run("spec", "agents", 0, value={**nest_agent(agent, 1), "label": "random"})
         if name not in IN_CARDS:
             continue
         settings = {"_target_": target, **params}
-        yield f"kind: {name}", card_of("gift")("learned", "derivation", "parameters", value=settings)
-        yield f"learner: {name}", card_of("online")("learned", "parameters", "learner", value=settings)
-        yield f"trainer: {name}", card_of("online")("learned", "parameters", value=settings)
+        yield f"kind: {name}", forge_card_of("gift")("learned", "derivation", "parameters", value=settings)
+        yield f"learner: {name}", forge_card_of("online")("learned", "parameters", "learner", value=settings)
+        yield f"trainer: {name}", forge_card_of("online")("learned", "parameters", value=settings)
 
 
 OTHERS: dict[str, Forge] = {
-    "nested engine": forge_run("spec", "agents", 0, value={**nested(ENGINE, 5), "label": "random"}),
-    "nested deeply": forge_run("spec", "agents", 0, value={**nested(ENGINE, 200), "label": "random"}),
+    "nested engine": forge_run("spec", "agents", 0, value={**nest_agent(ENGINE, 5), "label": "random"}),
+    "nested deeply": forge_run("spec", "agents", 0, value={**nest_agent(ENGINE, 200), "label": "random"}),
     "agent that is trusted": forge_run("spec", "agents", 0, value={**ENGINE, "label": "random", "trusted": True}),
     "agent inside that is trusted": forge_run(
-        "spec", "agents", 0, value={**nested({**ENGINE, "trusted": True}, 1), "label": "random"}
+        "spec", "agents", 0, value={**nest_agent({**ENGINE, "trusted": True}, 1), "label": "random"}
     ),
     "player in place": forge_run("spec", "agents", 0, "player", value=ENGINE),
     "limits": forge_run("spec", "agents", 0, "limits", value={"isolation": "process", "megabytes": 1}),
@@ -216,11 +216,11 @@ OTHERS: dict[str, Forge] = {
     "agents' code of another type": forge_run("code", "agents", value=7),
     "modules of another type": forge_run("code", "modules", value=[[["x"]]]),
     "extended by": forge_run("code", "extended_by", value={"x": 1}),
-    "trusted learner": card_of("online")("learned", "parameters", "trusted", value=True),
-    "infinite gene": card_of("online")("parameters", "a", value=float("inf")),
-    "card's date without a zone": card_of("gift")("created", value="2026-11-27"),
-    "checksums of another type": card_of("gift")("learned", "checksums", value=7),
-    "command of another type": card_of("gift")("learned", "command", value=7),
+    "trusted learner": forge_card_of("online")("learned", "parameters", "trusted", value=True),
+    "infinite gene": forge_card_of("online")("parameters", "a", value=float("inf")),
+    "card's date without a zone": forge_card_of("gift")("created", value="2026-11-27"),
+    "checksums of another type": forge_card_of("gift")("learned", "checksums", value=7),
+    "command of another type": forge_card_of("gift")("learned", "command", value=7),
     "infinite value": forge_file("sweeps/*/0.json", "value", value=float("inf")),
 }
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -256,7 +256,7 @@ SCRIPTS = ("<script>alert", "<img src=x", "[link=", "onerror=alert(1)>")
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with a run, a sweep, a verdict, a training and two policies."""
+    """Write an archive with a run, a sweep, a verdict, a training and two policies."""
     return tmp_path_factory.mktemp("honest") / "archive"
 
 
@@ -273,12 +273,12 @@ def fill(root: Path, qarena: Qarena) -> None:
 
 
 def is_clean(text: str) -> bool:
-    """Whether a terminal obeys nothing in a text, and no text of a record makes a line of its own."""
+    """Return whether a terminal obeys nothing in a text, and no text of a record makes a line of its own."""
     return escape_hidden(text, keep="\n") == text and not re.search(r"^error: fake", text, re.MULTILINE)
 
 
 def check_commands(qarena: Qarena, root: Path, what: str) -> None:
-    run_id = first_run(root).stem
+    run_id = find_first_run(root).stem
     for command in COMMANDS:
         asked = [run_id if word == "RUN" else word for word in command]
         answer: Result = qarena(*asked, "--archive", str(root))
@@ -299,7 +299,7 @@ def check_commands(qarena: Qarena, root: Path, what: str) -> None:
 def check_pages(root: Path, what: str) -> None:
     from tests.runners.web.visiting import visitor
 
-    run_id = first_run(root).stem
+    run_id = find_first_run(root).stem
     with visitor(root) as reader:
         for path in PAGES:
             page = reader.get(path.replace("RUN", run_id))
@@ -312,29 +312,29 @@ def check_pages(root: Path, what: str) -> None:
 
 
 @contextmanager
-def untouched(folder: Path) -> Iterator[None]:
-    """No program starts, and no file appears beside the archive."""
+def check_untouched(folder: Path) -> Iterator[None]:
+    """Check that no program starts, and no file appears beside the archive."""
     before = {path.name for path in folder.iterdir()}
-    with watched(starts_program) as events:
+    with watch_events(starts_program) as events:
         yield
     assert events == []
     assert {path.name for path in folder.iterdir()} <= before | {"page.html"}
     assert not [*folder.rglob(f"*{MARK}*")]
 
 
-def forgeries() -> dict[str, Forge]:
-    """Each class where data can name one; each text in two fields, each field with two texts; and others."""
-    found = dict(targets())
+def list_forgeries() -> dict[str, Forge]:
+    """List each class where data can name one; each text in two fields, each field with two texts; and others."""
+    forgeries = dict(list_targets())
     fields, texts = [*FIELDS], [*TEXTS]
     for number, field in enumerate(fields):
         for text in (texts[number % len(texts)], texts[(7 * number + 3) % len(texts)]):
-            found[f"{field}: {text}"] = FIELDS[field](TEXTS[text])
-    return found | OTHERS
+            forgeries[f"{field}: {text}"] = FIELDS[field](TEXTS[text])
+    return forgeries | OTHERS
 
 
 QUICK = ("agent: child", "kind: popen", "rules: markup")
 EACH_FORGERY = pytest.mark.parametrize(
-    "name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in forgeries() if n not in QUICK)]
+    "name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in list_forgeries() if n not in QUICK)]
 )
 
 
@@ -343,7 +343,7 @@ def receive(name: str, honest: Path, folder: Path, qarena: Qarena) -> Path:
     fill(honest, qarena)
     root = folder / "received"
     shutil.copytree(honest, root)
-    forgeries()[name](root)
+    list_forgeries()[name](root)
     return root
 
 
@@ -352,7 +352,7 @@ def test_a_forged_archive_starts_nothing_and_is_answered_in_plain_lines(
     name: str, honest: Path, tmp_path: Path, qarena: Qarena
 ) -> None:
     root = receive(name, honest, tmp_path, qarena)
-    with untouched(tmp_path):
+    with check_untouched(tmp_path):
         check_commands(qarena, root, name)
 
 
@@ -362,5 +362,5 @@ def test_a_forged_archive_starts_nothing_through_the_pages(
     name: str, honest: Path, tmp_path: Path, qarena: Qarena
 ) -> None:
     root = receive(name, honest, tmp_path, qarena)
-    with untouched(tmp_path):
+    with check_untouched(tmp_path):
         check_pages(root, name)

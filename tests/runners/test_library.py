@@ -27,7 +27,7 @@ from runners.arena import execution
 from runners.config.application import RUN
 from tests.another_user import another_user, visible_folder
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import assert_same_rows, rows
+from tests.runners.experiments import assert_same_rows, read_archive_rows
 
 
 def test_a_call_extends_the_run_of_the_command(qarena: Qarena, tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_call_extends_the_run_of_the_command(qarena: Qarena, tmp_path: Path) -
     assert done.code == 0, done.err
     result = runners.run(label, "random", games=6, seed=7, opening_plies=2, progress=False, archive=two)
     assert result.run_id in done.out
-    assert_same_rows(rows(two), rows(one))
+    assert_same_rows(read_archive_rows(two), read_archive_rows(one))
     with open_archive(one) as archive:
         assert archive.crosstable(run=result.run_id).frame.equals(result.frame)
         assert archive.scan("games").collect().height == 6

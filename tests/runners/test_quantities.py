@@ -58,7 +58,7 @@ from tests.runners.places import (
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinities."""
+    """Replace infinities, which JSON does not have."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -67,7 +67,7 @@ def format_missing(form: Callable[[Any], str], missing: str = MISSING) -> Callab
 
 
 def _split_agent(key: Key) -> Key:
-    """``classic, all agents`` as a row of a frame has it."""
+    """Split ``classic, all agents`` as a row of a frame does."""
     (both, *rest) = key
     rules, _, agent = both.partition(", ")
     return rules, "" if agent == "all agents" else agent, *rest
@@ -258,7 +258,7 @@ def imposed_run(root: Path) -> str:
 
 @pytest.fixture(scope="module")
 def known_places(root: Path) -> Iterator[Places]:
-    """The places, whose answers are kept for the tests of this module."""
+    """Keep what the places answer for the tests of this module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(style, "_render_spec", lambda _: "<svg></svg>")  # drawing takes longer than all the rest
         if find_spec("fastapi") is None:
@@ -296,19 +296,19 @@ def test_a_quantity_is_one_number_wherever_it_is_asked(
     quantity: Quantity, place: str, imposed_run: str, places: Places
 ) -> None:
     command = [word.replace("IMPOSED", imposed_run) for word in quantity.command]
-    asked = replace(quantity, command=command, page=quantity.page.replace("IMPOSED", imposed_run))
-    expected = places.read_python(asked).values
+    question = replace(quantity, command=command, page=quantity.page.replace("IMPOSED", imposed_run))
+    expected = places.read_python(question).values
     assert expected
-    found = READERS[place](places, asked)
+    answer = READERS[place](places, question)
     if place == "json":
-        assert found.values == {key: _finite(value) for key, value in expected.items()}
+        assert answer.values == {key: _finite(value) for key, value in expected.items()}
     elif place == "csv":
-        assert found.values == expected
-    elif place == "page" and "rules=classic" in asked.page and "rules" in asked.keys:
-        assert found.values == {key: asked.form(value) for key, value in expected.items() if key[0] == "classic"}
+        assert answer.values == expected
+    elif place == "page" and "rules=classic" in question.page and "rules" in question.keys:
+        assert answer.values == {key: question.form(value) for key, value in expected.items() if key[0] == "classic"}
     else:
-        assert found.values == {key: asked.form(value) for key, value in expected.items()}
-    assert asked.words.get(place, "") in found.text
+        assert answer.values == {key: question.form(value) for key, value in expected.items()}
+    assert question.words.get(place, "") in answer.text
 
 
 # Quantities that have no table of their own in every place.

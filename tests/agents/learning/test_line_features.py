@@ -28,7 +28,7 @@ from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS
 from tests.naive_policies import lines
-from tests.positions import asked
+from tests.positions import list_positions
 
 
 @kernel()
@@ -56,7 +56,7 @@ def afterstates(rules: Rules, games: int) -> list[PackedPosition]:
     """List positions with a gift that finishes no line."""
     return [
         position
-        for position in asked(rules, games)
+        for position in list_positions(rules, games)
         if position.hand != NONE and not naive.winning_cells(board(position), position.hand, rules)
     ]
 

@@ -12,7 +12,7 @@ from quarto.notation import parse_game
 from quarto.position import board, position_from_plies
 from quarto.rules import CLASSIC, NONE, Rules, find_finished_lines
 from tests.naive import PRESETS
-from tests.naive_solver import solve_position, turns_of
+from tests.naive_solver import list_turns, solve_position
 
 UNKNOWN = Rules("unknown", diagonals="none", squares="plain")  # no tablebase ships for them
 
@@ -38,14 +38,14 @@ WON = next(plies for seed in range(60) if 12 < len(plies := random_game(CLASSIC,
 def naive_values(plies: list[tuple[int, int]], ply: int, kind: str, rules: Rules) -> Kept:
     """Return the value of every choice in place of a decision, for the player who took it, by the slow twin."""
     if rules.mover_chooses:
-        turns = turns_of(position_from_plies(plies[:ply]), rules)
+        turns = list_turns(position_from_plies(plies[:ply]), rules)
         return {(piece, cell): solved.value for (cell, piece), solved in turns.items()}
     if kind == "gift":
-        turns = turns_of(position_from_plies(plies[:ply]), rules)
+        turns = list_turns(position_from_plies(plies[:ply]), rules)
         return {(gift, NONE): solved.value for (_, gift), solved in turns.items()}
     best: Kept = {}
     piece = plies[ply][0]
-    for (cell, _), solved in turns_of(position_from_plies(plies[:ply], piece), rules).items():
+    for (cell, _), solved in list_turns(position_from_plies(plies[:ply], piece), rules).items():
         best[piece, cell] = max(best.get((piece, cell), -1), solved.value)
     return best
 

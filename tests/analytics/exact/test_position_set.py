@@ -36,7 +36,7 @@ from quarto.solver.solver import ILLEGAL
 from runners.exact.verdicts import PositionSetOptions, build_position_frame, create_position_set
 from tests.analytics.exchange.archives import archive_of
 from tests.naive import PRESETS, has_line
-from tests.naive_solver import turns_of
+from tests.naive_solver import list_turns
 from tests.paths import ROOT, SAMPLE
 
 SHIPPED = ROOT / "analytics/exact/position_sets/classic.parquet"
@@ -91,7 +91,7 @@ def test_values_are_those_of_playing_out(shipped: PositionSet) -> None:
     late = np.flatnonzero(shipped.piece_counts >= 12)[::60]
     assert len(late) > 40
     for i in late:
-        expected = {turn: solved.value for turn, solved in turns_of(shipped.batch.position(i), CLASSIC).items()}
+        expected = {turn: solved.value for turn, solved in list_turns(shipped.batch.position(i), CLASSIC).items()}
         table = shipped.values[i]
         stored = {
             (int(c), int(g) if g != NO_GIFT_COLUMN else NONE): int(table[c, g])
@@ -120,7 +120,7 @@ def test_sets_are_made_for_other_rules() -> None:
     )
     assert built["position"].n_unique() == 8
     for (text,), rows in built.group_by("position"):
-        expected = {turn: solved.value for turn, solved in turns_of(parse_position(str(text))[0], square).items()}
+        expected = {turn: solved.value for turn, solved in list_turns(parse_position(str(text))[0], square).items()}
         assert {
             (cell, gift): value for cell, gift, value in rows.select("cell", "gift", "value").iter_rows()
         } == expected

@@ -13,13 +13,13 @@ from analytics.store.records import RunRecord
 from quarto.batch import Block
 from quarto.rules import Rules
 from tests import naive
-from tests.analytics.naive_games import random_block, record, single_games, spec_of, store
+from tests.analytics.naive_games import build_spec, random_block, record, single_games, store
 
 SQUARE: Rules = naive.PRESETS["square"]
 RUNS = (
     record(created="2026-11-21T08:00:00+00:00"),
-    record(spec_of(rules=SQUARE, seed=8), created="2026-11-21T09:00:00+00:00"),
-    record(spec_of(seats="fixed", seed=9), created="2026-11-21T10:00:00+00:00"),
+    record(build_spec(rules=SQUARE, seed=8), created="2026-11-21T09:00:00+00:00"),
+    record(build_spec(seats="fixed", seed=9), created="2026-11-21T10:00:00+00:00"),
 )
 
 

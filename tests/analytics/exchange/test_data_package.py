@@ -22,7 +22,7 @@ from analytics.store.archive import ArchiveStore
 from quarto.errors import FailureError, RequestError
 from tests.analytics.exchange.archives import RUNS
 from tests.analytics.folders import snapshot
-from tests.analytics.naive_games import random_block, record, spec_of, store
+from tests.analytics.naive_games import build_spec, random_block, record, store
 
 LABEL = '```<b>|{{y}} --- "x": [\\'  # of those that may be a label
 HOSTILE = 'a\n---\nlicense: mit\n```\n# "x" | <b>{{y}} \\'
@@ -96,7 +96,7 @@ def test_every_exported_column_has_a_meaning() -> None:
 
 def test_texts_of_strangers_stay_texts(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
-    run = record(spec_of(pairings=((LABEL, "b"),)), command=HOSTILE)
+    run = record(build_spec(pairings=((LABEL, "b"),)), command=HOSTILE)
     archive.write_run(run)
     store(archive, run.run_id, [random_block(1, 0, 0, 4)], run.pairings)
     folder = exported(tmp_path / "archive", tmp_path / "set")

@@ -10,7 +10,7 @@ from quarto.batch import FORFEIT_ILLEGAL
 from quarto.rules import Rules
 from tests import naive
 from tests.analytics.exchange.naive_turns import Episode, Step, naive_episode
-from tests.analytics.naive_games import Game, block_of, random_game
+from tests.analytics.naive_games import Game, pack_games, random_game
 
 SOME_RULES = ("classic", "torus_square", "own_piece")
 
@@ -29,7 +29,7 @@ def random_games(rules: Rules, count: int = 60) -> list[tuple[Game, int]]:
 
 def episodes(games: list[tuple[Game, int]], rules: Rules, perspective: str, imposed: bool = False) -> Episodes:
     opening = np.array([min(imposed, len(game["plies"])) for game, imposed in games], np.int8)
-    played = block_of([game for game, _ in games]).games
+    played = pack_games([game for game, _ in games]).games
     options = EpisodeOptions(PERSPECTIVES[perspective], imposed, 1, rules.mover_chooses)
     return build_episodes(opening, played, options, rules.tables)
 

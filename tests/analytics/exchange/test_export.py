@@ -27,7 +27,7 @@ from quarto.rules import Rules
 from tests import naive
 from tests.analytics.exchange.naive_turns import Episode, naive_episode
 from tests.analytics.folders import snapshot
-from tests.analytics.naive_games import Game, block_of, naive_rows, random_game, record, spec_of, store
+from tests.analytics.naive_games import Game, build_spec, naive_rows, pack_games, random_game, record, store
 from tests.marks import seldom
 
 
@@ -70,10 +70,10 @@ def logged(root: Path, rules: Rules) -> tuple[Games, str]:
     dice = random.Random(f"forms {rules.name}")
     games = [random_game(dice, rules, forfeits=0.3) for _ in range(30)]
     games = [game for game in games if len(game["plies"]) >= OPENING][:20]
-    run = record(spec_of(rules, LABELS, opening_plies=OPENING))
+    run = record(build_spec(rules, LABELS, opening_plies=OPENING))
     archive = ArchiveStore.open(root, create=True)
     archive.write_run(run)
-    store(archive, run.run_id, [block_of(games, opening=OPENING)], LABELS)
+    store(archive, run.run_id, [pack_games(games, opening=OPENING)], LABELS)
     return [*enumerate(games)][0::2] + [*enumerate(games)][1::2], run.run_id
 
 
@@ -192,7 +192,7 @@ def test_minari_can_filter_split_and_sample(classic: tuple[Path, Rules, Games, s
 def test_csv_has_a_row_a_ply(source: tuple[Path, Rules, Games, str], tmp_path: Path, perspective: str | None) -> None:
     root, rules, games, run_id = source
     path = exported(root, tmp_path / "x.csv", "csv", perspective=perspective)
-    stored, plies = naive_rows([block_of([game for _, game in sorted(games)], opening=OPENING)], LABELS)
+    stored, plies = naive_rows([pack_games([game for _, game in sorted(games)], opening=OPENING)], LABELS)
     expected = []
     for number, _ in games:
         game_id, _, _, *agents, winner, count, opening, ending = stored[number]

@@ -38,7 +38,7 @@ from quarto.notation import format_game, parse_game
 from quarto.rules import Rules
 from tests import naive
 from tests.analytics.exchange.archives import RUNS, games_of
-from tests.analytics.naive_games import block_of, has_line, random_block, random_game, store
+from tests.analytics.naive_games import has_line, pack_games, random_block, random_game, store
 from tests.marks import seldom
 
 CODE = {"version": "0.1.0", "fingerprint": "ab" * 8, "python": "3.11", "numba": "0.68", "numpy": "2.4"}
@@ -84,7 +84,7 @@ def test_a_game_with_any_labels_is_read_as_it_was_written(
     games = [random_game(dice, naive.PRESETS[rules], forfeits=0.5) for _ in range(3)]
     opening = min(len(game["plies"]) for game in games)
     heading = Heading(rules, agent_1, date, opening, agent_0, agent_1)
-    written = format_games(heading, block_of(games).games)
+    written = format_games(heading, pack_games(games).games)
     tags = format_heading_tags(heading._asdict())
     assert written.decode().split("\n") == [*(naive_line(game, tags) for game in games), ""]
     parsed_text = read(written)
@@ -374,7 +374,7 @@ def test_an_import_of_many_files_that_lost_one_goes_on_and_keeps_the_order(
     dice = random.Random(2)
     games = [random_game(dice) for _ in range(24)]
     first, second = (Heading("classic", "", "", 0, agent, "z") for agent in "ab")
-    imported, more = block_of(games[:21]).games, block_of(games).games
+    imported, more = pack_games(games[:21]).games, pack_games(games).games
     text, grown = format_games(first, imported) + format_games(second, imported), format_games(second, more)
     root = tmp_path / "archive"
     (done,) = import_text(root, text)

@@ -19,7 +19,7 @@ from quarto.rules import CLASSIC, NONE, Rules
 from tests import naive
 from tests.naive_players.agreement import same_bytes
 from tests.naive_policies.games import key_of, position_of
-from tests.positions import asked, view_of
+from tests.positions import build_view, list_positions
 
 TEXT = "...F/.3../..../.... 7"
 Row = tuple[str, int | None, int | None, float]
@@ -35,8 +35,8 @@ def table(rules: Rules, games: int) -> tuple[list[Row], dict[tuple[int, int], fl
     rows: list[Row] = []
     values: dict[tuple[int, int], float] = {}
     decided = 0
-    for position in asked(rules, games):
-        view = view_of(position, rules)
+    for position in list_positions(rules, games):
+        view = build_view(position, rules)
         cells: list[int | None] = [*naive.empty_cells(view.board)[:3]] if view.hand != NONE else [None]
         gifts: list[int | None] = [*view.available[-3:]] or [None]
         for cell, gift in product(cells, gifts):

@@ -26,9 +26,18 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError
 from quarto.rules import CLASSIC, Rules
-from tests.analytics.conftest import filled
-from tests.analytics.folders import copied
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, Pairings, random_block, record, single_games, spec_of, store
+from tests.analytics.conftest import write_filled_archive
+from tests.analytics.folders import copy_archive
+from tests.analytics.naive_games import (
+    PAIRINGS,
+    RUN_ID,
+    Pairings,
+    build_spec,
+    random_block,
+    record,
+    single_games,
+    store,
+)
 from tests.marks import seldom
 
 SQUARE = Rules("square", squares="plain")
@@ -51,11 +60,11 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
 
     The runs have imposed openings and the agents swapped, fixed seats, and self-play.
     """
-    archive = filled(tmp_path_factory.mktemp("several") / "archive")
-    add(archive, record(spec_of(seed=8, pairings=TURNED, opening_plies=2)), 2, TURNED)
-    add(archive, record(spec_of(seed=9, seats="fixed")), 3)
+    archive = write_filled_archive(tmp_path_factory.mktemp("several") / "archive")
+    add(archive, record(build_spec(seed=8, pairings=TURNED, opening_plies=2)), 2, TURNED)
+    add(archive, record(build_spec(seed=9, seats="fixed")), 3)
     alone = [("random", "random")]
-    add(archive, record(spec_of(seed=10, pairings=alone)), 4, alone)
+    add(archive, record(build_spec(seed=10, pairings=alone)), 4, alone)
     return archive
 
 
@@ -69,7 +78,7 @@ def opened(several: ArchiveStore) -> Iterator[OpenArchive]:
 @pytest.fixture
 def copy(several: ArchiveStore, tmp_path: Path) -> ArchiveStore:
     """Copy ``several``, for a test that changes the archive."""
-    return copied(several, tmp_path / "copy")
+    return copy_archive(several, tmp_path / "copy")
 
 
 def naive(opened: OpenArchive, where: str) -> dict[tuple[str, str], Counter[str]]:
@@ -170,9 +179,9 @@ def test_the_frame_has_a_row_for_every_two_that_met(opened: OpenArchive) -> None
 
 def test_games_of_trainings_are_left_out_on_request(opened: OpenArchive, copy: ArchiveStore) -> None:
     before = compute_head_to_head(opened, GameFilter(trainings=False))
-    alone = record(spec_of(seed=30), training=True)
+    alone = record(build_spec(seed=30), training=True)
     add(copy, alone, 6)
-    add(copy, record(spec_of(seed=31), training=True), 7)
+    add(copy, record(build_spec(seed=31), training=True), 7)
     with open_archive(copy.root) as more:
         for where in (None, "true"):
             rated = compute_head_to_head(more, GameFilter(where, trainings=False))
@@ -188,7 +197,7 @@ def test_games_of_trainings_are_left_out_on_request(opened: OpenArchive, copy: A
 
 
 def test_rules_are_never_mixed_silently(copy: ArchiveStore) -> None:
-    run = record(spec_of(SQUARE, seed=20))
+    run = record(build_spec(SQUARE, seed=20))
     add(copy, run, 5, rules=SQUARE)
     with open_archive(copy.root) as opened:
         for where in (None, "true"):
@@ -204,7 +213,7 @@ def test_rules_are_never_mixed_silently(copy: ArchiveStore) -> None:
 
 
 def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: ArchiveStore) -> None:
-    mine = record(spec_of(Rules("classic", squares="plain"), seed=20))
+    mine = record(build_spec(Rules("classic", squares="plain"), seed=20))
     add(archive, mine, 5, rules=SQUARE)
     with open_archive(archive.root) as opened:
         with pytest.raises(RequestError, match=f"rules 'classic' are not the same in all runs: .*{mine.run_id}"):
@@ -213,7 +222,7 @@ def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: ArchiveSt
 
 
 def test_a_label_that_hides_two_agents_is_noted(archive: ArchiveStore) -> None:
-    spec = spec_of(seed=20)
+    spec = build_spec(seed=20)
     spec["agents"][1]["params"] = {"depth": 9}
     add(archive, record(spec), 5)
     with open_archive(archive.root) as opened:

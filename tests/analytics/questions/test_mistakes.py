@@ -18,14 +18,16 @@ from quarto.canonical import canonical_position
 from quarto.position import position_from_plies
 from quarto.rules import CLASSIC, NONE
 from tests.analytics.indexed import decide
-from tests.analytics.naive_games import random_block, record, spec_of, store
+from tests.analytics.naive_games import build_spec, random_block, record, store
 
 
 @pytest.fixture(scope="module")
 def judged_archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """Write two runs with the openings of one seed, and one run without imposed openings; all decisions are judged."""
     archive = ArchiveStore.open(tmp_path_factory.mktemp("judged") / "archive", create=True)
-    for seed, spec in enumerate((spec_of(seed=3, opening_plies=2), spec_of(seed=3, opening_plies=1), spec_of())):
+    for seed, spec in enumerate(
+        (build_spec(seed=3, opening_plies=2), build_spec(seed=3, opening_plies=1), build_spec())
+    ):
         run = record(spec)
         archive.write_run(run)
         store(archive, run.run_id, [random_block(seed, pairing) for pairing in range(3)])

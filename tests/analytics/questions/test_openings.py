@@ -26,10 +26,10 @@ from quarto.notation import format_position, parse_cell, parse_game, parse_piece
 from quarto.position import position_from_plies
 from quarto.rules import NONE, Rules
 from tests.analytics.indexed import index
-from tests.analytics.naive_games import PAIRINGS, Game, block_of, random_game, record, spec_of, store
+from tests.analytics.naive_games import PAIRINGS, Game, build_spec, pack_games, random_game, record, store
 from tests.marks import seldom
 from tests.naive import PRESETS
-from tests.naive_turns import Form, canonical_form, cell_maps, outcome, piece_maps, turns_of
+from tests.naive_turns import Form, build_cell_maps, build_piece_maps, canonical_form, list_turns, outcome
 from tests.quarto.test_turns import board_of
 
 Kept = list[tuple[int, Game]]
@@ -47,10 +47,10 @@ def write_similar_games(
     """
     dice = random.Random(f"{rules.name} {opening}")
     archive = ArchiveStore.open(root, create=True)
-    run = record(spec_of(rules, TWO, opening_plies=opening))
+    run = record(build_spec(rules, TWO, opening_plies=opening))
     archive.write_run(run)
     games = [[random_game(dice, rules) for _ in range(2 * pairs)] for _ in TWO]
-    blocks = [block_of(pairing_games, pairing, 0, opening) for pairing, pairing_games in enumerate(games)]
+    blocks = [pack_games(pairing_games, pairing, 0, opening) for pairing, pairing_games in enumerate(games)]
     store(archive, run.run_id, blocks, TWO, most)
     return archive, [
         ((pairing << 32) + i, game)
@@ -95,7 +95,7 @@ def naive_openings(kept: Kept, text: str, by: str, rules: Rules) -> list[tuple[i
     forms = {form_of_decision((board, hand, NONE, NONE), "position", rules) for hand in hands}
     groups: dict[Form, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 1 << 62])
     for game_id, game in kept:
-        turns, ply = turns_of(game, rules), position.occupied.bit_count()
+        turns, ply = list_turns(game, rules), position.occupied.bit_count()
         if len(turns) > ply and form_of_decision(turns[ply], "position", rules) in forms:
             row = groups[form_of_decision(turns[ply], by, rules)]
             result = -outcome(game, ply) if by == "gift" else outcome(game, ply)
@@ -137,7 +137,7 @@ def test_symmetric_positions_have_the_same_answer(classic: tuple[OpenArchive, Ke
     dice = random.Random(1)
     for text in positions_of_game(kept, Rules()):
         position, _ = parse_position(text)
-        move, change = dice.choice(cell_maps(Rules())), dice.choice(piece_maps())
+        move, change = dice.choice(build_cell_maps(Rules())), dice.choice(build_piece_maps())
         moved = [(change[piece], move[cell]) for cell, piece in board_of(position).items()]
         image = format_position(position_from_plies(moved, NONE if position.hand == NONE else change[position.hand]))
         here, there = (
@@ -248,9 +248,9 @@ def test_intervals_count_openings_not_games(tmp_path: Path) -> None:
         (row,) = explore_position(opened, by="gift", imposed=True).to_dicts()
     assert row["games"] == played.total()
     assert (row["win_low"], row["win_high"]) == wilson_interval(row["wins"] * number / row["games"], number)
-    other = record(spec_of(PRESETS["classic"], TWO[:1], opening_plies=2, seed=8))
+    other = record(build_spec(PRESETS["classic"], TWO[:1], opening_plies=2, seed=8))
     archive.write_run(other)
-    store(archive, other.run_id, [block_of([kept[0][1]] * 20, 0, 0, 2)], TWO[:1])
+    store(archive, other.run_id, [pack_games([kept[0][1]] * 20, 0, 0, 2)], TWO[:1])
     with open_archive(archive.root) as opened:
         (row,) = explore_position(opened, by="gift", imposed=True).to_dicts()
     number += 10  # openings of another seed
@@ -307,7 +307,7 @@ def naive_first_decisions(kept: Kept, by: str, rules: Rules, opening: int) -> li
     """Count the decisions at the ply after the imposed ones by replay, in the form of ``naive_openings``."""
     groups: dict[Form, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 1 << 62])
     for game_id, game in kept:
-        turns = turns_of(game, rules)
+        turns = list_turns(game, rules)
         if len(turns) > opening:
             row = groups[form_of_decision(turns[opening], by, rules)]
             result = -outcome(game, opening) if by == "gift" else outcome(game, opening)
@@ -326,7 +326,7 @@ def test_after_imposed_plies_games_count_at_their_first_free_decision(
     rules = PRESETS[name]
     start = format_position(parse_position(EMPTY_BOARD)[0], rules.name)
     archive, kept = write_similar_games(tmp_path / "archive", rules, opening, pairs=15)
-    free = sum(len(turns_of(game, rules)) > opening for _, game in kept)
+    free = sum(len(list_turns(game, rules)) > opening for _, game in kept)
     with open_archive(index_first_plies(archive).root) as opened:
         for by in ("placement", "turn") if rules.mover_chooses else ("gift", "placement", "turn"):
             answer = run_openings_query(opened, OpeningsQuery(start, by))
@@ -348,10 +348,10 @@ def test_after_imposed_plies_games_count_at_their_first_free_decision(
 
 def test_what_imposed_openings_leave_out_is_said(tmp_path: Path) -> None:
     archive, kept = write_similar_games(tmp_path / "archive", Rules(), opening=2, pairs=10)
-    run = record(spec_of(Rules(), TWO, seed=9))
+    run = record(build_spec(Rules(), TWO, seed=9))
     archive.write_run(run)
     game = next(game for _, game in kept if len(game["plies"]) > 4)
-    store(archive, run.run_id, [block_of([game, game], 0)], TWO)
+    store(archive, run.run_id, [pack_games([game, game], 0)], TWO)
     imposed, free = (sum(len(game["plies"]) > ply for _, game in kept) for ply in (0, 2))
     with open_archive(index_first_plies(archive).root) as opened:
         mixed = run_openings_query(opened, OpeningsQuery())
@@ -425,7 +425,7 @@ def test_where_the_mover_chooses_nobody_gives(tmp_path: Path) -> None:
 
 def test_rules_of_one_name_must_be_the_same(tmp_path: Path) -> None:
     archive, _ = write_similar_games(tmp_path / "archive", Rules(), pairs=5)
-    other = record(spec_of(Rules(diagonals="none")))
+    other = record(build_spec(Rules(diagonals="none")))
     archive.write_run(other)
     with open_archive(archive.root) as opened:
         with pytest.raises(RequestError, match="not the same in all runs: choose with --run"):

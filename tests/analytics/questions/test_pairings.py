@@ -39,10 +39,10 @@ from tests.analytics.naive_games import (
     PAIRINGS,
     RUN_ID,
     Pairings,
+    build_spec,
     naive_rows,
     random_block,
     record,
-    spec_of,
     store,
 )
 
@@ -70,7 +70,7 @@ def test_results_are_what_the_rows_say(archive: ArchiveStore) -> None:
 
 def test_pairs_are_the_unit_where_openings_are_shared(archive: ArchiveStore) -> None:
     plain = load_results(archive, RUN_ID)
-    archive.write_run(record(spec_of(opening_plies=2), run_id=RUN_ID))
+    archive.write_run(record(build_spec(opening_plies=2), run_id=RUN_ID))
     shared = load_results(archive, RUN_ID)
     assert not any(result.by_pairs for result in plain)
     assert all(result.by_pairs for result in shared)
@@ -122,7 +122,7 @@ ONE = PAIRINGS[:1]
 
 def add(archive: ArchiveStore, games: int, pairings: Pairings = PAIRINGS, **spec: Any) -> str:
     """Add a run with random games; ``games`` is their seed."""
-    run = record(spec_of(pairings=pairings, **spec))
+    run = record(build_spec(pairings=pairings, **spec))
     archive.write_run(run)
     store(archive, run.run_id, [random_block(games, number) for number in range(len(pairings))], pairings)
     return run.run_id

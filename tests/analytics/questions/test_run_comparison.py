@@ -17,7 +17,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
-from tests.analytics.naive_games import PAIRINGS, record, spec_of
+from tests.analytics.naive_games import PAIRINGS, build_spec, record
 from tests.analytics.questions.test_head_to_head import TURNED, add
 
 CODE = {"version": "1", "fingerprint": "f", "modules": {"quarto.rng": "aa", "agents.mcts": "bb"}}
@@ -28,10 +28,10 @@ OTHER = {"version": "1", "fingerprint": "g", "modules": {"quarto.rng": "aa", "ag
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, list[RunRecord]]:
     """Write a run, the same with other code and swapped agents, one without openings, and one with other rules."""
     archive = ArchiveStore.open(tmp_path_factory.mktemp("compared") / "archive", create=True)
-    first = structs.replace(record(spec_of(seed=3, opening_plies=2)), code=CODE, seconds=2.0)
-    turned = structs.replace(record(spec_of(seed=3, pairings=TURNED, opening_plies=2)), code=OTHER)
-    plain = record(spec_of(seed=3))
-    square = record(spec_of(rules=Rules("square", squares="plain"), seed=3, opening_plies=2))
+    first = structs.replace(record(build_spec(seed=3, opening_plies=2)), code=CODE, seconds=2.0)
+    turned = structs.replace(record(build_spec(seed=3, pairings=TURNED, opening_plies=2)), code=OTHER)
+    plain = record(build_spec(seed=3))
+    square = record(build_spec(rules=Rules("square", squares="plain"), seed=3, opening_plies=2))
     for number, (run, pairings) in enumerate(
         [(first, PAIRINGS), (turned, TURNED), (plain, PAIRINGS), (square, PAIRINGS)]
     ):

@@ -24,32 +24,32 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames
 from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError
-from tests.analytics.conftest import filled
-from tests.analytics.folders import copied, forge
+from tests.analytics.conftest import write_filled_archive
+from tests.analytics.folders import copy_archive, forge
 from tests.analytics.naive_games import (
     BLOCKS,
     PAIRINGS,
     RUN_ID,
     Pairings,
-    block_of,
+    build_spec,
     naive_rows,
+    pack_games,
     random_block,
     random_game,
     record,
     single_games,
-    spec_of,
     store,
 )
 from tests.marks import seldom
 from tests.paths import ROOT
 
-OTHER = record(spec_of(seed=8))
+OTHER = record(build_spec(seed=8))
 
 
 @pytest.fixture(scope="module")
 def two_runs(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """Write the archive of ``conftest``, and a run of three ranges. No test changes it."""
-    archive = filled(tmp_path_factory.mktemp("two") / "archive")
+    archive = write_filled_archive(tmp_path_factory.mktemp("two") / "archive")
     archive.write_run(OTHER)
     store(archive, OTHER.run_id, [random_block(2, pairing, 0) for pairing in range(3)], most=8)
     return archive
@@ -65,7 +65,7 @@ def both_runs(two_runs: ArchiveStore) -> Iterator[OpenArchive]:
 @pytest.fixture
 def damaged_copy(two_runs: ArchiveStore, tmp_path: Path) -> ArchiveStore:
     """Copy ``two_runs``, for a test that damages the archive."""
-    return copied(two_runs, tmp_path / "damaged")
+    return copy_archive(two_runs, tmp_path / "damaged")
 
 
 def chosen_rows(opened: OpenArchive, where: str | None) -> dict[tuple[str, int], list[tuple[object, ...]]]:
@@ -225,7 +225,7 @@ CUP: Pairings = [("ann", "bob"), ("bob", "cy"), ("cy", "ann")]
 RUNS = (
     (record(), BLOCKS),
     (
-        record(spec_of(pairings=CUP, seats="fixed", imported=IMPORTED)),
+        record(build_spec(pairings=CUP, seats="fixed", imported=IMPORTED)),
         [single_games(1, 2, 0), single_games(1, 1, 8, 5)],
     ),
 )
@@ -265,9 +265,9 @@ def test_games_come_by_pairing_and_files_are_read_together(
 
 def test_games_that_are_copies_are_named(archive: ArchiveStore) -> None:
     one, other = (random_game(random.Random(seed), forfeits=0) for seed in (1, 2))
-    copied = record(spec_of(seed=9))
+    copied = record(build_spec(seed=9))
     archive.write_run(copied)
-    store(archive, copied.run_id, [block_of([one, other] * 5), random_block(4, 1)])
+    store(archive, copied.run_id, [pack_games([one, other] * 5), random_block(4, 1)])
     with open_archive(archive.root) as opened:
         (note,) = describe_repeated_games(opened, [copied.run_id, RUN_ID])
         assert describe_repeated_games(opened, [RUN_ID]) == []

@@ -1,5 +1,7 @@
-"""The report is one page without network and script, says everything there is and what there is not, and is the same
-bytes for the same archive."""
+"""The report is one page without network and script, and the same bytes for the same archive.
+
+It says everything there is and what there is not.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ from analytics.report.sections import learning, strength
 from analytics.report.style import AGENT_COLOURS, Figure
 from quarto.errors import FailureError
 from tests.analytics.chosen_games import CREATED, EDGE, RUNS, Played, add_decisions, add_policies, write_archive
-from tests.analytics.folders import files_of
+from tests.analytics.folders import list_table_files
 from tests.analytics.indexed import write_draw_evaluations
-from tests.analytics.naive_games import record, spec_of
+from tests.analytics.naive_games import build_spec, record
 from tests.paths import SAMPLE
 
 SNAPSHOT = Path(__file__).parent / "report_of_sample.txt"
@@ -227,7 +229,7 @@ def test_of_many_policies_the_newest_are_shown(root: Path, monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("quick_pictures")
 def test_first_plies_are_those_after_imposed_ones(tmp_path: Path) -> None:
-    imposed = record(spec_of(opening_plies=3), created=CREATED)
+    imposed = record(build_spec(opening_plies=3), created=CREATED)
     archive = write_archive(tmp_path / "imposed", [Played(imposed, RUNS[0].blocks, RUNS[0].pairings)])
     page = Page(render_archive(Path(archive.root)))
     note = "Each game counts from its first free decision: ply 3 in 48 games; the plies before were imposed."
@@ -279,7 +281,7 @@ def sample_texts() -> str:
 @pytest.mark.usefixtures("quick_pictures")
 def test_damage_is_a_failure(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
-    files_of(archive, RUNS[0].record.run_id, "plies")[0].unlink()
+    list_table_files(archive, RUNS[0].record.run_id, "plies")[0].unlink()
     with pytest.raises(FailureError, match="is missing or damaged"):
         render_archive(Path(archive.root))
 

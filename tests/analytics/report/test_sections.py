@@ -31,10 +31,10 @@ from tests.analytics.chosen_games import (
     Row,
     add_decisions,
     add_policies,
-    rows_of,
+    select_rows,
     write_archive,
 )
-from tests.analytics.naive_games import random_block, record, spec_of, store
+from tests.analytics.naive_games import build_spec, random_block, record, store
 from tests.analytics.subject_sections import build_subject_sections
 from tests.naive_quarto import ORACLES
 
@@ -85,7 +85,7 @@ def count_pairs(tally: Tally) -> Counter[tuple[object, ...]]:
 
 @each_choice
 def test_tallies_are_those_of_the_chosen_pairs(opened: OpenArchive, where: str | None, keep: Keep) -> None:
-    games, _ = rows_of(RUNS, keep)
+    games, _ = select_rows(RUNS, keep)
     chosen = select_report_data(opened, where)
     assert {key: count_pairs(result.tally) for key, result in chosen.results_by_pairing.items()} == naive_tallies(games)
     assert chosen.total_tally.games == len(games)
@@ -100,7 +100,7 @@ def test_tallies_are_those_of_the_chosen_pairs(opened: OpenArchive, where: str |
 
 @each_choice
 def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str | None, keep: Keep) -> None:
-    games, _ = rows_of(RUNS, keep)
+    games, _ = select_rows(RUNS, keep)
     chosen = select_report_data(opened, where)
     expected: dict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
     for row in games:
@@ -139,7 +139,7 @@ def test_random_play_stands_beside_the_lengths_where_it_is_known(opened: OpenArc
 def test_first_choices_are_those_that_were_chosen(
     opened: OpenArchive, where: str | None, keep: Keep, kind: openings.DecisionKind
 ) -> None:
-    _, plies = rows_of(RUNS, keep)
+    _, plies = select_rows(RUNS, keep)
     mover_chooses = {played.rules.name: played.rules.mover_chooses for played in RUNS}
     expected: dict[tuple[str, str, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
     for row in plies:
@@ -167,7 +167,7 @@ def test_first_choices_are_those_that_were_chosen(
 def test_the_crosstable_scores_every_game_between_two_agents(
     opened: OpenArchive, where: str | None, keep: Keep
 ) -> None:
-    games, _ = rows_of(RUNS, keep)
+    games, _ = select_rows(RUNS, keep)
     points: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in games:
         for seat in (0, 1):
@@ -224,7 +224,7 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
     labels = [f"agent{number:02}" for number in range(MAX_AGENTS + 2)]
     pairings = [(label, "everybody") for label in labels]
     blocks = [random_block(number, number, 0, 4) for number in range(len(labels))]
-    run = record(spec_of(pairings=pairings))
+    run = record(build_spec(pairings=pairings))
     archive = ArchiveStore.open(tmp_path / "many", create=True)
     archive.write_run(run)
     store(archive, run.run_id, blocks, pairings)
@@ -328,7 +328,7 @@ def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
     label = "mcts(exploration=1.41421356,iterations=40,reuse=true,safe_gifts=true)"
     pairings = [(label, "random")]
     archive = ArchiveStore.open(tmp_path / "long", create=True)
-    run = record(spec_of(pairings=pairings))
+    run = record(build_spec(pairings=pairings))
     archive.write_run(run)
     store(archive, run.run_id, [random_block(1)], pairings)
     with open_archive(archive.root) as opened:

@@ -19,7 +19,7 @@ from analytics.statistics.tally import (
     win_rate,
 )
 from quarto.batch import Block
-from tests.analytics.naive_games import Game, block_of, random_block, single_games
+from tests.analytics.naive_games import Game, pack_games, random_block, single_games
 
 COUNT = st.integers(0, 10**6)
 ROW = st.tuples(COUNT, COUNT, COUNT)
@@ -69,7 +69,7 @@ def test_blocks_of_a_pairing_add_up() -> None:
 def test_seats_and_sums_by_hand() -> None:
     won, lost, drawn = (Game(plies=[], winner=winner, ending=0) for winner in (0, 1, -1))
     # The first agent holds seat 0 in the games at even places, seat 1 in the others.
-    counts = tally_by_pairing([block_of([won, lost, won, won, drawn, drawn, won, drawn])])[0]
+    counts = tally_by_pairing([pack_games([won, lost, won, won, drawn, drawn, won, drawn])])[0]
     assert (counts.losses, counts.draws, counts.wins) == (1, 3, 4)
     assert counts.results(0) == (0, 1, 3)
     assert counts.results(1) == (1, 2, 1)

@@ -29,10 +29,10 @@ from tests.analytics.naive_games import (
     BLOCKS,
     PAIRINGS,
     RUN_ID,
+    build_spec,
     naive_rows,
     random_block,
     record,
-    spec_of,
     store,
 )
 from tests.object_storage import BOTH
@@ -292,7 +292,7 @@ def test_a_run_that_begins_later_has_a_greater_number_and_is_listed_later(tmp_pa
     begun = []
     for seed in range(5):  # on machines whose clocks go backwards
         number = archive.compute_next_run_number()
-        run = record(spec_of(seed=seed), created=f"2026-01-{9 - seed:02}T00:00:00+00:00", number=number)
+        run = record(build_spec(seed=seed), created=f"2026-01-{9 - seed:02}T00:00:00+00:00", number=number)
         archive.write_run(run)
         begun.append(run.run_id)
     assert [run.number for run in archive.load_runs()] == [1, 2, 3, 4, 5]
@@ -304,7 +304,7 @@ def test_a_run_that_begins_later_has_a_greater_number_and_is_listed_later(tmp_pa
 def test_a_record_that_cannot_be_read_has_no_number_and_one_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
     archive.write_run(record(number=2))
-    hostile = record(spec_of(seed=9))
+    hostile = record(build_spec(seed=9))
     archive.write_run(hostile)
     path = Path(archive.run_record_path(hostile.run_id))
     values = json.loads(path.read_text())
@@ -324,7 +324,7 @@ def test_a_record_that_cannot_be_read_has_no_number_and_one_that_was_replaced_is
 def test_a_snapshot_stays_as_it_was_while_others_write(archive: ArchiveStore) -> None:
     seen = Snapshot(archive.root)
     games, run = [*seen.list_effective_ranges(RUN_ID)], seen.find_run(RUN_ID)
-    other = record(spec_of(seed=8))
+    other = record(build_spec(seed=8))
     archive.write_run(other)
     store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)])
     archive.write_run(record(status="complete"))
@@ -341,7 +341,7 @@ def test_a_snapshot_stays_as_it_was_while_others_write(archive: ArchiveStore) ->
 @BOTH
 def test_a_snapshot_never_has_games_without_the_record_of_their_run(archive: ArchiveStore) -> None:
     """Check a run that begins between the snapshot's look at the records and its look at the games."""
-    other = record(spec_of(seed=8))
+    other = record(build_spec(seed=8))
 
     begin = ArchiveStore.list_run_ids
     with pytest.MonkeyPatch.context() as patch:

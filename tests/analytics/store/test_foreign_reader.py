@@ -11,7 +11,7 @@ import pytest
 from analytics import open_archive
 from analytics.store.archive import ArchiveStore
 from analytics.tables.upkeep.compaction import compact_run
-from tests.analytics.naive_games import BLOCKS, RUN_ID, SEED, games_of_seed, record, spec_of, store, store_span
+from tests.analytics.naive_games import BLOCKS, RUN_ID, SEED, build_random_blocks, build_spec, record, store, store_span
 from tests.paths import ROOT
 
 (PROGRAM,) = re.findall(
@@ -20,7 +20,7 @@ from tests.paths import ROOT
 
 (QUESTION,) = re.findall(r"`(SELECT DISTINCT [^`]*)`", (ROOT / "data/README.md").read_text(encoding="utf-8"))
 
-OTHER = record(spec_of(seed=8))
+OTHER = record(build_spec(seed=8))
 
 
 def test_the_programs_of_the_page_count_each_game_once(
@@ -30,8 +30,8 @@ def test_the_programs_of_the_page_count_each_game_once(
     store(archive, OTHER.run_id, BLOCKS)
     archive.write_run(record(games=16))
     assert compact_run(archive, RUN_ID).files == 2  # which are still there
-    store_span(archive, (20, 28), games_of_seed(SEED, 12))  # of another command, and overlaps
-    unfinished = store_span(archive, (28, 32), games_of_seed(SEED, 12))
+    store_span(archive, (20, 28), build_random_blocks(SEED, 12))  # of another command, and overlaps
+    unfinished = store_span(archive, (28, 32), build_random_blocks(SEED, 12))
     archive.backend.remove(archive.folder("games", RUN_ID) / unfinished.name)
     Path(archive.folder("games", RUN_ID), ".tmp-0123").write_bytes(b"half a file")
     with open_archive(archive.root) as opened:

@@ -32,14 +32,14 @@ from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import record
 from tests.analytics.stored_policies import COUNTS, CURVE, GENES, LEARNED, origin
-from tests.object_storage import BOTH, root_of
+from tests.object_storage import BOTH, find_root
 
 BOMB = 2_000_000  # equal rows
 
 
 @pytest.fixture
 def archive(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStore:
-    new_archive = ArchiveStore.open(root_of(request, tmp_path), create=True)
+    new_archive = ArchiveStore.open(find_root(request, tmp_path), create=True)
     new_archive.write_run(record())  # of which policies are learned
     return new_archive
 

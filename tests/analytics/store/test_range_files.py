@@ -25,18 +25,18 @@ from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.snapshot import Snapshot
 from quarto.batch import Block
 from quarto.errors import FailureError
-from tests.analytics.folders import contents
+from tests.analytics.folders import read_contents
 from tests.analytics.naive_games import (
     BLOCKS,
     PAIRINGS,
     RUN_ID,
-    cut,
+    build_spec,
     frames,
     naive_rows,
     random_block,
     record,
+    select_pairs,
     single_games,
-    spec_of,
     store,
 )
 from tests.analytics.tables.verification.damage import forged
@@ -47,7 +47,7 @@ LINE = record().unit_line
 
 def whole(archive: ArchiveStore, span: tuple[int, int] = (0, 24)) -> StoredRange:
     """Store the games of ``BLOCKS`` in one range."""
-    return write_games(archive, RUN_ID, LINE, PAIRINGS, span, [cut(block, LINE, span) for block in BLOCKS])
+    return write_games(archive, RUN_ID, LINE, PAIRINGS, span, [select_pairs(block, LINE, span) for block in BLOCKS])
 
 
 @BOTH
@@ -55,7 +55,7 @@ def test_a_range_is_read_as_it_was_played(archive: ArchiveStore) -> None:
     first, second = archive.list_effective_ranges(RUN_ID)
     assert (first[:2], second[:2]) == ((0, 16), (16, 24))
     for stored in (first, second):
-        blocks = [cut(block, LINE, stored[:2]) for block in BLOCKS]
+        blocks = [select_pairs(block, LINE, stored[:2]) for block in BLOCKS]
         games, plies = naive_rows(blocks, PAIRINGS)
         read = read_games(archive, RUN_ID, stored)
         assert read_rows(archive, RUN_ID, stored, "games").rows() == games
@@ -92,10 +92,10 @@ def test_all_tables_are_written_before_the_games(archive: ArchiveStore) -> None:
 
 @BOTH
 def test_the_same_games_in_any_parts_are_the_same_files_and_the_same_sum(archive: ArchiveStore) -> None:
-    before = contents(archive)
+    before = read_contents(archive)
     for span in ((0, 16), (16, 24)):
         whole(archive, span)
-    assert contents(archive) == before
+    assert read_contents(archive) == before
     fingerprint = archive.list_effective_ranges(RUN_ID).fingerprint
     assert whole(archive).fingerprint == fingerprint
     assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 24)]
@@ -105,7 +105,7 @@ def test_the_same_games_in_any_parts_are_the_same_files_and_the_same_sum(archive
 
 @pytest.mark.parametrize("swapped", [True, False])
 def test_one_pairing_and_games_without_twins_are_ranges_too(archive: ArchiveStore, swapped: bool) -> None:
-    run = record(spec_of(pairings=PAIRINGS[:1], seats="swapped" if swapped else "fixed"))
+    run = record(build_spec(pairings=PAIRINGS[:1], seats="swapped" if swapped else "fixed"))
     archive.write_run(run)
     block = (random_block if swapped else single_games)(3, 0, 0, 21)
     store(archive, run.run_id, [block], PAIRINGS[:1], most=8)
@@ -132,10 +132,10 @@ def test_one_pairing_and_games_without_twins_are_ranges_too(archive: ArchiveStor
     ids=["too few", "too many", "twice", "elsewhere", "none"],
 )
 def test_blocks_that_are_not_the_games_of_the_range_are_a_mistake(archive: ArchiveStore, blocks: list[Block]) -> None:
-    before = contents(archive)
+    before = read_contents(archive)
     with pytest.raises(ValueError, match=r"units 0 to 23"):
         write_games(archive, RUN_ID, LINE, PAIRINGS, (0, 24), blocks)
-    assert contents(archive) == before
+    assert read_contents(archive) == before
 
 
 # Damage.
@@ -189,7 +189,7 @@ def test_a_reader_whose_files_were_replaced_reads_the_larger_ones(
         assert read.game_id.tolist() == games.game_id.tolist()
         assert read.fingerprint == stored.fingerprint
         assert len(read_rows(reader, RUN_ID, stored, "plies")) == games.games.plies.sum()
-    assert not {*old} & {*contents(archive)}
+    assert not {*old} & {*read_contents(archive)}
 
 
 def test_a_reader_finds_the_same_rows_in_other_bytes(archive: ArchiveStore) -> None:
@@ -255,7 +255,7 @@ def test_an_archive_that_was_removed_is_not_written_in_part(archive: ArchiveStor
 def test_tallies_of_a_run_are_those_of_its_games_with_and_without_their_files(archive: ArchiveStore) -> None:
     expected = tally_by_pairing(BLOCKS)
     assert read_tallies(archive, [RUN_ID])[RUN_ID] == expected
-    seen, fixed, block = Snapshot(archive.root), record(spec_of(seats="fixed")), single_games(4, 0, 0, 8)
+    seen, fixed, block = Snapshot(archive.root), record(build_spec(seats="fixed")), single_games(4, 0, 0, 8)
     assert len(seen.list_effective_ranges(RUN_ID, "tallies")) == 2
     archive.write_run(fixed)
     store(archive, fixed.run_id, [block], PAIRINGS)
@@ -271,7 +271,7 @@ def test_tallies_of_several_runs_are_read_at_once_and_a_damaged_file_is_named(
     archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(range_files, "_cached_tallies", {})
-    other, block = record(spec_of(seats="fixed")), single_games(4, 0, 0, 8)
+    other, block = record(build_spec(seats="fixed")), single_games(4, 0, 0, 8)
     archive.write_run(other)
     store(archive, other.run_id, [block], PAIRINGS)
     both, expected = [RUN_ID, other.run_id], {RUN_ID: tally_by_pairing(BLOCKS), other.run_id: tally_by_pairing([block])}

@@ -39,7 +39,7 @@ from analytics.store.records import (
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge
-from tests.analytics.naive_games import RUN_ID, record, spec_of
+from tests.analytics.naive_games import RUN_ID, build_spec, record
 from tests.analytics.stored_policies import COUNTS, GENES, LEARNED, origin
 from tests.marks import seldom
 
@@ -54,11 +54,14 @@ def test_a_run_id_follows_from_the_spec_in_any_order_of_its_keys() -> None:
 def test_a_run_knows_its_line_of_units_and_where_it_ends() -> None:
     run = record(games=100)
     assert (run.unit_line, run.end_unit) == (UnitLine(3, 2), 150)
-    assert (record(spec_of(seats="fixed"), games=7).unit_line, record(spec_of(seats="fixed"), games=7).end_unit) == (
+    assert (
+        record(build_spec(seats="fixed"), games=7).unit_line,
+        record(build_spec(seats="fixed"), games=7).end_unit,
+    ) == (
         UnitLine(3, 1),
         21,
     )
-    imported = record(spec_of(seats="fixed", imported={"event": "cup"}), games=5, units=12)
+    imported = record(build_spec(seats="fixed", imported={"event": "cup"}), games=5, units=12)
     assert (imported.unit_line, imported.end_unit) == (UnitLine(1, 1), 12)
 
 
@@ -76,7 +79,7 @@ CARD = PolicyCard(
     kind="counts",
     parameters={"rate": 1e-7},
     knowledge="ab" * 32,
-    rules=spec_of()["rules"],
+    rules=build_spec()["rules"],
     created="2026-11-21T05:07:00.000001+00:00",
     code={},
     learned=LEARNED,
@@ -106,7 +109,7 @@ def test_the_bytes_of_a_record_are_known() -> None:
 
 def test_a_spec_may_hold_infinities_and_large_numbers() -> None:
     agents = [{"label": "mine", "target": "outside.Player", "params": {"limit": math.inf, "seed": 1 << 90}}]
-    run = record(spec_of(agents=agents) | {"pairings": [[0, 0]]})
+    run = record(build_spec(agents=agents) | {"pairings": [[0, 0]]})
     assert parse_record(encode_record(run), RunRecord) == run
 
 

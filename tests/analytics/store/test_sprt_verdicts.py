@@ -20,11 +20,11 @@ from analytics.tables.upkeep.garbage import list_unneeded_files
 from analytics.tables.verification.archive import verify_archive
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError
-from tests.analytics.folders import copied, forge, snapshot
-from tests.analytics.naive_games import block_of, random_game, record, spec_of, store
+from tests.analytics.folders import copy_archive, forge, snapshot
+from tests.analytics.naive_games import build_spec, pack_games, random_game, record, store
 
 MEETING = [("good", "bad")]
-RUN = record(spec_of(pairings=MEETING, opening_plies=0))
+RUN = record(build_spec(pairings=MEETING, opening_plies=0))
 TESTED = Hypotheses(0, 50)
 
 
@@ -37,7 +37,7 @@ def won_mostly(first_pair: int, pairs: int) -> Block:
             while number % 3 == 0 and (game["ending"] != LINE or game["winner"] != seat):
                 game = random_game(dice, forfeits=0)
             games.append(game)
-    return block_of(games, 0, first_pair)
+    return pack_games(games, 0, first_pair)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
 
 @pytest.fixture
 def archive(finished_run: ArchiveStore, tmp_path: Path) -> ArchiveStore:
-    return copied(finished_run, tmp_path / "archive")
+    return copy_archive(finished_run, tmp_path / "archive")
 
 
 def decided(archive: ArchiveStore, most: int = 200) -> sprt_verdicts.SprtVerdict:
@@ -182,7 +182,7 @@ def test_a_verdict_whose_games_are_gone_is_named(archive: ArchiveStore) -> None:
 
 def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "fixed", create=True)
-    fixed: RunRecord = record(spec_of(pairings=MEETING, seats="fixed"))
+    fixed: RunRecord = record(build_spec(pairings=MEETING, seats="fixed"))
     archive.write_run(fixed)
     trial = SequentialTest(TESTED, 32)
     trial.add_outcomes(np.full(32, 4, np.int8))

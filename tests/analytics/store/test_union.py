@@ -31,7 +31,7 @@ from analytics.tables.upkeep.compaction import STORED_TABLES, build_small_condit
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files, remove_unneeded_files
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
-from tests.analytics.naive_games import RUN_ID, cut, games_of_seed, record, store_span
+from tests.analytics.naive_games import RUN_ID, build_random_blocks, record, select_pairs, store_span
 
 PAIRS = 24
 UNITS = 3 * PAIRS
@@ -72,7 +72,7 @@ def fingerprint(unit: int, seed: int) -> int:
     """Compute the fingerprint of the games of one unit, of one seed."""
     from tests.analytics.store.test_game_tables import slow_fingerprint
 
-    blocks = [cut(block, record().unit_line, (unit, unit + 1)) for block in games_of_seed(seed, PAIRS)]
+    blocks = [select_pairs(block, record().unit_line, (unit, unit + 1)) for block in build_random_blocks(seed, PAIRS)]
     return sum(slow_fingerprint(block) for block in blocks) % MODULUS
 
 
@@ -121,7 +121,7 @@ class TwoArchives(RuleBasedStateMachine):
         dice.shuffle(spans)
         with stopped_after(archive, writes):
             for span in spans:
-                store_span(archive, span, games_of_seed(HONEST, PAIRS))
+                store_span(archive, span, build_random_blocks(HONEST, PAIRS))
             write_slices(archive, RUN_ID)
 
     @rule(number=NUMBER, seed=SEEDS, share=st.sampled_from([0.3, 1.0]))
@@ -172,7 +172,7 @@ class TwoArchives(RuleBasedStateMachine):
     @rule(number=NUMBER, first=st.integers(0, UNITS - 1), size=st.integers(1, 40))
     def forge(self, number: int, first: int, size: int) -> None:
         self.is_forged = True
-        store_span(self.archives[number], (first, min(UNITS, first + size)), games_of_seed(FORGED, PAIRS))
+        store_span(self.archives[number], (first, min(UNITS, first + size)), build_random_blocks(FORGED, PAIRS))
 
     @invariant()
     def units_that_count_are_those_in_files(self) -> None:
@@ -219,8 +219,8 @@ class TwoArchives(RuleBasedStateMachine):
             blocks = [
                 part
                 for stored in ranges
-                for block in games_of_seed(HONEST, PAIRS)
-                if (part := cut(block, line, stored[:2])).pairs
+                for block in build_random_blocks(HONEST, PAIRS)
+                if (part := select_pairs(block, line, stored[:2])).pairs
             ]
             assert tallies == tally_by_pairing(blocks)
 
@@ -251,7 +251,7 @@ def test_units_that_count_are_those_in_files_in_a_thousand_histories() -> None:
 def test_a_cut_file_that_is_damaged_is_named(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path, create=True)
     archive.write_run(record())
-    first, second = (store_span(archive, span, games_of_seed(HONEST, PAIRS)) for span in ((0, 20), (16, 30)))
+    first, second = (store_span(archive, span, build_random_blocks(HONEST, PAIRS)) for span in ((0, 20), (16, 30)))
     assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [first[:2], (20, 30)]
     path = archive.find_path("plies", RUN_ID, second)
     archive.backend.replace(path, archive.backend.read(path)[:-9] + b"123456789")

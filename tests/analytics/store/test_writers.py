@@ -31,10 +31,10 @@ from analytics.tables.verification.archive import verify_archive
 from quarto.batch import Block
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
-from tests.analytics.naive_games import RUN_ID, games_of_seed, random_block, record, spec_of, store, store_span
+from tests.analytics.naive_games import RUN_ID, build_random_blocks, build_spec, random_block, record, store, store_span
 from tests.marks import seldom
 
-OTHER = record(spec_of(seed=8), games=64)  # a run that the archive does not hold yet
+OTHER = record(build_spec(seed=8), games=64)  # a run that the archive does not hold yet
 UNITS = OTHER.end_unit  # 96
 TABLES = (PLIES_TABLE, TALLIES_TABLE, GAMES_TABLE)
 LISTING_SECONDS = 1.0  # a listing takes less here
@@ -43,7 +43,7 @@ GC_SECONDS = 10.0  # so does a writer between two steps, however busy the machin
 
 def games_of(luck: int = 0) -> list[Block]:
     """Draw all games of the run; another ``luck`` gives others, like those of players that cannot be repeated."""
-    return games_of_seed(9 + luck, UNITS // 3)
+    return build_random_blocks(9 + luck, UNITS // 3)
 
 
 def write(root: str, seed: int, threads: int, luck: int = 0) -> None:

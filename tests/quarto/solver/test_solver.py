@@ -37,7 +37,7 @@ from quarto.solver.table import (
 from quarto.symmetry import build_symmetries
 from tests.marks import seldom
 from tests.naive import PRESETS, has_line, winning_cells
-from tests.naive_solver import solve_position, turns_of
+from tests.naive_solver import list_turns, solve_position
 
 MEGABYTES = 4.0
 
@@ -64,7 +64,7 @@ def test_values_distances_and_turns_are_those_of_playing_every_game_out(name: st
             expected = solve_position(position, rules)
             solution = solver.solve(position)
             assert (solution.value, solution.distance) == expected, position
-            assert {(turn.cell, turn.gift): (turn.value, turn.distance) for turn in solution.turns} == turns_of(
+            assert {(turn.cell, turn.gift): (turn.value, turn.distance) for turn in solution.turns} == list_turns(
                 position, rules
             ), position
             assert solver.solve(position, turns=False, distance=False) == (expected.value, None, ())

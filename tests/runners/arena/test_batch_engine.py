@@ -29,7 +29,7 @@ from tests.naive import NONE, PRESETS, Outcome, View
 from tests.naive_players.agreement import outcomes
 from tests.naive_players.study_a import FaithfulRuleBased
 from tests.paths import ORACLES
-from tests.positions import view_of
+from tests.positions import build_view
 from tests.runners.players import Greedy
 
 SEED, RUN = 77, 78
@@ -117,7 +117,7 @@ class OneByOne:
         self.twin = twin
 
     def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        return self.twin.turn(view_of(position.packed, CLASSIC), 0)
+        return self.twin.turn(build_view(position.packed, CLASSIC), 0)
 
 
 def test_the_three_interfaces_play_the_same_games() -> None:
@@ -177,7 +177,7 @@ class Saboteur:
         return self.answer.cell, self.answer.gift
 
     def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        return self.turn(view_of(position.packed, CLASSIC), 0)
+        return self.turn(build_view(position.packed, CLASSIC), 0)
 
 
 class BatchSaboteur(Saboteur):
@@ -186,7 +186,7 @@ class BatchSaboteur(Saboteur):
     before = naive.Random()
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        turns = [self.turn(view_of(batch[i].packed, CLASSIC), seed) for i, seed in enumerate(rng.seeds.tolist())]
+        turns = [self.turn(build_view(batch[i].packed, CLASSIC), seed) for i, seed in enumerate(rng.seeds.tolist())]
         cells, gifts = np.array(turns, np.int64).T
         return cells, gifts
 

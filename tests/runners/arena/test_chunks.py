@@ -23,7 +23,7 @@ from runners.arena.execution import ChunkQueue
 from runners.arena.experiment import Experiment, RangeWriter, open_experiment
 from runners.arena.play_task import ChunkResult, list_pair_ranges
 from runners.hosting.guarded_agent import StuckError
-from tests.runners.experiments import request, stored_at
+from tests.runners.experiments import build_run_request, store_at
 
 
 def group_into_ranges(numbers: set[int]) -> list[Range]:
@@ -118,8 +118,10 @@ def test_the_units_of_a_chunk_follow_from_the_pace_of_every_pairing() -> None:
 @pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
     """Open a tournament of three pairings."""
-    run_request = request("agents=[random,semi_random,dumb]", "archive.shard_games=32", "archive.shard_seconds=1000")
-    return open_experiment(stored_at(tmp_path, run_request))
+    run_request = build_run_request(
+        "agents=[random,semi_random,dumb]", "archive.shard_games=32", "archive.shard_seconds=1000"
+    )
+    return open_experiment(store_at(tmp_path, run_request))
 
 
 def play_units(experiment: Experiment, first: int, end: int) -> list[Block]:

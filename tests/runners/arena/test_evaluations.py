@@ -30,7 +30,7 @@ from tests import naive
 from tests.analytics.tables.verification.damage import changed, rewrite
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import Watcher, assert_same_rows, play, request, rows, stored_at
+from tests.runners.experiments import Watcher, assert_same_rows, build_run_request, play, read_archive_rows, store_at
 from tests.runners.learning.training.trainings import without_pictures
 from tests.runners.players import Batched, Dice, OneByOne
 
@@ -88,7 +88,7 @@ def has_no_problems(root: Path) -> bool:
 
 def test_games_are_the_same_with_and_without_and_there_is_a_row_for_each_turn(original: Path, tmp_path: Path) -> None:
     play(tmp_path, *GAMES, *SMALL)
-    assert_same_rows(rows(tmp_path), rows(original))
+    assert_same_rows(read_archive_rows(tmp_path), read_archive_rows(original))
     assert (files(tmp_path, "games"), files(tmp_path, "plies")) == (files(original, "games"), files(original, "plies"))
     assert (files(tmp_path, "evaluations"), len(query(tmp_path))) == (set(), 0)
     turns = query(original, "SELECT sum(plies - opening + 1) AS turns FROM games")["turns"].item()
@@ -120,7 +120,9 @@ def test_what_is_missing_is_played_again_and_only_that(original: Path, tmp_path:
     play(tmp_path, *GAMES, "games=16", *SMALL)
     games_before = files(tmp_path, "games")
     watcher = Watcher()
-    execute_request(stored_at(tmp_path, request(*GAMES, *SMALL, EVALUATIONS)), "qarena run", threading.Event(), watcher)
+    execute_request(
+        store_at(tmp_path, build_run_request(*GAMES, *SMALL, EVALUATIONS)), "qarena run", threading.Event(), watcher
+    )
     assert watcher.started == [120]
     assert files(tmp_path, "games") >= games_before
     assert_frame_equal(read_values(tmp_path), read_values(original))
@@ -152,7 +154,7 @@ def test_what_a_run_or_an_index_has_stored_is_missed_when_it_is_lost(copy: Path,
 def test_after_an_interruption_the_rest_is_played(original: Path, tmp_path: Path) -> None:
     play(tmp_path, *GAMES, "archive.shard_games=64")
     stop = threading.Event()
-    run_request = stored_at(tmp_path, request(*GAMES, "archive.shard_games=8", EVALUATIONS))
+    run_request = store_at(tmp_path, build_run_request(*GAMES, "archive.shard_games=8", EVALUATIONS))
     watcher = Watcher(stop, 16)
     assert execute_request(run_request, "qarena run", stop, watcher).interrupted
     assert watcher.started == [120]
@@ -163,10 +165,10 @@ def test_after_an_interruption_the_rest_is_played(original: Path, tmp_path: Path
 def test_games_that_differ_are_left_as_they_are(tmp_path: Path) -> None:
     overrides = (f"agents=[{OWN},random]", "games=20", "threads=1")
     play(tmp_path, *overrides)
-    rows_before = rows(tmp_path)
+    rows_before = read_archive_rows(tmp_path)
     with pytest.raises(FailureError, match="came out differently when they were played again"):
         play(tmp_path, *overrides, EVALUATIONS)
-    assert_same_rows(rows(tmp_path), rows_before)
+    assert_same_rows(read_archive_rows(tmp_path), rows_before)
     assert len(query(tmp_path)) == 0
 
 
@@ -263,8 +265,8 @@ def test_a_batch_may_have_an_evaluation_and_one_out_of_range_forfeits_with_and_w
     overrides = (f"agents=[{','.join(players)}]", "games=12", "threads=1", "keep_going=true")
     for folder, more in (("a", (EVALUATIONS,)), ("b", ())):
         play(tmp_path / folder, *overrides, *more)
-    assert_same_rows(rows(tmp_path / "b"), rows(tmp_path / "a"))
-    assert {*rows(tmp_path / "a")["games"]["ending"]} == {"forfeit_error"}
+    assert_same_rows(read_archive_rows(tmp_path / "b"), read_archive_rows(tmp_path / "a"))
+    assert {*read_archive_rows(tmp_path / "a")["games"]["ending"]} == {"forfeit_error"}
     extremes = "SELECT min(value), max(value) FROM evaluations WHERE agent = 'BatchEvaluator'"
     assert query(tmp_path / "a", extremes).row(0) == (-1.0, 1.0)
 
@@ -297,5 +299,5 @@ def test_a_policy_is_learned_from_values_and_rebuilt_bit_for_bit(copy: Path, qar
 
 
 def test_no_id_depends_on_it() -> None:
-    assert request(*GAMES, EVALUATIONS).spec.run_id == request(*GAMES).spec.run_id
-    assert experiment.build_engine(request(*GAMES).spec).collects_evaluations is False
+    assert build_run_request(*GAMES, EVALUATIONS).spec.run_id == build_run_request(*GAMES).spec.run_id
+    assert experiment.build_engine(build_run_request(*GAMES).spec).collects_evaluations is False

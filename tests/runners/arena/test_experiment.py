@@ -32,7 +32,15 @@ from runners.arena.experiment import open_experiment
 from runners.hosting.interruption import stop_on_signal
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import Watcher, assert_same_rows, draw_the_same_words, play, request, rows, stored_at
+from tests.runners.experiments import (
+    Watcher,
+    assert_same_rows,
+    build_run_request,
+    draw_the_same_words,
+    play,
+    read_archive_rows,
+    store_at,
+)
 
 PLAYERS = "tests.runners.players"
 
@@ -74,7 +82,7 @@ def tournament_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def expected(tournament_root: Path) -> RESULT:
     """Return the rows of the tournament."""
-    expected_rows = rows(tournament_root)
+    expected_rows = read_archive_rows(tournament_root)
     assert len(expected_rows["games"]) == 288
     return expected_rows
 
@@ -97,7 +105,7 @@ def test_rows_depend_on_neither_threads_nor_files_nor_blocks(
     monkeypatch.setattr(execution, "MANY_FILES_TO_COMPACT", 1 << 60)
     outcome = play(tmp_path, *TOURNAMENT, *how)
     assert len(ArchiveStore.open(tmp_path).list_effective_ranges(outcome.run_id)) > 1
-    assert_same_rows(rows(tmp_path), expected)
+    assert_same_rows(read_archive_rows(tmp_path), expected)
     assert outcome.fingerprint == ArchiveStore.open(tmp_path).list_effective_ranges(outcome.run_id).fingerprint
     assert verify_archive(ArchiveStore.open(tmp_path)).problems == []
 
@@ -114,7 +122,7 @@ def test_asking_for_more_extends_a_run(tmp_path: Path, expected: RESULT) -> None
     last = play(tmp_path, *TOURNAMENT)
     assert [outcome.played for outcome in (first, second, last)] == [96, 120, 72]
     assert {outcome.run_id for outcome in (first, second, last)} == set(expected["games"]["run_id"])
-    assert_same_rows(rows(tmp_path), expected)
+    assert_same_rows(read_archive_rows(tmp_path), expected)
 
 
 def test_asking_for_what_is_there_plays_nothing_and_changes_nothing(tmp_path: Path) -> None:
@@ -132,12 +140,12 @@ def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(
 ) -> None:
     draw_the_same_words(monkeypatch)
     play(tmp_path / "swapped", *TOURNAMENT)
-    expected = rows(tmp_path / "swapped")
+    expected = read_archive_rows(tmp_path / "swapped")
     root = tmp_path / "fixed"
     outcome = play(root, *TOURNAMENT, "seats=fixed", "games=25")  # an odd number is fine: nothing is swapped
     assert outcome.played == 25 * 6
     assert play(root, *TOURNAMENT, "seats=fixed", "games=25").played == 0
-    fixed_rows = rows(root)
+    fixed_rows = read_archive_rows(root)
     first_24 = pl.col("game_id") % 2**32 < 48
     first_of_pair = pl.col("game_id") % 2 == 0
     numbering = ("run_id", "game_number")  # where seats are fixed, games are counted without the second of a pair
@@ -277,7 +285,7 @@ def test_a_run_begun_by_other_code_is_neither_shown_nor_extended_unless_the_user
     tmp_path: Path, changed_run: str
 ) -> None:
     """Check that a user who edits an agent is not shown the old results."""
-    rows_before = rows(tmp_path)
+    rows_before = read_archive_rows(tmp_path)
     for games in (20, 22):
         with pytest.raises(
             RequestError, match=rf"run {changed_run} was begun by other code .*9\.9, f{{16}}.*=new .*=extend"
@@ -285,7 +293,7 @@ def test_a_run_begun_by_other_code_is_neither_shown_nor_extended_unless_the_user
             play(tmp_path, f"games={games}")
         game = rf"game {format_game_name(changed_run, 0)} \(rule_based against random\)"
         assert re.search(rf"{game} differently: ply \d was (\S+) and is now (?!\1)\S+; ", str(refusal.value))
-    assert_same_rows(rows(tmp_path), rows_before)
+    assert_same_rows(read_archive_rows(tmp_path), rows_before)
     assert load_status(tmp_path, changed_run) == "complete"
     assert "same_games" not in ArchiveStore.open(tmp_path).load_run(changed_run).code
     outcome = play(tmp_path, "games=20", "archive.other_code=extend")
@@ -308,7 +316,7 @@ def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
     tmp_path: Path, upgraded_run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = ArchiveStore.open(tmp_path).load_run(upgraded_run).code["fingerprint"]
-    (note,) = open_experiment(stored_at(tmp_path, request("games=20"))).request.notes
+    (note,) = open_experiment(store_at(tmp_path, build_run_request("games=20"))).request.notes
     assert re.fullmatch(
         rf"run {upgraded_run} was begun by other code \(.*; this is 9\.9, f{{16}}\): 20 games were "
         "played again and are the same, so it goes on",
@@ -321,7 +329,7 @@ def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
     assert "extended_by" not in code  # it added no game
     with monkeypatch.context() as patch:  # the record says so: no second sample is played
         patch.setattr(replay, "replay_sample", lambda *_: pytest.fail("a second sample"))
-        assert open_experiment(stored_at(tmp_path, request("games=20"))).request.notes == ()
+        assert open_experiment(store_at(tmp_path, build_run_request("games=20"))).request.notes == ()
     assert play(tmp_path, "games=22").played == 2
     monkeypatch.undo()
     assert ArchiveStore.open(tmp_path).load_run(upgraded_run).code["extended_by"] == ["f" * 16]
@@ -343,7 +351,7 @@ def test_a_run_without_games_goes_on_with_other_code(tmp_path: Path, monkeypatch
 
 
 def test_a_record_says_what_was_asked_and_what_became_of_it(tmp_path: Path) -> None:
-    run_request = stored_at(tmp_path, request("games=20", "seed=3"))
+    run_request = store_at(tmp_path, build_run_request("games=20", "seed=3"))
     execute_request(run_request, "qarena run games=20 seed=3", threading.Event())
     execute_request(replace(run_request, games=30), "qarena run games=30 seed=3", threading.Event())
     record = ArchiveStore.open(tmp_path).find_run(run_request.spec.run_id)
@@ -369,11 +377,11 @@ def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
     monkeypatch.setattr(Pace, "next_unit_count", lambda *_: 1)
     stop = threading.Event()
     watcher = Watcher(stop, enough=40)
-    run_request = stored_at(tmp_path, request(*TOURNAMENT, f"threads={threads}"))
+    run_request = store_at(tmp_path, build_run_request(*TOURNAMENT, f"threads={threads}"))
     outcome = execute_request(run_request, "qarena run", stop, watcher)
     assert outcome.interrupted
     assert watcher.started == [288]
-    assert 40 <= outcome.played == watcher.games == len(rows(tmp_path)["games"]) < 288
+    assert 40 <= outcome.played == watcher.games == len(read_archive_rows(tmp_path)["games"]) < 288
     assert load_status(tmp_path, outcome.run_id) == "interrupted"
 
     shorter = play(tmp_path, *TOURNAMENT, "games=2")  # which is there: but what was asked for before is not
@@ -382,7 +390,7 @@ def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
     resumed = play(tmp_path, *TOURNAMENT)
     assert (resumed.interrupted, resumed.played) == (False, 288 - outcome.played - shorter.played)
     assert load_status(tmp_path, resumed.run_id) == "complete"
-    assert_same_rows(rows(tmp_path), expected)
+    assert_same_rows(read_archive_rows(tmp_path), expected)
 
 
 def test_a_run_stopped_before_it_plays_is_not_called_running(tmp_path: Path) -> None:
@@ -407,11 +415,11 @@ class Meanwhile(Watcher):
 
 
 def test_games_that_another_process_was_faster_with_count_once(tmp_path: Path, expected: RESULT) -> None:
-    run_request = stored_at(tmp_path, request(*TOURNAMENT))
+    run_request = store_at(tmp_path, build_run_request(*TOURNAMENT))
     outcome = execute_request(run_request, "qarena run", threading.Event(), Meanwhile(tmp_path))
     assert not outcome.interrupted
     assert load_status(tmp_path, outcome.run_id) == "complete"
-    assert_same_rows(rows(tmp_path), expected)
+    assert_same_rows(read_archive_rows(tmp_path), expected)
 
 
 def test_a_run_whose_games_cannot_be_repeated_has_one_writer_at_a_time(tmp_path: Path) -> None:

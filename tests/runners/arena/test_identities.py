@@ -36,7 +36,7 @@ from runners.arena.spec import AgentSpec, build_from_settings
 from runners.config.objectives import Objective
 from runners.learning.training.genetic import GeneticTrainer
 from runners.learning.training.trainer import Trainer
-from tests.audit import watched
+from tests.audit import watch_events
 
 # Archives hold these for good: a module may move, and its identity stays, as the key ``id`` of its yaml.
 IN_ARCHIVES = """
@@ -228,7 +228,7 @@ def test_no_class_or_function_of_anybody_passes_the_gate_and_none_is_called() ->
     import_everything()
     names = [name for name in list_callables(dict(sys.modules)) if not is_allowed_in_data(name)]
     assert len(names) > 20_000
-    with watched(is_act) as events:
+    with watch_events(is_act) as events:
         assert_refused(OUTER, names)
         assert_refused(DEEPER, names[::20])
     assert Counter(event[:60] for event in events) == {}
@@ -268,7 +268,7 @@ def test_a_name_that_no_yaml_has_is_refused_before_it_is_looked_up(monkeypatch: 
         "runners.hosting.engines.process.EngineProcess",
     ]
     assert_refused({**OUTER, **DEEPER}, ["nowhere.\x00Player"])  # reads the table, imports what is around it
-    with watched(is_act) as events:
+    with watch_events(is_act) as events:
         assert_refused({**OUTER, **DEEPER}, [*names, *FORGED_NAMES])
     assert (events, Trap.used) == ([], [])
 

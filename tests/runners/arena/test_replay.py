@@ -13,7 +13,7 @@ from runners.arena import replay
 from runners.arena.batch_engine import BatchEngine
 from runners.arena.experiment import build_engine
 from runners.arena.replay import replay_sample, select_sample_units
-from tests.runners.experiments import play, request
+from tests.runners.experiments import build_run_request, play
 
 TOURNAMENT = ("agents=[random,semi_random,rule_based]", "games=24")
 ROUND_ROBIN = [(0, 1), (0, 2), (1, 2)]
@@ -63,7 +63,7 @@ def stored_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, 
 
 
 def build_engine_for(run_id: str) -> BatchEngine:
-    spec = request(*TOURNAMENT).spec
+    spec = build_run_request(*TOURNAMENT).spec
     assert spec.run_id == run_id
     return build_engine(spec)
 

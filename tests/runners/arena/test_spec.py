@@ -18,7 +18,7 @@ from agents.base.agent import AgentLimits
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import AgentSpec, RunSpec, format_label
-from tests.runners.experiments import request
+from tests.runners.experiments import build_run_request
 
 RULE_BASED = AgentSpec("rule_based", "agents.rule_based.RuleBased", {"faithful": False, "version": "last"})
 RANDOM = AgentSpec("random", "agents.random.Random", {})
@@ -78,7 +78,8 @@ def test_what_does_not_affect_games_leaves_the_run_id_alone() -> None:
     overrides = ("agent@a=rule_based", "agent@b=random", "seed=7", "opening_plies=2")
     harmless = ("games=2", "threads=1", "archive.root=x", "archive.shard_games=4", "archive.shard_seconds=1")
     run_ids = {
-        request(*overrides, other).spec.run_id for other in (*harmless, "progress=false", "archive.other_code=extend")
+        build_run_request(*overrides, other).spec.run_id
+        for other in (*harmless, "progress=false", "archive.other_code=extend")
     }
     assert run_ids == {SPEC.run_id}
 

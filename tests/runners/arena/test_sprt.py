@@ -36,7 +36,15 @@ from runners.config.requests import prepare_test
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import SLEEPY, assert_same_rows, command, play, rows, start, wait_for
+from tests.runners.experiments import (
+    SLEEPY,
+    assert_same_rows,
+    play,
+    read_archive_rows,
+    run_qarena,
+    start_qarena,
+    wait_for,
+)
 
 # About a thousand pairs, in some thirty looks.
 LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125", "seed=5")
@@ -85,7 +93,7 @@ def long_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def assert_as_uninterrupted(root: Path, expected: Path) -> None:
     assert load_verdicts(root) == load_verdicts(expected)
-    assert_same_rows(rows(root), rows(expected))
+    assert_same_rows(read_archive_rows(root), read_archive_rows(expected))
     verification = verify_archive(ArchiveStore.open(root))
     assert (verification.verdicts, verification.problems) == (1, [])
     with open_archive(root) as opened:
@@ -313,19 +321,19 @@ def test_sighup_and_kill_lose_nothing_that_matters(tmp_path: Path) -> None:
     importable = os.pathsep.join(filter(None, [str(tmp_path / "own"), os.environ.get("PYTHONPATH")]))
     fast_variables = {"PYTHONPATH": importable}
     variables = fast_variables | {"PAUSE": "0.002"}
-    uninterrupted = command(tmp_path, *SLOW, "archive.root=whole", "threads=1", **fast_variables)
+    uninterrupted = run_qarena(tmp_path, *SLOW, "archive.root=whole", "threads=1", **fast_variables)
     assert uninterrupted.returncode == 0, uninterrupted.stderr
 
     def files() -> int:
         return len([*tmp_path.glob("parts/games/*/*.parquet")])
 
     arguments = (*SLOW, "archive.root=parts", "threads=2")
-    with start(tmp_path, *arguments, **variables) as process:
+    with start_qarena(tmp_path, *arguments, **variables) as process:
         wait_for(process, lambda: files() >= 1)
         process.kill()
         process.communicate(timeout=60)
     files_before = files()
-    with start(tmp_path, *arguments, **variables) as process:
+    with start_qarena(tmp_path, *arguments, **variables) as process:
         wait_for(process, lambda: files() > files_before)
         process.send_signal(signal.SIGHUP)
         out, err = process.communicate(timeout=60)
@@ -333,6 +341,6 @@ def test_sighup_and_kill_lose_nothing_that_matters(tmp_path: Path) -> None:
     assert "Undecided so far" in out
     *_, resume = err.splitlines()
     assert shlex.split(resume) == ["qarena", *SLOW, "archive.root=parts", "threads=2"]
-    resumed = command(tmp_path, *shlex.split(resume)[1:], **fast_variables)
+    resumed = run_qarena(tmp_path, *shlex.split(resume)[1:], **fast_variables)
     assert resumed.returncode == 0, resumed.stderr
     assert_as_uninterrupted(tmp_path / "parts", tmp_path / "whole")

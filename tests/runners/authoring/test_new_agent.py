@@ -21,7 +21,7 @@ from runners.authoring.new_agent import INTERFACES, create_agent_files, format_c
 from tests import naive
 from tests.agents.test_contract import streams
 from tests.paths import ROOT
-from tests.positions import asked, view_of
+from tests.positions import build_view, list_positions
 from tests.quarto.test_views import safe_after
 from tests.runners.conftest import Qarena
 
@@ -44,13 +44,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("interface", INTERFACES)
 def test_a_new_agent_keeps_to_the_rules_and_plays_as_its_description_says(interface: str, folder: Path) -> None:
     assert find_faults(folder, f"new_{interface}") == []
-    positions = asked(CLASSIC, 6)
+    positions = list_positions(CLASSIC, 6)
     turns = {}
     for safe in ("true", "false"):
         player = build_player(load_own_agent(folder, f"new_{interface}(safe={safe})"), CLASSIC, "it")
         turns[safe] = player.play(Batch.from_positions(positions), streams(len(positions)))
     for i, position in enumerate(positions):
-        view, cell, gift = view_of(position, CLASSIC), int(turns["true"].cells[i]), int(turns["true"].gifts[i])
+        view, cell, gift = build_view(position, CLASSIC), int(turns["true"].cells[i]), int(turns["true"].gifts[i])
         if view.hand != NONE:
             assert cell in (naive.winning_cells(view.board, view.hand, CLASSIC) or naive.empty_cells(view.board))
         assert gift in (safe_after(position, cell, CLASSIC) or tuple(view.available) or (NONE,))

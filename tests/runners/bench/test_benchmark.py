@@ -41,7 +41,7 @@ from tests.marks import seldom
 from tests.naive import NONE, PRESETS, has_line, winning_cells
 from tests.naive_solver import solve_position
 from tests.paths import SAMPLE
-from tests.positions import view_of
+from tests.positions import build_view
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import Watcher
 
@@ -131,7 +131,7 @@ def test_positions_for_the_solver_are_live_safe_and_the_same_every_time() -> Non
     positions = solver.sample_positions(8, 30)
     assert positions == solver.sample_positions(8, 40)[:30]
     for position in positions:
-        view = view_of(position, CLASSIC)
+        view = build_view(position, CLASSIC)
         assert sum(piece >= 0 for piece in view.board) == 8
         assert not has_line(view.board, CLASSIC)
         assert not winning_cells(view.board, position.hand, CLASSIC)

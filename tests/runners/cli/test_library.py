@@ -23,7 +23,7 @@ from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.subject_sections import build_subject_sections
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import play, request
+from tests.runners.experiments import build_run_request, play
 
 COMMANDS = {
     "crosstable --rules classic": lambda archive: archive.crosstable(rules="classic"),
@@ -164,7 +164,7 @@ OTHERS = (
 
 @pytest.mark.parametrize("overrides", LABELS)
 def test_a_label_with_defaults_means_the_stored_label(overrides: str) -> None:
-    spec = request(*overrides.split(), "agent@b=random").spec
+    spec = build_run_request(*overrides.split(), "agent@b=random").spec
     record = RunRecord(spec.run_id, spec.to_record(), {}, 2, "2026-01-01T00:00:00+00:00")
     for text in LABELS[overrides]:
         assert find_stored_label([record], text) == spec.agents[0].label, text

@@ -31,7 +31,7 @@ from runners.cli.main import CompilingNotice
 from tests.another_user import another_user, visible_folder
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import QARENA, command, play
+from tests.runners.experiments import QARENA, play, run_qarena
 
 COUNTS = "SELECT agent_0, agent_1, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL"
 
@@ -410,7 +410,7 @@ def test_a_distribution_that_hides_a_package_is_named(tmp_path: Path) -> None:
     (folder / "some_sdk-1.0.dist-info").mkdir()
     (folder / "some_sdk-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: some-sdk\nVersion: 1.0\n")
     (folder / "some_sdk-1.0.dist-info/top_level.txt").write_text("agents\n")
-    done = command(tmp_path, "run", "games=2", PYTHONPATH=str(folder))
+    done = run_qarena(tmp_path, "run", "games=2", PYTHONPATH=str(folder))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f"error: {folder / 'agents'} hides the project's own package 'agents': it belongs to some-sdk, which needs an "
@@ -420,6 +420,6 @@ def test_a_distribution_that_hides_a_package_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_that_hides_a_package_is_named(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
-    done = command(tmp_path, "run", "games=2", PYTHONPATH=str(tmp_path))
+    done = run_qarena(tmp_path, "run", "games=2", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {tmp_path / 'conf'} hides the project's own package 'conf': rename")

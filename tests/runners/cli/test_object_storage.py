@@ -12,9 +12,9 @@ import pytest
 from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import ObjectUrl
 from analytics.tables.verification.archive import verify_archive
-from tests.object_storage import SECRET, environment, free_port
+from tests.object_storage import SECRET, build_s3_environment, find_free_port
 from tests.runners.conftest import Qarena, Result
-from tests.runners.experiments import command, start
+from tests.runners.experiments import run_qarena, start_qarena
 
 GAMES = ("run", "agent@a=random", "agent@b=semi_random", "games=200", "opening_plies=2", "seed=3", "threads=2")
 ROWS = (
@@ -71,7 +71,7 @@ def test_what_is_not_there_is_one_line(qarena: Qarena, bucket: ObjectUrl, monkey
     assert_one_line(qarena("sql", "SELECT 1", "--archive", f"{bucket}/a"), 2, f"there is no archive at {bucket}/a")
     assert_one_line(qarena(*GAMES, "--archive=s3://no-such-bucket/a"), 2, "has no bucket no-such-bucket")
     monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.2")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", environment(free_port())["AWS_ENDPOINT_URL"])
+    monkeypatch.setenv("AWS_ENDPOINT_URL", build_s3_environment(find_free_port())["AWS_ENDPOINT_URL"])
     assert_one_line(qarena("sql", "SELECT 1", "--archive", f"{bucket}/a"), 1, "does not answer", str(bucket))
 
 
@@ -101,13 +101,13 @@ def test_every_command_works_on_a_bucket(store: str, tmp_path: Path, request: py
         "archive verify",
     ):
         spelled = f"--archive={root}"
-        result = command(tmp_path, *arguments.split(), spelled)
+        result = run_qarena(tmp_path, *arguments.split(), spelled)
         assert result.returncode == 0, (arguments, result.stderr)
         assert "nanobind" not in result.stderr
-    result = command(tmp_path, "archive", "import", "games.txt", "--archive", f"{bucket}/imported")
+    result = run_qarena(tmp_path, "archive", "import", "games.txt", "--archive", f"{bucket}/imported")
     assert result.returncode == 0, result.stderr
     for view in ("positions", "decisions", "verdicts", "sweeps", "policy('built')"):
-        result = command(
+        result = run_qarena(
             tmp_path, "sql", f"SELECT count(*) AS rows FROM {view}", "--format", "csv", f"--archive={root}"
         )
         assert int(result.stdout.split()[1]) > 0, (view, result.stderr)
@@ -121,14 +121,14 @@ def test_a_run_that_is_killed_at_any_moment_beside_a_bucket_ends_with_the_same_g
     generator, kills, root = random.Random(4), 0, bucket / "archive"
     run_arguments = (*GAMES[:3], "games=20000", *GAMES[4:], "archive.shard_games=256")
     while kills < 6:
-        with start(tmp_path, *run_arguments, f"archive.root={root}") as process:
+        with start_qarena(tmp_path, *run_arguments, f"archive.root={root}") as process:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(generator.uniform(1.5, 6.0))
                 break  # it ended by itself
             process.kill()
             kills += 1
     for place in (root, "folder"):
-        done = command(tmp_path, *run_arguments, f"archive.root={place}")
+        done = run_qarena(tmp_path, *run_arguments, f"archive.root={place}")
         assert done.returncode == 0, done.stderr
     assert kills > 0
     assert verify_archive(ArchiveStore.open(root)).problems == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
-from tests.runners.experiments import command, environment_with
+from tests.runners.experiments import build_shell_environment, run_qarena
 
 NOTICE = "Compiling the kernels"
 
@@ -75,7 +75,7 @@ def test_help_and_what_a_schema_refuses_import_nothing_heavy_and_nothing_compile
     done = subprocess.run(
         [sys.executable, "-c", IN_ONE_PROCESS, json.dumps(list(typed)), *players],
         cwd=tmp_path,
-        env=environment_with(QARENA_CACHE=str(tmp_path / "cache")),
+        env=build_shell_environment(QARENA_CACHE=str(tmp_path / "cache")),
         capture_output=True,
         text=True,
         check=True,
@@ -90,7 +90,7 @@ def test_help_and_what_a_schema_refuses_import_nothing_heavy_and_nothing_compile
 
 @pytest.mark.slow
 def test_compiling_is_announced_once_and_only_while_the_cache_lacks_a_kernel(tmp_path: Path) -> None:
-    results = [command(tmp_path, "perft", "1", QARENA_CACHE=str(tmp_path / "cache")) for _ in range(2)]
+    results = [run_qarena(tmp_path, "perft", "1", QARENA_CACHE=str(tmp_path / "cache")) for _ in range(2)]
     assert [done.returncode for done in results] == [0, 0]
     assert [done.stderr.count(NOTICE) for done in results] == [1, 0]
     assert results[0].stdout == results[1].stdout

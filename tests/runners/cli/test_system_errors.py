@@ -19,7 +19,7 @@ from tests.another_user import another_user, visible_folder
 from tests.marks import seldom
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import QARENA, environment_with
+from tests.runners.experiments import QARENA, build_shell_environment
 
 DENIED = r"(.*\n)*.*(permission denied|is not writable|may not|Permission denied).*\n"
 
@@ -100,7 +100,7 @@ def test_streams_that_are_closed_or_full(words: str, code: int, error: str, tmp_
     done = subprocess.run(
         ["sh", "-c", f"exec {QARENA} {words}"],
         cwd=tmp_path,
-        env=environment_with(),
+        env=build_shell_environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -124,7 +124,7 @@ def test_no_odd_surroundings_end_in_an_error_that_nobody_expected(code: str, lin
     done = subprocess.run(
         ["bash", "-c", line],
         cwd=tmp_path,
-        env=environment_with(W=str(tmp_path), Q=QARENA),
+        env=build_shell_environment(W=str(tmp_path), Q=QARENA),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -26,7 +26,7 @@ from runners.config.agents import agent_from_label
 from tests.agents.test_line_values import random_policy
 from tests.analytics.stored_policies import COUNTS, GENES, origin
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import request
+from tests.runners.experiments import build_run_request
 
 FIVE = ("alpha", "beta", "gamma", "delta", "epsilon")
 
@@ -62,9 +62,9 @@ def test_parameters_of_policy_go_to_the_player_that_has_them(root: Path) -> None
 def test_a_learned_policy_reaches_its_player_and_names_it(root: Path) -> None:
     card = save(root, values(1), "mine")
     for spec in (
-        request("agent@a=rl_encoded", "a.policy=mine", f"archive.root={root}").spec.agents[0],
-        request('agents=["rl_encoded(policy=mine)",random]', f"archive.root={root}").spec.agents[0],
-        request("agents=[{agent:rl_encoded,policy:mine},random]", f"archive.root={root}").spec.agents[0],
+        build_run_request("agent@a=rl_encoded", "a.policy=mine", f"archive.root={root}").spec.agents[0],
+        build_run_request('agents=["rl_encoded(policy=mine)",random]', f"archive.root={root}").spec.agents[0],
+        build_run_request("agents=[{agent:rl_encoded,policy:mine},random]", f"archive.root={root}").spec.agents[0],
         agent_from_label("rl_encoded(policy=mine)", root),
     ):
         assert spec.label == "rl_encoded(policy=mine)"
@@ -73,7 +73,7 @@ def test_a_learned_policy_reaches_its_player_and_names_it(root: Path) -> None:
         player: Any = spec.build()
         assert player._values.tobytes() == values(1).table["value"].tobytes()
     before = RunSpec(CLASSIC, (spec, spec), ((0, 1),), 1, 0)
-    request.cache_clear()
+    build_run_request.cache_clear()
     save(root, values(2), "mine")  # another policy of the same name makes another run
     other = agent_from_label("rl_encoded(policy=mine)", root)
     assert replace(before, agents=(other, other)).run_id != before.run_id

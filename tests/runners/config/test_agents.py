@@ -23,7 +23,7 @@ from runners.config.recipes import is_training_requested
 from runners.config.yaml_options import list_options, load_option, load_rules
 from tests.naive import PRESETS
 from tests.paths import ROOT
-from tests.runners.experiments import request
+from tests.runners.experiments import build_run_request
 from tests.runners.learning.training.trainings import build_request
 
 CONF = ROOT / "conf"
@@ -56,11 +56,11 @@ def test_every_experiment_is_a_versioned_recipe_whose_commands_can_be_played(nam
         if is_training_requested(overrides):
             assert build_request(*first_job).trainer
         else:
-            assert build_engine(request(*first_job).spec).pairings
+            assert build_engine(build_run_request(*first_job).spec).pairings
 
 
 def test_values_of_the_command_line_reach_the_request() -> None:
-    run_request = request(
+    run_request = build_run_request(
         "agent@a=semi_random",
         "agent@b=rule_based",
         "b.faithful=true",
@@ -91,7 +91,7 @@ def test_values_of_the_command_line_reach_the_request() -> None:
 
 def test_threads_and_the_storage_are_what_the_code_says_unless_said() -> None:
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
-    assert (request().threads, request().storage) == (cores, ArchiveOptions())
+    assert (build_run_request().threads, build_run_request().storage) == (cores, ArchiveOptions())
 
 
 # How agents are named.
@@ -125,14 +125,14 @@ def test_each_yaml_has_all_parameters_of_its_class(group: str) -> None:
 def test_labels_of_other_agents_and_names_of_other_rules_say_so() -> None:
     for text in ("rl_tabular(training)", "nobody(x=1)", "rule_based(", ""):  # which describe no agent
         assert normalise_label(text) == text
-    other_class = request("agent@a=random", "a._target_=agents.dumb.Dumb").spec
+    other_class = build_run_request("agent@a=random", "a._target_=agents.dumb.Dumb").spec
     assert other_class.agents[0].label == "random(_target_=agents.dumb.Dumb)"
-    assert request("rules.diagonals=none").spec.rules.name == "classic(diagonals=none)"
-    assert request("rules.diagonals=none", "rules.name=straight").spec.rules.name == "straight"
+    assert build_run_request("rules.diagonals=none").spec.rules.name == "classic(diagonals=none)"
+    assert build_run_request("rules.diagonals=none", "rules.name=straight").spec.rules.name == "straight"
 
 
 def test_a_tournament_takes_names_labels_and_mappings() -> None:
-    spec = request(
+    spec = build_run_request(
         "agents=[random,'rule_based(faithful=true)',{agent:rule_based},{agent:rule_based,faithful:true,name:other},"
         "{agent:dumb,name:'the first (1)'}]",
         "schedule=gauntlet",

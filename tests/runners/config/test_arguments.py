@@ -25,7 +25,7 @@ from runners.config.yaml_options import (
 )
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import command, request
+from tests.runners.experiments import build_run_request, run_qarena
 
 LABELS = ["random", "rule_based(faithful=true)"]
 
@@ -46,7 +46,10 @@ LABELS = ["random", "rule_based(faithful=true)"]
     ],
 )
 def test_agents_before_the_settings_are_the_same_run(words: list[str], same: list[str]) -> None:
-    assert request(*parse_arguments(["seed=3", *words]).overrides).spec == request("seed=3", *same).spec
+    assert (
+        build_run_request(*parse_arguments(["seed=3", *words]).overrides).spec
+        == build_run_request("seed=3", *same).spec
+    )
 
 
 def test_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) -> None:
@@ -62,7 +65,7 @@ def test_keys_of_the_first_and_the_second_agent_stand_beside_their_names() -> No
         (["random", "mcts(iterations=20)", "b.c=1"], ("random", "mcts(c=1,iterations=20)")),
         (["random(name=first)", "mcts", "b.iterations=20"], ("first", "mcts(iterations=20)")),
     ):
-        assert request(*parse_arguments(words).overrides).spec.pairing_labels == (labels,)
+        assert build_run_request(*parse_arguments(words).overrides).spec.pairing_labels == (labels,)
 
 
 # The archive.
@@ -70,10 +73,12 @@ def test_keys_of_the_first_and_the_second_agent_stand_beside_their_names() -> No
 
 @pytest.mark.slow
 def test_the_environment_names_the_archive_of_a_session(tmp_path: Path) -> None:
-    played = command(tmp_path, "run", "random", "dumb", "games=2", QARENA_ARCHIVE="mine")
+    played = run_qarena(tmp_path, "run", "random", "dumb", "games=2", QARENA_ARCHIVE="mine")
     assert played.returncode == 0, played.stderr
     assert "--archive" not in played.stdout
-    answer = command(tmp_path, "sql", "SELECT count(*) AS games FROM games", "--format", "csv", QARENA_ARCHIVE="mine")
+    answer = run_qarena(
+        tmp_path, "sql", "SELECT count(*) AS games FROM games", "--format", "csv", QARENA_ARCHIVE="mine"
+    )
     assert answer.stdout == "games\n2\n"
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "outputs"}
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.runners.config.test_sweep import SWEEP, parse_table
 from tests.runners.conftest import Qarena, Result
-from tests.runners.experiments import assert_same_rows, rows
+from tests.runners.experiments import assert_same_rows, read_archive_rows
 
 pytestmark = pytest.mark.extras
 
@@ -70,7 +70,7 @@ def sweep(qarena: Qarena, launcher: str, *more: str) -> None:
     assert result.code == 0, result.err
     assert parse_table(result) == parse_table(expected)
     assert_only_progress_printed(result, launcher)
-    assert_same_rows(rows(Path("two")), rows(Path("one")))
+    assert_same_rows(read_archive_rows(Path("two")), read_archive_rows(Path("one")))
     assert {path.name for path in Path().iterdir()} <= {"one", "two", "multirun", "slurm"}
 
 

@@ -32,7 +32,14 @@ from runners.config.sweep_values import MAX_CHECKED_TEXTS, compose_other_configs
 from runners.config.yaml_options import CONF_FOLDER, load_rules
 from tests.marks import seldom
 from tests.runners.conftest import Qarena, Result
-from tests.runners.experiments import assert_same_rows, play, request, rows, stop_the_second_run, stored_at
+from tests.runners.experiments import (
+    assert_same_rows,
+    build_run_request,
+    play,
+    read_archive_rows,
+    stop_the_second_run,
+    store_at,
+)
 
 # Each job in its order: rules vary slowest here, because Hydra varies the last of the given keys fastest.
 SWEEP = ("sweep", "agent@a=semi_random", "rules=classic,square", "opening_plies=0,2", "games=20")
@@ -276,7 +283,7 @@ def test_joblib_plays_the_same_sweep_in_processes_of_its_own(qarena: Qarena, tmp
     result = qarena(*SWEEP, *joblib(tmp_path))
     assert result.code == 0, result.err
     assert parse_table(result) == parse_table(expected)
-    assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
+    assert_same_rows(read_archive_rows(tmp_path / "two"), read_archive_rows(tmp_path / "one"))
     get_reusable_executor().shutdown()  # the folder in which its processes are is about to be deleted
 
 
@@ -379,7 +386,7 @@ def played_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tu
     """Play ``MATCH`` and ``TOURNAMENT`` into one archive; return its folder, and results by arguments."""
     root = tmp_path_factory.mktemp("played")
     return root, {
-        arguments: (open_experiment(stored_at(root, request(*arguments))), play(root, *arguments).results)
+        arguments: (open_experiment(store_at(root, build_run_request(*arguments))), play(root, *arguments).results)
         for arguments in (MATCH, TOURNAMENT)
     }
 
@@ -409,7 +416,7 @@ def test_the_objectives_of_a_run_are_those_of_all_games_of_the_agent(
         Elo().check(experiment.request.spec)
     assert Elo().format_value(float("inf")) == "∞"
     assert (
-        find_agent_index(request("agents=[random,mcts]").spec, "mcts(iterations=200)", "objective.agent") == 1
+        find_agent_index(build_run_request("agents=[random,mcts]").spec, "mcts(iterations=200)", "objective.agent") == 1
     )  # its default
 
 
@@ -462,6 +469,9 @@ def test_the_game_that_is_judged_early_is_a_whole_one_by_the_rules() -> None:
 
 def test_an_agent_without_decisions_has_no_regret(tmp_path: Path) -> None:
     arguments = ("agent@a=semi_random", "games=2", "opening_plies=2")
-    experiment, results = open_experiment(stored_at(tmp_path, request(*arguments))), play(tmp_path, *arguments).results
+    experiment, results = (
+        open_experiment(store_at(tmp_path, build_run_request(*arguments))),
+        play(tmp_path, *arguments).results,
+    )
     with pytest.raises(FailureError, match=r"'semi_random' has no decision in run .* from 15 pieces on"):
         Regret(from_pieces=15).value(experiment, results)

@@ -32,7 +32,7 @@ from quarto.rules import NONE, Rules
 from runners.web.archive.agents_and_policies import build_agent_page
 from tests.marks import seldom
 from tests.naive import PRESETS
-from tests.naive_solver import Solved, solve_position, turns_of
+from tests.naive_solver import Solved, list_turns, solve_position
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -69,16 +69,16 @@ def naive_decisions(plies: list[tuple[int, int]], rules: Rules) -> list[tuple[in
         board = position_from_plies(plies[:ply])
         value = solve_position(board, rules).value
         if rules.mover_chooses:
-            turns = turns_of(board, rules)
+            turns = list_turns(board, rules)
             saving = sum(solved.value == value for solved in turns.values())
             decisions.append((ply, "placement", value, turns[cell, piece].value, len(turns), saving))
             continue
-        gifts = turns_of(board, rules)
+        gifts = list_turns(board, rules)
         saving = sum(solved.value == value for solved in gifts.values())
         decisions.append((ply, "gift", value, gifts[NONE, piece].value, len(gifts), saving))
         hand = position_from_plies(plies[:ply], piece)
         by_cell: dict[int, list[Solved]] = {}
-        for (to, _), solved in turns_of(hand, rules).items():
+        for (to, _), solved in list_turns(hand, rules).items():
             by_cell.setdefault(to, []).append(solved)
         values = {to: max(solved.value for solved in turns) for to, turns in by_cell.items()}
         best = max(values.values())

@@ -14,7 +14,7 @@ from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from runners.config.yaml_options import load_rules
 from runners.exact.puzzle_dialogue import describe_theme, run_puzzles
-from tests.naive_solver import Solved, turns_of
+from tests.naive_solver import Solved, list_turns
 from tests.runners.conftest import Qarena
 from tests.runners.play.people import Notes
 
@@ -35,7 +35,7 @@ def play_lines(number: int, *lines: str) -> list[str]:
 
 def wrong_turns(puzzle: Puzzle) -> dict[str, Solved]:
     """Return the wrong turns of a puzzle with their values and distances, by the slow twin."""
-    turns = turns_of(puzzle.position, load_rules(puzzle.rules))
+    turns = list_turns(puzzle.position, load_rules(puzzle.rules))
     texts = {f"{format_cell(cell)} {format_piece(gift)}": solved for (cell, gift), solved in turns.items()}
     return {text: solved for text, solved in texts.items() if text != puzzle.turn}
 

@@ -28,7 +28,7 @@ from quarto.solver.solver import Solver
 from runners.config.yaml_options import load_rules
 from runners.exact.puzzle_generation import select_candidates
 from tests.marks import seldom
-from tests.naive_solver import turns_of
+from tests.naive_solver import list_turns
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -37,7 +37,7 @@ OPENING = 11  # plies: positions after them take the slow twin milliseconds
 
 def naive_only_turn(position: PackedPosition, rules: Rules) -> OnlyTurn | None:
     """Find the only turn that keeps the value, by playing every game out: the slow twin of ``find_only_turn``."""
-    turns = turns_of(position, rules)
+    turns = list_turns(position, rules)
     value = max(solved.value for solved in turns.values())
     kept = [turn for turn, solved in turns.items() if solved.value == value]
     if value < 0 or len(kept) != 1 or kept[0][1] == NONE:

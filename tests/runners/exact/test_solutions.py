@@ -26,7 +26,7 @@ from runners.exact.solutions import (
     solve_lines,
 )
 from tests.naive import PRESETS
-from tests.naive_solver import solve_position, turns_of
+from tests.naive_solver import list_turns, solve_position
 from tests.quarto.solver.test_solver import live_positions
 from tests.runners.conftest import Qarena
 
@@ -50,7 +50,7 @@ def expected_moves(text: str) -> set[tuple[str | None, str | None, int, int]]:
     question = parse_solve_request(text)
     return {
         (None if cell == NONE else format_cell(cell), None if gift == NONE else format_piece(gift), *solved)
-        for (cell, gift), solved in turns_of(question.position, question.rules).items()
+        for (cell, gift), solved in list_turns(question.position, question.rules).items()
     }
 
 

@@ -39,12 +39,12 @@ from tests.runners.experiments import (
     SLEEPY,
     Watcher,
     assert_same_rows,
-    environment_with,
-    request,
-    resuming,
-    rows,
-    start,
-    stored_at,
+    build_run_request,
+    build_shell_environment,
+    parse_resuming_command,
+    read_archive_rows,
+    start_qarena,
+    store_at,
     wait_for,
 )
 from tests.runners.players import Dice, OneByOne
@@ -79,14 +79,14 @@ def expected(folder: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> R
         write_player(folder / "uninterrupted")
         elsewhere.chdir(folder / "uninterrupted")
         assert qarena(*ARGUMENTS).code == 0
-    expected_rows = rows(folder / "uninterrupted/games here")
+    expected_rows = read_archive_rows(folder / "uninterrupted/games here")
     assert len(expected_rows["games"]) == 100
     return expected_rows
 
 
 def start_slowly(folder: Path, pause: float, *more: str) -> subprocess.Popen[str]:
     """Start the command, slowed down, in a process that leads a group of its own."""
-    environment = environment_with(PYTHONPATH=str(folder / "own folder"), PAUSE=str(pause))
+    environment = build_shell_environment(PYTHONPATH=str(folder / "own folder"), PAUSE=str(pause))
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([QARENA, *ARGUMENTS, *more], cwd=folder, env=environment, process_group=0, **pipes)
 
@@ -98,7 +98,7 @@ def count_files(folder: Path) -> int:
 
 def check_rows(folder: Path, expected: Rows) -> None:
     """Check that the archive holds what it would hold without an interruption."""
-    assert_same_rows(rows(folder / "games here"), expected)
+    assert_same_rows(read_archive_rows(folder / "games here"), expected)
     assert verify_archive(ArchiveStore.open(folder / "games here")).problems == []
 
 
@@ -122,7 +122,7 @@ def test_a_signal_keeps_what_is_in_flight_and_prints_the_command_that_resumes(
     assert 4 <= int(match[1]) < 100
     assert verify_archive(ArchiveStore.open(folder / "games here")).problems == []
 
-    program, *arguments = resuming(err)
+    program, *arguments = parse_resuming_command(err)
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
     result = qarena(*arguments)
     assert result.code == 0
@@ -175,7 +175,7 @@ def quickly_idle(monkeypatch: pytest.MonkeyPatch) -> None:
 def build_run(kind: type, root: Path, *overrides: str) -> Callable[..., object]:
     """Return a function that plays games of a class of this module against ``dumb``, watched."""
     agent = f"{{agent:random,_target_:{__name__}.{kind.__name__},name:it}}"
-    run_request = stored_at(root, request(f"agents=[{agent},dumb]", *overrides))
+    run_request = store_at(root, build_run_request(f"agents=[{agent},dumb]", *overrides))
     return lambda stop, watcher: execute_request(run_request, "", stop, watcher)
 
 
@@ -220,7 +220,7 @@ def test_one_ctrl_c_ends_a_run_whose_agent_never_returns_and_keeps_its_finished_
     watcher = Listener(lambda turns: stop.set() if turns > 40 else None)
     outcome = build_run(Endless, tmp_path, "games=200", "threads=1")(stop, watcher)
     Endless.over.set()
-    games = rows(tmp_path)["games"]
+    games = read_archive_rows(tmp_path)["games"]
     assert outcome.interrupted  # type: ignore[attr-defined]
     assert 0 < len(games) == outcome.played < 200  # type: ignore[attr-defined]
     numbers = (games["game_id"] & (2**32 - 1)).to_list()
@@ -265,7 +265,7 @@ def test_files_that_vanish_while_a_run_is_played_end_it_with_one_line(tmp_path: 
     assert record is not None
     assert record.status == "interrupted"
     build_run(Vandal, tmp_path, "games=60", "threads=1")(threading.Event(), Watcher())
-    assert len(rows(tmp_path)["games"]) == 60
+    assert len(read_archive_rows(tmp_path)["games"]) == 60
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_a_signal_to_the_whole_group_is_for_the_run_alone(
         _, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == code
     assert len(err.splitlines()) == 3  # what it is doing, and how to go on: nothing of lost workers or leaks
-    assert qarena(*resuming(err)[1:]).code == 0
+    assert qarena(*parse_resuming_command(err)[1:]).code == 0
     check_rows(folder, expected)
 
 
@@ -296,7 +296,7 @@ def test_workers_of_a_killed_run_end_without_a_word(folder: Path) -> None:
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid, of util-linux")
 def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(folder: Path) -> None:
     ours, theirs = os.openpty()
-    environment = environment_with(PYTHONPATH=str(folder / "own folder"), PAUSE="0.002")
+    environment = build_shell_environment(PYTHONPATH=str(folder / "own folder"), PAUSE="0.002")
     program = ["setsid", "--ctty", QARENA, *ARGUMENTS]
     with subprocess.Popen(program, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
@@ -377,7 +377,7 @@ def test_one_ctrl_c_ends_any_run_within_ten_seconds(arguments: tuple[str, ...], 
     (tmp_path / "own/agent").mkdir(parents=True)
     (tmp_path / "own/agent/native.yaml").write_text("_target_: sleeper.Sleeper\n")
     (tmp_path / "own/sleeper.py").write_text(SLEEPER)
-    with start(tmp_path, *arguments, "--config-dir", "own") as process:
+    with start_qarena(tmp_path, *arguments, "--config-dir", "own") as process:
         wait_for(process, (tmp_path / "own/asleep").exists)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=10)

@@ -37,7 +37,7 @@ from runners.hosting.guarded_agent import StuckError
 from runners.hosting.interruption import has_working_threads
 from runners.hosting.limited_agents import TimedAgent
 from runners.hosting.subprocess_client import Subprocess, SubprocessDiedError
-from tests.runners.experiments import play, request, rows
+from tests.runners.experiments import build_run_request, play, read_archive_rows
 from tests.runners.players import OneByOne
 
 SERVED = "tests.runners.hosting.served:build_handler"
@@ -222,7 +222,7 @@ def test_games_that_ended_before_too_many_turns_were_stuck_are_kept(
     sluggish = f"{{agent:random,_target_:{__name__}.Sluggish,name:it,turn_seconds:0.01}}"
     with pytest.raises(StuckError, match=r"agent 'it' has 5 turns .* isolation=process"):
         play(tmp_path, f"agents=[{sluggish},dumb]", "games=40", "opening_plies=2", "threads=1")
-    games = rows(tmp_path)["games"]
+    games = read_archive_rows(tmp_path)["games"]
     assert len(games) >= 2
     assert set(games["ending"].cast(pl.String)) == {"forfeit_time"}
 
@@ -235,7 +235,7 @@ def test_a_limit_is_in_the_spec_and_isolation_is_not() -> None:
     assert timed == free | {"limits": {"turn_seconds": 0.5}}
     assert isolated == free
     assert tuple(field.name for field in fields(AgentLimits)) == LIMIT_KEYS
-    run_request = request("agent@a=dumb", "b.turn_seconds=0.5", "b.isolation=process")
+    run_request = build_run_request("agent@a=dumb", "b.turn_seconds=0.5", "b.isolation=process")
     assert [agent.label for agent in run_request.spec.agents] == ["dumb", "random"]
     assert run_request.spec.agents[1].limits == AgentLimits(0.5, "process")
 

@@ -34,7 +34,7 @@ from runners.play.game_series import GameSeries
 from runners.play.levels import LEVELS
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena, Result
-from tests.runners.experiments import QARENA, environment_with, rows
+from tests.runners.experiments import QARENA, build_shell_environment, read_archive_rows
 from tests.runners.play.people import play_typed_game
 
 Play = Callable[..., Result]
@@ -89,7 +89,7 @@ def test_a_game_is_played_logged_and_found_again(
         assert question
         answer = pl.read_csv(io.StringIO(qarena("sql", "--archive", "games", question[1], "--format", "csv").out))
         assert list(zip(answer["piece"], answer["cell"], strict=True)) == list(game.plies)
-        row = rows(tmp_path / "games")["games"].row(number, named=True)
+        row = read_archive_rows(tmp_path / "games")["games"].row(number, named=True)
         assert row["agent_0" if seat == 0 else "agent_1"] == "human:ada"
         assert row["agent_1" if seat == 0 else "agent_0"] == "random"
         assert (row["game_id"], row["winner"], row["ending"]) == (2 * number, game.winner, ENDINGS[game.ending or 0])
@@ -191,11 +191,11 @@ def test_a_game_with_help_is_marked(play: Play, tmp_path: Path, typed: list[str]
     assert result.code == 0
     assert f"Game: {format_game(game.plies)}\n" in result.out
     assert ("so the game is logged apart from your others" in result.out) == bool(mark)
-    (row,) = rows(tmp_path / "data/archive")["games"].to_dicts()
+    (row,) = read_archive_rows(tmp_path / "data/archive")["games"].to_dicts()
     assert (row["agent_0"], row["game_id"]) == (f"human:ada{mark}", 0)
     lines, game = play_typed_game(CLASSIC, 0, "random", 9, 1, name="ada")  # the next number, in whichever run
     assert f"Game: {format_game(game.plies)}\n" in play(lines, *options).out
-    assert set(rows(tmp_path / "data/archive")["games"]["game_id"]) == {0, 2}
+    assert set(read_archive_rows(tmp_path / "data/archive")["games"]["game_id"]) == {0, 2}
     check_archive(tmp_path / "data/archive", 2)
 
 
@@ -209,7 +209,7 @@ def test_a_rematch_swaps_the_seats_and_is_a_run_of_its_own(answer: str, play: Pl
     assert headings == [("places first", "0"), ("gives first", "0"), ("places first", "1")]
     assert "'what' is neither y nor n.\n" in result.out
     assert result.out.endswith("y or n> n\n")
-    played = rows(tmp_path / "data/archive")["games"].select("agent_0", "agent_1", "game_id").rows()
+    played = read_archive_rows(tmp_path / "data/archive")["games"].select("agent_0", "agent_1", "game_id").rows()
     assert sorted(played) == [("dumb", "human:ada", 0), ("dumb", "human:ada", 2), ("human:ada", "dumb", 0)]
     records = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert {record.command for record in records} == {
@@ -248,7 +248,7 @@ def test_a_resigned_game_is_logged_as_lost(play: Play, tmp_path: Path) -> None:
         result = play([*lines], "dumb")
         assert result.code == 0
         assert "You resign, and dumb wins.\n" in result.out
-        row = rows(tmp_path / "data/archive")["games"].row(-1, named=True)
+        row = read_archive_rows(tmp_path / "data/archive")["games"].row(-1, named=True)
         assert (row["winner"], row["plies"], row["ending"]) == (0, plies, "forfeit_resigned")
     assert "Game: (no ply was played)\n" in play(["resign"], "dumb").out
     check_archive(tmp_path / "data/archive", 4)
@@ -284,7 +284,7 @@ def test_an_agent_that_misbehaves_forfeits_in_one_line(
     assert (result.code, result.err) == (0, "")
     assert len(re.findall(r"^bad forfeits the game, and you win: it.*\.$", result.out, re.MULTILINE)) == 1
     assert "Traceback" not in result.out
-    row = rows(tmp_path / "data/archive")["games"].row(0, named=True)
+    row = read_archive_rows(tmp_path / "data/archive")["games"].row(0, named=True)
     assert (row["winner"], row["ending"]) == (1, ending)
     check_archive(tmp_path / "data/archive", 1)
 
@@ -311,7 +311,7 @@ def test_the_login_name_is_the_default(play: Play, tmp_path: Path, monkeypatch: 
     for getuser, name in ((lambda: "grace", "grace"), (nobody, "somebody")):
         monkeypatch.setattr("getpass.getuser", getuser)
         assert play(["resign"], "dumb").out.startswith(f"human:{name} (places first) against dumb")
-    assert set(rows(tmp_path / "data/archive")["games"]["agent_1"]) == {"human:grace", "human:somebody"}
+    assert set(read_archive_rows(tmp_path / "data/archive")["games"]["agent_1"]) == {"human:grace", "human:somebody"}
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def start_play(folder: Path, *arguments: str, **variables: str) -> subprocess.Po
     return subprocess.Popen(
         [QARENA, "play", *arguments],
         cwd=folder,
-        env=environment_with(**variables),
+        env=build_shell_environment(**variables),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -88,7 +88,7 @@ def test_hints_keep_the_value_that_the_slow_twin_finds(preset: str) -> None:
         while game.next_decision is not NextDecision.NOTHING:
             if len(game.plies) >= 12:
                 hint = find_hint(game, math.inf)
-                turns = naive_solver.turns_of(game.position, rules)
+                turns = naive_solver.list_turns(game.position, rules)
                 value = max((solved.value for solved in turns.values()), default=0)
                 keeping = {name_decision(game, *turn) for turn, solved in turns.items() if solved.value == value}
                 assert {*hint.best} <= keeping

@@ -17,7 +17,7 @@ import pytest
 from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.notation import format_game
-from tests.runners.experiments import QARENA, environment_with, rows
+from tests.runners.experiments import QARENA, build_shell_environment, read_archive_rows
 
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed (apt install tmux)")
 
@@ -35,7 +35,7 @@ class Terminal:
         self._tmux("-f", "/dev/null", "-u", "new-session", "-d", *size, "-c", str(folder), "sh", "-c", typed)
 
     def _tmux(self, *arguments: str) -> str:
-        environment = environment_with(LC_ALL="C.UTF-8", TERM="screen-256color")
+        environment = build_shell_environment(LC_ALL="C.UTF-8", TERM="screen-256color")
         for name in ("COLUMNS", "LINES"):  # of a terminal that the tests may run in
             environment.pop(name, None)
         command = ["tmux", "-S", f"{self._home.name}/socket", *arguments]
@@ -114,7 +114,7 @@ def test_a_whole_game_at_a_terminal(terminals: list[Terminal], tmp_path: Path) -
     terminal.type("n")
     terminal.read("left with 0")
 
-    tables = rows(tmp_path / "data/archive")
+    tables = read_archive_rows(tmp_path / "data/archive")
     assert tables["plies"].filter(game_id=0).select("piece", "cell").rows() == plies
     assert set(tables["games"]["agent_1"]) == {"human:ada(hint,undo)", "dumb"}
     assert verify_archive(ArchiveStore.open(tmp_path / "data/archive")).problems == []

@@ -25,7 +25,7 @@ from analytics.store.archive import ArchiveStore
 from runners.cli.sprt_output import format_estimate
 from runners.terminal.tables import output_result
 from tests.analytics.folders import snapshot
-from tests.analytics.naive_games import random_block, record, spec_of, store
+from tests.analytics.naive_games import build_spec, random_block, record, store
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 
@@ -161,7 +161,7 @@ def test_nothing_is_written_to_the_archive(qarena: Qarena, tmp_path: Path) -> No
 def test_agents_against_themselves_are_shown_and_not_rated(qarena: Qarena, tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "alone", create=True)
     both = [("random", "random"), ("dumb", "dumb")]
-    run = record(spec_of(pairings=both), games=16)
+    run = record(build_spec(pairings=both), games=16)
     archive.write_run(run)
     store(archive, run.run_id, [random_block(1, 0), random_block(1, 1)], both)
     shown = qarena("crosstable", "--archive", "alone")

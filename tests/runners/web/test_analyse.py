@@ -20,7 +20,7 @@ from quarto.solver.solver import Solver
 from runners.web.analyse import searches
 from runners.web.background import IDLE_REASON
 from tests.naive import PRESETS
-from tests.positions import asked
+from tests.positions import list_positions
 from tests.runners.experiments import play
 from tests.runners.web.visiting import PATIENCE, Page, plain, visitor
 
@@ -58,7 +58,9 @@ def parse_solved_values(answer: dict[str, Any]) -> dict[str, str]:
 def test_twenty_positions_have_the_values_that_qarena_solve_gives(
     reader: Visitor, qarena: Qarena, tmp_path: Path
 ) -> None:
-    texts = [format_position(position) for position in asked(CLASSIC, 3) if position.occupied.bit_count() > 4][::2]
+    texts = [format_position(position) for position in list_positions(CLASSIC, 3) if position.occupied.bit_count() > 4][
+        ::2
+    ]
     texts = texts[:20]
     assert len(texts) == 20
     (tmp_path / "positions.txt").write_text("\n".join(texts))
@@ -82,7 +84,7 @@ def test_where_the_mover_chooses_the_piece_each_piece_and_then_each_cell_has_its
     reader: Visitor, qarena: Qarena
 ) -> None:
     rules = PRESETS["own_piece"]
-    position = next(candidate for candidate in asked(rules, 3) if candidate.occupied.bit_count() == 9)
+    position = next(candidate for candidate in list_positions(rules, 3) if candidate.occupied.bit_count() == 9)
     text = format_position(position, rules.name)
     answer = json.loads(qarena("solve", text, "--json", "-", "--memory", "4MiB").out)
     page = reader.ready("/analyse", text=text)

@@ -21,7 +21,7 @@ import pytest
 
 from analytics import open_archive
 from tests.paths import SAMPLE
-from tests.runners.experiments import QARENA, environment_with
+from tests.runners.experiments import QARENA, build_shell_environment
 
 CHROMIUM = "/usr/bin/chromium"
 OPTIONS = (
@@ -63,7 +63,9 @@ def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [QARENA, "serve", "--port", str(port), "--archive", "games", "--name", "ada"]
-    with subprocess.Popen(command, cwd=folder, env=environment_with(), stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command, cwd=folder, env=build_shell_environment(), stdout=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdout is not None
         assert f"http://127.0.0.1:{port}/" in server.stdout.readline()
         yield RunningServer(f"http://127.0.0.1:{port}", folder / "games")

@@ -14,7 +14,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import ArchiveStore
 from quarto.batch import Block
 from quarto.rules import Rules
-from tests.analytics.naive_games import PAIRINGS, block_of, random_block, random_game, record, spec_of, store
+from tests.analytics.naive_games import PAIRINGS, build_spec, pack_games, random_block, random_game, record, store
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_policies.games import Game
@@ -26,7 +26,7 @@ def opened_block(seed: int, rules: Rules, opening: int) -> Block:
     """Draw games of pairing 1, the first plies of which were imposed."""
     dice = random.Random(f"{seed} opened")
     games = [random_game(dice, rules, forfeits=0.0) for _ in range(16)]
-    return block_of(games, 1, 0, opening)
+    return pack_games(games, 1, 0, opening)
 
 
 def blocks_of(rules: Rules) -> dict[str, list[Block]]:
@@ -39,7 +39,7 @@ def blocks_of(rules: Rules) -> dict[str, list[Block]]:
 
 def records_of(rules: Rules) -> dict[str, str]:
     """Return the ids of the two runs by name."""
-    return {name: record(spec_of(rules, seed=seed)).run_id for seed, name in ((7, FIRST), (8, SECOND))}
+    return {name: record(build_spec(rules, seed=seed)).run_id for seed, name in ((7, FIRST), (8, SECOND))}
 
 
 def in_order(rules: Rules) -> list[str]:
@@ -54,7 +54,7 @@ def make(root: Path, rules: Rules) -> ArchiveStore:
     for seed, name in ((8, SECOND), (7, FIRST)):
         number = 1 + in_order(rules).index(name)
         archive.write_run(
-            record(spec_of(rules, seed=seed), number=number, created=f"2026-01-{9 - number:02}T00:00:00Z")
+            record(build_spec(rules, seed=seed), number=number, created=f"2026-01-{9 - number:02}T00:00:00Z")
         )
         store(archive, ids[name], blocks[name], most=4)
     return archive

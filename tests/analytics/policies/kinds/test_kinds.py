@@ -36,7 +36,7 @@ from tests.naive_players.rl_encoded import EncodedLearner
 from tests.naive_policies import afterstates as naive_afterstates
 from tests.naive_policies import gifts as naive_gifts
 from tests.naive_policies.encoded import encoded_q
-from tests.positions import asked
+from tests.positions import list_positions
 
 
 def rows_of(policy: Policy, *names: str) -> dict[Any, Any]:
@@ -99,7 +99,7 @@ def test_a_policy_does_not_depend_on_threads_but_on_all_games(
 
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=lambda rules: rules.name)
 def test_a_key_is_exact_at_every_level(rules: Rules) -> None:
-    forms = {canonical_position(position, rules) for position in asked(CLASSIC, 40) if position.hand != -1}
+    forms = {canonical_position(position, rules) for position in list_positions(CLASSIC, 40) if position.hand != -1}
     for pieces in range(16):
         of_level = sorted({(form.lanes, form.occupied) for form in forms if form.occupied.bit_count() == pieces})
         lanes, occupied = np.array(of_level, np.uint64).reshape(-1, 2).T.copy()
@@ -123,7 +123,7 @@ def test_turns_by_afterstates_are_those_of_the_slow_twin(
     means = naive_afterstates.mc_afterstate(games_of(rules), rules, 1)
     twin = naive_afterstates.Afterstates({key: mean for key, (_, mean) in means.items()}, fallback, unknown)
     agent = PolicyAgent(policy, fallback, unknown)
-    assert assert_same_turns(agent, twin, rules, asked(rules, 3)) > 30
+    assert assert_same_turns(agent, twin, rules, list_positions(rules, 3)) > 30
     assert_same_games(agent, twin, rules, 1)
 
 
@@ -131,7 +131,7 @@ def test_turns_by_risk_are_those_of_the_slow_twin(rules: Rules, dataset: Dataset
     policy = Gift().derive(dataset, 1)
     risks = {features: risk for features, (_, _, risk) in naive_gifts.gift(games_of(rules), rules, 1.0).items()}
     agent, twin = Gifts(policy), naive_gifts.Gifts(risks)
-    assert assert_same_turns(agent, twin, rules, asked(rules, 5)) > 50
+    assert assert_same_turns(agent, twin, rules, list_positions(rules, 5)) > 50
     assert_same_games(agent, twin, rules, 1)
 
 

@@ -32,7 +32,7 @@ from runners.arena.batch_engine import BatchEngine, PairRange
 from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
 from tests.agents.test_line_values import chance
-from tests.analytics.naive_games import record, spec_of
+from tests.analytics.naive_games import build_spec, record
 from tests.analytics.policies.kinds.test_line_values import position_after
 from tests.naive_policies import lines
 
@@ -44,7 +44,7 @@ def dataset() -> Dataset:
     """Play 400 games of alpha_beta and semi_random from two imposed plies."""
     engine = BatchEngine(CLASSIC, [AlphaBeta(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, OPENING)
     games = engine.play_block(PairRange(0, 0, 200)).games
-    run = record(spec_of(CLASSIC, [("alpha_beta", "semi_random")], seed=7))
+    run = record(build_spec(CLASSIC, [("alpha_beta", "semi_random")], seed=7))
     return Dataset((run,), (0, 400), np.arange(400), np.full(400, OPENING, np.int8), games)
 
 

@@ -39,7 +39,7 @@ from runners.arena.batch_engine import BatchEngine, PairRange
 from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
 from tests.agents.test_line_values import chance
-from tests.analytics.naive_games import record, spec_of
+from tests.analytics.naive_games import build_spec, record
 from tests.marks import seldom
 from tests.naive_policies import lines
 from tests.naive_policies.games import position_of
@@ -59,7 +59,7 @@ def dataset() -> Dataset:
     engine = BatchEngine(CLASSIC, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, 2)
     games = engine.play_block(PairRange(0, 0, 1000)).games
     opening = np.full(2000, 2, np.int8)
-    return Dataset((record(spec_of(CLASSIC, seed=7)),), (0, 2000), np.arange(2000), opening, games)
+    return Dataset((record(build_spec(CLASSIC, seed=7)),), (0, 2000), np.arange(2000), opening, games)
 
 
 def position_at(boards: Any, i: int) -> PackedPosition:

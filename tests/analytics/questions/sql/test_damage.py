@@ -20,7 +20,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.marker import VerifiableFile
 from analytics.store.schema import TABLE_SCHEMAS
 from quarto.errors import FailureError, RequestError
-from tests.analytics.folders import files_of
+from tests.analytics.folders import list_table_files
 from tests.analytics.indexed import index
 from tests.analytics.naive_games import RUN_ID, store_span
 from tests.marks import seldom
@@ -92,7 +92,7 @@ def test_a_damaged_file_spoils_its_views_only(
 
 
 def test_a_missing_file_spoils_its_views_only(full_archive: ArchiveStore) -> None:
-    lost, counted = files_of(full_archive, RUN_ID, "plies")[1], full_archive.list_effective_ranges(RUN_ID)[1]
+    lost, counted = list_table_files(full_archive, RUN_ID, "plies")[1], full_archive.list_effective_ranges(RUN_ID)[1]
     lost.unlink()
     with OpenArchive(full_archive.root) as opened:
         assert_only(SPOILED["plies"], opened, complaint_about(lost.with_name(f"{counted.games_stem}.*.parquet")))
@@ -107,7 +107,7 @@ def test_a_missing_file_spoils_its_views_only(full_archive: ArchiveStore) -> Non
 def test_lost_games_are_missed(archive: ArchiveStore) -> None:
     archive.update_run(RUN_ID, lambda run: run)  # records how many games there are
     for number, first in ((1, 16), (0, 0)):
-        files_of(archive, RUN_ID, "games")[number].unlink()
+        list_table_files(archive, RUN_ID, "games")[number].unlink()
         with pytest.raises(FailureError, match=f"lacks units {first} to 23, which were there"):
             OpenArchive(archive.root)
     with OpenArchive(archive.root, check=False) as opened:
@@ -116,7 +116,7 @@ def test_lost_games_are_missed(archive: ArchiveStore) -> None:
 
 @pytest.mark.parametrize("check", [True, False])
 def test_a_file_that_goes_while_the_archive_is_open_is_named(archive: ArchiveStore, check: bool) -> None:
-    path = files_of(archive, RUN_ID, "plies")[1]
+    path = list_table_files(archive, RUN_ID, "plies")[1]
     with OpenArchive(archive.root, check=check) as opened:
         assert opened.sql("SELECT count(*) FROM plies").item() > 0
         path.unlink()
@@ -218,7 +218,7 @@ def test_a_flipped_bit_is_no_answer(archive: ArchiveStore, memory_folder: Path, 
             for table in TABLE_SCHEMAS:
                 opened.sql(question.format(table))
         assert len(list(memory_folder.iterdir())) == 1
-    paths = {table: files_of(archive, RUN_ID, table)[1] for table in TABLE_SCHEMAS}
+    paths = {table: list_table_files(archive, RUN_ID, table)[1] for table in TABLE_SCHEMAS}
     for path in paths.values():
         flip(path, at)
     with OpenArchive(archive.root) as opened:
@@ -232,7 +232,7 @@ def test_a_flipped_bit_is_no_answer(archive: ArchiveStore, memory_folder: Path, 
 
 
 def test_only_files_that_a_question_reads_are_checked(archive: ArchiveStore, memory_folder: Path) -> None:
-    flip(files_of(archive, RUN_ID, "plies")[1])
+    flip(list_table_files(archive, RUN_ID, "plies")[1])
     with OpenArchive(archive.root) as opened:
         for question in ("SELECT avg(plies) AS plies, 'plies' FROM games", "FROM runs"):
             assert len(opened.sql(question)) == 1

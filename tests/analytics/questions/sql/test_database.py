@@ -24,18 +24,18 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLE_SCHEMAS
 from quarto.errors import FailureError, RequestError
-from tests.analytics.conftest import filled
-from tests.analytics.folders import copied
+from tests.analytics.conftest import write_filled_archive
+from tests.analytics.folders import copy_archive
 from tests.analytics.indexed import decide, index, save_verdict, write_draw_evaluations
 from tests.analytics.naive_games import (
     BLOCKS,
     PAIRINGS,
     RUN_ID,
+    build_spec,
     naive_rows,
     random_block,
     record,
     single_games,
-    spec_of,
     store,
 )
 from tests.analytics.stored_policies import COUNTS, GENES, origin
@@ -43,7 +43,7 @@ from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.paths import ROOT
 
-OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet
+OTHER = record(build_spec(seed=8))  # a run that the archive does not hold yet
 
 WIDENED = {pl.Int8: pl.Int32, pl.Categorical: pl.String, pl.Enum: pl.String}
 
@@ -84,7 +84,7 @@ def test_small_integers_are_widened(opened: OpenArchive) -> None:
 def test_only_the_row_groups_of_a_ply_are_read(tmp_path: Path) -> None:
     """Store over 180,000 rows: three row groups, the first of which holds all first plies."""
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
-    run = record(spec_of(pairings=PAIRINGS[:1]))
+    run = record(build_spec(pairings=PAIRINGS[:1]))
     archive.write_run(run)
     block = random_block(1, pairs=64)
     store(archive, run.run_id, [block._replace(first_pair=64 * i) for i in range(128)], PAIRINGS[:1])
@@ -139,8 +139,8 @@ def number_of(game_id: int, pairings: int, swapped: bool = True) -> int:
 
 def test_games_know_their_rules_their_opening_and_their_place(archive: ArchiveStore) -> None:
     square, fixed = (
-        record(spec_of(PRESETS["square"], opening_plies=2)),
-        record(spec_of(seats="fixed")),
+        record(build_spec(PRESETS["square"], opening_plies=2)),
+        record(build_spec(seats="fixed")),
     )
     for run in (square, fixed):
         archive.write_run(run)
@@ -200,9 +200,9 @@ def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: Archi
 def test_the_view_runs(archive: ArchiveStore) -> None:
     created = "2026-11-21T05:07:00+00:00"
     archive.write_run(
-        record(spec_of(opening_plies=2), run_id=RUN_ID, created=created, games=20, status="complete", seconds=1.5)
+        record(build_spec(opening_plies=2), run_id=RUN_ID, created=created, games=20, status="complete", seconds=1.5)
     )
-    archive.write_run(record(spec_of(pairings=[("it's", "b")]), run_id="ffffffffffff", created=created))
+    archive.write_run(record(build_spec(pairings=[("it's", "b")]), run_id="ffffffffffff", created=created))
     with OpenArchive(archive.root) as opened:
         rows = opened.sql("SELECT * FROM runs ORDER BY run_id").rows(named=True)
     assert rows[0] == {
@@ -297,8 +297,8 @@ def full(full_archive: ArchiveStore) -> Iterator[OpenArchive]:
 @pytest.fixture(scope="module")
 def full_archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """Write an archive in which no view is empty, with runs by two rules. No test changes it."""
-    archive = filled(tmp_path_factory.mktemp("whole") / "archive")
-    other = record(spec_of(PRESETS["own_piece"]))
+    archive = write_filled_archive(tmp_path_factory.mktemp("whole") / "archive")
+    other = record(build_spec(PRESETS["own_piece"]))
     archive.write_run(other)
     store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS["own_piece"])])
     archive.write_run(record(run_id=RUN_ID))
@@ -401,7 +401,7 @@ def test_an_archive_says_what_it_holds(full: OpenArchive) -> None:
 
 
 def test_a_damaged_record_does_not_hide_the_rest(full_archive: ArchiveStore, tmp_path: Path) -> None:
-    full_archive = copied(full_archive, tmp_path / "archive")
+    full_archive = copy_archive(full_archive, tmp_path / "archive")
     Path(full_archive.root / "runs" / f"{RUN_ID}.json").write_text("{<b>")
     with OpenArchive(full_archive.root) as opened:
         assert "2 runs, 16 games" in repr(opened)  # how many games a pair of the other has is not known

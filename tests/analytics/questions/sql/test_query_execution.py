@@ -19,7 +19,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
 from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
-from tests.analytics.folders import files_of
+from tests.analytics.folders import list_table_files
 from tests.analytics.naive_games import RUN_ID
 
 FORBIDDEN = [
@@ -70,7 +70,7 @@ def test_nothing_but_a_question_is_answered(shared: ArchiveStore, opened: OpenAr
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for text in FORBIDDEN:
         with pytest.raises(RequestError) as caught:
-            opened.sql(text.format(tmp=folder, secret=secret, file=files_of(shared, RUN_ID, "plies")[0]))
+            opened.sql(text.format(tmp=folder, secret=secret, file=list_table_files(shared, RUN_ID, "plies")[0]))
         assert "\n" not in str(caught.value)
         assert "sesame" not in str(caught.value)
         assert opened.sql("SELECT count(*) FROM runs").item() == 1  # and the next question is answered
@@ -320,7 +320,7 @@ def test_an_archive_is_read_under_any_name(shared: ArchiveStore, tmp_path: Path,
 def test_a_damaged_file_is_named_by_its_own_path(shared: ArchiveStore, tmp_path: Path) -> None:
     root = tmp_path / os.fsdecode(b"na\xefve*")
     shutil.copytree(shared.root, root)
-    path = files_of(ArchiveStore.open(root), RUN_ID, "plies")[0]
+    path = list_table_files(ArchiveStore.open(root), RUN_ID, "plies")[0]
     Path(path).write_bytes(Path(path).read_bytes()[::-1])
     with open_archive(root) as opened, pytest.raises(Exception, match="is missing or damaged") as caught:
         opened.sql("SELECT sum(cell) FROM plies")

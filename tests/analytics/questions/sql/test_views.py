@@ -28,17 +28,17 @@ from analytics.tables.derived.positions import list_canonical_turns
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position, parse_position
 from quarto.position import position_from_plies
-from tests.analytics.conftest import filled
+from tests.analytics.conftest import write_filled_archive
 from tests.analytics.indexed import decide, index
 from tests.analytics.naive_games import (
     BLOCKS,
     PAIRINGS,
     RUN_ID,
+    build_spec,
     naive_rows,
     random_block,
     record,
     single_games,
-    spec_of,
     store,
 )
 from tests.analytics.stored_policies import COUNTS, GENES, origin
@@ -189,7 +189,7 @@ def test_seats_have_two_rows_a_game(opened: OpenArchive) -> None:
 
 
 def test_pairs_have_the_scores_of_the_first_agent(archive: ArchiveStore) -> None:
-    fixed = record(spec_of(seats="fixed"))
+    fixed = record(build_spec(seats="fixed"))
     archive.write_run(fixed)
     store(archive, fixed.run_id, [single_games(1, 0, 20, 3)])
     games = {row[0]: row for row in naive_rows([*BLOCKS, single_games(1, 0, 20, 3)], PAIRINGS)[0]}
@@ -259,7 +259,7 @@ def test_decisions_and_boards_join_positions_by_their_key(archive: ArchiveStore)
 def test_boards_of_one_run_leave_the_files_of_others_alone(
     archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = record(spec_of(seed=8))
+    other = record(build_spec(seed=8))
     archive.write_run(other)
     store(archive, other.run_id, BLOCKS[:1])
     read: list[str] = []
@@ -314,7 +314,7 @@ def test_ordered_openings_are_those_of_all_games_that_are_long_enough(opened: Op
 def test_agents_have_typed_parameters(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
     assert OpenArchive(archive.root).sql("SELECT parameters.depth AS depth FROM agents").is_empty()
-    spec = spec_of()
+    spec = build_spec()
     spec["agents"] = [
         {
             "label": "a",
@@ -366,9 +366,9 @@ def test_policies_and_their_tables(archive: ArchiveStore) -> None:
 @pytest.fixture(scope="module")
 def indexed_archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenArchive]:
     """Write the archive of ``conftest`` and runs by other rules, all indexed to the last ply."""
-    archive = filled(tmp_path_factory.mktemp("indexed") / "archive")
+    archive = write_filled_archive(tmp_path_factory.mktemp("indexed") / "archive")
     for name in ("torus_square", "own_piece"):
-        other = record(spec_of(PRESETS[name]))
+        other = record(build_spec(PRESETS[name]))
         archive.write_run(other)
         store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS[name])])
     index(archive, 16)

@@ -24,7 +24,7 @@ import pytest
 
 from analytics.store.files.backend import ObjectUrl
 from tests.analytics.shared_archive import assert_writers_readers_and_upkeep_share_an_archive
-from tests.object_storage import HOST, free_port
+from tests.object_storage import HOST, find_free_port
 
 PLACES = os.pathsep.join((f"{sys.prefix}/azurite/node_modules/.bin", os.environ.get("PATH", os.defpath)))
 AZURITE = shutil.which("azurite-blob", path=PLACES)
@@ -39,7 +39,7 @@ pytestmark = [
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PurePath]:
-    port = free_port()
+    port = find_free_port()
     command = [str(AZURITE), "--silent", "--location", str(tmp_path), "--blobPort", str(port), "--skipApiVersionCheck"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:

@@ -25,14 +25,14 @@ from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
-from tests.analytics.folders import contents
-from tests.analytics.naive_games import BLOCKS, RUN_ID, random_block, record, spec_of, store, store_span
-from tests.object_storage import SECRET, Proxy, environment, free_port, remove_bucket
+from tests.analytics.folders import read_contents
+from tests.analytics.naive_games import BLOCKS, RUN_ID, build_spec, random_block, record, store, store_span
+from tests.object_storage import SECRET, Proxy, build_s3_environment, find_free_port, remove_bucket
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.extras
 
-OTHER = record(spec_of(seed=8))
+OTHER = record(build_spec(seed=8))
 SPANS = [(first, first + 2) for first in range(0, 24, 2)]
 
 
@@ -209,7 +209,7 @@ def test_a_run_whose_archive_or_bucket_is_removed_ends_with_one_line(
 
 
 def no_server(root: ObjectUrl, faulty: Proxy, patch: pytest.MonkeyPatch) -> ObjectUrl:
-    patch.setenv("AWS_ENDPOINT_URL", environment(free_port())["AWS_ENDPOINT_URL"])
+    patch.setenv("AWS_ENDPOINT_URL", build_s3_environment(find_free_port())["AWS_ENDPOINT_URL"])
     return root
 
 
@@ -333,7 +333,7 @@ def test_storing_a_range_takes_three_writes_and_one_look(faulty: Proxy, bucket: 
 
 def test_nothing_of_the_credentials_is_stored(bucket: ObjectUrl) -> None:
     archive = written(bucket / "archive")
-    assert not any(SECRET.encode() in content or b"tester" in content for content in contents(archive).values())
+    assert not any(SECRET.encode() in content or b"tester" in content for content in read_contents(archive).values())
 
 
 def test_a_large_file_is_read_in_ranges(bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from quarto.game import list_attribute_words
 from quarto.notation import format_cell
 from quarto.symmetry import build_symmetries
 from tests import naive
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of, store
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, build_spec, random_block, record, store
 from tests.naive import PRESETS
 
 
@@ -35,7 +35,7 @@ def games_in(plies: pl.DataFrame) -> dict[int, list[tuple[int, int]]]:
 @pytest.mark.parametrize("name", PRESETS)
 def test_more_columns_say_who_acted_in_which_position_and_what_was_open(tmp_path: Path, name: str) -> None:
     rules = PRESETS[name]
-    run = record(spec_of(rules, opening_plies=2))
+    run = record(build_spec(rules, opening_plies=2))
     archive = ArchiveStore.open(tmp_path, create=True)
     archive.write_run(run)
     store(archive, run.run_id, [random_block(5, pairing, pairs=6, rules=rules) for pairing in range(3)])

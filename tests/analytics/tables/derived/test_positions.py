@@ -7,7 +7,7 @@ import pytest
 
 from analytics.tables.derived.positions import POSITIONS, derive_positions
 from quarto.rules import NONE, Rules
-from tests.analytics.naive_games import PAIRINGS, Game, block_of, frames, random_game
+from tests.analytics.naive_games import PAIRINGS, Game, frames, pack_games, random_game
 from tests.naive import PRESETS
 from tests.naive_turns import naive_counts
 from tests.quarto.test_turns import form_of
@@ -18,7 +18,7 @@ def some_games(seed: int, pairs: int, rules: Rules, opening: int = 0) -> tuple[l
     dice = random.Random(seed)
     games = {pairing: [random_game(dice, rules) for _ in range(2 * pairs)] for pairing in (0, 2)}
     blocks = [
-        block_of(games_of_pairing, pairing, first_pair=3, opening=opening)
+        pack_games(games_of_pairing, pairing, first_pair=3, opening=opening)
         for pairing, games_of_pairing in games.items()
     ]
     ids = [
@@ -57,7 +57,7 @@ def test_games_that_transpose_or_are_symmetric_meet_in_one_row() -> None:
     games: list[Game] = [
         {"plies": game_plies, "winner": NONE, "ending": 1} for game_plies in (plies, swapped, turned, plies)
     ]
-    stored = frames([block_of(games)], PAIRINGS)[1]
+    stored = frames([pack_games(games)], PAIRINGS)[1]
     last = derive_positions(stored, Rules(), 0).filter(ply=2)
     assert last.select("second", "games", "draws", "sample").sort("second").rows() == [(0, 2, 2, 1), (1, 2, 2, 0)]
     assert last.select("occupied", "board", "cell", "piece").n_unique() == 1
@@ -74,7 +74,7 @@ def test_imposed_plies_are_marked() -> None:
 def test_many_pairings_are_kept_apart() -> None:
     dice = random.Random(6)
     numbers = [0, 1, 2047, 2048, 70_000, 2**31 - 1]
-    blocks = [block_of([random_game(dice) for _ in range(4)], number) for number in numbers]
+    blocks = [pack_games([random_game(dice) for _ in range(4)], number) for number in numbers]
     labels = dict.fromkeys(numbers, ("random", "dumb"))
     stored = pl.concat([frames([block], labels)[1] for block in blocks])  # type: ignore[arg-type]
     frame = derive_positions(stored.sort("ply", "game_id"), Rules(), 0, range(1))
@@ -97,6 +97,6 @@ def test_rows_that_are_not_games_in_order_are_an_error() -> None:
 
 def test_equal_keys_stay_in_the_order_of_games() -> None:
     games: list[Game] = [{"plies": [(0, 0)], "winner": 1, "ending": 0} for _ in range(3000)]
-    frame = derive_positions(frames([block_of(games)], PAIRINGS)[1], Rules(), 0)
+    frame = derive_positions(frames([pack_games(games)], PAIRINGS)[1], Rules(), 0)
     assert frame.select("second", "games", "wins", "sample").rows() == [(0, 1500, 1500, 1), (1, 1500, 1500, 0)]
     assert frame["piece"].to_list() == [NONE, NONE]

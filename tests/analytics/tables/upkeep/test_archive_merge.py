@@ -24,20 +24,20 @@ from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import list_unneeded_files
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
-from tests.analytics.folders import contents, copied, snapshot
-from tests.analytics.naive_games import RUN_ID, SEED, games_of_seed, record, spec_of, store_span
+from tests.analytics.folders import copy_archive, read_contents, snapshot
+from tests.analytics.naive_games import RUN_ID, SEED, build_random_blocks, build_spec, record, store_span
 from tests.analytics.stored_policies import origin
 from tests.marks import seldom
 from tests.object_storage import BOTH
 
-OTHER = record(spec_of(seed=8))
+OTHER = record(build_spec(seed=8))
 PLAIN = MergeOptions()
 UNITS = 96
 
 
 def write(archive: ArchiveStore, span: Range, run: RunRecord | None = None, seed: int = SEED) -> StoredRange:
     """Store the games of some units; those of another seed are others."""
-    return store_span(archive, span, games_of_seed(seed, UNITS // 3), (run or record()).run_id)
+    return store_span(archive, span, build_random_blocks(seed, UNITS // 3), (run or record()).run_id)
 
 
 def made(root: Path, spans: Sequence[Range], run: RunRecord | None = None, seed: int = SEED) -> ArchiveStore:
@@ -90,9 +90,9 @@ def test_runs_are_united_and_again_there_is_nothing_to_do(archive: ArchiveStore,
                     )
     for source, content in before.items():
         assert snapshot(Path(source.root)) == content
-    there = contents(target)
+    there = read_contents(target)
     assert joined([first, second], target) == MergeSummary()
-    assert contents(target) == there
+    assert read_contents(target) == there
     compact_run(target, RUN_ID)
     assert joined([first, second], target) == MergeSummary()
 
@@ -159,7 +159,7 @@ def test_different_games_of_one_range_are_refused_before_anything_is_written(
     one, other = made(tmp_path / "one", mine), made(tmp_path / "other", theirs, seed=2)
     third = made(tmp_path / "third", [(0, 8)], OTHER)
     archives = [one, other, third]
-    before = {archive.root: contents(archive) for archive in archives}
+    before = {archive.root: read_contents(archive) for archive in archives}
     first = max(mine[0][0], theirs[0][0])
     for order in permutations(archives):
         with pytest.raises(RequestError, match=f"run {RUN_ID} has different games of units {first} to ") as caught:
@@ -170,13 +170,13 @@ def test_different_games_of_one_range_are_refused_before_anything_is_written(
         assert str(other.root) in str(caught.value)
         assert "\n" not in str(caught.value)
         assert " of random and rule_based on)" in str(caught.value) or first % 3
-        assert {archive.root: contents(archive) for archive in archives} == before
-        assert [path.name for path in contents(empty)] == ["archive.json"]
+        assert {archive.root: read_contents(archive) for archive in archives} == before
+        assert [path.name for path in read_contents(empty)] == ["archive.json"]
 
 
 def test_the_same_games_in_other_bytes_are_no_contradiction(tmp_path: Path) -> None:
     one = made(tmp_path / "one", [(0, 32)])
-    other = copied(one, tmp_path / "other")
+    other = copy_archive(one, tmp_path / "other")
     (stored,) = other.list_effective_ranges(RUN_ID)
     buffer = io.BytesIO()
     path = other.find_path("games", RUN_ID, stored)
@@ -229,15 +229,15 @@ def test_everything_of_an_archive_is_in_the_new_one(archive: ArchiveStore, tmp_p
     for table, files_of_table in tables.items():
         assert sorted(new.list_files(table, RUN_ID)) == sorted(files_of_table)
     assert whole(new) == whole(archive)
-    there = contents(new)
+    there = read_contents(new)
     assert joined([archive], new) == MergeSummary()
-    assert contents(new) == there
+    assert read_contents(new) == there
 
 
 def test_derived_tables_of_files_that_were_rolled_up_come_as_well(tmp_path: Path) -> None:
     source = made(tmp_path / "one", [(0, 8), (8, 16), (16, 32)], record(games=22))
     index_runs(source, [RUN_ID], 3)
-    coarse = copied(source, tmp_path / "coarse")
+    coarse = copy_archive(source, tmp_path / "coarse")
     compact_run(coarse, RUN_ID)
     for one, other in ((source, coarse), (coarse, source)):
         target = made(
@@ -256,13 +256,13 @@ def test_policies_of_one_name_and_other_content_need_a_prefix(archive: ArchiveSt
     other = made(tmp_path / "other", [])
     for store, gene in ((archive, 1.0), (other, 2.0)):
         policy_store.save(store, Policy("genome", {"gene": gene}), origin("mine"))
-    there = contents(archive)
+    there = read_contents(archive)
     (ours,), (theirs,) = policy_cards.list_policy_ids(archive), policy_cards.list_policy_ids(other)
     with pytest.raises(RequestError, match=rf"policy 'mine' is {theirs} in .* and {ours} in .*give --prefix"):
         joined([other], archive)
     with pytest.raises(RequestError, match="policy 'mine' is"):  # two sources
         joined([archive, other], ArchiveStore.open(tmp_path / "empty", create=True))
-    assert contents(archive) == there
+    assert read_contents(archive) == there
     for _ in range(2):
         joined([other], archive, MergeOptions(prefix="other-"))
         genes = {card.name: card.parameters["gene"] for card in policy_cards.load_cards(archive)}
@@ -277,10 +277,10 @@ def test_games_of_other_code_are_united_on_request_only(tmp_path: Path) -> None:
     run = structs.replace(first, code={**first.code, "fingerprint": "cd" * 32})
     one, other = made(tmp_path / "one", [(0, 32)], first), made(tmp_path / "other", [(0, 32), (32, 48)], run)
     for sources, target in (([other], one), ([one, other], ArchiveStore.open(tmp_path / "a", create=True))):
-        before = contents(target)
+        before = read_contents(target)
         with pytest.raises(RequestError, match=rf"run {RUN_ID} was played by code (cd|ab){{6}} in .*--other-code"):
             joined(sources, target)
-        assert contents(target) == before
+        assert read_contents(target) == before
     assert joined([one], ArchiveStore(other.root)) == MergeSummary()  # it has all of these games
     assert other.load_run(RUN_ID).code == run.code  # and none was played by other code
     assert joined([other], one, MergeOptions(other_code=True)).games == 32
@@ -315,8 +315,8 @@ def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, conf
     if conflict == "no record":
         Path(other.run_record_path(RUN_ID)).unlink()
     if conflict == "spec":
-        other.write_run(record(spec_of(seed=9), run_id=RUN_ID))
-    there = contents(archive)
+        other.write_run(record(build_spec(seed=9), run_id=RUN_ID))
+    there = read_contents(archive)
     message = {
         "job": "job 0 of sweep s1 is another one in",
         "verdict": f"verdict .* of run {RUN_ID} is another one in .*run 'qarena archive verify' on both",
@@ -325,7 +325,7 @@ def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, conf
     }
     with pytest.raises(RequestError, match=message[conflict]):
         joined([other], archive)
-    assert contents(archive) == there
+    assert read_contents(archive) == there
     if conflict in ("job", "verdict"):  # two sources as well
         with pytest.raises(RequestError, match=message[conflict]):
             joined([other, archive], ArchiveStore.open(tmp_path / "empty", create=True))

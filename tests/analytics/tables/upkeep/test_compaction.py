@@ -35,10 +35,10 @@ from analytics.tables.upkeep.garbage import GRACE_SECONDS, list_unneeded_files, 
 from analytics.tables.verification import derived_tables
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
-from tests.analytics.conftest import filled
-from tests.analytics.folders import contents, copied
+from tests.analytics.conftest import write_filled_archive
+from tests.analytics.folders import copy_archive, read_contents
 from tests.analytics.indexed import about_values, decide, write_draw_evaluations
-from tests.analytics.naive_games import RUN_ID, games_of_seed, record, store, store_span
+from tests.analytics.naive_games import RUN_ID, build_random_blocks, record, store, store_span
 from tests.analytics.tables.verification.damage import changed, rewritten
 from tests.object_storage import BOTH
 
@@ -63,9 +63,9 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, A
     """Write the archive that the next two fixtures copy."""
     archive = ArchiveStore.open(tmp_path_factory.mktemp("made") / "archive", create=True)
     archive.write_run(record(games=28))
-    store(archive, RUN_ID, games_of_seed(3, UNITS // 3), most=4)
+    store(archive, RUN_ID, build_random_blocks(3, UNITS // 3), most=4)
     assert archive.load_run(RUN_ID).end_unit == UNITS
-    derived = copied(archive, Path(archive.root).with_name("derived"))
+    derived = copy_archive(archive, Path(archive.root).with_name("derived"))
     index_runs(derived, [RUN_ID])
     decide(derived, RUN_ID)
     return archive, derived
@@ -74,13 +74,13 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, A
 @pytest.fixture
 def small_files(originals: tuple[ArchiveStore, ArchiveStore], tmp_path: Path) -> ArchiveStore:
     """Copy an archive of one run of 42 units, in 11 files of every table of games."""
-    return copied(originals[0], tmp_path / "archive")
+    return copy_archive(originals[0], tmp_path / "archive")
 
 
 @pytest.fixture
 def derived(originals: tuple[ArchiveStore, ArchiveStore], tmp_path: Path) -> ArchiveStore:
     """Copy the archive with all derived tables; the values of decisions are invented."""
-    return copied(originals[1], tmp_path / "archive")
+    return copy_archive(originals[1], tmp_path / "archive")
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def rows_of(archive: ArchiveStore, table: RangeTable) -> pl.DataFrame:
 
 def test_sums_are_those_of_the_children(derived: ArchiveStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
-    before, rest = [rows_of(derived, table) for table in tables], copied(derived, tmp_path / "rest")
+    before, rest = [rows_of(derived, table) for table in tables], copy_archive(derived, tmp_path / "rest")
     monkeypatch.setattr(compaction, "MIN_SUM_FILES", 4)
     assert compact_positions_and_first_plies(derived, RUN_ID, threads=2) >= 2
     for table, rows in zip(tables, before, strict=True):
@@ -252,12 +252,12 @@ ALL = 1 + len(DERIVED_TABLES)  # tables with files of the same ranges, but for p
 @pytest.fixture(scope="module")
 def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, list[pl.DataFrame]]:
     """Write an archive with more files, in no order of games, and all derived tables; return its answers too."""
-    archive = filled(tmp_path_factory.mktemp("larger") / "archive")
+    archive = write_filled_archive(tmp_path_factory.mktemp("larger") / "archive")
     archive.write_run(record(games=48))
     spans = [(first, first + 8) for first in range(FIRST, 72, 8)]
     random.Random(1).shuffle(spans)
     for span in spans:
-        store_span(archive, span, games_of_seed(3, TOTAL // 3))
+        store_span(archive, span, build_random_blocks(3, TOTAL // 3))
     index_runs(archive, [RUN_ID])
     decide(archive, RUN_ID)
     write_draw_evaluations(archive, RUN_ID)
@@ -266,7 +266,7 @@ def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, list
 
 def grow(archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]]) -> list[pl.DataFrame]:
     """Give the archive of the fixture all files of the larger one, and return the answers of that."""
-    for path, content in contents(larger[0]).items():
+    for path, content in read_contents(larger[0]).items():
         if path.name != MARKER_NAME:
             archive.backend.replace(archive.root / larger[0].relative_name(path), content)
     return larger[1]
@@ -308,7 +308,7 @@ def test_what_is_played_later_joins_the_others_and_what_was_replaced_stays_for_t
     monkeypatch.undo()
     archive.write_run(record(games=80))
     for span in ((24, 32), (32, 64), (64, 120)):
-        store_span(archive, span, games_of_seed(3, TOTAL // 3))
+        store_span(archive, span, build_random_blocks(3, TOTAL // 3))
     assert compact_run(archive, RUN_ID) == (4, 1, 0)
     assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 120)]
     assert problems(archive) == []
@@ -343,7 +343,7 @@ def test_no_file_becomes_larger_than_was_asked_for(
     archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]], tmp_path: Path
 ) -> None:
     grow(archive, larger)
-    single_file = copied(archive, tmp_path / "whole")
+    single_file = copy_archive(archive, tmp_path / "whole")
     compact_run(single_file, RUN_ID)
     (most,) = sizes(single_file)
     done = compact_run(archive, RUN_ID, most - 1)
@@ -360,7 +360,7 @@ def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: Ar
     decide(archive, RUN_ID)
     archive.write_run(record(games=32))
     for span in ((24, 28), (28, 32), (32, 48)):
-        store_span(archive, span, games_of_seed(3, TOTAL // 3))
+        store_span(archive, span, build_random_blocks(3, TOTAL // 3))
     before = archive.list_effective_ranges(RUN_ID, "decisions")
     for _ in range(2):
         compact_run(archive, RUN_ID)

@@ -30,11 +30,11 @@ from tests.analytics.indexed import decide, index
 from tests.analytics.naive_games import (
     PAIRINGS,
     Game,
-    block_of,
-    games_of_seed,
+    build_random_blocks,
+    build_spec,
+    pack_games,
     random_block,
     record,
-    spec_of,
     store,
     store_span,
 )
@@ -122,7 +122,7 @@ def empty(tmp_path: Path) -> ArchiveStore:
 
 def run_of(archive: ArchiveStore, units: int, pairings: int = 3, most: int = 1) -> tuple[RunRecord, list[Block]]:
     """Write a run of ``units`` units, in files of at most ``most``, and return it with its games."""
-    run = record(spec_of(pairings=PAIRINGS[:pairings], seed=units), games=2 * units // pairings)
+    run = record(build_spec(pairings=PAIRINGS[:pairings], seed=units), games=2 * units // pairings)
     archive.write_run(run)
     blocks = [random_block(units, pairing, 0, units // pairings) for pairing in range(pairings)]
     store(archive, run.run_id, blocks, PAIRINGS[:pairings], most)
@@ -158,10 +158,10 @@ def test_also_a_parent_in_which_some_pairings_have_no_games(empty: ArchiveStore,
 
 
 def test_games_that_ended_before_their_first_ply_have_parents_too(empty: ArchiveStore) -> None:
-    run = record(spec_of(pairings=PAIRINGS[:1]), games=8)
+    run = record(build_spec(pairings=PAIRINGS[:1]), games=8)
     empty.write_run(run)
     gone: Game = {"plies": [], "winner": 1, "ending": FORFEIT_ERROR}
-    store(empty, run.run_id, [block_of([gone] * 8)], PAIRINGS[:1], most=1)
+    store(empty, run.run_id, [pack_games([gone] * 8)], PAIRINGS[:1], most=1)
     index(empty)
     decide(empty, run.run_id)
     for tables in EACH:
@@ -174,7 +174,7 @@ def test_games_that_ended_before_their_first_ply_have_parents_too(empty: Archive
 def test_the_last_file_of_a_run_becomes_part_of_a_larger_one_when_the_run_is_extended(empty: ArchiveStore) -> None:
     run, longer = record(games=8), record(games=30)
     assert (run.end_unit, longer.end_unit) == (12, 45)
-    blocks = games_of_seed(4, 15)
+    blocks = build_random_blocks(4, 15)
 
     empty.write_run(run)
     for span in ((0, 8), (8, 12)):

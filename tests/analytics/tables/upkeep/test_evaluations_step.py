@@ -19,7 +19,7 @@ from analytics.tables.upkeep import evaluations_step
 from analytics.tables.upkeep.format_upgrade import upgrade_archive
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
-from tests.analytics.folders import contents, forge, snapshot
+from tests.analytics.folders import forge, read_contents, snapshot
 from tests.analytics.tables.upkeep.killing import kill_before
 from tests.analytics.tables.upkeep.older_archives import (
     FINGERPRINTS,
@@ -184,7 +184,7 @@ def test_an_archive_in_a_bucket_is_upgraded_too(bucket: ObjectUrl, upgraded: Pat
         find_backend(root).replace(root / name, content)
     upgrade_archive(root)
     archive = ArchiveStore.open(root)
-    assert {archive.relative_name(path): content for path, content in contents(archive).items()} == relative_names(
+    assert {archive.relative_name(path): content for path, content in read_contents(archive).items()} == relative_names(
         upgraded
     )
     assert verify_archive(archive).problems == []

@@ -71,7 +71,7 @@ def assert_present(root: Path) -> None:
 
 def test_an_archive_of_an_older_format_is_refused_and_brought_to_the_present_one(old: Path) -> None:
     remedy = f"this program reads and writes format 3: run 'qarena archive upgrade --archive {old}'"
-    with pytest.raises(RequestError, match=f"has format 2, and {remedy}$"):
+    with pytest.raises(RequestError, match=rf" \(archive\.json\) has format 2, and {remedy}$"):
         ArchiveStore.open(old)
     assert upgrade_archive(old, [STEP]) == [STEP]
     assert_present(old)

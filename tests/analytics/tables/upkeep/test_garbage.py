@@ -27,8 +27,8 @@ from analytics.tables.upkeep.garbage import (
 )
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
-from tests.analytics.folders import contents
-from tests.analytics.naive_games import RUN_ID, SEED, games_of_seed, record, spec_of, store_span
+from tests.analytics.folders import read_contents
+from tests.analytics.naive_games import RUN_ID, SEED, build_random_blocks, build_spec, record, store_span
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 from tests.object_storage import BOTH
 
@@ -37,7 +37,7 @@ HOUR = parse_age("1h")
 
 def write(archive: ArchiveStore, span: tuple[int, int], seed: int = SEED) -> StoredRange:
     """Store the games of some units: those of ``BLOCKS`` and more of them, or with another seed others."""
-    return store_span(archive, span, games_of_seed(seed, 24))
+    return store_span(archive, span, build_random_blocks(seed, 24))
 
 
 def litter(archive: ArchiveStore) -> tuple[list[PurePath], list[PurePath]]:
@@ -145,7 +145,7 @@ def test_a_file_that_overlaps_another_stays_until_others_hold_its_games(archive:
 
 def tables(archive: ArchiveStore) -> dict[PurePath, bytes]:
     """Return the files of tables, without records, which say what there was once."""
-    return {path: content for path, content in contents(archive).items() if path.parent.name.startswith("run=")}
+    return {path: content for path, content in read_contents(archive).items() if path.parent.name.startswith("run=")}
 
 
 def test_of_contradicting_games_both_stay_with_what_follows_from_them(
@@ -251,7 +251,7 @@ def test_a_clock_that_jumps_back_removes_nothing_and_keeps_the_order_of_runs(
         assert remove_replaced_files(archive, RUN_ID, garbage.GRACE_SECONDS) == 0
     later(archive, monkeypatch, -HOUR)
     assert remove_unneeded_files(archive, list_unneeded_files(archive), 1.0) == []
-    other = record(spec_of(seed=77))
+    other = record(build_spec(seed=77))
     archive.write_run(
         structs.replace(other, number=archive.compute_next_run_number(), created="1999-01-01T00:00:00+00:00")
     )

@@ -20,9 +20,9 @@ from tests.analytics.naive_games import (
     PAIRINGS,
     RUN_ID,
     Game,
+    build_spec,
     random_game,
     record,
-    spec_of,
 )
 
 
@@ -83,7 +83,7 @@ def file_of(archive: ArchiveStore, table: str, number: int = 0) -> PurePath:
 
 def one_pairing(archive: ArchiveStore, blocks: Sequence[Block], **spec: Any) -> str:
     """Write a run of one pairing with these games, from pair 0 on."""
-    run = record(spec_of(pairings=PAIRINGS[:1], **spec))
+    run = record(build_spec(pairings=PAIRINGS[:1], **spec))
     archive.write_run(run)
     pairs = sum(block.pairs for block in blocks)
     write_games(archive, run.run_id, run.unit_line, PAIRINGS[:1], (0, pairs), blocks)

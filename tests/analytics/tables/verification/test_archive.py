@@ -18,10 +18,10 @@ from tests.analytics.naive_games import (
     BLOCKS,
     PAIRINGS,
     RUN_ID,
-    games_of_seed,
+    build_random_blocks,
+    build_spec,
     naive_rows,
     record,
-    spec_of,
     store,
     store_span,
 )
@@ -36,7 +36,7 @@ from tests.analytics.tables.verification.damage import (
 )
 from tests.object_storage import BOTH
 
-DEEPER = [{**agent, "params": {"depth": 3}} for agent in spec_of()["agents"]]
+DEEPER = [{**agent, "params": {"depth": 3}} for agent in build_spec()["agents"]]
 
 
 @BOTH
@@ -111,7 +111,7 @@ def test_files_that_contradict_each_other_are_found(
     archive: ArchiveStore, span: tuple[int, int], units: tuple[int, int] | None
 ) -> None:
     before = [*archive.list_effective_ranges(RUN_ID)]
-    other = store_span(archive, span, games_of_seed(2, 22))
+    other = store_span(archive, span, build_random_blocks(2, 22))
     ignored = [stored for stored in [*before, other] if stored not in archive.list_effective_ranges(RUN_ID)]
     problems = [str(problem) for problem in verify_archive(archive).problems]
     assert len(problems) >= len(ignored) > 0
@@ -144,13 +144,13 @@ def test_a_lost_damaged_or_edited_run_record_is_found(archive: ArchiveStore) -> 
     assert str(path) in only_problem(archive)
     archive.backend.remove(path)
     for change in ({"seed": 8}, {"salt": "x"}, {"agents": DEEPER}):
-        archive.write_run(record(spec_of(**change), run_id=RUN_ID))
+        archive.write_run(record(build_spec(**change), run_id=RUN_ID))
         assert only_problem(archive).startswith(f"{path}: its spec is that of run ")
 
 
 def test_a_record_of_a_run_without_games_is_compared_too(archive: ArchiveStore) -> None:
     shutil.rmtree(archive.root / "games")
-    archive.write_run(record(spec_of(seed=8), run_id=RUN_ID))
+    archive.write_run(record(build_spec(seed=8), run_id=RUN_ID))
     assert "its spec is that of run " in only_problem(archive)
 
 

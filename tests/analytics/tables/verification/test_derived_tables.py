@@ -24,11 +24,11 @@ from analytics.tables.verification.archive import verify_archive
 from analytics.tables.verification.game_faults import LATE_PIECES, compute_known_values
 from quarto.batch import FULL_BOARD, LINE, Games
 from quarto.rules import CLASSIC, Rules
-from tests.analytics.folders import contents
+from tests.analytics.folders import read_contents
 from tests.analytics.naive_games import (
     RUN_ID,
-    block_of,
     has_line,
+    pack_games,
     random_game,
 )
 from tests.analytics.tables.verification.damage import (
@@ -81,7 +81,7 @@ def test_sums_that_are_not_those_of_the_games_are_found(archive: ArchiveStore) -
 
 def solved(archive: ArchiveStore) -> str:
     """Write a run of drawn games with their exact values."""
-    run_id = one_pairing(archive, [block_of([complete_game(1, seed) for seed in range(4)])])
+    run_id = one_pairing(archive, [pack_games([complete_game(1, seed) for seed in range(4)])])
     annotate_runs(archive, [run_id], AnnotationOptions(from_pieces=14, megabytes=0.1))
     return run_id
 
@@ -133,7 +133,7 @@ def annotated_once(rules: Rules, choices: bool) -> tuple[str, dict[PurePosixPath
     with TemporaryDirectory() as folder:
         archive = ArchiveStore.open(Path(folder) / "archive", create=True)
         run_id = _annotated(archive, rules, choices)
-        files = contents(archive)
+        files = read_contents(archive)
         return run_id, {PurePosixPath(archive.relative_name(path)): content for path, content in files.items()}
 
 
@@ -149,7 +149,7 @@ def _annotated(archive: ArchiveStore, rules: Rules, choices: bool) -> str:
     dice = random.Random(3)
     games = [random_game(dice, rules, 0.2) for _ in range(40)]
     drawn = (game for game in iter(lambda: random_game(dice, rules, 0), None) if game["ending"] == FULL_BOARD)
-    run_id = one_pairing(archive, [block_of([*games, next(drawn), next(drawn)])], rules=rules)
+    run_id = one_pairing(archive, [pack_games([*games, next(drawn), next(drawn)])], rules=rules)
     annotate_runs(archive, [run_id], AnnotationOptions(choices=choices, from_pieces=8, megabytes=1.0))
     return run_id
 
@@ -203,7 +203,7 @@ def test_values_that_contradict_the_rules_are_found(empty: ArchiveStore, rules: 
 
 def test_a_value_of_a_late_position_is_solved_again(empty: ArchiveStore) -> None:
     """Change one value so that those before and after it fit: only solving tells."""
-    run_id = one_pairing(empty, [block_of([complete_game(1, seed) for seed in range(4)])])
+    run_id = one_pairing(empty, [pack_games([complete_game(1, seed) for seed in range(4)])])
     annotate_runs(empty, [run_id], AnnotationOptions(from_pieces=8, megabytes=1.0))
     for ply, kind in ((LATE_PIECES, GIFT), (LATE_PIECES, PLACEMENT), (12, GIFT), (14, PLACEMENT)):
         here = (pl.col("ply") == ply) & (pl.col("kind") == kind)
@@ -231,7 +231,7 @@ def test_what_is_known_is_what_the_solver_says_and_a_naive_look_at_the_board(rul
     """Compare with a twin: every win at once, every board on which each gift loses at once, every end."""
     of, dice = RULES[rules], random.Random(11)
     games = [random_game(dice, of, 0) for _ in range(30)]
-    block = block_of(games, swapped=False).games
+    block = pack_games(games, swapped=False).games
     packed = Games(np.clip(block.pieces, 0, 15), np.clip(block.cells, 0, 15), *block[2:])
     values = compute_known_values(packed, np.zeros(len(games), np.int8), False, of)
     for number, game in enumerate(games):

@@ -20,11 +20,11 @@ from quarto.rules import CLASSIC, Rules
 from tests.analytics.naive_games import (
     PAIRINGS,
     Game,
-    block_of,
+    build_spec,
+    pack_games,
     random_block,
     record,
     single_games,
-    spec_of,
     store,
 )
 from tests.analytics.tables.verification.damage import (
@@ -50,18 +50,18 @@ DIAGONAL = Rules("diagonal", rows_and_columns=False)
 @pytest.mark.parametrize("rules", [*VARIANTS, DIAGONAL], ids=lambda rules: rules.name)
 def test_games_are_judged_by_the_rules_of_their_run(tmp_path: Path, rules: Rules) -> None:
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
-    run = record(spec_of(rules))
+    run = record(build_spec(rules))
     archive.write_run(run)
     store(archive, run.run_id, [random_block(3, pairing, pairs=20, rules=rules) for pairing in range(3)], most=64)
     assert not verify_archive(archive).problems
-    archive.write_run(record(spec_of(DIAGONAL if rules != DIAGONAL else CLASSIC), run_id=run.run_id))
+    archive.write_run(record(build_spec(DIAGONAL if rules != DIAGONAL else CLASSIC), run_id=run.run_id))
     assert archive.folder("plies", run.run_id) in {problem.file.parent for problem in verify_archive(archive).problems}
 
 
 def test_games_without_twins_and_imported_ones_are_checked_by_their_own_numbers(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "a", create=True)
-    fixed = record(spec_of(seats="fixed"))
-    imported = record(spec_of(seats="fixed", imported={"event": "cup", "date": "2026"}), units=12)
+    fixed = record(build_spec(seats="fixed"))
+    imported = record(build_spec(seats="fixed", imported={"event": "cup", "date": "2026"}), units=12)
     for run, blocks in (
         (fixed, [single_games(1, pairing, 0, 4) for pairing in range(3)]),
         (imported, [single_games(1, 0, 0, 4), single_games(1, 1, 4, 6), single_games(1, 2, 10, 2)]),
@@ -149,7 +149,7 @@ def cheat(how: int, **change: Any) -> Block:
     """Build two sound games and, between them, at place 1, one that lies."""
     sound = complete_game(0, seed=1)
     game = complete_game(how)
-    return block_of([sound, game | change, sound, sound])
+    return pack_games([sound, game | change, sound, sound])
 
 
 def with_plies(how: int, change: Callable[[list[tuple[int, int]]], list[tuple[int, int]]]) -> Block:
@@ -208,13 +208,13 @@ def with_openings(
     archive: ArchiveStore, plies: int, games: Sequence[Sequence[Game]], opening: int | None = None
 ) -> None:
     """Write another run, which imposes ``plies`` plies: the games of each pairing."""
-    run = record(spec_of(opening_plies=plies))
+    run = record(build_spec(opening_plies=plies))
     archive.write_run(run)
     of = plies if opening is None else opening
     store(
         archive,
         run.run_id,
-        [block_of(games_of_pairing, pairing, 0, of) for pairing, games_of_pairing in enumerate(games)],
+        [pack_games(games_of_pairing, pairing, 0, of) for pairing, games_of_pairing in enumerate(games)],
     )
 
 

@@ -19,7 +19,7 @@ from analytics.tables.derived.definitions import EVALUATIONS_TABLE
 from analytics.tables.derived.range_table import record_derived_units
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import ArenaError, FailureError
-from tests.analytics.folders import copied
+from tests.analytics.folders import copy_archive
 from tests.analytics.naive_games import RUN_ID
 
 # By what is lost: the files, of which the first is removed, and whether that is a loss. Tallies follow from games.
@@ -61,7 +61,7 @@ def answers(root: Path) -> dict[str, pl.DataFrame | str]:
 @pytest.fixture(scope="module")
 def promising(everything: ArchiveStore, tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """Copy an archive with files of every kind, and add a sweep of three jobs that has ended."""
-    archive = copied(everything, tmp_path_factory.mktemp("promising") / "archive")
+    archive = copy_archive(everything, tmp_path_factory.mktemp("promising") / "archive")
     for job in range(3):
         archive.write_sweep_job(SweepJob("sweep", job, {"games": "16"}, RUN_ID, jobs=0 if job == 1 else 3))
     return archive
@@ -77,7 +77,7 @@ def sound(promising: ArchiveStore) -> dict[str, pl.DataFrame | str]:
 def test_a_lost_file_is_named_and_not_answered_around(
     loss: str, all_files: bool, promising: ArchiveStore, sound: dict[str, pl.DataFrame | str], tmp_path: Path
 ) -> None:
-    archive = copied(promising, tmp_path / "archive")
+    archive = copy_archive(promising, tmp_path / "archive")
     pattern, is_loss = LOSSES[loss]
     files = sorted(Path(archive.root).glob(pattern))
     assert files

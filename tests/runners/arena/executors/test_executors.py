@@ -28,7 +28,14 @@ from runners.hosting.interruption import has_working_threads
 from tests.paths import ROOT
 from tests.runners.arena.executors.doubling import Doubling, Item
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import assert_same_rows, play, request, rows, start, stored_at
+from tests.runners.experiments import (
+    assert_same_rows,
+    build_run_request,
+    play,
+    read_archive_rows,
+    start_qarena,
+    store_at,
+)
 from tests.runners.players import CUP
 
 WORKERS = 2
@@ -197,7 +204,7 @@ def play_by_processes(
     root: Path, processes: Processes, *overrides: str, stop: threading.Event | None = None
 ) -> RunOutcome:
     """Play the games of a request by processes."""
-    run_request = replace(stored_at(root, request(f"threads={WORKERS}", *overrides)), executor=processes)
+    run_request = replace(store_at(root, build_run_request(f"threads={WORKERS}", *overrides)), executor=processes)
     return execute_request(run_request, "qarena run", stop or threading.Event())
 
 
@@ -211,7 +218,7 @@ def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processe
     first = play_by_processes(tmp_path / "processes", processes, *TOURNAMENT, "games=4")
     outcome = play_by_processes(tmp_path / "processes", processes, *TOURNAMENT)  # which plays what is missing
     assert (first.played, outcome.played, expected.played) == (40, 80, 120)
-    assert_same_rows(rows(tmp_path / "processes"), rows(tmp_path / "threads"))
+    assert_same_rows(read_archive_rows(tmp_path / "processes"), read_archive_rows(tmp_path / "threads"))
     archive = ArchiveStore.open(tmp_path / "processes")
     assert verify_archive(archive).problems == []
     assert len(archive.list_effective_ranges(outcome.run_id)) > 2
@@ -233,14 +240,14 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
     assert "a worker was lost (its process was ended by signal 9 (SIGKILL))" in caplog.text
     assert (outcome.interrupted, outcome.misbehaviour) == (False, [])
     play(tmp_path / "threads", *mortal, "threads=1")
-    assert_same_rows(rows(tmp_path / "archive"), rows(tmp_path / "threads"))
+    assert_same_rows(read_archive_rows(tmp_path / "archive"), read_archive_rows(tmp_path / "threads"))
     assert verify_archive(ArchiveStore.open(tmp_path / "archive")).problems == []
 
 
 @pytest.mark.slow
 def test_processes_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
     arguments = ("run", f"agents=[{DICE},random]", "games=1000000", "archive.root=games", "archive.shard_seconds=0.1")
-    with start(tmp_path, *arguments, "executor=processes", "threads=2", PYTHONPATH=str(ROOT)) as run:
+    with start_qarena(tmp_path, *arguments, "executor=processes", "threads=2", PYTHONPATH=str(ROOT)) as run:
         wait_for_a_file(tmp_path / "games")
         children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
         assert len(children) >= 2
@@ -280,7 +287,7 @@ def test_agents_files_policies_and_archives_are_found_where_the_command_was_type
     for archive, executor in (("one", "threads"), ("two", "processes")):
         result = qarena(*run, f"executor={executor}", "--archive", archive)
         assert (result.code, "forfeits" in result.out) == (0, False), result.err
-    assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
+    assert_same_rows(read_archive_rows(tmp_path / "two"), read_archive_rows(tmp_path / "one"))
     assert verify_archive(ArchiveStore.open(tmp_path / "two")).problems == []
 
 
@@ -292,14 +299,14 @@ AGENTS = "agents=[random,{agent:random,_target_:tests.runners.players.Dice,name:
 @pytest.fixture
 def task(tmp_path: Path) -> PlayTask:
     """Return the task of a run that has begun, as it arrives elsewhere."""
-    experiment = open_experiment(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
+    experiment = open_experiment(store_at(tmp_path / "archive", build_run_request(AGENTS, "games=6", "seats=fixed")))
     save_run_start(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
     return PlayTask(**PlayTask.from_experiment(experiment).to_dict())
 
 
 def test_a_task_of_plain_data_plays_parts_of_the_same_run(task: PlayTask) -> None:
     archive = ArchiveStore.open(Path(task.root))
-    run, spec = RunSpec.from_dict(task.run, archive), request(AGENTS, "games=6", "seats=fixed").spec
+    run, spec = RunSpec.from_dict(task.run, archive), build_run_request(AGENTS, "games=6", "seats=fixed").spec
     assert (run, run.run_id) == (spec, spec.run_id)
     assert run.agents[1].limits.turn_seconds == 9
     worker = task.build_worker()

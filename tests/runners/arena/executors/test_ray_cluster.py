@@ -22,7 +22,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from tests.paths import ROOT
 from tests.runners.arena.executors import cluster
-from tests.runners.experiments import assert_same_rows, command, rows, start
+from tests.runners.experiments import assert_same_rows, read_archive_rows, run_qarena, start_qarena
 
 pytestmark = pytest.mark.extras
 
@@ -71,7 +71,7 @@ def on_ray(nodes: Nodes) -> tuple[str, str]:
 
 def run_in_folder(folder: Path, *arguments: str) -> tuple[str, str]:
     """Return output and notes of a command that succeeds."""
-    process = command(folder, *arguments)
+    process = run_qarena(folder, *arguments)
     assert process.returncode == 0, process.stderr
     return process.stdout, process.stderr
 
@@ -91,7 +91,7 @@ def test_a_run_on_a_cluster_prints_and_stores_what_one_thread_does(on_ray: tuple
     assert remove_times(printed[0]) == remove_times(expected[0])
     assert "9,000 games in" in printed[0]
     assert printed[1] == expected[1] == ""
-    assert_same_rows(rows(tmp_path / "cluster/games"), rows(tmp_path / "thread/games"))
+    assert_same_rows(read_archive_rows(tmp_path / "cluster/games"), read_archive_rows(tmp_path / "thread/games"))
     archive = ArchiveStore.open(tmp_path / "cluster/games")
     assert verify_archive(archive).problems == []
     assert len(archive.list_effective_ranges(archive.list_run_ids()[0])) > 2
@@ -133,7 +133,7 @@ def slow(tmp_path: Path) -> tuple[str, ...]:
 
 
 def test_ctrl_c_keeps_what_is_finished(on_ray: tuple[str, str], slow: tuple[str, ...], tmp_path: Path) -> None:
-    with start(tmp_path, *slow, *on_ray, "games=100000") as process:
+    with start_qarena(tmp_path, *slow, *on_ray, "games=100000") as process:
         while not list(tmp_path.glob("games/games/*/*.parquet")):
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
@@ -143,14 +143,14 @@ def test_ctrl_c_keeps_what_is_finished(on_ray: tuple[str, str], slow: tuple[str,
     match = re.search(r"holds ([\d,]+) games", out)
     assert match is not None
     assert verify_archive(ArchiveStore.open(tmp_path / "games")).problems == []
-    assert int(match[1].replace(",", "")) == len(rows(tmp_path / "games")["games"])
+    assert int(match[1].replace(",", "")) == len(read_archive_rows(tmp_path / "games")["games"])
     assert len(err.splitlines()) == 3  # what it is doing, and how to go on
 
 
 def test_a_cluster_on_this_machine_is_started_and_ended(tmp_path: Path) -> None:
     local = ("executor=ray", "ray.address=local")
     run_in_folder(tmp_path, "run", "agent@a=random", "agent@b=random", "games=200", "archive.root=games", *local)
-    assert len(rows(tmp_path / "games")["games"]) == 200
+    assert len(read_archive_rows(tmp_path / "games")["games"]) == 200
     assert not list_ray_processes(tmp_path)
 
 
@@ -167,7 +167,7 @@ def list_ray_processes(folder: Path) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("dies", ["raylet", "gcs_server"], ids=["node of this machine", "head"])
 def test_if_the_cluster_dies_one_line_says_so(dies: str, slow: tuple[str, ...], tmp_path: Path) -> None:
-    with start(tmp_path, *slow, "executor=ray", "ray.address=local", "games=100000") as process:
+    with start_qarena(tmp_path, *slow, "executor=ray", "ray.address=local", "games=100000") as process:
         while not list(tmp_path.glob("games/games/*/*.parquet")):
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
@@ -186,7 +186,7 @@ def test_if_the_cluster_dies_one_line_says_so(dies: str, slow: tuple[str, ...], 
 
 @pytest.mark.parametrize(("address", "code"), [("127.0.0.1:1", 1), ("no.such.host.invalid", 1), ("127.0.0.1:port", 2)])
 def test_an_address_that_does_not_answer_is_one_line(address: str, code: int, tmp_path: Path) -> None:
-    done = command(tmp_path, "run", "games=2", "executor=ray", f"ray.address={address}")
+    done = run_qarena(tmp_path, "run", "games=2", "executor=ray", f"ray.address={address}")
     assert (done.returncode, done.stdout) == (code, "")
     assert f"ray.address={address}" in done.stderr
     assert (code == 2) != ("start one on this machine with ray.address=local" in done.stderr)
@@ -200,7 +200,7 @@ def test_nodes_that_are_lost_at_ten_random_moments_lose_no_pair_and_double_none(
     dice, lost_nodes = random.Random(1), 0
     arguments = (*slow, "games=8000")
     while lost_nodes < 10:
-        with start(tmp_path, *arguments, *on_ray) as process:
+        with start_qarena(tmp_path, *arguments, *on_ray) as process:
             while process.poll() is None and lost_nodes < 10:
                 time.sleep(dice.uniform(1.0, 8.0))
                 nodes.lose_one()
@@ -210,8 +210,10 @@ def test_nodes_that_are_lost_at_ten_random_moments_lose_no_pair_and_double_none(
         arguments = (*slow, f"games={8000 + 4000 * lost_nodes}")  # if it was done before the tenth
     assert verify_archive(ArchiveStore.open(tmp_path / "games")).problems == []
     (tmp_path / "own threads").mkdir()
-    run_in_folder(tmp_path, *arguments[:-1], f"games={len(rows(tmp_path / 'games')['games'])}", "archive.root=again")
-    assert_same_rows(rows(tmp_path / "games"), rows(tmp_path / "again"))
+    run_in_folder(
+        tmp_path, *arguments[:-1], f"games={len(read_archive_rows(tmp_path / 'games')['games'])}", "archive.root=again"
+    )
+    assert_same_rows(read_archive_rows(tmp_path / "games"), read_archive_rows(tmp_path / "again"))
 
 
 @pytest.mark.slow
@@ -227,11 +229,11 @@ def test_a_cluster_with_a_token_lets_in_who_has_it(tmp_path: Path, monkeypatch: 
         for name, value in (("RAY_AUTH_TOKEN", "another-token-0123456789abcdef"), ("RAY_AUTH_MODE", "disabled")):
             with monkeypatch.context() as patch:
                 patch.setenv(name, value)
-                result = command(tmp_path, *run, "games=600", f"ray.address={address}")
+                result = run_qarena(tmp_path, *run, "games=600", f"ray.address={address}")
             assert result.returncode == 1
             assert result.stderr.count("\n") == 1
             assert "one with another token, see RAY_AUTH_MODE" in result.stderr
         assert process.stdin is not None
         process.stdin.close()
         process.wait(60)
-    assert len(rows(tmp_path / "games")["games"]) == 400
+    assert len(read_archive_rows(tmp_path / "games")["games"]) == 400

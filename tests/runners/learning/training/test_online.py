@@ -23,7 +23,7 @@ from runners.learning.training.online import Online, _OnlineTraining
 from tests.marks import seldom
 from tests.naive import Outcome
 from tests.naive_players.agreement import same_bytes
-from tests.runners.experiments import assert_same_rows, draw_the_same_words, play, rows
+from tests.runners.experiments import assert_same_rows, draw_the_same_words, play, read_archive_rows
 from tests.runners.learning.training.trainings import (
     LEARNERS,
     StopAfter,
@@ -75,7 +75,7 @@ def build_learner(trainer: Online) -> Any:
 
 
 def assert_played(root: Path, outcomes: list[Outcome]) -> None:
-    games = rows(root)["games"]
+    games = read_archive_rows(root)["games"]
     assert games.select("winner", "plies").rows() == [(outcome.winner, outcome.plies) for outcome in outcomes]
 
 
@@ -112,7 +112,11 @@ def test_an_opponent_in_python_is_played_one_game_at_a_time(tmp_path: Path, monk
         set_opponent(monkeypatch, f"players.{twin}")
         assert same_bytes(train_to_end(trainer, tmp_path / twin), expected_policy)
         columns = ["game_id", "winner", "plies", "ending"]
-        assert rows(tmp_path / twin)["games"].select(columns).equals(rows(tmp_path / "jitted")["games"].select(columns))
+        assert (
+            read_archive_rows(tmp_path / twin)["games"]
+            .select(columns)
+            .equals(read_archive_rows(tmp_path / "jitted")["games"].select(columns))
+        )
 
 
 @pytest.mark.parametrize(("what", "ending"), [("raise", "forfeit_error"), *seldom(("cheat", "forfeit_illegal"))])
@@ -124,7 +128,7 @@ def test_a_learner_learns_from_forfeits_too(
     with caplog.at_level(logging.CRITICAL):
         one = trainer.train(build_context(tmp_path / "a"))
     assert one.policy is not None
-    games = rows(tmp_path / "a")["games"]
+    games = read_archive_rows(tmp_path / "a")["games"]
     assert ending in games["ending"].cast(pl.String).to_list()
     assert one.curve["losses"].sum() == (games["winner"] == 0).sum()
     again = trainer.train(build_context(tmp_path / "a"))
@@ -139,7 +143,7 @@ def test_an_opponent_forgets_each_game_before_the_next(tmp_path: Path) -> None:
     expected_policy = train_to_end(trainer, tmp_path / "whole")
     assert trainer.train(build_stopping_context(1, tmp_path / "a")).policy is None
     assert same_bytes(train_to_end(trainer, tmp_path / "a"), expected_policy)
-    assert_same_rows(rows(tmp_path / "a"), rows(tmp_path / "whole"))
+    assert_same_rows(read_archive_rows(tmp_path / "a"), read_archive_rows(tmp_path / "whole"))
 
 
 # The archive is the checkpoint.
@@ -163,13 +167,13 @@ def test_a_stopped_training_goes_on_where_it_was(
     assert same_bytes(second.policy, uninterrupted_policy)
     assert (second.games, second.played) == (GAMES, GAMES - first.played)
     assert second.run_ids == first.run_ids == (record.run_id,)
-    assert_same_rows(rows(root), rows(uninterrupted_root))
+    assert_same_rows(read_archive_rows(root), read_archive_rows(uninterrupted_root))
 
 
 def test_nothing_is_played_twice_and_less_is_known_of_fewer_games(
     uninterrupted_root: Path, uninterrupted_policy: Policy
 ) -> None:
-    before = rows(uninterrupted_root)
+    before = read_archive_rows(uninterrupted_root)
     again = build_online_trainer(games=GAMES).train(build_context(uninterrupted_root))
     assert (again.played, again.games) == (0, GAMES)
     assert again.policy is not None
@@ -178,7 +182,7 @@ def test_nothing_is_played_twice_and_less_is_known_of_fewer_games(
     assert (fewer.played, fewer.games, fewer.curve["games"].sum()) == (0, 90, 90)
     assert fewer.policy is not None
     assert same_bytes(fewer.policy, train_slowly(build_online_trainer(games=90), uninterrupted_root)[0])
-    assert_same_rows(rows(uninterrupted_root), before)
+    assert_same_rows(read_archive_rows(uninterrupted_root), before)
 
 
 @pytest.mark.slow
@@ -197,7 +201,7 @@ def test_games_that_went_missing_in_the_middle_are_played_when_it_is_their_turn(
     assert again.played == sum(unit_range.units for unit_range in lost)  # seats are fixed: a unit is a game
     assert again.policy is not None
     assert same_bytes(again.policy, uninterrupted_policy)
-    assert_same_rows(rows(root), rows(uninterrupted_root))
+    assert_same_rows(read_archive_rows(root), read_archive_rows(uninterrupted_root))
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -224,7 +228,7 @@ def test_while_one_learns_a_second_one_is_refused_and_afterwards_finds_the_same(
     second = build_online_trainer(games=GAMES).train(build_context(root))
     assert (first.played, second.played) == (GAMES, 0)
     assert all(outcome.policy and same_bytes(outcome.policy, uninterrupted_policy) for outcome in (first, second))
-    assert_same_rows(rows(root), rows(uninterrupted_root))
+    assert_same_rows(read_archive_rows(root), read_archive_rows(uninterrupted_root))
     assert verify_archive(ArchiveStore.open(root)).problems == []
 
 

@@ -21,7 +21,7 @@ from tests.analytics.stored_policies import COUNTS, origin
 from tests.marks import seldom
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import command, play
+from tests.runners.experiments import play, run_qarena
 from tests.runners.learning.training import trainings
 
 GAMES = 1200
@@ -102,7 +102,7 @@ def test_it_is_the_same_in_another_process_and_archive_and_after_more_games(root
     play(elsewhere, "agent@a=semi_random", "agent@b=random", f"games={GAMES}")
     shutil.copytree(root / "policies", elsewhere / "policies")
     play(root, "agent@a=semi_random", "agent@b=random", f"games={GAMES + 500}")  # the condition would choose these too
-    result = command(root.parent, "policy", "rebuild", "mine", "--archive", str(elsewhere))
+    result = run_qarena(root.parent, "policy", "rebuild", "mine", "--archive", str(elsewhere))
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("identical: policy mine ")
     assert qarena(*build_arguments("mc_afterstate", root, "where=winner >= 0 AND pair_id >= 0")).code == 0

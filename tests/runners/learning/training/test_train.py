@@ -21,7 +21,7 @@ from tests.marks import seldom
 from tests.paths import CONF
 from tests.runners.config.test_sweep import parse_table
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import resuming, start, wait_for
+from tests.runners.experiments import parse_resuming_command, start_qarena, wait_for
 from tests.runners.learning.training.trainings import LEARNERS, build_request, without_pictures
 
 QUICK = ("rl_encoded", "q_table")
@@ -228,7 +228,7 @@ def files_of_games(folder: Path) -> int:
 
 @pytest.mark.slow
 def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qarena, expected: str) -> None:
-    with start(tmp_path, *ARGUMENTS) as process:
+    with start_qarena(tmp_path, *ARGUMENTS) as process:
         wait_for(process, lambda: files_of_games(tmp_path) >= 2)
         process.kill()
         process.communicate(timeout=DEADLINE)
@@ -245,7 +245,7 @@ def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qa
 
 @pytest.mark.slow
 def test_sigterm_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, expected: str) -> None:
-    with start(tmp_path, *ARGUMENTS) as process:
+    with start_qarena(tmp_path, *ARGUMENTS) as process:
         wait_for(process, lambda: files_of_games(tmp_path) >= 2)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=DEADLINE)
@@ -262,7 +262,7 @@ def test_sigterm_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena,
     archive = ArchiveStore.open(tmp_path / "games here")
     assert policy_cards.load_cards(archive) == []
     assert list_unneeded_files(archive) == []
-    program, *arguments = resuming(err)
+    program, *arguments = parse_resuming_command(err)
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
     done = qarena(*arguments)
     assert done.code == 0, done.err

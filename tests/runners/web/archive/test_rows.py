@@ -110,7 +110,7 @@ def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qar
     archive = ArchiveStore.open(tmp_path / "games", create=True)
     first_agents = {}
     for seed, pairing in ((1, ("oracle", "human:ada")), (2, ("human:ada", "oracle"))):
-        run = naive_games.record(naive_games.spec_of(pairings=[pairing], seed=seed), games=6)
+        run = naive_games.record(naive_games.build_spec(pairings=[pairing], seed=seed), games=6)
         assert run.labels == ("human:ada", "oracle")
         archive.write_run(run)
         naive_games.store(archive, run.run_id, [naive_games.random_block(seed, pairs=3)], run.pairings)
@@ -387,7 +387,7 @@ def test_a_job_of_a_training_has_its_own_games_although_a_longer_one_continued_i
 ) -> None:
     archive = ArchiveStore.open(tmp_path / "games", create=True)
     pairing = ("learner", "random")
-    run = naive_games.record(naive_games.spec_of(pairings=[pairing], learner=0), training=True)
+    run = naive_games.record(naive_games.build_spec(pairings=[pairing], learner=0), training=True)
     archive.write_run(run)
     blocks = [naive_games.random_block(1, pairs=10)]
     naive_games.store(archive, run.run_id, blocks, run.pairings, most)

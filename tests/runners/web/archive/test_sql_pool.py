@@ -15,7 +15,7 @@ from runners.web.archive import sql_pool as module
 from runners.web.archive.snapshots import BusyError, read_archive_stamp
 from runners.web.archive.sql_pool import QuestionLimits, SqlProcessPool
 from tests.paths import SAMPLE
-from tests.runners.experiments import command
+from tests.runners.experiments import run_qarena
 
 LIMITS = QuestionLimits(
     rows=5, bytes=1_000_000, seconds=1.0, memory="200MiB", spill="20MiB", processes=1, waiting_seconds=0.1
@@ -85,7 +85,9 @@ def test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered(aski
 
 def test_the_command_ends_too_and_leaves_nothing(tmp_path: Path) -> None:
     remember_archive(SAMPLE)
-    result = command(tmp_path, "sql", UNSTOPPABLE, "--timeout", "0.5", "--archive", str(SAMPLE), TMPDIR=str(tmp_path))
+    result = run_qarena(
+        tmp_path, "sql", UNSTOPPABLE, "--timeout", "0.5", "--archive", str(SAMPLE), TMPDIR=str(tmp_path)
+    )
     complaint = (
         "error: SQL: the question took longer than 0.5 seconds: allow more (--timeout), or ask about fewer games"
     )

@@ -29,7 +29,7 @@ from analytics.report.report_data import MAX_AGENTS, select_report_data
 from analytics.store.archive import ArchiveStore
 from runners.web.archive.agents_and_policies import build_agent_page, rate_agents
 from runners.web.archive.sections import build_section
-from tests.analytics.naive_games import block_of, random_block, random_game, record, spec_of, store
+from tests.analytics.naive_games import build_spec, pack_games, random_block, random_game, record, store
 from tests.analytics.uneven_games import LEAGUE, PARTNER, PERSON, RARE, SECONDS, STAR, write_uneven_archive
 from tests.runners.terminal.test_results import parse_rows
 
@@ -186,12 +186,12 @@ def by_seat(tmp_path: Path) -> Path:
     """
     pairings = [("A", "B"), ("B", "A"), ("C", "D"), ("D", "C")]
     archive = ArchiveStore.open(tmp_path / "by_seat", create=True)
-    run = record(spec_of(pairings=pairings, seats="fixed"), games=1, status="complete")
+    run = record(build_spec(pairings=pairings, seats="fixed"), games=1, status="complete")
     archive.write_run(run)
     games = [random_game(DICE, forfeits=0.0) for _ in range(40)]
     won = [[game for game in games if game["winner"] == seat] for seat in (0, 1)]
     played = [won[0][0], won[1][0], won[0][1], won[0][2]]
-    blocks = [block_of([game], pairing, swapped=False) for pairing, game in enumerate(played)]
+    blocks = [pack_games([game], pairing, swapped=False) for pairing, game in enumerate(played)]
     store(archive, run.run_id, blocks, pairings)
     return tmp_path / "by_seat"
 
@@ -221,7 +221,7 @@ def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path, monkeyp
     pairings = [("a", "b")]
     archive = ArchiveStore.open(tmp_path / "codes", create=True)
     for seed, code in enumerate(("1" * 64, "2" * 64)):
-        run = record(spec_of(pairings=pairings, seed=seed), games=120, status="complete")
+        run = record(build_spec(pairings=pairings, seed=seed), games=120, status="complete")
         archive.write_run(structs.replace(run, code={**run.code, "agents": {"a": code, "b": "3" * 64}}))
         store(archive, run.run_id, [random_block(seed, pairs=60)], pairings)
     with open_archive(tmp_path / "codes") as opened:
