@@ -110,7 +110,7 @@ def count_lost_units(archive: ArchiveStore, record: RunRecord, table: RangeTable
 
 
 def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
-    """Describe the loss of ``units`` units of a run's derived table, and the remedy, to follow the name of its folder."""
+    """Describe the loss of ``units`` units of a run's derived table, and the remedy, to follow a folder's name."""
     return (
         f"lacks {units} of {record.recorded_units(table.name)} units, which were there: restore the files from a copy, "
         f"or run '{table.command}' again"
