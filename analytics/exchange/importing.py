@@ -214,7 +214,7 @@ def _read_pairing_text(archive: ArchiveStore, run_id: str, pairing: int, heading
 
 
 def _extend_run(archive: ArchiveStore, record: RunRecord, blocks: list[ImportBlock], rules: Rules) -> ImportedRun:
-    """Add the games in ``blocks`` that a run lacks to the run."""
+    """Add those games of ``blocks`` that a run lacks."""
     with archive.lock_run(record.run_id, LOCK_SECONDS):
         lacking = []
         for part in blocks:

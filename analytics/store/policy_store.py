@@ -215,7 +215,7 @@ class PolicyProblem(NamedTuple):
 
 
 def list_problems(archive: ArchiveStore, policy_id: str) -> list[PolicyProblem]:
-    """List the problems of a stored policy."""
+    """List the problems of a stored policy's card and files."""
     folder = policy_folder(archive, policy_id)
     try:
         card = load_card(archive, policy_id)

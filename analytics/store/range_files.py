@@ -68,10 +68,11 @@ def write_games(
     blocks: Sequence[Block],
     only_evaluations: bool = False,
 ) -> StoredRange:
-    """Write the tables of the games in a range of units: plies, tallies and, last, games, which readers look for.
+    """Write the files of the games in a range of units: plies, tallies and, last, games.
 
-    Evaluations are written too if the blocks have them. With ``only_evaluations``, nothing else is written, because the
-    games are already stored; readers use the evaluations only if the stored games have the same fingerprint.
+    Readers use the range as soon as its file of games exists. Evaluations are written too if the blocks have them. With
+    ``only_evaluations``, nothing else is written, because the games are already stored; readers use the evaluations
+    only if the stored games have the same fingerprint.
 
     ``labels`` holds the labels of the agents in each pairing of the run. Writing the same range again is harmless, and
     any number of threads may call this function. Raises ``ValueError`` unless ``blocks`` hold exactly the games of

@@ -63,7 +63,7 @@ def decode_file_frames(
 
 
 def damaged_file_error(path: PurePath, reason: object) -> FailureError:
-    """Build the error for a file with wrong content."""
+    """Build the error for a file whose content is wrong; ``reason`` is what is wrong with it."""
     return FailureError(f"{path} {reason}: {VERIFY_REMEDY}")
 
 

@@ -85,7 +85,7 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         return {"name": path, "size": status.bytes, "type": "file", "mtime": status.modified}
 
     def modified(self, path: str) -> datetime:
-        """Return the time of the last change, in UTC."""
+        """Return the time at which a file was last changed, in UTC."""
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
 
     def glob(self, path: str, **_: Any) -> list[str]:

@@ -85,7 +85,7 @@ class _GameFiles:
         )
 
     def select_hidden(self, files: Iterable[StoredRange]) -> set[StoredRange]:
-        """Select the files of a derived table that belong to hidden games."""
+        """Select the files of a derived table that belong to hidden games: needed games that readers do not use."""
         files, names = [*files], {file[:3] for file in self.hidden}
         return {
             *select_effective_derived(files, select_disjoint_ranges(self.hidden)),
