@@ -129,7 +129,7 @@ def _verify_labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
 
 
 def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    """Yield the problems of games that break the rules, and of openings that are not of the run's length."""
+    """Yield the problems of games that break the rules, and of openings that are too long, too short or not shared."""
     game_id, opening = games["game_id"].to_numpy(), games["opening"].to_numpy()
     faulty = [*_verify_replay(files, games, plies)]
     yield from faulty
