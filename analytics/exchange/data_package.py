@@ -44,7 +44,7 @@ MAX_TEXT = 500  # characters of a text in a card
 
 
 class DatasetCard(NamedTuple):
-    """The texts of a card."""
+    """The texts of a dataset's card."""
 
     title: str
     licence: str  # as the Hub names it
@@ -52,10 +52,9 @@ class DatasetCard(NamedTuple):
 
 
 def write_dataset(selection: Selection, folder: Path, licence: str) -> None:
-    """Write the chosen games, their plies, decisions, evaluations, runs and agents to an empty folder.
+    """Write the selected games, their plies, decisions and evaluations, and their runs and agents to an empty folder.
 
-    Raises ``OSError``. Rows are those of the views in SQL. They go to the disk in parts. A table without rows is left
-    out.
+    The rows are those of the SQL views and are written in parts. Tables without rows are left out. Raises ``OSError``.
     """
     opened = selection.opened
     for table, belongs in TABLE_CONDITIONS.items():
@@ -79,7 +78,7 @@ def _build_writer(path: Path) -> Callable[[pl.LazyFrame, Callable[[], None]], No
 
 
 def _describe_origin(runs: pl.DataFrame) -> str:
-    """Describe the commands that played the games, and fingerprints of the code and of the games, as lines of JSON."""
+    """Describe, as lines of JSON, the commands that played the games and the fingerprints of the code and the games."""
     names = ("run_id", "command", "agents", "games", "seed", "code_version", "code_fingerprint", "fingerprint")
     lines = [
         json.dumps({name: _truncate_texts(row[name]) for name in names})
@@ -100,13 +99,13 @@ def _truncate_texts(value: Any) -> Any:
 
 
 def write_card_and_package(folder: Path, card: DatasetCard) -> None:
-    """Write the card and the data package of a folder with tables. Raises ``OSError``."""
+    """Write the card and the data package for a folder of tables. Raises ``OSError``."""
     for name, text in build_card_and_package(folder, card).items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
 def build_card_and_package(folder: Path, card: DatasetCard) -> dict[str, str]:
-    """Build the texts of the card and of the data package of the tables in a folder. Raises ``OSError``."""
+    """Build the texts of the card and the data package for a folder of tables, by file name. Raises ``OSError``."""
     resources = [resource for path in _list_table_paths(folder) for resource in _build_resource_entries(path)]
     tables = [resource for resource in resources if "schema" in resource]
     configs = [
@@ -133,7 +132,7 @@ def build_card_and_package(folder: Path, card: DatasetCard) -> dict[str, str]:
 
 
 def _list_table_paths(folder: Path) -> list[Path]:
-    """List the tables of a folder, those of an export in its order, then by name."""
+    """List the paths of the tables in a folder: first the tables of an export, in its order, then others by name."""
     exported_tables = [*TABLE_CONDITIONS]
     paths = (path for path in folder.iterdir() if path.suffix in (".parquet", ".csv"))
     return sorted(
@@ -150,7 +149,10 @@ def _scan_table(path: Path) -> pl.LazyFrame:
 
 
 def _build_resource_entries(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield a table as the data package describes it: its columns, then its bytes, as frictionless checks files."""
+    """Yield the entries of a table in the data package: one with its columns, and one with its size and hash.
+
+    frictionless checks the file against the second entry.
+    """
     yield {
         "name": path.stem,
         "path": path.name,
@@ -176,9 +178,9 @@ def _build_field_entries(path: Path) -> Iterator[dict[str, str]]:
 
 
 def _field_type(kind: pl.DataType, may_be_null: bool) -> str:
-    """Return the name of a type in a data package.
+    """Return the name of a column's type in a data package.
 
-    frictionless reads Parquet by pandas, which has no whole number that is NULL, and whose lists are arrays of NumPy.
+    frictionless reads Parquet with pandas, in which integers cannot be NULL and lists are NumPy arrays.
     """
     if kind.is_integer() and not may_be_null:
         return "integer"
@@ -187,7 +189,10 @@ def _field_type(kind: pl.DataType, may_be_null: bool) -> str:
 
 
 def _render_overview(folder: Path, tables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Render the tables with their columns, as Markdown. Names of columns are those of this project."""
+    """Render the tables and their columns as Markdown.
+
+    Column names need no escaping, because this project chose them.
+    """
     for table in tables:
         count = _scan_table(folder / table["path"]).select(pl.len()).collect().item()
         yield from (

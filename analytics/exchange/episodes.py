@@ -26,7 +26,7 @@ OBSERVATION_SIZE = CELLS + 1  # int8: the piece on each cell, then the hand; NON
 
 
 class EpisodeOptions(NamedTuple):
-    """The turns of a game that become steps, and their content."""
+    """The options that determine which turns of a game become steps, and what the steps contain."""
 
     seat: int  # the player: 0 or 1, or BOTH_SEATS
     imposed: int  # 1: include imposed turns
@@ -35,7 +35,7 @@ class EpisodeOptions(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """``E`` episodes of ``S`` steps in all, one after the other. Each has one observation more than it has steps."""
+    """``E`` consecutive episodes with ``S`` steps in total. Each episode has one more observation than it has steps."""
 
     game: NDArray[np.int64]  # [E] index of the game; games without a step are left out
     steps: NDArray[np.int64]  # [E] at least 1
@@ -49,17 +49,20 @@ class Episodes(NamedTuple):
 
     @property
     def last_step(self) -> NDArray[np.int64]:
-        """[E] index of each episode's last step."""
+        """The index of each episode's last step, [E]."""
         return np.cumsum(self.steps) - 1
 
     @property
     def final_observation(self) -> NDArray[np.int64]:
-        """[E] index of each episode's last observation, for which there is no action."""
+        """The index of each episode's last observation, [E], which has no action."""
         return np.cumsum(self.steps + 1) - 1
 
 
 def build_episodes(opening: NDArray[np.int8], games: Games, options: EpisodeOptions, rules_tables: Any) -> Episodes:
-    """Build episodes from games. ``opening`` [G]: how many plies were imposed; ``rules_tables``: those of the rules."""
+    """Build episodes from games.
+
+    ``opening`` [G] is the number of imposed plies of each game. ``rules_tables`` are the tables of the games' rules.
+    """
     options = EpisodeOptions(*map(int, options))  # kernels would be compiled again for a bool
     counts = _count_steps(opening, games, options)
     kept = np.flatnonzero(counts)
@@ -82,13 +85,16 @@ def build_episodes(opening: NDArray[np.int8], games: Games, options: EpisodeOpti
 
 @inline_function
 def _first_turn(opening: int, options: Any) -> int:
-    """Return the first turn that can be a step: that of the first gift that was chosen, or of the first one at all."""
+    """Return the first turn that can be a step: the turn of the first gift that an agent chose.
+
+    If imposed turns are included, it is the turn of the first gift.
+    """
     return (int64(0) if options.imposed else int64(opening)) + int64(options.mover_chooses)
 
 
 @inline_function
 def _first_turn_of_seat(first: int, options: Any) -> int:
-    """Return the first turn from ``first`` on that the seat takes."""
+    """Return the first turn, from ``first`` on, that the seat in ``options`` takes."""
     return first if options.seat < 0 else first + ((first ^ options.seat) & 1)
 
 
@@ -96,8 +102,8 @@ def _first_turn_of_seat(first: int, options: Any) -> int:
 def _count_steps(opening: NDArray[np.int8], games: Games, options: EpisodeOptions) -> NDArray[np.int64]:
     """Count the steps of each game, [G].
 
-    The last gift of a forfeited game is not logged, so the turn that gave it is known in part only. Its episode ends
-    with the last position that is known in full, and the turn taken there is no step.
+    The last gift of a forfeited game is not logged, so the turn with this gift is known only in part. The episode of
+    such a game ends with the last position that is fully known, and the turn in that position is not a step.
     """
     counts = np.zeros(games.plies.shape[0], np.int64)
     for game in range(counts.shape[0]):

@@ -29,7 +29,7 @@ OnWritten = Callable[[int], None]  # called with the number of games written sin
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """The games to export and their form. Raises ``RequestError`` for options that contradict each other."""
+    """The games to export, and the format. Raises ``RequestError`` for options that contradict each other."""
 
     form: str
     where: str | None = None
@@ -55,7 +55,7 @@ class ExportRequest:
         self._check_form()
 
     def _check_form(self) -> None:
-        """Raise ``RequestError`` for a missing perspective and for options that have no effect on the form."""
+        """Raise ``RequestError`` if the format needs a perspective, or if an option has no effect on the format."""
         if self.form in formats.EPISODE_FORMATS and self.perspective is None:
             raise RequestError(
                 f"format {self.form} needs --perspective, which says whose rewards they are: seat_0 or seat_1 "
@@ -90,7 +90,7 @@ class ExportRequest:
 
 
 class ExportSummary(NamedTuple):
-    """Counts of what was written."""
+    """The counts of what was written."""
 
     games: int
     episodes: int | None = None  # None for text, csv and datasets
@@ -105,12 +105,14 @@ def write_export(
     on_written: OnWritten | None = None,
     minari_metadata: Mapping[str, Any] = MappingProxyType({}),
 ) -> ExportSummary:
-    """Write selected games to ``output``, a new file (minari, dataset: a folder); ``force`` replaces an existing one.
+    """Write the selected games to ``output``, a new file or, for minari and dataset, a new folder.
 
-    ``minari_metadata`` is further metadata of a Minari dataset, or other values than the usual ones.
+    With ``force``, an existing export is replaced. ``minari_metadata`` adds to the metadata of a Minari dataset, or
+    overrides its usual values.
 
-    Raises ``RequestError`` for a wrong path or condition and for more games than there are, before anything is written;
-    ``FailureError`` for damaged files and if ``output`` cannot be written. Then nothing is left at ``output``.
+    Raises ``RequestError`` if a path or condition is wrong or more games are requested than there are, before anything
+    is written; ``FailureError`` if a file is damaged or ``output`` cannot be written. After an error, nothing new is
+    left at ``output``.
     """
     _check_output(request, output, force)
     if request.form == DATASET:
@@ -133,7 +135,7 @@ def write_export(
 
 
 def write_export_to_stream(opened: OpenArchive, request: ExportRequest, out: BinaryIO) -> ExportSummary:
-    """Write selected games as text or csv to a stream. Raises as ``write_export`` does."""
+    """Write the selected games to a stream as text or csv. Raises the errors of ``write_export``."""
     if request.form not in formats.TABLE_FORMATS:
         raise RequestError(f"format {request.form} cannot be written to a pipe: name a file with --output")
     games, chunks = _count_and_read_blocks(opened, request, None)
@@ -142,7 +144,7 @@ def write_export_to_stream(opened: OpenArchive, request: ExportRequest, out: Bin
 
 
 def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
-    """Raise ``RequestError`` for a path that must not be written to."""
+    """Raise ``RequestError`` if the export may not be written to ``output``."""
     check_outside_archives(output)
     if not output.parent.is_dir():
         raise RequestError(f"--output {output}: there is no folder {output.parent}; make it, or name another")
@@ -164,7 +166,10 @@ def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
 def _count_and_read_blocks(
     opened: OpenArchive, request: ExportRequest, on_written: OnWritten | None
 ) -> tuple[int, Iterator[ExportBlock]]:
-    """Return the number of selected games, and the games. Errors in the request are raised here, not while reading."""
+    """Return the number of selected games, and an iterator over the games in blocks.
+
+    Errors in the request are raised by this call, not by the iterator.
+    """
     selection = select_games(opened, request.where)
     if request.sample is not None and request.sample > selection.games:
         raise RequestError(f"--sample {request.sample:,} of {selection.games:,} games: ask for fewer, or leave it out")
@@ -179,12 +184,15 @@ def _count_and_read_blocks(
 
 
 def _write_table(blocks: Iterable[ExportBlock], request: ExportRequest, out: BinaryIO) -> None:
-    """Write games as text or csv."""
+    """Write games to a stream as text or csv."""
     out.writelines(formats.TABLE_FORMATS[request.form](blocks, request.rows == "games", request.perspective or "mover"))
 
 
 def read_episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[ExportBlock, Episodes]]:
-    """Yield selected games as arrays, at most ``BLOCK_GAMES`` at a time. Raises as ``write_export`` does."""
+    """Yield the selected games as episodes, at most ``BLOCK_GAMES`` games at a time.
+
+    Raises the errors of ``write_export``.
+    """
     _, blocks = _count_and_read_blocks(opened, request, None)
     return _build_episodes(blocks, request)
 
@@ -197,14 +205,14 @@ def _build_episodes(blocks: Iterable[ExportBlock], request: ExportRequest) -> It
 
 
 class EpisodeCounts(NamedTuple):
-    """Numbers of what was written."""
+    """The numbers of episodes and steps that were written."""
 
     episodes: int
     steps: int
 
 
 def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, target: ExportTarget) -> EpisodeCounts:
-    """Write games as episodes."""
+    """Write games as episodes, and count the episodes and steps."""
     count, steps = 0, 0
 
     def yield_blocks() -> Iterator[tuple[ExportBlock, Episodes]]:
@@ -220,7 +228,7 @@ def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, targe
 
 
 def describe_dataset(request: ExportRequest) -> str:
-    """Describe a dataset in the text that is stored in it."""
+    """Build the description that is stored in a dataset."""
     chosen = f"games where {request.where}" if request.where else "all games"
     drawn = f", {request.sample} of them drawn by seed {request.seed}" if request.sample is not None else ""
     return (
@@ -231,7 +239,7 @@ def describe_dataset(request: ExportRequest) -> str:
 
 @contextmanager
 def _write_atomically(output: Path, force: bool) -> Iterator[tuple[Path, Path]]:
-    """Yield a path, which is renamed to ``output`` at the end, and a folder for intermediate files."""
+    """Yield a path for writing and a folder for intermediate files; at the end, rename the path to ``output``."""
     room = temporary_beside(output)
     try:
         (room / "parts").mkdir(parents=True)
@@ -248,7 +256,7 @@ def _write_atomically(output: Path, force: bool) -> Iterator[tuple[Path, Path]]:
 
 
 def _replace_folder(new: Path, output: Path) -> None:
-    """Replace a folder by another. Raises ``OSError``, and then the old one is there again."""
+    """Replace the folder ``output`` with ``new``. If that fails, restore the old folder and raise ``OSError``."""
     before = temporary_beside(output)  # not in the room, which is removed whatever happens
     output.rename(before)
     try:

@@ -28,7 +28,7 @@ IMPORTED_KEY = "imported"  # key of the spec of imported runs: their event, date
 
 
 class ExportBlock(NamedTuple):
-    """Consecutive games of one run and heading, at most ``BLOCK_GAMES``."""
+    """At most ``BLOCK_GAMES`` consecutive games with the same run and heading."""
 
     heading: Heading
     record: RunRecord
@@ -36,12 +36,12 @@ class ExportBlock(NamedTuple):
     whole_run_number: int  # 1, 2, … for runs that are exported as they are, as they began; 0 for games of others
 
     def perspective_seat(self, perspective: str) -> int:
-        """Return the seat that one of ``NAMED_PERSPECTIVES`` means in these games, or ``BOTH_SEATS``."""
+        """Return the seat that a perspective from ``NAMED_PERSPECTIVES`` means in these games, or ``BOTH_SEATS``."""
         return int(self.range_games.game_id[0] & 1) if perspective == FIRST_AGENT else PERSPECTIVES[perspective]
 
 
 class _Seating(NamedTuple):
-    """The games of a pairing in which its first agent holds one of the seats; their ids ascend."""
+    """The games of a pairing in which its first agent has the same seat, in ascending order of game id."""
 
     heading: Heading
     is_partial_run: bool  # the run is not exported as it is
@@ -51,7 +51,10 @@ class _Seating(NamedTuple):
 
 
 def read_export_blocks(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[ExportBlock]:
-    """Yield the selected games, or ``sample`` of them drawn by ``seed``. Raises ``FailureError`` for a damaged file."""
+    """Yield the selected games in blocks, or a random sample of ``sample`` games that ``seed`` determines.
+
+    Raises ``FailureError`` if a file is damaged.
+    """
     archive = selection.opened.archive
     chosen_ids: Sequence[NDArray[np.int64] | None]  # the ids of each run's games, ascending; None: all of them
     if sample is None:
@@ -87,10 +90,10 @@ def read_export_blocks(selection: Selection, sample: int | None = None, seed: in
 
 
 def sample_game_ids(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:
-    """Draw ``sample`` of the selected games uniformly: their ids by run, ascending.
+    """Draw ``sample`` of the selected games uniformly, and return their ids for each run, in ascending order.
 
-    Every game has a random word that depends on the seed, its run and its id alone; the games with the least words are
-    drawn.
+    Each game has a random word that depends only on the seed, the game's run and the game's id. The games with the
+    least words are drawn.
     """
     words, ids, runs = np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64)
     for run, record in enumerate(selection.runs):
@@ -104,19 +107,19 @@ def sample_game_ids(selection: Selection, sample: int, seed: int) -> list[NDArra
 
 
 def _compute_sample_words(seed: int, run_id: str, game_id: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Compute a random word for each game: SplitMix64 at its id, on a stream of the run's own (see ``quarto.rng``)."""
+    """Compute a random word for each game with SplitMix64, from its id and the run's stream (see ``quarto.rng``)."""
     words = np.uint64(stream(seed, int(run_id, 16), 0)) + game_id.astype(np.uint64) * np.uint64(GAMMA)
     return Streams(words).draw(0)
 
 
 def _is_whole_run(archive: ArchiveStore, record: RunRecord) -> bool:
-    """Return whether a run has all units from the first to its last; imported games are a run by themselves."""
+    """Return whether a run has all units from the first to its last, without gaps; False for imported games."""
     covered = archive.list_effective_ranges(record.run_id).covered_ranges
     return IMPORTED_KEY not in record.spec and len(covered) == 1 and covered[0][0] == 0
 
 
 def _list_seatings(run_index: int, record: RunRecord, is_partial_run: bool, pairing: int) -> Iterator[_Seating]:
-    """Yield the seatings of a pairing."""
+    """Yield the seatings of a pairing: one for each game of a pair."""
     source = record.spec.get(IMPORTED_KEY, {})
     heading_values = (
         record.rules.name,

@@ -57,7 +57,7 @@ Item = TypeVar("Item")
 
 
 class ExportTarget(NamedTuple):
-    """Where episodes are written to."""
+    """The place where episodes are written, and the metadata that is written with them."""
 
     path: Path  # of the new file or folder
     scratch: Path  # an empty folder for parts of it
@@ -68,7 +68,7 @@ class ExportTarget(NamedTuple):
 
 
 def format_text_lines(blocks: Iterable[ExportBlock], _by_game: bool, _perspective: str) -> Iterator[bytes]:
-    """Yield games as lines of text; a whole run has a line with its record before its games."""
+    """Yield games as lines of text. A whole run is preceded by a line with its record."""
     recorded = set[str]()
     for chunk in blocks:
         if chunk.whole_run_number and chunk.record.run_id not in recorded:
@@ -79,7 +79,10 @@ def format_text_lines(blocks: Iterable[ExportBlock], _by_game: bool, _perspectiv
 
 
 def format_record_line(record: RunRecord, number: int) -> bytes:
-    """Format a run's record as a line, without what an archive notes; ``number`` says in what order runs began."""
+    """Format a run's record as a line, without the fields in which an archive keeps its own counts.
+
+    ``number`` gives the place of the run in the order in which runs began.
+    """
     plain = structs.replace(record, number=number, units=0, annotated=0, verdicts=(), derived=UNSET)
     return json.dumps(json.loads(encode_record(plain)), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
@@ -87,9 +90,9 @@ def format_record_line(record: RunRecord, number: int) -> bytes:
 def format_csv_lines(
     blocks: Iterable[ExportBlock], by_game: bool, perspective: str, for_spreadsheet: bool = False
 ) -> Iterator[bytes]:
-    """Yield a row a ply, or a row a game with its plies as text; ``for_spreadsheet``: texts are safe in spreadsheets.
+    """Yield CSV with one row for each ply, or with ``by_game`` one row for each game with its plies as text.
 
-    Outcomes are those from ``perspective``.
+    Outcomes are seen from ``perspective``. With ``for_spreadsheet``, texts are made safe for spreadsheets.
     """
     for number, chunk in enumerate(blocks):
         rows = _build_game_rows(chunk) if by_game else _build_ply_rows(chunk, perspective)
@@ -97,7 +100,7 @@ def format_csv_lines(
 
 
 def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
-    """Build the columns [G] of each game without its plies."""
+    """Build the columns [G] of games, without their plies."""
     heading, record, chosen, *_ = block
     games = chosen.games
     return pl.DataFrame(
@@ -116,14 +119,14 @@ def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
 
 
 def _build_game_rows(block: ExportBlock) -> pl.DataFrame:
-    """Build a row [G] for each game, with its plies as text."""
+    """Build one row for each game, [G], with its plies as text."""
     return _build_game_columns(block).with_columns(
         game=pl.Series(format_plies(block.range_games.games), dtype=pl.String)
     )
 
 
 def _build_ply_rows(block: ExportBlock, perspective: str) -> pl.DataFrame:
-    """Build a row [R] for each ply, game by game, with the outcome from a perspective."""
+    """Build one row for each ply, [R], game by game, with the outcome seen from ``perspective``."""
     games = block.range_games.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2
@@ -144,7 +147,7 @@ def _build_ply_rows(block: ExportBlock, perspective: str) -> pl.DataFrame:
 
 
 def _build_d3rlpy_arrays(episodes: Episodes) -> dict[str, NDArray[np.generic]]:
-    """Build the arrays of some episodes, ``S`` rows each. This format has no final observations."""
+    """Build d3rlpy's arrays for some episodes, with ``S`` rows each. This format has no final observations."""
     decided = np.ones(len(episodes.observations), np.bool_)
     decided[episodes.final_observation] = False
     terminals, timeouts = np.zeros((2, len(episodes.actions)), np.float32)
@@ -161,7 +164,7 @@ def _build_d3rlpy_arrays(episodes: Episodes) -> dict[str, NDArray[np.generic]]:
 
 
 def write_d3rlpy(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
-    """Write episodes as a file of arrays, whose lengths are not known before all parts are. Raises ``OSError``."""
+    """Write episodes as a file of arrays, whose lengths are known only after all episodes. Raises ``OSError``."""
     arrays: dict[str, NDArray[np.generic]] = {}
     steps = 0
     for _, episodes in blocks:
@@ -182,14 +185,14 @@ def write_d3rlpy(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportT
 
 
 def check_minari_name(name: str) -> None:
-    """Raise ``RequestError`` unless Minari accepts a folder of this name as a dataset, and is installed."""
+    """Raise ``RequestError`` unless Minari is installed and accepts ``name`` as the folder of a dataset."""
     if not DATASET_ID.fullmatch(name):
         raise RequestError(f"a Minari dataset is named like quarto-v0, and {name!r} is not: change --output")
     check_minari_library()
 
 
 def check_minari_library() -> None:
-    """Raise ``RequestError`` unless all that Minari needs to write is installed."""
+    """Raise ``RequestError`` unless all packages that Minari needs for writing are installed."""
     with require_extra("minari", "a Minari dataset"):
         for name in MINARI_PACKAGES:
             import_module(name)
@@ -205,7 +208,7 @@ def is_minari_dataset(folder: Path) -> bool:
 
 
 def write_minari(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
-    """Write episodes to a new dataset. Raises ``OSError``, and ``RequestError`` if Minari is not installed."""
+    """Write episodes to a new Minari dataset. Raises ``OSError``, or ``RequestError`` if Minari is not installed."""
     check_minari_library()
     import minari
     from gymnasium.spaces import Box, Discrete
@@ -224,7 +227,10 @@ def write_minari(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportT
 
 
 def _yield_with_disk_checks(items: Iterable[Item], folder: Path) -> Iterator[Item]:
-    """Yield the items, one an episode. Raises ``OSError`` before the disk is full, because the library would crash."""
+    """Yield items, one for each episode, and check regularly that the disk has room.
+
+    Raises ``OSError`` before the disk is full, because the library would crash.
+    """
     for number, item in enumerate(items):
         if number % MINARI_BATCH == 0:
             with TemporaryFile(dir=folder, buffering=0) as file:
@@ -237,7 +243,7 @@ def _yield_with_disk_checks(items: Iterable[Item], folder: Path) -> Iterator[Ite
 def _build_minari_buffers(
     blocks: Iterable[tuple[ExportBlock, Episodes]], run_game_ids: list[tuple[np.bytes_, NDArray[np.int64]]]
 ) -> Iterator[Any]:
-    """Yield Minari's buffer of each episode; add the runs and the ids of their games to ``run_game_ids``."""
+    """Yield Minari's buffer for each episode, and append the run and game ids of each block to ``run_game_ids``."""
     from minari.data_collector import EpisodeBuffer
 
     for block, episodes in blocks:
@@ -247,7 +253,7 @@ def _build_minari_buffers(
 
 
 def _build_buffer_arrays(episodes: Episodes, episode: int, last_step: int) -> dict[str, Any]:
-    """Build the arrays of the episode that ends with ``last_step``. Infos have one entry more than there are steps."""
+    """Build the arrays of the episode that ends with ``last_step``. Infos have one more entry than there are steps."""
     steps, over = int(episodes.steps[episode]), bool(episodes.terminated[episode])
     taken = slice(last_step + 1 - steps, last_step + 1)
     seen = slice(taken.start + episode, taken.stop + episode + 1)

@@ -38,10 +38,13 @@ LOCK_SECONDS = 600.0  # seconds in which another process may import the same gam
 
 
 class ImportedPlayer:
-    """The target of players of imported games in an archive. It cannot be instantiated: how it plays is not known."""
+    """The class that an archive names as the target of the players of imported games.
+
+    It cannot be instantiated, because it is unknown how these players play.
+    """
 
     def __init__(self) -> NoReturn:
-        """Raise ``RequestError``, always."""
+        """Raise ``RequestError`` in every case."""
         raise RequestError("a player of imported games cannot play here: only its games are known")
 
 
@@ -49,7 +52,7 @@ IMPORTED_PLAYER_TARGET = f"{ImportedPlayer.__module__}.{ImportedPlayer.__qualnam
 
 
 class ImportedRun(NamedTuple):
-    """The games of one run, and how many of them are new."""
+    """The games of one run in an import, and the number of those that are new."""
 
     run_id: str
     heading: Heading  # of its first games
@@ -60,11 +63,12 @@ class ImportedRun(NamedTuple):
 def import_games(
     archive: ArchiveStore, parsed_text: ParsedText, rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
 ) -> list[ImportedRun]:
-    """Add the games of a text. Runs that are whole in it stay what they are.
+    """Add the games of a text to an archive. Runs that are complete in the text keep their records and ids.
 
-    Other games with the same rules, event, date and opening are one run with fixed seats. A text that has grown extends
-    its runs; new players in it have a run of their own. ``rules`` are by name, ``code`` is as in a run's record. Raises
-    ``RequestError`` if the archive has other games of a whole run, ``FailureError`` if it cannot be written.
+    Other games with the same rules, event, date and opening become one run with fixed seats. If a text has grown since
+    its last import, its new games extend its runs, but new players get a run of their own. ``rules`` are keyed by name,
+    and ``code`` has the form that it has in a run's record. Raises ``RequestError`` if the archive has other games of a
+    complete run, ``FailureError`` if the archive cannot be written.
     """
     done, single = list[ImportedRun](), np.ones(len(parsed_text.tags), np.bool_)
     for run in [*list_whole_runs(parsed_text, rules)]:
@@ -79,7 +83,7 @@ def import_games(
 
 
 class ImportBlock(NamedTuple):
-    """The games of one heading in a text."""
+    """The games in a text that have the same heading."""
 
     heading: Heading
     games: Games
@@ -91,7 +95,10 @@ class ImportBlock(NamedTuple):
 
 
 def _group_blocks_by_run(parsed_text: ParsedText) -> Iterator[list[ImportBlock]]:
-    """Yield the games of each run by heading, in the order in which they are exported."""
+    """Group the games into runs; yield, for each run, a list with one block for each heading.
+
+    The runs and blocks are in the order of an export.
+    """
     headings = [_build_heading(tags) for tags in parsed_text.distinct_tags]
     of_heading: dict[Heading, list[int]] = {}
     for at in np.unique(parsed_text.tags).tolist():
@@ -106,7 +113,10 @@ def _build_heading(tags: Tags) -> Heading:
 
 
 def _build_run_spec(blocks: list[ImportBlock], rules: Rules) -> dict[str, Any]:
-    """Build the spec of a run, with a hash of its games and, if pairings take turns in the text, of their order."""
+    """Build the spec of a run, with a hash of its games.
+
+    If games of different pairings alternate in the text, the spec also has a hash of the order of pairings.
+    """
     heading = blocks[0].heading
     labels = sorted({label for block in blocks for label in (block.heading.agent_0, block.heading.agent_1)})
     digest = hashlib.sha256()
@@ -128,12 +138,12 @@ def _build_run_spec(blocks: list[ImportBlock], rules: Rules) -> dict[str, Any]:
 
 
 def _compute_text_order(blocks: Sequence[ImportBlock]) -> NDArray[np.int64]:
-    """Return the indices [G] that put the games of all blocks, one block after the other, in the order of the text."""
+    """Return the indices [G] that bring the concatenated games of all blocks into the order of the text."""
     return np.argsort(np.concatenate([block.numbers for block in blocks]))
 
 
 class _StoredPairing(NamedTuple):
-    """The pairing of an imported run that has the games of a part, or the first of them."""
+    """The pairing of an imported run that already holds the games of a block, or the first games of the block."""
 
     record: RunRecord
     pairing: int
@@ -143,7 +153,10 @@ class _StoredPairing(NamedTuple):
 def _add_or_extend_runs(
     archive: ArchiveStore, blocks: list[ImportBlock], rules: Rules, code: Mapping[str, Any], command: str
 ) -> Iterator[ImportedRun]:
-    """Add the games of blocks of one event, date and opening, each to the run that has its first games."""
+    """Add the games of blocks that share an event, date and opening.
+
+    Each block extends the run that already holds its first games. The blocks without such a run become a new run.
+    """
     spec = _build_run_spec(blocks, rules)
     if (
         archive.find_run(compute_run_id(spec)) is not None
@@ -164,7 +177,10 @@ def _add_or_extend_runs(
 
 
 def _find_stored_pairing(archive: ArchiveStore, block: ImportBlock, rules: Rules) -> _StoredPairing | None:
-    """Find the pairing with the most games of which a block's games are a continuation or a beginning."""
+    """Return the stored pairing whose games are the beginning of the block's games, or the reverse.
+
+    If there are several, it is the one with the most games; if there is none, the result is None.
+    """
     heading = block.heading
     text = format_games(heading, block.games)
     candidates = []
@@ -183,14 +199,14 @@ def _find_stored_pairing(archive: ArchiveStore, block: ImportBlock, rules: Rules
 
 
 class PairingText(NamedTuple):
-    """The games of a pairing as text."""
+    """The games of a pairing as text, and their number."""
 
     text: bytes
     game_count: int
 
 
 def _read_pairing_text(archive: ArchiveStore, run_id: str, pairing: int, heading: Heading) -> PairingText:
-    """Read a pairing's games as text, in the order in which they were imported."""
+    """Read the games of a pairing as text, in the order of their import."""
     blocks = [read_games(archive, run_id, stored) for stored in archive.list_effective_ranges(run_id)]
     blocks = [games.select_rows(games.pairing == pairing) for games in blocks]
     texts = [format_games(heading, games.games) for games in blocks if len(games.game_id)]
@@ -198,7 +214,7 @@ def _read_pairing_text(archive: ArchiveStore, run_id: str, pairing: int, heading
 
 
 def _extend_run(archive: ArchiveStore, record: RunRecord, blocks: list[ImportBlock], rules: Rules) -> ImportedRun:
-    """Add to a run the games of parts that it lacks."""
+    """Add those games of ``blocks`` that a run lacks."""
     with archive.lock_run(record.run_id, LOCK_SECONDS):
         lacking = []
         for part in blocks:
@@ -237,10 +253,10 @@ def _add_run(
 def _write_missing_games(
     archive: ArchiveStore, record: RunRecord, blocks_by_pairing: Sequence[tuple[int, ImportBlock]], first_unit: int = 0
 ) -> int:
-    """Write what the archive lacks of games by pairing; how many it were.
+    """Write the games that the archive lacks, and return their number.
 
-    They are numbered from ``first_unit`` on in the order of the text, through all pairings. With imposed openings,
-    pairs of the same number in different pairings share an opening, which imported games need not.
+    The games are numbered from ``first_unit`` in the order of the text, across all pairings. Pairings do not repeat
+    numbers, because elsewhere pairs with the same number share an imposed opening, and imported games need not.
     """
     if not blocks_by_pairing:
         return 0
@@ -269,7 +285,7 @@ FILE_UNITS = 1 << 17  # of a file, at most
 
 
 class WholeRun(NamedTuple):
-    """A run whose record and games are all in a text."""
+    """A run whose record and games are all contained in a text."""
 
     record: RunRecord
     games: RangeGames  # all of them, ascending by id
@@ -277,14 +293,14 @@ class WholeRun(NamedTuple):
 
     @property
     def units(self) -> int:
-        """The number of units of its games."""
+        """The number of units that the games fill."""
         return len(self.games.game_id) // self.record.unit_line.games_a_pair
 
 
 def list_whole_runs(parsed_text: ParsedText, rules: Mapping[str, Rules]) -> Iterator[WholeRun]:
-    """Yield the runs whose records and games are all in a text, in the order in which they began.
+    """Yield the runs whose records and games are all contained in a text, in the order in which the runs began.
 
-    Raises ``RequestError`` for a record under a wrong id, and if the tags of a game contradict the record of its run.
+    Raises ``RequestError`` if a record has the wrong id, or if the tags of a game contradict its run's record.
     """
     records = {record.run_id: record for record in parsed_text.records}
     for record in sorted(records.values(), key=lambda record: record.number):
@@ -301,7 +317,7 @@ def list_whole_runs(parsed_text: ParsedText, rules: Mapping[str, Rules]) -> Iter
 
 
 def _has_all_games(record: RunRecord, game_id: NDArray[np.int64]) -> bool:
-    """Return whether ids, which ascend, are those of all games of a run from its first unit on."""
+    """Return whether the ascending ids in ``game_id`` are those of all games of a run, from its first unit on."""
     line = record.unit_line
     if not game_id.size or (np.diff(game_id) <= 0).any() or game_id[-1] >> GAME_BITS >= len(record.pairings):
         return False
@@ -311,7 +327,7 @@ def _has_all_games(record: RunRecord, game_id: NDArray[np.int64]) -> bool:
 
 
 def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunRecord, rules: Mapping[str, Rules]) -> None:
-    """Raise ``RequestError`` if the tags of a game are not those that the record of its run says."""
+    """Raise ``RequestError`` if the tags of a game contradict the record of its run."""
     seatings = np.column_stack(
         [parsed_text.tags[rows], parsed_text.game_id[rows] >> GAME_BITS, parsed_text.game_id[rows] & 1]
     )
@@ -327,9 +343,10 @@ def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunReco
 
 
 def add_missing_games(archive: ArchiveStore, run: WholeRun) -> int:
-    """Add to an archive what it lacks of a run; return how many games that were.
+    """Add the games of a run that an archive lacks to the archive; return the number of games added.
 
-    Raises ``RequestError`` if the archive holds other games of the run, or some that other code played.
+    Raises ``RequestError`` if the archive holds other games for the same units, or if it lacks games and its own games
+    of the run were played by other code.
     """
     record, line, run_id = run.record, run.record.unit_line, run.record.run_id
     existing, held = archive.find_run(run_id), archive.list_effective_ranges(run_id)

@@ -44,7 +44,7 @@ _VALUE_PATTERN = re.compile(r"[^\x00-\x1f\x7f]+")
 
 @dataclass(frozen=True)
 class Tags:
-    """The tags of a game; None or "" where there is none."""
+    """The tags of a game. A missing tag is None, "" or its default."""
 
     rules: str = CLASSIC_NAME
     event: str = ""
@@ -57,7 +57,7 @@ class Tags:
 
 
 class Heading(NamedTuple):
-    """The values that neighbouring games have in common. Exported games are in the order of their headings."""
+    """The values that consecutive games have in common. Exported games are sorted by heading."""
 
     rules: str
     event: str  # "" where it is not known
@@ -68,7 +68,10 @@ class Heading(NamedTuple):
 
 
 def format_games(heading: Heading, games: Games, run_id: str = "", game_id: NDArray[np.int64] | None = None) -> bytes:
-    """Format the games of one heading, a line each: tags and plies; with a run also its id and ``game_id`` [G]."""
+    """Format games with the same heading, one line each, with their tags and plies.
+
+    If ``run_id`` is given, each line also has this id and the game's id from ``game_id`` [G].
+    """
     common, named = format_heading_tags(heading._asdict()), f" [{GAME_TAG}={run_id} " if run_id else ""
     tags = [format_ending_tags(winner, ending) for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
     prefixes = np.array([f"{common} {ending_tags}{named}".encode() for ending_tags in tags], "S")
@@ -78,20 +81,23 @@ def format_games(heading: Heading, games: Games, run_id: str = "", game_id: NDAr
 
 
 def format_plies(games: Games) -> list[str]:
-    """Format the plies of each game [G], separated by spaces."""
+    """Format the plies of each game, [G], with spaces between them."""
     lines = _concat_text_columns([*_format_ply_columns(games), np.full(len(games.plies), b"\n")]).decode()
     return [line[1:] for line in lines.split("\n")[:-1]]
 
 
 def _format_ply_columns(games: Games) -> list[NDArray[np.bytes_]]:
-    """Format each ply of all games [G], a space before it; empty for games that have ended."""
+    """Return a column of texts [G] for each ply, with a space before each text; ended games have empty texts."""
     numbers = (CELLS * games.pieces.astype(np.intp) + games.cells) % len(_PLY_TEXTS)
     most = int(games.plies.max(initial=0))
     return [np.where(ply < games.plies, _PLY_TEXTS[numbers[ply]], b"") for ply in range(most)]
 
 
 def _concat_text_columns(columns: list[NDArray[np.bytes_]]) -> bytes:
-    """Concatenate columns of texts [G] row by row. NumPy fills texts up with zero bytes, which no label has."""
+    """Concatenate columns of texts [G] row by row.
+
+    NumPy pads texts with zero bytes, which no label contains.
+    """
     chunks = []
     for start in range(0, len(columns[0]), ROWS_AT_ONCE):
         some = (np.ascontiguousarray(column[start : start + ROWS_AT_ONCE]) for column in columns)
@@ -101,9 +107,9 @@ def _concat_text_columns(columns: list[NDArray[np.bytes_]]) -> bytes:
 
 
 def parse_tags(text: str, defaults: Tags) -> Tags:
-    """Parse a text of tags alone; those that it leaves out are as in ``defaults``.
+    """Parse a text that consists of tags. Tags that it omits are taken from ``defaults``.
 
-    Raises ``RequestError`` naming the tag.
+    Raises ``RequestError``, which names the wrong tag.
     """
     values: dict[str, str] = {}
     at = 0
@@ -128,7 +134,7 @@ def parse_tags(text: str, defaults: Tags) -> Tags:
 
 
 def check_label(subject: str, value: str) -> str:
-    """Return ``value`` if it can be a label or the name of an event. Raises ``RequestError`` otherwise."""
+    """Return ``value`` if it is valid as a label or as the name of an event; otherwise raise ``RequestError``."""
     if not value.strip() or len(value) > MAX_CHARACTERS or not _VALUE_PATTERN.fullmatch(value):
         raise RequestError(
             f"{subject}: {_quote_shortened(value)} is not a printable text of 1 to {MAX_CHARACTERS} characters"
@@ -163,7 +169,7 @@ def _build_tags(texts: Mapping[str, str], defaults: Tags) -> Tags:
 
 
 def check_date(text: str) -> None:
-    """Raise ``RequestError`` unless ``text`` is a day in ISO 8601."""
+    """Raise ``RequestError`` unless ``text`` is an ISO 8601 date."""
     try:
         if date.fromisoformat(text).isoformat() == text:
             return
@@ -173,7 +179,7 @@ def check_date(text: str) -> None:
 
 
 def format_heading_tags(values: Mapping[str, str | int]) -> str:
-    """Format the tags of a heading. Those with default values are left out, except the agents."""
+    """Format the tags of a heading, without tags that have their default value; agents are always included."""
     defaults = Tags()
     names = [
         name for name in TAG_NAMES if name in values and (values[name] != getattr(defaults, name) or name[0] == "a")
@@ -182,24 +188,23 @@ def format_heading_tags(values: Mapping[str, str | int]) -> str:
 
 
 def format_ending_tags(winner: int, ending: int) -> str:
-    """Format the tag ``result`` and, for a forfeit, which does not follow from the plies, the tag ``ending``."""
+    """Format the tag ``result``, and for a forfeit also ``ending``, which does not follow from the plies."""
     result = _format_tag("result", RESULTS_BY_WINNER[winner])
     return f"{result} {_format_tag('ending', ENDINGS[ending])}" if ending >= FORFEIT_ILLEGAL else result
 
 
 class GameOutcome(NamedTuple):
-    """How a game ended."""
+    """The winner and the ending of a game."""
 
     winner: int  # seat, or NONE for a draw
     ending: int  # index into ENDINGS
 
 
 def find_outcome(tags: Tags, ply_count: int, line_ply: int) -> GameOutcome:
-    """Find the outcome of a game of ``ply_count`` plies.
+    """Find the outcome of a game with ``ply_count`` plies.
 
-    ``line_ply`` is its first ply to finish a line, or -1.
-
-    Raises ``RequestError`` if the game goes on after a line, contradicts its tags, or stops without a result.
+    ``line_ply`` is the first ply that finishes a line, or -1. Raises ``RequestError`` if the game continues after a
+    line, contradicts its tags, or stops without a result.
     """
     if 0 <= line_ply < ply_count - 1:
         raise RequestError(f"ply {line_ply} finishes a line and the game goes on (ply {line_ply + 1})")
@@ -253,14 +258,14 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors write at the start of UT
 
 
 class BadLine(NamedTuple):
-    """A line that is not a game, and the error."""
+    """A line that cannot be parsed, and the reason."""
 
     line: int  # counted from 1
     reason: str
 
 
 class GameLines(NamedTuple):
-    """The ``G`` lines of a text that are games."""
+    """The ``G`` lines of a text that hold games."""
 
     number: NDArray[np.int64]  # [G] counted from 1
     start: NDArray[np.int64]  # [G] offset of the plies in the text
@@ -271,7 +276,7 @@ class GameLines(NamedTuple):
 
 
 class ParsedText(NamedTuple):
-    """The games of a text, the records of runs in it, and its bad lines."""
+    """The content of a text: its games, its records of runs, and its bad lines."""
 
     games: Games  # G of them, in the order of the lines
     tags: NDArray[np.int64]  # [G] index into ``known``
@@ -282,17 +287,17 @@ class ParsedText(NamedTuple):
     bad_lines: list[BadLine]
 
     def select(self, rows: NDArray[np.bool_]) -> ParsedText:
-        """Select the games of a mask [G]."""
+        """Return the text with only the games that the mask ``rows`` [G] selects."""
         return self._replace(
             games=select_games(self.games, rows), tags=self.tags[rows], run=self.run[rows], game_id=self.game_id[rows]
         )
 
 
 def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> ParsedText:
-    """Parse the games of a text, one a line. Empty lines and lines that begin with # are skipped.
+    """Parse the games of a text, one in each line. Empty lines and lines that begin with # are skipped.
 
-    A line that begins with { is the record of a run. ``defaults`` has the tags that a line leaves out. ``find_rules``
-    returns rules by name or raises ``RequestError``.
+    A line that begins with { is the record of a run. ``defaults`` has the values of tags that a line omits.
+    ``find_rules`` returns the rules with a given name, or raises ``RequestError``.
     """
     content = content.removeprefix(BYTE_ORDER_MARK)
     prefixes: dict[bytes, int] = {}
@@ -313,7 +318,7 @@ def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rule
 
 
 def _parse_records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
-    """Parse the records of runs in a text; also return the lines that begin like a record and are none."""
+    """Parse the records of runs in a text; also return the lines that begin like a record but are not valid."""
     records, bad = list[RunRecord](), list[BadLine]()
     for number, line in enumerate(content.split(b"\n"), 1) if b"{" in content else ():
         if line.startswith(b"{"):
@@ -325,9 +330,9 @@ def _parse_records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
 
 
 def _find_game_lines(content: bytes, prefix_indices: dict[bytes, int]) -> GameLines:
-    """Find where games are in a text.
+    """Find the lines of a text that hold games.
 
-    Adds each distinct prefix (the tags of a line) to ``prefix_indices`` with its index.
+    Each distinct prefix, which is the tags of a line, is added to ``prefix_indices`` with its index.
     """
     rows: list[tuple[int, ...]] = []
     start = 0
@@ -352,14 +357,14 @@ def _find_game_lines(content: bytes, prefix_indices: dict[bytes, int]) -> GameLi
 
 
 class LineTags(NamedTuple):
-    """The tags of a line with a game, and the rules that they name."""
+    """The tags of a game's line, and the rules that the tags name."""
 
     tags: Tags
     rules: Rules
 
 
 def _parse_line_tags(prefix: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> LineTags | str:
-    """Parse the tags of a line and find their rules, or return the error in them."""
+    """Parse the tags of a line and find the rules that they name; return both, or a message if there is an error."""
     try:
         tags = parse_tags(prefix.decode(), defaults)
         return LineTags(tags, find_rules(tags.rules))
@@ -380,7 +385,10 @@ def _describe_parse_error(plies: bytes) -> str:
 def _set_outcomes_and_list_errors(
     games: Games, tags: NDArray[np.int64], parsed: list[LineTags | str], unreadable: NDArray[np.bool_]
 ) -> dict[int, str]:
-    """Set winner and ending of each readable game by the rules. Returns the errors by game, also those in tags."""
+    """Set the winner and ending of each readable game by the rules.
+
+    Returns the error messages by game, including errors in the tags.
+    """
     reasons: dict[int, str] = {}
     for at, entry in enumerate(parsed):
         if isinstance(entry, str):
@@ -408,9 +416,10 @@ def _is_blank(byte: int) -> bool:
 def parse_plies(
     text: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64], games: Games
 ) -> NDArray[np.bool_]:
-    """Read the plies between ``start`` and ``end`` [G] of ``text`` [N] into ``games``.
+    """Parse the plies of each game between ``start`` and ``end`` [G] in ``text`` [N], and write them to ``games``.
 
-    Returns [G], true for a text that is not a game: ``quarto.notation.parse_game`` finds the error in it.
+    Returns a mask [G] of the games that cannot be parsed; ``quarto.notation.parse_game`` finds the error in such a
+    text.
     """
     bad = np.zeros(start.shape[0], np.bool_)
     for game in range(start.shape[0]):
@@ -444,7 +453,7 @@ def parse_plies(
 
 @kernel()
 def find_first_line_plies(games: Games, game_indices: NDArray[np.int64], rules: Any) -> NDArray[np.int64]:
-    """Find the first ply that finishes a line in each of the games ``game_indices`` [W], -1 for none."""
+    """Find the first ply that finishes a line in each of the games with indices ``game_indices`` [W], or -1."""
     first_plies = np.full(game_indices.shape[0], -1, np.int64)
     for i in range(game_indices.shape[0]):
         game = game_indices[i]

@@ -60,7 +60,7 @@ ExtentFilter = Callable[[str], bool]  # whether an extent of a derived table is 
 
 
 def check_record_format(record: RunRecord) -> RunRecord:
-    """Return the record. Raises ``RequestError`` if its run has another format than the archive."""
+    """Return the record, or raise ``RequestError`` if it has another format than the archive."""
     if record.schema_version != SCHEMA_VERSION:
         raise RequestError(
             f"run {record.run_id} has format {record.schema_version}, and this program reads and writes format "
@@ -70,13 +70,13 @@ def check_record_format(record: RunRecord) -> RunRecord:
 
 
 class VanishedError(FailureError):
-    """A file that was cut is gone since it was listed."""
+    """The error for a file that was removed after it was listed, before a slice of it could be read."""
 
 
 class ArchiveStore:
-    """An archive. It holds no open files: any number of processes may use one at the same time.
+    """An archive of games. It keeps no files open, so any number of processes may use the same archive at once.
 
-    ``root`` is a folder of this machine or the URL of a prefix; ``backend`` reads and writes what is below.
+    ``root`` is a local folder or the URL of a prefix; ``backend`` reads and writes the files below ``root``.
     """
 
     def __init__(self, root: PurePath) -> None:
@@ -92,39 +92,45 @@ class ArchiveStore:
     def open(root: PurePath, create: bool = False) -> ArchiveStore:
         """Open the archive at ``root``; with ``create``, make it there first if the folder is empty or absent.
 
-        Raises ``RequestError`` when ``root`` is not an archive, is one of another schema version, or (with ``create``)
-        cannot be written to.
+        Raises ``RequestError`` if ``root`` is not an archive, if its schema version is another one, or (with
+        ``create``) if the archive cannot be written to.
         """
         marker.ensure_archive(root, create)
         return ArchiveStore(root)
 
     def format_command(self, command: str) -> str:
-        """Format a command about this archive, in quotes, as messages show it."""
+        """Format a command that applies to this archive, in quotes, for messages."""
         return f"'qarena {command}{format_archive_option(self.root)}'"
 
     # Tables: which ranges of units count, and their files.
 
     def folder(self, table: str, run_id: str) -> PurePath:
-        """Return the folder of a run's files in ``games``, ``plies``, ... Raises ``ValueError`` for no run id."""
+        """Return the folder of a run's files in a table, such as ``games``.
+
+        Raises ``ValueError`` for a malformed run id.
+        """
         if not RUN_ID.fullmatch(run_id):
             raise ValueError(f"run_id {run_id!r} is not 12 lower-case hex digits")
         return self.root / table / f"run={run_id}"
 
     def list_run_ids(self) -> list[str]:
-        """List the runs that have a folder of games, sorted."""
+        """List the ids of the runs that have a folder of games, sorted."""
         with explain_errors("list", self.root / GAMES_FOLDER):
             names = self.backend.list_names(self.root / GAMES_FOLDER)
         run_ids = (name.removeprefix("run=") for name in names if name.startswith("run="))
         return sorted(filter(RUN_ID.fullmatch, run_ids))
 
     def list_files(self, table: str, run_id: str) -> list[StoredRange]:
-        """List the files of a run's table that are named like one, whether they count or not, in no order."""
+        """List the files of a run's table, in no particular order, whether or not readers use them.
+
+        Files whose names do not have the form of a table's file are left out.
+        """
         folder = self.folder(table, run_id)
         with explain_errors("list", folder):
             return parse_file_names(self.backend.list_names(folder))
 
     def list_file_statuses(self, table: str, run_id: str) -> dict[str, FileStatus]:
-        """Return the status of each file in the folder of a run's table, by name."""
+        """Return the status of each file in the folder of a run's table, keyed by the file's name."""
         folder = self.folder(table, run_id)
         with explain_errors("list", folder):
             return {path.name: status for path, status in self.backend.list_files_below(folder).items()}
@@ -132,9 +138,10 @@ class ArchiveStore:
     def list_effective_ranges(
         self, run_id: str, table: str = GAMES_FOLDER, is_sufficient_extent: ExtentFilter = lambda _extent: True
     ) -> Ranges:
-        """List the ranges of a run's table that count, in order; of a derived table, those of a sufficient extent.
+        """List the ranges of a run's table that readers use, in order.
 
-        Raises ``FailureError`` if they cannot be listed.
+        For a derived table, only files with an extent that satisfies ``is_sufficient_extent`` are considered. Raises
+        ``FailureError`` if the ranges cannot be listed.
         """
         attempts = 1
         while True:
@@ -152,7 +159,10 @@ class ArchiveStore:
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
-        """Select the files that count; for a derived table, only those with one of ``extents``."""
+        """Select the ranges that readers use from ``files``.
+
+        For a derived table, only files with one of ``extents`` are considered.
+        """
         if table == GAMES_FOLDER:
             return Ranges(self._build_stored_range(run_id, piece) for piece in select_effective_slices(files))
         return select_effective_derived(
@@ -160,9 +170,10 @@ class ArchiveStore:
         )
 
     def _build_stored_range(self, run_id: str, piece: FileSlice) -> StoredRange:
-        """Return the range of games that counts: a file, or a slice of one, whose fingerprint has to be computed.
+        """Return the range of games that ``piece`` holds: that of a whole file, or of a slice of a file.
 
-        Raises ``FailureError`` for a file that was cut and is damaged, or whose run has no record.
+        The fingerprint of a slice is computed from its games. Raises ``FailureError`` if the sliced file is damaged, or
+        if its run has no record.
         """
         if piece.is_whole:
             return piece.file
@@ -182,19 +193,20 @@ class ArchiveStore:
         return self._slices[run_id, piece]
 
     def find_containing_file(self, run_id: str, stored: StoredRange) -> StoredRange:
-        """Return the file of games that holds a range that counts: the range itself, or the file that was cut."""
+        """Return the file of games that holds ``stored``: ``stored`` itself, or the file of which it is a slice."""
         return self._cut_files.get((run_id, stored), stored)
 
     def list_covered_ranges(self, run_id: str) -> list[Range]:
-        """List the units of a run that count, as few ranges as possible. No file is read for it."""
+        """List the units of a run that readers use, as the fewest possible ranges. This reads no file."""
         return merge_ranges(
             (piece.first, piece.end) for piece in select_effective_slices(self.list_files(GAMES_FOLDER, run_id))
         )
 
     def find_path(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
-        """Find the file of a table that holds the games of a range. Raises ``FileNotFoundError`` if there is none.
+        """Return the path of a table's file that holds the games of a range.
 
-        If the range is a part of a file that was cut, the file holds other games too.
+        If the range is a slice of a file, that file holds other games too. Raises ``FileNotFoundError`` if there is no
+        such file.
         """
         key, games = (table, run_id), self.find_containing_file(run_id, stored)[:3]
         files = self._files.get(key, {})  # another thread may list the folder, too, or forget what was listed
@@ -206,39 +218,45 @@ class ArchiveStore:
         return self.folder(table, run_id) / files[games].name
 
     def refresh(self) -> None:
-        """Forget the cached listings, because files may have been replaced since."""
+        """Forget the cached listings, because files may have been replaced since they were listed."""
         self._files.clear()
 
     def count_games(self, run_id: str) -> int:
-        """Count the games of a run. Raises ``FailureError`` for a run without a record."""
+        """Count the games of a run. Raises ``FailureError`` if the run has no record."""
         return self.list_effective_ranges(run_id).units * self.load_run(run_id).unit_line.games_a_pair
 
     # Records.
 
     def relative_name(self, path: PurePath) -> str:
-        """Return the name of a file below the archive's root, with ``/`` between its parts."""
+        """Return the path of a file relative to the archive's root, with ``/`` between its parts."""
         return path.relative_to(self.root).as_posix()
 
     def list_files_below(self, folder: str) -> list[PurePath]:
-        """List all files in one of the archive's folders, sorted. Raises ``FailureError`` if it cannot be listed."""
+        """List all files in one of the archive's folders, sorted.
+
+        Raises ``FailureError`` if the folder cannot be listed.
+        """
         with explain_errors("list", self.root / folder):
             return sorted(self.backend.list_files_below(self.root / folder))
 
     def load_record(self, path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
-        """Load the record in a JSON file. Raises ``FailureError`` with the path if it cannot be read or is none."""
+        """Load the record in a JSON file.
+
+        Raises ``FailureError`` with the path if the file cannot be read or is no record.
+        """
         return load_record(path, kind, remedy, self.backend)
 
     def run_record_path(self, run_id: str) -> PurePath:
-        """Return the location of a run's record."""
+        """Return the path of a run's record."""
         return self.root / "runs" / f"{run_id}.json"
 
     # Runs.
 
     def load_runs(self) -> list[RunRecord]:
-        """Return all run records, oldest first.
+        """Load the records of all runs, oldest first.
 
         Raises:
-            FailureError: A record is damaged, or is lost: there are games of its run.
+            FailureError: A record is damaged, or a run has games but no record.
 
         """
         recorded = self.list_recorded_run_ids()
@@ -251,13 +269,16 @@ class ArchiveStore:
         )
 
     def list_recorded_run_ids(self) -> list[str]:
-        """List the runs that have a record, damaged or not, sorted."""
+        """List the ids of the runs that have a record, even a damaged one, sorted."""
         with explain_errors("list", self.root / "runs"):
             names = self.backend.list_names(self.root / "runs")
         return sorted(name.removesuffix(".json") for name in names if RECORD_NAME.fullmatch(name))
 
     def find_run(self, run_id: str) -> RunRecord | None:
-        """Find the record of one run, or None. Raises ``FailureError`` for a damaged one."""
+        """Return the record of a run, or None if the archive has none.
+
+        Raises ``FailureError`` if the record is damaged.
+        """
         if not RUN_ID.fullmatch(run_id):
             return None
         path = self.run_record_path(run_id)
@@ -276,14 +297,14 @@ class ArchiveStore:
         return record
 
     def load_run(self, run_id: str) -> RunRecord:
-        """Load the record of a run that has games. Raises ``FailureError`` for a missing or damaged one."""
+        """Load the record of a run that has games. Raises ``FailureError`` if the record is missing or damaged."""
         record = self.find_run(run_id)
         if record is None:
             raise self.lost_record_error(run_id)
         return record
 
     def lost_record_error(self, run_id: str) -> FailureError:
-        """Return the error for a run that has games and no record."""
+        """Return the error for a run that has games but no record."""
         record, folder = self.run_record_path(run_id), self.folder(GAMES_FOLDER, run_id)
         return FailureError(
             f"run {run_id} has games and no record: restore {record} from a copy, or move {folder} away to go on "
@@ -291,18 +312,18 @@ class ArchiveStore:
         )
 
     def load_requested_run(self, run_id: str) -> RunRecord:
-        """Load the record of a run that a user names. Raises ``NotFoundError`` if there is none."""
+        """Load the record of a run that a user named. Raises ``NotFoundError`` if there is no such run."""
         record = self.find_run(run_id)
         if record is None:
             raise unknown_run_error(self, run_id, self.list_run_ids())
         return record
 
     def compute_next_run_number(self) -> int:
-        """Return the number of a run that begins now: at least 1, and greater than that of every recorded run.
+        """Return the number for a run that begins now: at least 1, and greater than the number of any recorded run.
 
-        Numbers say in what order runs began: no clock of several machines does. Two runs that begin at the same moment
-        may get the same one. A record that cannot be read has none. Raises ``FailureError`` if the records cannot be
-        listed.
+        Numbers tell in what order runs began, because the clocks of several machines cannot. Two runs that begin at the
+        same moment may get the same number. Records that cannot be read are ignored. Raises ``FailureError`` if the
+        records cannot be listed.
         """
         with explain_errors("list", self.root):
             there = self.backend.list_files_below(self.root / "runs")
@@ -314,7 +335,7 @@ class ArchiveStore:
         return 1 + max((_run_numbers[key][1] for key in records), default=0)
 
     def _read_contents(self, paths: Sequence[PurePath]) -> list[bytes]:
-        """Read the contents of files; a file that cannot be read counts as empty."""
+        """Return the contents of files; a file that cannot be read yields empty bytes."""
         try:
             return self.backend.read_all(paths)
         except OSError:
@@ -325,15 +346,16 @@ class ArchiveStore:
             return contents
 
     def write_run(self, record: RunRecord) -> None:
-        """Store or replace a run's record in one step. Raises ``FailureError`` when that cannot be written."""
+        """Store or replace a run's record in one step. Raises ``FailureError`` if the record cannot be written."""
         self.update_run(record.run_id, lambda _: record)
 
     def update_run(self, run_id: str, change: Callable[[RunRecord | None], RunRecord | None]) -> None:
-        """Replace a run's record by what ``change`` makes of the one that is there; None leaves it as it is.
+        """Replace a run's record with what ``change`` returns for the present record; None leaves it unchanged.
 
-        No other process or thread changes a record meanwhile (where the file system has locks, the store conditions):
-        ``change`` may be called again with what another made of it. The new record also says how many units there
-        are. Raises ``FailureError`` when it cannot be written or the old one is damaged.
+        No other process or thread changes the record meanwhile, where the file system has locks or the store has
+        conditional writes. If another writer was faster, ``change`` is called again with the record that this writer
+        stored. The number of units in the new record is brought up to date. Raises ``FailureError`` if the record
+        cannot be written or the present one is damaged.
         """
 
         def change_content(content: bytes | None) -> bytes | None:
@@ -350,9 +372,9 @@ class ArchiveStore:
 
     @contextmanager
     def lock_run(self, run_id: str, patience: float = 0.0) -> Iterator[None]:
-        """Hold the right to play a run, inside the context, for games that are no function of their numbers.
+        """Hold the exclusive right to play a run inside the context, for games that cannot be played again identically.
 
-        Waits for another one as long as ``patience``, in seconds. Raises ``RequestError`` if it plays on.
+        If another process plays the run, wait for it up to ``patience`` seconds, then raise ``RequestError``.
         """
         path, last = self.root / "runs" / f"{run_id}.writer", time.monotonic() + patience
         with ExitStack() as stack:
@@ -367,16 +389,20 @@ class ArchiveStore:
             yield
 
     def write_file(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
-        """Write a file in one step; writing the same again is harmless.
+        """Write a file in one step. Writing the same content again is harmless.
 
-        Raises ``FailureError`` when that fails, and when the archive was removed: a part of one would be no archive.
+        Raises ``FailureError`` if that fails, or if the archive was removed: a single file would not make an archive
+        again.
         """
         with explain_errors("write to", self.root):
             self._check_exists()
             self.backend.replace(path, content)
 
     def _check_exists(self) -> None:
-        """Raise ``FailureError`` if the archive was removed. A folder is looked at each time, a store now and then."""
+        """Raise ``FailureError`` if the archive was removed.
+
+        A local folder is checked each time, a store only occasionally.
+        """
         now = time.monotonic()
         if now < self._look_again:
             return
@@ -390,15 +416,15 @@ class ArchiveStore:
     # Sweeps.
 
     def write_sweep_job(self, job: SweepJob) -> None:
-        """Store or replace one job of a sweep in one step. Raises ``FailureError`` when that cannot be written."""
+        """Store or replace one job of a sweep in one step. Raises ``FailureError`` if the job cannot be written."""
         self.write_record(self.root / "sweeps" / job.sweep_id / f"{job.job}.json", job)
 
     def write_record(self, path: PurePath, record: StoredRecord) -> None:
-        """Store or replace a record in one step. Raises ``FailureError`` when that cannot be written."""
+        """Store or replace a record in one step. Raises ``FailureError`` if the record cannot be written."""
         self.write_file(path, _encode_record(record))
 
     def load_sweep_jobs(self) -> list[SweepJob]:
-        """Load all jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
+        """Load the jobs of all sweeps, sorted by sweep and number. Raises ``FailureError`` if a job is damaged."""
         paths = self.list_job_files()
         with explain_errors("read", self.root):
             contents = self.backend.read_all(paths)
@@ -409,9 +435,10 @@ class ArchiveStore:
         return sorted(jobs, key=lambda job: (job.sweep_id, job.job))
 
     def list_lost_job_files(self, jobs: Iterable[SweepJob]) -> list[PurePath]:
-        """Return the files of jobs that are not among ``jobs``, all that there are, of sweeps that have ended.
+        """Return the paths of lost jobs: jobs of finished sweeps that are not in ``jobs``, the list of all stored jobs.
 
-        One job of such a sweep says how many there were. A sweep that was killed may lack jobs without having lost any.
+        One job of a finished sweep records how many jobs the sweep had. A sweep that was killed may have fewer jobs
+        without having lost any.
         """
         there, ended = set[tuple[str, int]](), dict[str, int]()
         for job in jobs:
@@ -421,7 +448,7 @@ class ArchiveStore:
         return [self.root / "sweeps" / sweep / f"{job}.json" for sweep, job in sorted(lost)]
 
     def list_job_files(self) -> list[PurePath]:
-        """List the files that are named like jobs of sweeps, damaged or not, sorted."""
+        """List the files that are named like jobs of sweeps, even damaged ones, sorted."""
         return [
             path
             for path in self.list_files_below("sweeps")
@@ -430,7 +457,7 @@ class ArchiveStore:
 
 
 def _encode_record(record: StoredRecord) -> bytes:
-    """Encode a record as bytes. Raises ``RequestError`` for one that could not be read again."""
+    """Encode a record as bytes. Raises ``RequestError`` if the record could not be read back."""
     try:
         return encode_record(record)
     except RecordError as error:
@@ -443,7 +470,7 @@ _run_numbers: dict[tuple[bytes, str], tuple[tuple[str | int, ...], int]] = {}
 
 
 def _parse_run_number(content: bytes) -> int:
-    """Parse the number in a run's record; 0 if there is none."""
+    """Return the number in the content of a run's record, or 0 if there is none."""
     with suppress(ValueError, AttributeError, RecursionError):
         number = json.loads(content).get("number", 0)
         return number if type(number) is int and 0 <= number <= MAX_RUN_NUMBER else 0
@@ -451,7 +478,7 @@ def _parse_run_number(content: bytes) -> int:
 
 
 def unknown_run_error(archive: ArchiveStore, run_id: str, run_ids: Iterable[str]) -> NotFoundError:
-    """Build the error for a run that is not in an archive; ``run_ids`` are those that the user may have meant."""
+    """Build the error for a run that is not in an archive, with the most similar of ``run_ids`` as a suggestion."""
     meant = describe_nearest_name(run_id, run_ids)
     return NotFoundError(
         f"run {run_id!r} is not in archive {archive.root}: {meant}{archive.format_command('archive ls')} lists its runs"
@@ -459,9 +486,9 @@ def unknown_run_error(archive: ArchiveStore, run_id: str, run_ids: Iterable[str]
 
 
 def select_run_ids(archive: ArchiveStore, requested_ids: Sequence[str]) -> list[str]:
-    """Select the runs in ``requested_ids``, or all if it is empty.
+    """Return the requested run ids without duplicates, or the ids of all runs if none is requested.
 
-    Raises ``RequestError`` for one that is not in the archive.
+    Raises ``RequestError`` for an id that is not in the archive.
     """
     stored_ids = archive.list_run_ids()
     for run_id in requested_ids:
@@ -471,12 +498,12 @@ def select_run_ids(archive: ArchiveStore, requested_ids: Sequence[str]) -> list[
 
 
 def load_sweep_job(archive: ArchiveStore, path: PurePath) -> SweepJob:
-    """Load the job of a sweep from a file. Raises ``FailureError`` for a damaged or misplaced one."""
+    """Load the job of a sweep from a file. Raises ``FailureError`` if the file is damaged or misplaced."""
     return check_job_location(path, archive.load_record(path, SweepJob))
 
 
 def check_job_location(path: PurePath, job: SweepJob) -> SweepJob:
-    """Return the job that a file holds. Raises ``FailureError`` if the file's name is that of another job."""
+    """Return the job from the file ``path``. Raises ``FailureError`` if the name of the file belongs to another job."""
     if (job.sweep_id, str(job.job)) != (path.parent.name, path.stem):
         raise FailureError(
             f"{path} is damaged (it is job {job.job} of sweep {job.sweep_id}): restore it from a copy, or move it away "
@@ -489,9 +516,9 @@ def check_job_location(path: PurePath, job: SweepJob) -> SweepJob:
 
 
 def list_lost_ranges(record: RunRecord, ranges: Ranges) -> list[Range]:
-    """List the ranges of units that a run had when its record was written and lacks now, as far as that is known.
+    """List the ranges of units that a run had when its record was written but lacks now, as far as that is known.
 
-    Nothing is lost if the run has as many units as then: they may have been played again.
+    The list is empty if the run has at least as many units as then, because lost units may have been played again.
     """
     if ranges.units >= record.units:
         return []
@@ -510,5 +537,5 @@ def check_nothing_lost(archive: ArchiveStore, run_id: str, record: RunRecord | N
 
 
 def has_requested_units(record: RunRecord, ranges: Ranges) -> bool:
-    """Return whether a run has all units that were asked for; False for imported games, of which that is unknown."""
+    """Return whether a run has all requested units; always False for imported games, which nobody requested."""
     return "imported" not in record.spec and not ranges.list_gaps(record.end_unit)

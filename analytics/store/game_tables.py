@@ -41,13 +41,13 @@ TableBytes = bytes | bytearray
 
 
 def select_games(games: Games, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Games:
-    """Select games: those of a mask [G] or of indices as copies, those of a slice as views."""
+    """Select games: as copies by a mask [G] or by indices, as views by a slice."""
     pieces, cells, *columns = games
     return Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
 
 
 def build_game(plies: Sequence[tuple[int, int]], winner: int = NONE, ending: int = 0) -> Games:
-    """Build a game from its plies (piece, cell)."""
+    """Build one game from its plies, each a (piece, cell) tuple."""
     games = Games.zeros(1)
     for ply, (piece, cell) in enumerate(plies):
         games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
@@ -56,7 +56,7 @@ def build_game(plies: Sequence[tuple[int, int]], winner: int = NONE, ending: int
 
 
 class RangeGames(NamedTuple):
-    """``G`` games of one range of units, ascending by id."""
+    """The ``G`` games of one range of units, in ascending order of game id."""
 
     game_id: NDArray[np.int64]  # [G]
     opening: NDArray[np.int8]  # [G] plies that were imposed, not chosen
@@ -64,16 +64,16 @@ class RangeGames(NamedTuple):
 
     @property
     def pairing(self) -> NDArray[np.int64]:
-        """[G] index into the run's pairings."""
+        """The pairing of each game, [G], an index into the run's pairings."""
         return self.game_id >> GAME_BITS
 
     @property
     def fingerprint(self) -> int:
-        """The fingerprint of the games, uint64: see ``compute_fingerprint``."""
+        """The fingerprint of the games, a uint64; see ``compute_fingerprint``."""
         return int(compute_fingerprint(*self, (0, len(self.game_id))))
 
     def group_by_pairing(self) -> Iterator[tuple[int, Games]]:
-        """Yield each pairing with its games, as views."""
+        """Yield the number of each pairing with its games, as views."""
         pairing = self.pairing
         ends = [*(np.flatnonzero(np.diff(pairing)) + 1).tolist(), len(pairing)]
         for first, end in zip([0, *ends[:-1]], ends, strict=True):
@@ -81,22 +81,22 @@ class RangeGames(NamedTuple):
                 yield int(pairing[first]), select_games(self.games, slice(first, end))
 
     def select_contiguous(self, rows: slice) -> RangeGames:
-        """Select the games of a slice as contiguous arrays, because each kernel is compiled for these alone."""
+        """Select the games of a slice as contiguous arrays, because kernels are compiled only for contiguous arrays."""
         games = (np.ascontiguousarray(column) for column in select_games(self.games, rows))
         return RangeGames(self.game_id[rows], self.opening[rows], Games(*games))
 
     def select_units(self, line: UnitLine, first: int, end: int) -> RangeGames:
-        """Select the games of a range of units, as contiguous arrays."""
+        """Select the games of the units from ``first`` up to but not including ``end``, as contiguous arrays."""
         unit = line.compute_units(self.game_id)
         return self.select_rows(np.flatnonzero((first <= unit) & (unit < end))).select_contiguous(slice(None))
 
     def select_rows(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> RangeGames:
-        """Select games by rows, as ``select_games`` does."""
+        """Select games by a mask or by indices, as copies."""
         return RangeGames(self.game_id[rows], self.opening[rows], select_games(self.games, rows))
 
 
 def merge_games(parts: Sequence[RangeGames]) -> RangeGames:
-    """Merge the games of several parts, ascending by id."""
+    """Merge the games of several parts, in ascending order of game id."""
     ids = np.concatenate([part.game_id for part in parts])
     opening = np.concatenate([part.opening for part in parts])
     games = Games(*(np.concatenate(columns, axis=-1) for columns in zip(*(part.games for part in parts), strict=True)))
@@ -104,7 +104,7 @@ def merge_games(parts: Sequence[RangeGames]) -> RangeGames:
 
 
 class PlyColumns(NamedTuple):
-    """The columns of ``plies``, ``R`` rows."""
+    """The columns of the table ``plies``, with ``R`` rows."""
 
     game_id: NDArray[np.int64]  # [R]
     pairing: NDArray[np.int32]  # [R]
@@ -122,7 +122,7 @@ class PlyColumns(NamedTuple):
 
 
 class GameRows(NamedTuple):
-    """Rows of ``games``, ascending by id: the columns that do not follow from others."""
+    """Rows of the table ``games`` in ascending order of game id, without the columns that follow from the id."""
 
     game_id: NDArray[np.int64]  # [R]
     winner: NDArray[np.int8]  # [R]
@@ -132,7 +132,7 @@ class GameRows(NamedTuple):
 
     @staticmethod
     def empty() -> GameRows:
-        """Return columns without rows."""
+        """Return columns with no rows."""
         return GameRows(np.empty(0, np.int64), *(np.empty(0, np.int8) for _ in range(4)))
 
     def select_rows(self, rows: slice) -> GameRows:
@@ -141,7 +141,7 @@ class GameRows(NamedTuple):
 
 
 class _IdColumns(NamedTuple):
-    """The columns of ``games`` that follow from the ids, ``R`` rows."""
+    """The columns of the table ``games`` that follow from the game ids, with ``R`` rows."""
 
     pair_id: NDArray[np.int64]  # [R]
     pairing: NDArray[np.int32]  # [R]
@@ -156,7 +156,10 @@ class _IdColumns(NamedTuple):
 
 @kernel()
 def _fill_id_columns(game_id: NDArray[np.int64], agents: NDArray[np.int32], columns: _IdColumns) -> None:
-    """Fill ``columns``. ``agents`` [first or second, pairing] are numbers of the pairings' agents."""
+    """Fill ``columns`` from the game ids.
+
+    ``agents`` [2, pairing] holds the numbers of each pairing's first and second agent.
+    """
     for row in range(game_id.shape[0]):
         game = game_id[row]
         pairing, odd = game >> GAME_BITS, game & 1
@@ -167,12 +170,15 @@ def _fill_id_columns(game_id: NDArray[np.int64], agents: NDArray[np.int32], colu
 
 
 def concat_blocks(blocks: Sequence[Block]) -> list[RangeGames]:
-    """Concatenate blocks' games by ascending id, in parts of at least ``MIN_ENCODED_GAMES`` games except the last."""
+    """Concatenate the games of blocks in ascending order of game id, in parts of at least ``MIN_ENCODED_GAMES`` games.
+
+    The last part may be smaller.
+    """
     return [_concat_block_group(group) for group in _group_blocks(block for block in blocks if len(block.games.plies))]
 
 
 class GameTables(NamedTuple):
-    """The two tables of the same games, encoded."""
+    """The encoded tables ``games`` and ``plies`` of the same games."""
 
     games: TableBytes
     plies: TableBytes
@@ -181,13 +187,13 @@ class GameTables(NamedTuple):
 def encode_game_tables(
     parts: Sequence[RangeGames], used_pairings: Sequence[int], pairings: Sequence[tuple[str, str]]
 ) -> GameTables:
-    """Encode games, in parts that ascend, as the tables ``games`` and ``plies`` of ``analytics.store.schema``.
+    """Encode games, given in ascending parts, as the tables ``games`` and ``plies`` of ``analytics.store.schema``.
 
-    ``used_pairings`` are the numbers of the pairings that have games. ``pairings[i]`` holds the labels of pairing
-    ``i``: its first and second agent. ``games`` is sorted by ``game_id``, ``plies`` by (``ply``, ``game_id``). A game
-    forfeited before its first ply has a row in ``games`` only. They are encoded in memory (a few megabytes). So a full
-    disk is an ``OSError`` like any other, and checksums are those of the intended bytes, not of those that a disk
-    returned.
+    ``used_pairings`` are the numbers of the pairings that have games. ``pairings[i]`` holds the labels of the first and
+    the second agent of pairing ``i``. ``games`` is sorted by ``game_id``, ``plies`` by (``ply``, ``game_id``). A game
+    that was forfeited before its first ply has a row in ``games`` only. The tables are encoded in memory (a few
+    megabytes). So a full disk is an ``OSError`` like any other, and checksums are computed from the intended bytes, not
+    from what a disk returns.
     """
     games = sum(len(part.game_id) for part in parts)
     room = allocate_buffer(min(ROW_GROUP_ROWS, PIECES * games), len(PLIES_SCHEMA))
@@ -195,7 +201,7 @@ def encode_game_tables(
 
 
 def _group_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Yield groups of consecutive blocks with at least ``MIN_ENCODED_GAMES`` games together, except the last group."""
+    """Yield groups of consecutive blocks, each with at least ``MIN_ENCODED_GAMES`` games except the last."""
     group, games = list[Block](), 0
     for block in blocks:
         group.append(block)
@@ -208,7 +214,7 @@ def _group_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 
 
 def _concat_block_group(blocks: Sequence[Block]) -> RangeGames:
-    """Concatenate the games of blocks by ascending id."""
+    """Concatenate the games of blocks, which come in ascending order of game id."""
     sizes = [len(block.games.plies) for block in blocks]
     ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
     openings = np.repeat(np.array([block.opening for block in blocks], np.int8), sizes)
@@ -218,9 +224,9 @@ def _concat_block_group(blocks: Sequence[Block]) -> RangeGames:
 
 
 def evaluations_to_frame(blocks: Sequence[Block]) -> pl.DataFrame | None:
-    """Convert the players' evaluations in blocks that ascend to a table by the schema ``EVALUATIONS_SCHEMA``.
+    """Convert the evaluations in ascending blocks to a table with ``EVALUATIONS_SCHEMA``.
 
-    None: they were not asked.
+    Returns None if any block lacks evaluations, because the players were not asked for them.
     """
     if not blocks or any(block.evaluations is None for block in blocks):
         return None
@@ -235,7 +241,7 @@ def evaluations_to_frame(blocks: Sequence[Block]) -> pl.DataFrame | None:
 
 
 def _encode_plies(parts: Sequence[RangeGames], game_count: int, buffer: NDArray[np.uint8]) -> TableBytes:
-    """Encode the plies one row group at a time, which is packed while the processor's cache holds it."""
+    """Encode the table ``plies`` one row group at a time, so that each is packed while the cache holds it."""
     file, facts = ParquetBuilder(PLIES_SCHEMA), allocate_facts(len(PLIES_SCHEMA))
     columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * game_count)), np.zeros(2, np.int64)
     turns = [(ply, part) for ply in range(PIECES) for part in parts]
@@ -257,11 +263,11 @@ def _fill_and_pack_rows(
     buffer: NDArray[np.uint8],
     facts: ColumnFacts,
 ) -> int:
-    """Append rows of one ply to ``columns``, and pack the columns, one after the other, if they have ``min_rows`` rows.
+    """Append rows of one ply to ``columns``; if they then have ``min_rows`` rows, pack each column in turn.
 
-    ``filled`` [2] holds the number of rows written and the game to go on with. Returns the number of rows packed, or 0
-    when all games were read: call it until then. Both steps are one call, since threads that encode take turns in
-    Python, and each turn costs a wait.
+    ``filled`` [2] holds the number of rows written and the game to continue with. Returns the number of rows packed, or
+    0 when all games have been read; call the function until it returns 0. One call does both steps because encoding
+    threads take turns in Python, and each turn costs a wait.
     """
     _fill_rows(games, game_id, ply, filled, columns)
     rows = filled[FILLED_ROWS]
@@ -280,7 +286,7 @@ def _fill_and_pack_rows(
 def _fill_rows(
     games: Games, game_id: NDArray[np.int64], ply: int, filled: NDArray[np.int64], columns: PlyColumns
 ) -> None:
-    """Append rows of one ply to ``columns`` until they are full or all games were read; ``filled`` is moved on."""
+    """Append rows of one ply to ``columns`` until they are full or all games have been read, and update ``filled``."""
     # Unsigned, so that no index is taken for one that counts from the end.
     most, size = np.uint64(columns.game_id.shape[0]), np.uint64(games.plies.shape[0])
     row, game, one = np.uint64(filled[FILLED_ROWS]), np.uint64(filled[NEXT_GAME]), np.uint64(1)
@@ -324,12 +330,11 @@ def encode_games_table(
     pairings: Sequence[tuple[str, str]],
     buffer: NDArray[np.uint8],
 ) -> TableBytes:
-    """Encode the table ``games`` from the rows of its row groups.
+    """Encode the table ``games``. Each part becomes one row group.
 
-    ``used_pairings`` are the numbers of the pairings that have games.
-
-    ``buffer`` is for the rows of a row group (``allocate_buffer``). Raises ``ValueError`` for a game of another
-    pairing.
+    ``used_pairings`` are the numbers of the pairings that have games, ``pairings`` the labels of all pairings.
+    ``buffer`` has room for one row group (see ``allocate_buffer``). Raises ``ValueError`` if a game belongs to none of
+    these pairings.
     """
     labels = sorted({label for number in used_pairings for label in pairings[number]})
     number_of = {label: number for number, label in enumerate(labels)}
@@ -362,7 +367,7 @@ def _encode_game_columns(
 
 @functools.cache
 def _build_polars_metadata() -> Mapping[str, str]:
-    """Build the metadata by which Polars knows which texts are labels, as Polars itself writes it."""
+    """Build the metadata that tells Polars which text columns hold labels, exactly as Polars itself writes it."""
     buffer = io.BytesIO()
     pl.DataFrame(schema=GAMES_SCHEMA).write_parquet(buffer)
     buffer.seek(0)
@@ -380,10 +385,10 @@ GAMES_AT_ONCE = 512  # games whose plies are packed at a time: their words stay 
 def compute_fingerprint(
     game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]
 ) -> int:
-    """Compute the fingerprint (uint64) of the games with indices ``span[0]`` to before ``span[1]``.
+    """Compute the fingerprint (uint64) of the games from ``span[0]`` up to but not including ``span[1]``.
 
-    A game is three words: its id; plies, winner, opening and ending; its plies, packed. A ply is a byte, piece * 16 +
-    cell, so the plies take two words.
+    A game is hashed as four words: its id; its plies, winner, opening and ending; and two words with the packed plies.
+    Each ply is one byte, piece * 16 + cell.
     """
     total = uint64(0)
     words = np.empty((2, GAMES_AT_ONCE), np.uint64)  # [half, game] the plies, packed
@@ -404,7 +409,7 @@ def compute_fingerprint(
 
 @inline_function
 def _pack_plies(games: Games, start: int, size: int, words: NDArray[np.uint64]) -> None:
-    """Fill ``words`` with the plies of consecutive games, also what lies beyond their ends."""
+    """Fill ``words`` with the plies of consecutive games, including the unused entries beyond the ends of games."""
     words[:] = 0
     for ply in range(PIECES):
         half, shift = ply >> 3, uint64(8 * (ply & 7))

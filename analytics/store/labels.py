@@ -29,9 +29,9 @@ _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
 def check_length_and_depth(subject: str, text: str, max_characters: int = MAX_LABEL_CHARACTERS) -> None:
-    """Check the length of a text and the depth of its brackets; ``subject`` names it in messages.
+    """Check the length of a text and how deep its brackets are nested; ``subject`` names the text in messages.
 
-    Raises ``RequestError`` for more than ``max_characters`` characters and for brackets deeper than ``MAX_BRACKETS``.
+    Raises ``RequestError`` if it has more than ``max_characters`` characters or more than ``MAX_BRACKETS`` levels.
     """
     start = f"{subject} {text[:SHOWN_CHARACTERS]!r}…"
     if len(text) > max_characters:
@@ -41,9 +41,9 @@ def check_length_and_depth(subject: str, text: str, max_characters: int = MAX_LA
 
 
 def _scan_unquoted_characters(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield each character that may have a meaning, with its index and the depth of brackets after it.
+    """Yield each character that may have a special meaning, with its index and the depth of brackets after it.
 
-    Characters in quotes have none, nor has one after a backslash.
+    Characters in quotes, and characters after a backslash, have no special meaning.
     """
     depth, quote, escaped = 0, "", False
     for index, character in enumerate(text):
@@ -59,10 +59,9 @@ def _scan_unquoted_characters(text: str) -> Iterator[tuple[int, str, int]]:
 
 
 def split_label(text: str, subject: str) -> tuple[str, list[tuple[str, str]]]:
-    """Split ``name(parameter=value,…)`` into the name and the texts of each parameter and its value.
+    """Split ``name(parameter=value,…)`` into the name and a list of parameters, each with the text of its value.
 
-    ``subject`` names the setting in messages. Raises ``RequestError`` for a text that is not such a label, and for one
-    that is too long.
+    ``subject`` names the setting in messages. Raises ``RequestError`` if the text is not such a label or is too long.
     """
     check_length_and_depth(subject, text)
     name, opening, rest = text.strip().partition("(")
@@ -80,21 +79,21 @@ def split_label(text: str, subject: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def split_parameters(text: str) -> list[str]:
-    """Split ``a=1,b=[2,3],c="4,5"`` at the commas outside of brackets and quotes; empty parts are left out."""
+    """Split ``a=1,b=[2,3],c="4,5"`` at the commas outside brackets and quotes, without empty parts."""
     commas = [index for index, character, depth in _scan_unquoted_characters(text) if character == "," and not depth]
     bounds = zip([0, *(index + 1 for index in commas)], [*commas, len(text)], strict=True)
     return [part for start, end in bounds if (part := text[start:end].strip())]
 
 
 def quote_for_hydra(text: str) -> str:
-    """Write a text as a value of Hydra's overrides, whose quotes, commas and ``${`` mean nothing to Hydra."""
+    """Quote a text as a value in Hydra's overrides, so that its quotes, commas and ``${`` have no special meaning."""
     from hydra.core.override_parser.types import Quote, QuotedString  # here and below: archives are read without Hydra
 
     return QuotedString(re.sub(r"(?<!\\)(\\*)\$\{", r"\1\1\\${", text), Quote.single).with_quotes()
 
 
 def quote_non_ascii_words(value: str) -> str:
-    """Put the words of a value in quotes that have letters outside ASCII, which Hydra's grammar lacks."""
+    """Quote the words of a value that contain letters outside ASCII, which Hydra's grammar does not allow."""
     if value.isascii() or "${" in value:
         return value
     parts, start = [], 0
@@ -106,7 +105,7 @@ def quote_non_ascii_words(value: str) -> str:
 
 
 def _find_word_ends(value: str) -> Iterator[int]:
-    """Yield the indices of the characters between the words of a value: brackets, commas, the first colon of a key."""
+    """Yield the indices of the characters that separate words in a value: brackets, commas, and separators of keys."""
     brackets, last = "", ""
     for index, character, _ in _scan_unquoted_characters(value):
         inside = brackets[-1:]
@@ -125,9 +124,9 @@ def _find_word_ends(value: str) -> Iterator[int]:
 
 
 def parse_setting_value(subject: str, setting: str) -> Any:
-    """Read the value of ``key=value`` in Hydra's grammar, or in JSON, in which labels show lists and mappings.
+    """Parse the value of ``key=value`` in Hydra's grammar or as JSON, which labels use for lists and mappings.
 
-    Raises ``RequestError`` for a text in neither, and for several values.
+    Raises ``RequestError`` if the value is in neither form, or if there are several values.
     """
     key, _, text = setting.partition("=")
     if text.startswith("~"):  # a path, which the agent reads; the label does not depend on the user's home folder
@@ -152,9 +151,9 @@ def parse_setting_value(subject: str, setting: str) -> Any:
 
 
 def format_quoting_advice(setting: str, in_shell: bool) -> str:
-    """Format advice on ``key=value`` whose value has characters that mean something to Hydra.
+    """Format advice on how to quote the value of ``key=value`` if it contains characters with a meaning to Hydra.
 
-    ``in_shell``: it was typed there, and is no part of a label.
+    ``in_shell`` tells whether the setting was typed in a shell; otherwise it is part of a label.
     """
     key, _, value = setting.partition("=")
     text = value.replace('"', r"\"")
@@ -167,11 +166,12 @@ def format_quoting_advice(setting: str, in_shell: bool) -> str:
 
 
 def find_stored_label(records: Iterable[RunRecord], text: str) -> str:
-    """Find the stored label of an agent that may be named with defaults, as in ``mcts(iterations=200)``.
+    """Return the stored label of the agent that ``text`` describes, even if ``text`` repeats default values.
 
-    A label leaves out the parameters that had their defaults when the run began; records hold the values of all. So the
-    agent is the one whose label shows nothing else than ``text`` and whose stored parameters are those in ``text``. A
-    text that describes no stored agent stays as it is.
+    For example, ``mcts(iterations=200)`` may be stored as ``mcts``. A label omits the parameters that had their
+    defaults when the run began, but records hold the values of all parameters. So the agent is the one whose label
+    shows only settings that ``text`` also has, and whose stored parameters agree with ``text``. If no stored agent
+    matches, ``text`` is returned.
     """
     agents = {str(agent["label"]): agent for record in records for agent in record.spec["agents"]}
     if text in agents or "(" not in text:
@@ -180,7 +180,7 @@ def find_stored_label(records: Iterable[RunRecord], text: str) -> str:
 
 
 def _is_label_of_agent(text: str, agent: Mapping[str, Any]) -> bool:
-    """Return whether a label describes an agent of a record."""
+    """Return whether a label describes ``agent``, the entry of an agent in a run's record."""
     try:
         name, settings = _parse_settings(text)
         stored_name, shown = _parse_settings(str(agent["label"]))
@@ -200,7 +200,7 @@ def _is_label_of_agent(text: str, agent: Mapping[str, Any]) -> bool:
 
 
 def _parse_settings(text: str) -> tuple[str, dict[str, Any]]:
-    """Parse the name and the values of a label; a label inside it stays a text."""
+    """Parse a label into its name and the values of its parameters. A label among the values remains a text."""
     name, parameters = split_label(text, "agent")
     return name, {
         key: value if value.endswith(")") else parse_setting_value(f"agent {text!r}", f"{key}={value}")
@@ -209,7 +209,7 @@ def _parse_settings(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _is_same_value(label_value: Any, stored: Any) -> bool:
-    """Return whether a label's value is that of a parameter; a parameter that is an agent is stored as its record."""
+    """Return whether a value from a label equals a stored value, which is a mapping if it is itself an agent."""
     if isinstance(stored, Mapping) and "label" in stored:
         return label_value == stored["label"] or _is_label_of_agent(str(label_value), stored)
     if isinstance(label_value, bool) or isinstance(stored, bool):

@@ -34,16 +34,17 @@ ARCHIVE_FORMAT = "quarto-arena archive"
 
 
 class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
-    """The file that makes a folder an archive. One of another schema version may hold other fields too."""
+    """The content of the file that makes a folder an archive. Other schema versions may have other fields too."""
 
     format: str
     schema_version: int
 
 
 def ensure_archive(root: PurePath, create: bool) -> None:
-    """Require an archive of this schema version at ``root``; with ``create`` it is made if need be, and writable.
+    """Check that there is an archive of this schema version at ``root``; with ``create``, make it if it is missing.
 
-    Raises ``RequestError`` if there is none, ``FailureError`` for a store that does not answer.
+    With ``create``, the archive must also be writable. Raises ``RequestError`` if a check fails, ``FailureError`` if
+    the store does not answer.
     """
     backend = find_backend(root)
     content = read_marker_content(root)
@@ -58,7 +59,7 @@ def ensure_archive(root: PurePath, create: bool) -> None:
 
 
 def read_marker_content(root: PurePath) -> bytes | None:
-    """Read the content of the marker; None if there is none. Raises as ``ensure_archive`` does."""
+    """Return the content of the marker, or None if there is no marker. Raises the errors of ``ensure_archive``."""
     if isinstance(root, Path) and root.exists() and not root.is_dir():
         raise RequestError(f"archive {root} is a file: name a folder")
     try:
@@ -72,7 +73,7 @@ def read_marker_content(root: PurePath) -> bytes | None:
 
 
 def check_can_be_archive(root: PurePath) -> None:
-    """Check that an archive can be in ``root``. Raises ``RequestError`` for a file, or a folder with other files."""
+    """Raise ``RequestError`` if ``root`` cannot become an archive: it is a file, or a folder with other files."""
     backend = find_backend(root)
     if read_marker_content(root) is not None:
         return
@@ -87,7 +88,7 @@ def check_can_be_archive(root: PurePath) -> None:
 
 
 def check_outside_archives(path: Path) -> None:
-    """Raise ``RequestError`` if a path is inside an archive of this machine, whichever it may be."""
+    """Raise ``RequestError`` if a path is inside any archive on this machine."""
     absolute = path.resolve()
     for folder in (absolute, *absolute.parents):
         if _has_marker(folder):
@@ -95,7 +96,10 @@ def check_outside_archives(path: Path) -> None:
 
 
 def _has_marker(folder: Path) -> bool:
-    """Return whether a folder has an archive's marker; another program's file of that name does not count."""
+    """Return whether a folder has an archive's marker.
+
+    Another program's file with the same name does not count as one.
+    """
     try:
         content = LOCAL.read(folder / MARKER_NAME)
     except OSError:
@@ -104,7 +108,7 @@ def _has_marker(folder: Path) -> bool:
 
 
 def _create_archive_and_read_marker(root: PurePath) -> bytes:
-    """Make an archive in ``root``, and return its marker."""
+    """Make an archive in ``root`` and return the content of its marker."""
     backend, content = find_backend(root), encode_record(Marker(ARCHIVE_FORMAT, SCHEMA_VERSION))
     try:
         backend.check_conditional_writes(root)
@@ -121,13 +125,13 @@ def _create_archive_and_read_marker(root: PurePath) -> bytes:
 
 
 def _describe_absence(root: PurePath) -> str:
-    """Return the beginning of the message that there is no archive."""
+    """Return the beginning of the message that there is no archive at ``root``."""
     there = root.exists() if isinstance(root, Path) else find_backend(root).list_names(root)
     return f"{root} is not an archive (it has no {MARKER_NAME})" if there else f"there is no archive at {root}"
 
 
 def read_marker(root: PurePath) -> Marker:
-    """Return the marker of an archive of the present format or an older one.
+    """Read the marker of an archive whose format is the present one or an older one.
 
     Raises:
         RequestError: There is no archive at ``root``, or its format is newer.
@@ -168,7 +172,7 @@ def _describe_by_marker(root: PurePath) -> str:
 
 
 def describe_other_format(root: PurePath, version: int) -> str:
-    """Describe a format that is not the present one, of an archive or of a record in it, and what to do."""
+    """Describe how the format of an archive or record differs from the present one, and what to do about it."""
     if version > SCHEMA_VERSION:
         remedy = "use the newer program that wrote it"
     else:
@@ -180,9 +184,10 @@ def describe_other_format(root: PurePath, version: int) -> str:
 
 
 def warn_if_unknown_archive(root: PurePath) -> None:
-    """Log a warning, once, about an archive that this user neither made nor verified on this machine.
+    """Log a warning, once, if this user has neither made nor verified the archive on this machine.
 
-    The sample is part of the program: whoever can write there can change the program, too.
+    There is no warning for the sample that comes with the program, because whoever can change that sample can change
+    the program too.
     """
     is_known = _is_shipped_sample(root)
     with suppress(OSError):
@@ -201,7 +206,7 @@ def _is_shipped_sample(root: PurePath) -> bool:
 
 
 def remember_archive(root: PurePath) -> None:
-    """Remember that an archive was used now; one that cannot be remembered is warned about again."""
+    """Record that this user has used an archive. If that fails, the next use warns about the archive again."""
     memory = sound_stamps_path(root)
     with suppress(OSError):
         create_private_folder(memory.parent)
@@ -209,10 +214,10 @@ def remember_archive(root: PurePath) -> None:
 
 
 def sound_stamps_path(root: PurePath) -> Path:
-    """Return the path of the file in the cache that remembers an archive, and which of its files are sound.
+    """Return the path of the cache file that remembers an archive and which of its files are sound.
 
-    Its name follows from the place of the archive, and from the times and the number of its marker: a copy is another
-    archive.
+    The name of the cache file depends on the location of the archive and on the version of its marker, so a copy of the
+    archive has a cache file of its own.
     """
     backend = find_backend(root)
     status = backend.status(root / MARKER_NAME)
@@ -230,7 +235,7 @@ MEMORY_LIFETIME_SECONDS = 90 * 86400  # the memory of an archive that has not ch
 
 
 class VerifiableFile(NamedTuple):
-    """A file whose SHA-256 is known, from its name or from a card."""
+    """A file whose SHA-256, or its beginning, is known from the file's name or from a policy's card."""
 
     run_id: str  # empty: of no run
     path: PurePath  # absolute
@@ -241,7 +246,7 @@ class VerifiableFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The path of the file in the archive."""
+        """The path of the file relative to the archive."""
         return "/".join(self.path.parts[-3:])
 
     @property
@@ -252,7 +257,10 @@ class VerifiableFile(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the file has the bytes that were written, and no more rows than it may have; reads the file."""
+        """Whether the file has the bytes that were written, and no more rows than allowed.
+
+        This reads the whole file.
+        """
         named = parse_file_name(self.path.name)
         try:
             with self.backend.open(self.path) as file:
@@ -264,16 +272,19 @@ class VerifiableFile(NamedTuple):
             return False
 
     def read_stamp(self) -> list[str | int] | None:
-        """Read the stamp of a sound file, or None if there is no file; a file whose stamp changes is read again."""
+        """Return the checksum and version by which a sound file is remembered, or None if there is no such file.
+
+        If the stamp of a file has changed, its content is verified again.
+        """
         with explain_errors("find", self.path):
             status = self.backend.status(self.path)
         return None if status is None else [self.checksum, *status.version]
 
 
 def find_damaged_file(root: PurePath, files: Sequence[VerifiableFile]) -> VerifiableFile | None:
-    """Find the first file of the archive in ``root`` that is missing or not as it was written, or None.
+    """Return the first file that is missing or differs from what was written to the archive at ``root``, or None.
 
-    Files that were sound before and have not been touched since are not read again.
+    Files that were found sound before and have not changed since are not read again.
     """
     if not files:
         return None
@@ -324,7 +335,7 @@ def _write_sound_stamps(memory: Path, stamps: dict[str, list[str | int]]) -> Non
 
 @cache
 def _remove_old_stamp_files(folder: Path) -> None:
-    """Remove what is remembered of archives that have not changed for long; once in a process."""
+    """Remove the cache files of archives that have not changed for a long time. This is done once per process."""
     oldest = time.time() - MEMORY_LIFETIME_SECONDS
     for memory in folder.iterdir():
         if memory.stat().st_mtime < oldest:

@@ -39,14 +39,14 @@ STORED_POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}-[0-9a-f]{1
 
 
 class PolicyFile(JsonRecord, frozen=True):
-    """A file of a policy, as its card lists it."""
+    """An entry of a policy's card about one of the policy's files."""
 
     rows: Count | None  # None: it is no table
     bytes: Count
     sha256: Sha256
 
     def stored_name(self, name: str) -> str:
-        """Return the name, in the policy's folder, of the file that the card calls ``name``; it includes a digest."""
+        """Return the stored name of the file that the card calls ``name``; the stored name includes a digest."""
         stem, dot, suffix = name.partition(".")
         return f"{stem}-{self.sha256[:16]}{dot}{suffix}"
 
@@ -62,7 +62,7 @@ class _ImportedFields(msgspec.Struct):
 
 
 class _LearnedFields(msgspec.Struct):
-    """The fields of every card on how its policy was learned. A card may have more."""
+    """The fields that every card has about how its policy was learned. A card may have more."""
 
     training: RunId
     trainer: str
@@ -83,14 +83,15 @@ class PolicyCard(StoredRecord, frozen=True):
 
     ``learned`` has:
 
-    - ``training``: the same in all sessions of one training, 12 hex digits;
+    - ``training``: 12 hex digits, the same in all sessions of one training;
     - ``trainer``, its ``parameters``, ``seed`` and ``games``;
-    - ``run_ids``: those of the games learned from, in order;
+    - ``run_ids``: the runs whose games it was learned from, in order;
     - ``command``.
 
-    A policy that was derived from logged games has ``where``, the condition that chose them, and ``checksums`` of each
-    run's. If it was learned from evaluations, ``evaluations`` has a sum of these values for each run. One that was
-    learned elsewhere has ``imported``, the ``file`` that it came from and its ``sha256``, and no games.
+    A policy that was derived from logged games also has ``where``, the condition that selected the games, and
+    ``checksums``, one for each run. If it was learned from evaluations, ``evaluations`` has a sum of these for each
+    run. A policy that was learned elsewhere has no games, but ``imported``: the ``file`` that it came from and the
+    ``sha256`` of this file.
     """
 
     policy_id: Annotated[str, pattern_constraint(POLICY_ID)]
@@ -119,30 +120,30 @@ class PolicyCard(StoredRecord, frozen=True):
             raise ValueError("learned names either the runs that it is from or a file that was imported")
 
     def stored_name(self, name: str) -> str:
-        """Return the name in the policy's folder of the file that the card calls ``name``."""
+        """Return the name, in the policy's folder, of the file that the card calls ``name``."""
         return self.files[name].stored_name(name)
 
     @property
     def is_imported(self) -> bool:
-        """Whether it came from a file: it was learned elsewhere."""
+        """Whether the policy was learned elsewhere and imported from a file."""
         return "imported" in self.learned
 
     @property
     def is_derived(self) -> bool:
-        """Whether it was derived from logged games that a condition chose, not learned in a training."""
+        """Whether the policy was derived from logged games that a condition selected, not learned in a training."""
         return "derivation" in self.learned
 
 
 def compute_policy_id(name: str, knowledge: str) -> str:
-    """Compute a policy's id, 12 hex digits: the same on every machine for the same knowledge under the same name.
+    """Compute a policy's id, 12 hex digits, which depends only on the policy's name and knowledge.
 
-    The name is part of it because two trainings may find the same genome, and each needs a card of its own.
+    The id depends on the name because two trainings may find the same genome, and each needs a card of its own.
     """
     return hashlib.sha256(f"{name} {knowledge}".encode()).hexdigest()[:12]
 
 
 def list_policy_ids(archive: ArchiveStore) -> list[str]:
-    """List the policies that have a card, damaged or not, sorted."""
+    """List the ids of the policies that have a card, even a damaged one, sorted."""
     named = re.compile(rf"{FOLDER}/({POLICY_ID.pattern})/{re.escape(CARD)}")
     matches = (named.fullmatch(archive.relative_name(path)) for path in archive.list_files_below(FOLDER))
     return [card[1] for card in matches if card]
@@ -163,7 +164,7 @@ def load_card(archive: ArchiveStore, policy_id: str) -> PolicyCard:
 
 
 def load_cards(archive: ArchiveStore) -> list[PolicyCard]:
-    """Load all cards, oldest first. Raises ``FailureError`` for a damaged one."""
+    """Load all cards, oldest first. Raises ``FailureError`` if a card is damaged."""
     readable = load_readable_cards(archive)
     if readable.errors:
         raise readable.errors[0]
@@ -171,14 +172,14 @@ def load_cards(archive: ArchiveStore) -> list[PolicyCard]:
 
 
 class ReadableCards(NamedTuple):
-    """The cards of an archive that can be read."""
+    """The cards of an archive that can be read, and the errors of the cards that cannot."""
 
     cards: list[PolicyCard]  # oldest first
     errors: list[FailureError]  # of the cards that cannot be read
 
 
 def load_readable_cards(archive: ArchiveStore) -> ReadableCards:
-    """Load the cards that can be read, and note the errors of the others."""
+    """Load the cards that can be read, and collect the errors of the damaged ones."""
     cards, errors = [], []
     for policy_id in list_policy_ids(archive):
         try:

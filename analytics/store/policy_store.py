@@ -54,7 +54,7 @@ COLUMN_TYPES = (np.int8, np.int16, np.int32, np.int64, np.float64)
 
 @dataclass(frozen=True)
 class PolicyOrigin:
-    """The origin of a policy: everything of its card that does not follow from its knowledge."""
+    """The origin of a policy: everything on its card that does not follow from its knowledge."""
 
     name: str
     rules: Rules
@@ -65,7 +65,7 @@ class PolicyOrigin:
 
 
 def check_policy(policy: Policy) -> Policy:
-    """Return the policy. Raises ``ValueError`` for values that are not finite and columns that cannot be stored."""
+    """Return the policy. Raises ``ValueError`` if a value is not finite or a column cannot be stored."""
     for name, value in policy.parameters.items():
         if not np.isfinite(value):
             raise ValueError(f"parameter {name!r} is {value}")
@@ -82,7 +82,10 @@ def check_policy(policy: Policy) -> Policy:
 
 
 def compute_knowledge_digest(policy: Policy) -> str:
-    """Return the SHA-256 (64 hex digits) of a policy's kind, parameters and columns (names, types, bytes), in order."""
+    """Compute the SHA-256 (64 hex digits) of a policy's kind, parameters and columns.
+
+    The names, types and bytes of the columns are hashed in their order.
+    """
     parameters = {name: float(value) for name, value in policy.parameters.items()}
     columns = [[name, str(column.dtype), len(column)] for name, column in policy.table.items()]
     head = {"kind": policy.kind, "parameters": parameters, "columns": columns}
@@ -93,9 +96,9 @@ def compute_knowledge_digest(policy: Policy) -> str:
 
 
 def save(archive: ArchiveStore, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
-    """Store a policy, or update the card of one that is stored already.
+    """Store a policy, or update its card if the policy is already stored. Returns the card.
 
-    Raises ``ValueError`` for a policy that cannot be stored, ``FailureError`` when a file cannot be written.
+    Raises ``ValueError`` if the policy cannot be stored, ``FailureError`` if a file cannot be written.
     """
     knowledge = compute_knowledge_digest(check_policy(policy))
     policy_id = compute_policy_id(origin.name, knowledge)
@@ -121,9 +124,9 @@ def save(archive: ArchiveStore, policy: Policy, origin: PolicyOrigin) -> PolicyC
 
 
 def copy(source: ArchiveStore, card: PolicyCard, target: ArchiveStore, target_card: PolicyCard) -> None:
-    """Add a policy of another archive, with its files, under the card ``target_card``.
+    """Copy the files of a policy to another archive and write its card there, which is ``target_card``.
 
-    Raises ``FailureError`` for a file that is damaged, and one that cannot be written.
+    Raises ``FailureError`` if a file is damaged or cannot be written.
     """
     folder = policy_folder(target, target_card.policy_id)
     for name, file in card.files.items():
@@ -136,14 +139,20 @@ def copy(source: ArchiveStore, card: PolicyCard, target: ArchiveStore, target_ca
 
 
 def _write_file(archive: ArchiveStore, folder: PurePath, name: str, rows: int | None, content: bytes) -> PolicyFile:
-    """Store one file of a policy, under a name that follows from its content: so no file is ever changed."""
+    """Store one file of a policy.
+
+    Its name follows from its content, so that files never change. Returns its entry for the card.
+    """
     file = PolicyFile(rows, len(content), _compute_sha256(content))
     archive.write_file(folder / file.stored_name(name), content)
     return file
 
 
 def find_by_name(archive: ArchiveStore, name: str) -> PolicyCard | None:
-    """Find the newest card with a name, or None. Raises ``FailureError`` if there is none and some card is damaged."""
+    """Return the newest card with a name, or None if no card has it.
+
+    Raises ``FailureError`` if no readable card has the name and some card is damaged.
+    """
     sound, damaged = load_readable_cards(archive)
     named_card = next((card for card in reversed(sound) if card.name == name), None)
     if named_card is None and damaged:
@@ -152,7 +161,7 @@ def find_by_name(archive: ArchiveStore, name: str) -> PolicyCard | None:
 
 
 def find(archive: ArchiveStore, id_or_name: str) -> PolicyCard:
-    """Find the card of a policy by its id or name. Raises ``NotFoundError`` if there is none."""
+    """Find the card of a policy by the policy's id or name. Raises ``NotFoundError`` if there is no such policy."""
     if id_or_name in list_policy_ids(archive):
         return load_card(archive, id_or_name)
     card = find_by_name(archive, id_or_name)
@@ -165,9 +174,9 @@ def find(archive: ArchiveStore, id_or_name: str) -> PolicyCard:
 
 
 def read(archive: ArchiveStore, id_or_name: str) -> tuple[PolicyCard, Policy]:
-    """Read a policy by its id or name, and check its checksums.
+    """Read a policy and its card by the policy's id or name, and verify the checksums.
 
-    Raises ``RequestError`` if there is none, or if it differs from its card.
+    Raises ``RequestError`` if there is no such policy, or if it does not match its card.
     """
     try:
         card = find(archive, id_or_name)
@@ -184,9 +193,9 @@ def read(archive: ArchiveStore, id_or_name: str) -> tuple[PolicyCard, Policy]:
 
 
 def read_table(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFrame:
-    """Read a table stored with a policy, such as ``curve`` or ``population``.
+    """Read a table that is stored with a policy, such as ``curve`` or ``population``.
 
-    Raises ``RequestError`` if the policy has no table of that name or the file was changed.
+    Raises ``RequestError`` if the policy has no table of that name, or if the file has been changed.
     """
     file = f"{name}.parquet"
     tables = [file_name.removesuffix(".parquet") for file_name in card.files if file_name.endswith(".parquet")]
@@ -199,14 +208,14 @@ def read_table(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFra
 
 
 class PolicyProblem(NamedTuple):
-    """A file or folder of a policy, and what is wrong with it."""
+    """A file or folder of a policy, with a description of what is wrong with it."""
 
     path: PurePath
     fault: str
 
 
 def list_problems(archive: ArchiveStore, policy_id: str) -> list[PolicyProblem]:
-    """List the problems of a stored policy."""
+    """List the problems of a stored policy's card and files."""
     folder = policy_folder(archive, policy_id)
     try:
         card = load_card(archive, policy_id)
@@ -227,7 +236,7 @@ def list_problems(archive: ArchiveStore, policy_id: str) -> list[PolicyProblem]:
 
 
 def list_folders_without_card(archive: ArchiveStore) -> list[PolicyProblem]:
-    """List the folders of policies that have files but no card, because the card is written last."""
+    """List the policies' folders that have files but no card, which a killed writer leaves, as the card comes last."""
     names: dict[PurePath, set[str]] = {}
     for path in archive.list_files_below(FOLDER):
         if path.parent.parent == archive.root / FOLDER and POLICY_ID.fullmatch(path.parent.name):
@@ -240,14 +249,14 @@ def list_folders_without_card(archive: ArchiveStore) -> list[PolicyProblem]:
 
 
 class EncodedFile(NamedTuple):
-    """The bytes of a policy's file."""
+    """The content of a policy's file, and its number of rows if it is a table."""
 
     rows: int | None  # of a table
     content: bytes
 
 
 def _encode_files(policy: Policy, origin: PolicyOrigin) -> dict[str, EncodedFile]:
-    """Encode the files of a policy by their names, its knowledge first."""
+    """Encode the files of a policy, keyed by name. The file with the policy's knowledge comes first."""
     files: dict[str, EncodedFile] = {}
     if policy.kind == GENOME:
         parameters = {name: float(value) for name, value in policy.parameters.items()}
@@ -268,7 +277,7 @@ def _encode_table(frame: pl.DataFrame) -> EncodedFile:
 
 
 def _load_policy(archive: ArchiveStore, card: PolicyCard) -> Policy:
-    """Load the policy from its file. Raises ``ValueError``, ``OSError``, or what Polars raises."""
+    """Load a policy from its file. Raises ``ValueError``, ``OSError`` or the errors of Polars."""
     if card.kind == GENOME:
         genes = parse_record(_read_file(archive, card, GENOME_FILE), dict[str, float])
         for name in genes.keys() ^ card.parameters.keys():
@@ -288,7 +297,10 @@ def _load_policy(archive: ArchiveStore, card: PolicyCard) -> Policy:
 
 
 def _read_frame(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFrame:
-    """Read a table of a policy after counting its rows. Raises ``ValueError`` as ``_read_file`` does."""
+    """Read a table of a policy.
+
+    Raises ``ValueError`` if the number of rows is wrong, and the errors of ``_read_file``.
+    """
     content, listed_rows = _read_file(archive, card, name), card.files[name].rows
     try:
         rows = read_footer(io.BytesIO(content)).rows
@@ -302,7 +314,10 @@ def _read_frame(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFr
 
 
 def _read_file(archive: ArchiveStore, card: PolicyCard, name: str) -> bytes:
-    """Read a file of a policy. Raises ``ValueError`` if it is missing or not as its card says, or ``OSError``."""
+    """Read a file of a policy.
+
+    Raises ``ValueError`` if the file is missing or differs from its card, or ``OSError``.
+    """
     if name not in card.files:
         raise ValueError(f"its card names no {name}")
     path = policy_folder(archive, card.policy_id) / card.stored_name(name)
@@ -322,7 +337,7 @@ def _compute_sha256(content: bytes) -> str:
 
 
 def check_name_free(archive: ArchiveStore, name: str, training: str, key: str = "policy.name") -> None:
-    """Check that a name, given as ``key``, belongs to no other training. Raises ``RequestError`` if it does."""
+    """Raise ``RequestError`` if a policy of another training has this name. ``key`` is the option that set the name."""
     taken = find_by_name(archive, name)
     if taken is not None and taken.learned["training"] != training:
         command = archive.format_command(f"policy show {name}")
@@ -333,7 +348,7 @@ def check_name_free(archive: ArchiveStore, name: str, training: str, key: str = 
 
 
 def check_name(name: str, key: str = "policy.name") -> None:
-    """Check the name of a policy, given as ``key``. Raises ``RequestError`` if it cannot be a name."""
+    """Raise ``RequestError`` if ``name`` is not a valid name of a policy. ``key`` is the option that set the name."""
     if not POLICY_NAME.fullmatch(name):
         raise RequestError(
             f"{key}={name!r} cannot be a name: a letter, then at most 63 letters, digits, '_', '.' and '-', and "

@@ -68,14 +68,15 @@ def write_games(
     blocks: Sequence[Block],
     only_evaluations: bool = False,
 ) -> StoredRange:
-    """Write the games of a range of units: its plies, its tallies, and its games, by which it counts.
+    """Write the files of the games in a range of units: plies, tallies and, last, games.
 
-    If evaluations were asked for, these are written too. With ``only_evaluations`` nothing else is, because
-    the games are there. Evaluations count only if these are the same games, by their fingerprint.
+    Readers use the range as soon as its file of games exists. Evaluations are written too if the blocks have them. With
+    ``only_evaluations``, nothing else is written, because the games are already stored; readers use the evaluations
+    only if the stored games have the same fingerprint.
 
-    ``labels`` are those of each pairing of the run. Writing the same range again is harmless. May be called from any
-    number of threads. Raises ``ValueError`` unless ``blocks`` are the games of ``span``, ``FailureError`` when the disk
-    refuses.
+    ``labels`` holds the labels of the agents in each pairing of the run. Writing the same range again is harmless, and
+    any number of threads may call this function. Raises ``ValueError`` unless ``blocks`` hold exactly the games of
+    ``span``, ``FailureError`` if a file cannot be written.
     """
     blocks = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))  # so that game ids ascend
     parts, evaluations = concat_blocks(blocks), evaluations_to_frame(blocks)
@@ -94,7 +95,7 @@ def write_games(
 
 
 def write_range(archive: ArchiveStore, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
-    """Write the games of a range of units of a run, as ``write_games`` does. Raises as that does."""
+    """Write the games of a range of a run's units, as ``write_games`` does. Raises the same errors."""
     return _write_tables(
         archive, record.run_id, record.unit_line, record.pairings, span, [games.select_contiguous(slice(None))]
     )
@@ -108,7 +109,7 @@ def _write_tables(
     span: Range,
     parts: Sequence[RangeGames],
 ) -> StoredRange:
-    """Write the games of a range, in parts that ascend."""
+    """Write the games of a range of units, given in ascending parts."""
     stored = _build_stored_range(parts, line, span)
     by_pairing = [(pairing, games) for part in parts for pairing, games in part.group_by_pairing()]
     tallies = tally_by_pairing(Block(pairing, 0, 0, games, line.games_a_pair == 2) for pairing, games in by_pairing)
@@ -124,7 +125,10 @@ def _write_tables(
 
 
 def _build_stored_range(parts: Sequence[RangeGames], line: UnitLine, span: Range) -> StoredRange:
-    """Build the range of games in parts that ascend. Raises ``ValueError`` unless they are those of its units."""
+    """Build the stored range of games that are given in ascending parts.
+
+    Raises ``ValueError`` unless they are exactly the games of the units in ``span``.
+    """
     ids = np.concatenate([np.empty(0, np.int64), *(part.game_id for part in parts)])
     units = line.compute_units(ids)
     within = len(ids) == line.count_games([span]) and bool(((span[0] <= units) & (units < span[1])).all())
@@ -136,7 +140,7 @@ def _build_stored_range(parts: Sequence[RangeGames], line: UnitLine, span: Range
 def write_table(
     archive: ArchiveStore, run_id: str, table: str, games: StoredRange, encoded: TableBytes, extent: str = ""
 ) -> StoredRange:
-    """Write a table's file of a range of games. Raises ``FailureError`` when the disk refuses."""
+    """Write the file of a table for a range of games. Raises ``FailureError`` if the file cannot be written."""
     stored = games._replace(checksum=compute_checksum(encoded), extent=extent)
     archive.write_file(archive.folder(table, run_id) / stored.name, encoded)
     return stored
@@ -148,10 +152,10 @@ def write_table(
 def read_rows(
     archive: ArchiveStore, run_id: str, stored: StoredRange, table: str, game_ids: NDArray[np.int64] | None = None
 ) -> pl.DataFrame:
-    """Return a table's rows of a range of games that counts; with ``game_ids`` those of these games alone.
+    """Read the rows of a table that belong to a range of games, or only those of the games with ``game_ids``.
 
-    If another file has replaced this one since the archive was listed, the rows are read from that. Of a few games the
-    file is read in parts, because a file may have more rows than fit into memory.
+    If the range's file has been replaced since the archive was listed, the rows are read from the file that replaced
+    it. With ``game_ids``, the file is read in parts, because it may have more rows than fit into memory.
 
     Raises:
         FailureError: The file is missing or damaged.
@@ -173,13 +177,13 @@ def read_rows(
 
 
 def _select_games(game_ids: NDArray[np.int64] | None, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield parts of a table, with ``game_ids`` only the rows of these games."""
+    """Yield the parts of a table, with only the rows of the games in ``game_ids`` if these are given."""
     for part in parts:
         yield part if game_ids is None else part.filter(pl.Series(np.isin(part["game_id"].to_numpy(), game_ids)))
 
 
 def _read_effective_rows(archive: ArchiveStore, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
-    """Read the rows of a range from the file that counts now; ``archive`` has listed nothing yet."""
+    """Read the rows of a range from the file that now holds it; ``archive`` must not have cached any listing."""
     holder = archive.list_effective_ranges(run_id).find_range(stored.first)
     path = archive.folder(table, run_id) / f"{stored.games_stem}.*.parquet"
     missing = FailureError(f"{path} is missing: {VERIFY_REMEDY}")
@@ -195,7 +199,7 @@ def _read_effective_rows(archive: ArchiveStore, run_id: str, stored: StoredRange
 def read_games(
     archive: ArchiveStore, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None = None
 ) -> RangeGames:
-    """Return the games of a range that counts, or of these those with some ids.
+    """Read the games of a range, or only those with ``game_ids``.
 
     Raises:
         FailureError: A file is missing or damaged.
@@ -206,11 +210,11 @@ def read_games(
 
 
 def write_slices(archive: ArchiveStore, run_id: str) -> int:
-    """Write files of their own for the parts of files that count; return their number.
+    """Write each slice of a file that readers use to a file of its own; return the number of slices.
 
-    ``ranges.select_effective_slices`` says which parts these are. Readers then need not cut these files again, and
-    compaction can join them with their neighbours. Any number of processes may do so at once: they write the same.
-    Raises ``FailureError`` for a damaged file, a run without a record, and when the disk refuses.
+    ``ranges.select_effective_slices`` determines the slices. Readers then no longer need to cut files, and compaction
+    can merge the slices with their neighbours. Any number of processes may do this at once, because they write the same
+    content. Raises ``FailureError`` if a file is damaged or cannot be written, or if the run has no record.
     """
     slices = [stored for stored in archive.list_effective_ranges(run_id) if not stored.is_file]
     if not slices:
@@ -226,10 +230,10 @@ def write_slices(archive: ArchiveStore, run_id: str) -> int:
 
 
 def read_tallies(archive: ArchiveStore, run_ids: Sequence[str], end: int = sys.maxsize) -> dict[str, dict[int, Tally]]:
-    """Read the tallies of all games of some runs, or of those in units before ``end``, by run and pairing.
+    """Read the tallies of some runs, by run and pairing, for all their games or those of the units before ``end``.
 
-    They are from their tables, and where these lack a range, or hold later units too, from its games. Raises
-    ``FailureError`` for a damaged file.
+    Tallies come from the table ``tallies``. Where it lacks a range, or its range includes units from ``end`` on, they
+    are counted from the games. Raises ``FailureError`` if a file is damaged.
     """
     run_ranges = {
         run_id: Ranges(stored for stored in archive.list_effective_ranges(run_id, "tallies") if stored.end <= end)
@@ -256,7 +260,7 @@ def read_tallies(archive: ArchiveStore, run_ids: Sequence[str], end: int = sys.m
 def _sum_run_tallies(
     archive: ArchiveStore, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]], end: int
 ) -> dict[int, Tally]:
-    """Sum a run's tallies: those of ``tally_ranges``, and those counted now from the games of the other ranges."""
+    """Sum a run's tallies: those stored for ``tally_ranges``, and those counted from the games of all other ranges."""
     counted_now = [
         _count_range_tallies(archive, run_id, stored, end)
         for stored in archive.list_effective_ranges(run_id).select_outside(tally_ranges)
@@ -283,7 +287,7 @@ _cached_tallies: dict[tuple[str, bytes], dict[int, Tally]] = {}
 
 
 def _load_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
-    """Load the tallies of each file, from the cache or from its content."""
+    """Return the tallies of each file, from the cache if possible and otherwise from the file's content."""
     keys = [(path.name, hashlib.sha256(content).digest()) for path, content in files]
     tallies_by_key = {key: tallies for key in keys if (tallies := _cached_tallies.get(key)) is not None}
     new = {key: file for key, file in zip(keys, files, strict=True) if key not in tallies_by_key}
@@ -296,7 +300,7 @@ def _load_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
 
 
 def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
-    """Parse the tallies of each file, all as one table, because one after the other takes four times as long."""
+    """Parse the tallies of all files as one table, because parsing one file at a time takes four times as long."""
     if not files:
         return []
     try:
@@ -313,7 +317,7 @@ def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
 
 
 def tally_game_rows(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
-    """Count the tallies by pairing of rows of the table ``games``."""
+    """Count the tallies of each pairing from rows of the table ``games``."""
     tallies = {}
     for (pairing,), rows in frame.group_by("pairing", maintain_order=True):
         tallies[int(str(pairing))] = tally_block(
@@ -323,7 +327,7 @@ def tally_game_rows(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
 
 
 def tallies_to_frame(tallies: Mapping[int, Tally]) -> pl.DataFrame:
-    """Convert tallies by pairing to a table by the schema ``TALLIES_SCHEMA``, ordered by pairing."""
+    """Convert tallies by pairing to a table with ``TALLIES_SCHEMA``, sorted by pairing."""
     rows = [(pairing, *_tally_to_counts(tallies[pairing])) for pairing in sorted(tallies)]
     return pl.DataFrame(rows, schema=TALLIES_SCHEMA, orient="row")
 
@@ -334,7 +338,7 @@ def _tally_to_counts(tally: Tally) -> Iterable[int]:
 
 
 def tallies_from_rows(rows: Iterable[Mapping[str, int]]) -> dict[int, Tally]:
-    """Sum the tallies by pairing from rows of such tables."""
+    """Sum the tallies of each pairing from rows of tables with ``TALLIES_SCHEMA``."""
     return dict(sorted(sum_tallies_by_key((row["pairing"], _tally_from_row(row)) for row in rows).items()))
 
 
@@ -351,18 +355,21 @@ def _tally_from_row(row: Mapping[str, int]) -> Tally:
 
 
 class RunFingerprints:
-    """The fingerprints of the games of a run in some files, also of parts of files."""
+    """The fingerprints of a run's games in a set of files, including fingerprints of parts of files."""
 
     def __init__(self, archive: ArchiveStore, run_id: str, ranges: Ranges) -> None:
         self.archive, self.run_id, self.ranges = archive, run_id, ranges
         self._read: tuple[StoredRange, RangeGames, UnitLine] | None = None  # last
 
     def has_range(self, stored: StoredRange) -> bool:
-        """Return whether a range and its games are those of whole files."""
+        """Return whether one or more whole files hold exactly this range, with the same games."""
         return self.ranges.find_fingerprint(stored.first, stored.end) == stored.fingerprint
 
     def compute_fingerprint(self, stored: StoredRange, first: int, end: int) -> int:
-        """Compute the fingerprint of some units of a file. Raises ``FailureError`` for a damaged file."""
+        """Compute the fingerprint of the units of a file from ``first`` up to but not including ``end``.
+
+        Raises ``FailureError`` if the file is damaged.
+        """
         if (first, end) == stored[:2]:
             return stored.fingerprint
         if self._read is None or self._read[0] != stored:
@@ -373,9 +380,9 @@ class RunFingerprints:
 
 
 def list_contradictions(one: RunFingerprints, other: RunFingerprints) -> Iterator[tuple[Range, StoredRange]]:
-    """Yield the ranges of units for which both have games that differ, each with the file of ``one``.
+    """Yield the ranges of units for which ``one`` and ``other`` hold different games, each with the file of ``one``.
 
-    Raises ``FailureError`` for a damaged file, if it has to be read.
+    Raises ``FailureError`` if a file that has to be read is damaged.
     """
     for mine in one.ranges:
         if other.has_range(mine):

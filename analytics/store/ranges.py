@@ -38,41 +38,41 @@ LARGEST_RANGE = 1 << 39  # units of the largest aligned range
 
 
 def first_game_id(pairing: int, pair: int) -> int:
-    """Return the ``game_id`` of game 0 of a pair; game 1 has the next one."""
+    """Return the ``game_id`` of the first game of a pair; the second game has the next id."""
     return (pairing << GAME_BITS) | (2 * pair)
 
 
 def game_ids(pairing: int, first_pair: int, pairs: int, swapped: bool) -> NDArray[np.int64]:
-    """Return the ids of the games of consecutive pairs: both of each or, unless ``swapped``, the first alone."""
+    """Return the ids of the games of consecutive pairs; unless ``swapped``, each pair has only its first game."""
     first = first_game_id(pairing, first_pair)
     return np.arange(first, first + 2 * pairs, 1 if swapped else 2)
 
 
 class UnitLine(NamedTuple):
-    """The form of a run's line of units.
+    """The layout of a run's units on a line.
 
-    Imported games are numbered through all pairings: their line has one pairing, and a unit is a pair's number.
+    Imported games are numbered across all pairings, so their line has one pairing, and a unit is the number of a pair.
     """
 
     pairings: int
     games_a_pair: int  # 2, or 1 where seats are fixed
 
     def pair_range(self, pairing: int, first: int, end: int) -> Range:
-        """Return the pairs of a pairing in a range of units: the first one, and the one after the last.
+        """Return the pairs of a pairing that lie in a range of units: the first pair, and the one after the last.
 
-        Where units are numbered through all pairings, the pairs may be of any pairing. Their ids say of which one.
+        If units are numbered across all pairings, the pairs may belong to any pairing, which their ids tell.
         """
         if self.pairings == 1:
             return first, end
         return -(-(first - pairing) // self.pairings), -(-(end - pairing) // self.pairings)
 
     def compute_units(self, game_id: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Compute the unit of each game from its id, [G]."""
+        """Compute the unit of each game, [G], from the game's id."""
         pair = (game_id & ((1 << GAME_BITS) - 1)) >> 1
         return pair if self.pairings == 1 else pair * self.pairings + (game_id >> GAME_BITS)
 
     def count_units(self, games: int) -> int:
-        """Count the units in which each pairing has ``games`` games."""
+        """Count the units that a run has if each pairing plays ``games`` games."""
         return games // self.games_a_pair * self.pairings
 
     def count_games(self, ranges: Iterable[Range]) -> int:
@@ -81,7 +81,7 @@ class UnitLine(NamedTuple):
 
 
 def split_aligned(first: int, end: int) -> Iterator[Range]:
-    """Split a range into the fewest aligned ranges, in order."""
+    """Split a range into the fewest aligned ranges, in ascending order."""
     while first < end:
         size = min(first & -first or LARGEST_RANGE, LARGEST_RANGE)
         while size > end - first:
@@ -91,9 +91,9 @@ def split_aligned(first: int, end: int) -> Iterator[Range]:
 
 
 def split_into_files(first: int, end: int, end_unit: int, max_units: int) -> Iterator[Range]:
-    """Split a range into parts that each become one file: aligned, at most ``max_units`` units, as large as fit.
+    """Split a range into parts for one file each: aligned, as large as possible, but at most ``max_units`` units.
 
-    The last one ends at ``end_unit``, the run's last unit, whatever its size is.
+    Only a part that ends at ``end_unit``, the end of the run, may have any size.
     """
     largest = 1 << (max(1, max_units).bit_length() - 1)
     while first < end:
@@ -105,7 +105,7 @@ def split_into_files(first: int, end: int, end_unit: int, max_units: int) -> Ite
 
 
 def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
-    """Merge ranges: the same units in as few ranges as possible, in ascending order."""
+    """Merge ranges into the fewest ranges with the same units, in ascending order."""
     result: list[Range] = []
     for first, end in sorted(ranges):
         if result and first <= result[-1][1]:
@@ -116,7 +116,10 @@ def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
 
 
 def list_gaps(ranges: Iterable[Range], end_unit: int, first: int = 0) -> list[Range]:
-    """List the ranges of units from ``first`` to before ``end_unit`` that are not in ``ranges``, which ascends."""
+    """List the units from ``first`` up to but not including ``end_unit`` that are in none of ``ranges``, as ranges.
+
+    ``ranges`` must be in ascending order.
+    """
     gaps, reached = [], first
     for start, end in ranges:
         if reached < min(start, end_unit):
@@ -136,7 +139,7 @@ MAX_SUMS = 64  # of files of one range: more are not looked at
 
 
 class StoredRange(NamedTuple):
-    """A range of units that a file holds, as its name says."""
+    """A range of units in a file, as the file's name describes it."""
 
     first: int
     end: int
@@ -146,7 +149,10 @@ class StoredRange(NamedTuple):
 
     @property
     def is_file(self) -> bool:
-        """Whether a file holds just this range; a slice has no check of its own, see ``select_effective_slices``."""
+        """Whether a file holds exactly this range.
+
+        A slice of a file has no checksum; see ``select_effective_slices``.
+        """
         return bool(self.checksum)
 
     @property
@@ -155,12 +161,12 @@ class StoredRange(NamedTuple):
 
     @property
     def max_rows(self) -> int:
-        """The rows that a file of any table can have."""
+        """The largest number of rows that a file of any table can have for this range."""
         return ROWS_A_UNIT * self.units
 
     @property
     def games_stem(self) -> str:
-        """The parts of the name that are the same in every table."""
+        """The parts of the file's name that are the same in every table."""
         return f"{self.first:012d}-{self.end:012d}-{self.fingerprint:016x}"
 
     @property
@@ -171,12 +177,12 @@ class StoredRange(NamedTuple):
 
 
 def compute_checksum(content: bytes | bytearray | memoryview) -> str:
-    """Compute the check of a file's bytes: the first 8 hex digits of their SHA-256."""
+    """Compute the checksum of a file's bytes: the first 8 hex digits of their SHA-256."""
     return hashlib.sha256(content).hexdigest()[:8]
 
 
 def parse_file_name(name: str) -> StoredRange | None:
-    """Parse the range in the name of a file; None if it is not named like a table's file."""
+    """Parse the name of a file into the range it holds, or return None if the name is not that of a table's file."""
     match = FILE_NAME.fullmatch(name)
     if match is None or not int(match[1]) < int(match[2]):
         return None
@@ -184,21 +190,21 @@ def parse_file_name(name: str) -> StoredRange | None:
 
 
 def parse_file_names(names: Iterable[str]) -> list[StoredRange]:
-    """Parse the ranges in the names of files, in no order; skip other names."""
+    """Parse the names of files into the ranges they hold, in no particular order. Names of other files are skipped."""
     return [stored for name in names if (stored := parse_file_name(name)) is not None]
 
 
 class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
-    """The ranges of one table of one run that count: disjoint, in order."""
+    """The ranges of one table of one run that readers use. They are disjoint and in ascending order."""
 
     @cached_property
     def units(self) -> int:
-        """The number of units that the ranges hold."""
+        """The number of units in the ranges."""
         return int((self.ends - self.firsts).sum())
 
     @cached_property
     def fingerprint(self) -> int:
-        """The fingerprint of all games of the ranges, uint64."""
+        """The fingerprint of all games in the ranges, a uint64."""
         return sum(stored.fingerprint for stored in self) % MODULUS
 
     @cached_property
@@ -208,40 +214,40 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
     @cached_property
     def ends(self) -> NDArray[np.int64]:
-        """The unit after the last of each range, [N]."""
+        """The unit after the last unit of each range, [N]."""
         return np.fromiter((stored.end for stored in self), np.int64, len(self))
 
     @cached_property
     def fingerprint_sums(self) -> NDArray[np.uint64]:
-        """The fingerprints of the first 0, 1, ..., N ranges together, [N + 1]."""
+        """The summed fingerprints of the first 0, 1, ..., N ranges, [N + 1]."""
         fingerprints = np.fromiter((stored.fingerprint for stored in self), np.uint64, len(self))
         return np.concatenate([np.zeros(1, np.uint64), np.cumsum(fingerprints, dtype=np.uint64)])
 
     @property
     def covered_ranges(self) -> list[Range]:
-        """The units that the ranges hold, in as few ranges as possible."""
+        """The units in the ranges, as the fewest possible ranges."""
         return merge_ranges((stored.first, stored.end) for stored in self)
 
     def list_gaps(self, end_unit: int, first: int = 0) -> list[Range]:
-        """List the ranges of units from ``first`` to before ``end_unit`` that these ranges lack."""
+        """List the units from ``first`` up to but not including ``end_unit`` that these ranges lack, as ranges."""
         return list_gaps(((stored.first, stored.end) for stored in self), end_unit, first)
 
     def select_overlapping(self, first: int, end: int) -> Ranges:
-        """Select the ranges that hold units from ``first`` to before ``end``."""
+        """Select the ranges that hold any unit from ``first`` up to but not including ``end``."""
         low, high = np.searchsorted(self.ends, first, "right"), np.searchsorted(self.firsts, end)
         return Ranges(self[int(low) : int(high)])
 
     def has_all_units(self, first: int, end: int) -> bool:
-        """Return whether they hold all units from ``first`` to before ``end``."""
+        """Return whether the ranges hold all units from ``first`` up to but not including ``end``."""
         return not self.select_overlapping(first, end).list_gaps(end, first)
 
     def find_range(self, unit: int) -> StoredRange | None:
-        """Find the range that holds a unit, or None."""
+        """Return the range that holds a unit, or None if no range does."""
         index = int(np.searchsorted(self.ends, unit, "right"))
         return self[index] if index < len(self) and self[index].first <= unit else None
 
     def mark_held_units(self, units: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether each unit is held, in the shape of ``units``."""
+        """Return, for each of ``units``, whether any of the ranges holds it. The result has the shape of ``units``."""
         if not self:
             return np.zeros(units.shape, np.bool_)
         index = np.minimum(np.searchsorted(self.ends, units, "right"), len(self) - 1)
@@ -249,7 +255,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         return held
 
     def select_outside(self, excluded: Ranges) -> list[StoredRange]:
-        """Select the ranges whose first unit is in none of ``excluded``."""
+        """Select the ranges whose first unit is in none of the ranges ``excluded``."""
         return [
             stored
             for stored, held in zip(self, excluded.mark_held_units(self.firsts).tolist(), strict=True)
@@ -257,7 +263,10 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         ]
 
     def find_fingerprint(self, first: int, end: int) -> int | None:
-        """Return the fingerprint of a range made of whole ranges of these, or None if it is not."""
+        """Return the fingerprint of the games from unit ``first`` up to but not including unit ``end``.
+
+        Returns None if the units are not exactly those of one or more whole ranges.
+        """
         low, high = int(np.searchsorted(self.firsts, first)), int(np.searchsorted(self.ends, end))
         if max(low, high) >= len(self) or self.firsts[low] != first or self.ends[high] != end:
             return None
@@ -267,7 +276,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
 
 class FileSlice(NamedTuple):
-    """A slice of a file of games: the units that count, or those that a task is about."""
+    """A slice of a file of games: the units that readers use, or those that a task works on."""
 
     file: StoredRange
     first: int
@@ -275,7 +284,7 @@ class FileSlice(NamedTuple):
 
     @staticmethod
     def whole(file: StoredRange) -> FileSlice:
-        """Return the slice of all units of a file."""
+        """Return the slice with all units of a file."""
         return FileSlice(file, file.first, file.end)
 
     @property
@@ -284,17 +293,18 @@ class FileSlice(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all units of the file count."""
+        """Whether the slice has all units of the file."""
         return (self.first, self.end) == self.file[:2]
 
 
 def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
-    """Return which units of which files of games count: each unit of each file once, in order.
+    """Select the slices of files of games that readers use, so that each stored unit is used once, in ascending order.
 
-    From left to right, the file counts that begins at the first unit not yet covered. Of several the longest counts,
-    then the one with the smaller fingerprint. If none begins there, the file that reaches furthest is cut: it counts
-    from that unit on, up to where a file begins that reaches as far. Files overlap like that if writers asked for
-    different numbers of games, because the last file of a run may end anywhere; or if archives were copied into one.
+    From left to right, the next file is the one that begins at the first unit not yet covered. If several begin there,
+    it is the longest, or else the one with the smallest fingerprint. If none begins there, the file that reaches
+    furthest is cut: it is used from that unit on, up to the beginning of a file that reaches at least as far. Files
+    overlap like this if writers requested different numbers of games, because the last file of a run may end anywhere,
+    or if archives were copied into one another.
     """
     ordered = sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint))
     slices, reached, index = list[FileSlice](), 0, 0
@@ -320,7 +330,10 @@ def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
 
 
 def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
-    """Select the ranges of a derived table that count: from left to right, each that begins where nothing was taken."""
+    """Select the ranges that readers use if none may be cut.
+
+    From left to right, each range is selected that overlaps no range selected before it.
+    """
     kept, reached = [], 0
     for file in sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint)):
         if file.first >= reached:
@@ -330,10 +343,10 @@ def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
 
 
 def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ranges:
-    """Select the ranges of a derived table that count: those about games that count.
+    """Select the ranges of a derived table that readers use: those about games that readers use.
 
-    The range of a file is made of whole ranges of games, whose fingerprints add up to its own. Or several files make up
-    one range of games in this way, as after compaction of the games alone.
+    Either a file spans whole ranges of games, whose fingerprints add up to the file's own, or several files together
+    span one range of games in this way, for example after only the games were compacted.
     """
     coarse, finer = [], []
     same = {stored[:3] for stored in games}  # the usual case: a file for each file of games
@@ -348,7 +361,7 @@ def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ran
 
 
 def _select_tilings(finer: Sequence[StoredRange], games: Ranges, effective_ranges: Ranges) -> Iterator[StoredRange]:
-    """Yield the files of ``finer`` that make up whole ranges of games which ``effective_ranges`` lacks."""
+    """Yield the files of ``finer`` that make up whole ranges of games missing from ``effective_ranges``."""
     if not len(games):
         return
     firsts = np.fromiter((file.first for file in finer), np.int64, len(finer))
@@ -363,9 +376,9 @@ def _select_tilings(finer: Sequence[StoredRange], games: Ranges, effective_range
 
 
 def _find_tiling(files: Iterable[StoredRange], target: StoredRange) -> Iterator[StoredRange]:
-    """Yield neighbouring files that make up a range, by units and by fingerprints; nothing if there are none.
+    """Yield neighbouring files that together have the units and the fingerprint of a range, if there are any.
 
-    A file of other games may be there too, so the largest files are not always the ones.
+    Taking the largest files does not always work, because some files may be about other games.
     """
     # By unit: the sums that files reach before it, each with the last of these files and the sum before that.
     reached: dict[int, dict[int, tuple[StoredRange, int] | None]] = {target.first: {0: None}}
@@ -380,5 +393,5 @@ def _find_tiling(files: Iterable[StoredRange], target: StoredRange) -> Iterator[
 
 
 def _sort_by_preference(files: Iterable[StoredRange]) -> list[StoredRange]:
-    """Sort files so that, of the same games, the greater extent comes first, as it holds more; then the least check."""
+    """Sort files by extent, greatest first, because a greater extent holds more, then by checksum, smallest first."""
     return sorted(sorted(files, key=lambda file: file.checksum), key=lambda file: file.extent, reverse=True)

@@ -57,10 +57,11 @@ _prepare_lock = threading.Lock()
 
 
 def preload_msgspec_type(kind: type[T]) -> type[T]:
-    """Return the type once msgspec has read its fields; use this wherever msgspec is given a type.
+    """Return ``kind`` after msgspec has read its fields. Use this wherever a type is passed to msgspec.
 
-    msgspec reads them when a type is used first, and stores them before they are complete. A second thread that uses
-    the type at that moment ends the process (msgspec 0.22). So one thread reads, and the others wait.
+    msgspec reads the fields when a type is first used, and stores them before they are complete. A second thread that
+    uses the type at that moment crashes the process (msgspec 0.22). So one thread reads the fields while the others
+    wait.
     """
     if kind not in _prepared_types:
         with _prepare_lock:
@@ -70,41 +71,41 @@ def preload_msgspec_type(kind: type[T]) -> type[T]:
 
 
 class RecordError(ValueError):
-    """A value, or the content of a file, is not the record that it should be; the message is one line."""
+    """The error for a value or a file's content that is not the expected record. Its message is one line."""
 
 
 class JsonRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The base of all records."""
+    """The base class of all records."""
 
 
 class StoredRecord(JsonRecord, frozen=True):
-    """A record that has a file of its own in an archive."""
+    """A record that is stored in a file of its own."""
 
 
 def encode_canonical(value: Any) -> bytes:
-    """Encode JSON values as bytes that depend on the values alone: keys sorted, no spaces, ASCII only."""
+    """Encode JSON values as bytes that depend only on the values: keys sorted, no spaces, ASCII only."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def add_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the checksum to a record's JSON values: 16 hex digits of the SHA-256 of ``encode_canonical``."""
+    """Return a record's JSON values with their checksum: 16 hex digits of the SHA-256 of ``encode_canonical``."""
     return {**values, CHECKSUM: hashlib.sha256(encode_canonical(values)).hexdigest()[:16]}
 
 
 def pattern_constraint(pattern: re.Pattern[str]) -> msgspec.Meta:
-    """Return the constraint that a text matches a pattern from its beginning to its end."""
+    """Return the constraint that a whole text matches a pattern."""
     return msgspec.Meta(pattern=rf"^(?:{pattern.pattern})\Z")
 
 
 def choice_constraint(*texts: str) -> msgspec.Meta:
-    """Return the constraint that a text is one of these."""
+    """Return the constraint that a text is one of ``texts``."""
     return pattern_constraint(re.compile("|".join(texts)))
 
 
 def convert_values(value: Any, kind: type[T], name: str = "") -> T:
-    """Convert JSON values to a ``kind``; ``name`` is the field of the record that holds them, for messages.
+    """Convert JSON values to the type ``kind``. ``name`` is the record's field that holds them, for messages.
 
-    Raises ``RecordError`` saying which field is wrong, its value, and what was expected.
+    Raises ``RecordError``, which tells the wrong field, its value and what was expected.
     """
     try:
         return msgspec.convert(value, preload_msgspec_type(kind))
@@ -115,7 +116,7 @@ def convert_values(value: Any, kind: type[T], name: str = "") -> T:
 
 
 def _describe_error(message: str, value: Any, name: str) -> str:
-    """Describe msgspec's ``message`` about ``value``: the path of the field, its value if no container, the message."""
+    """Describe an error of msgspec about ``value``: the path of the wrong field, its value if short, and the reason."""
     reason, _, location = " ".join(message.replace("`", "").split()).partition(" - at ")
     with suppress(LookupError, TypeError):  # the name of an unknown field may look like a path
         for key, index in re.findall(r"\.(\w+)|\[(.+?)\]", location):
@@ -127,7 +128,7 @@ def _describe_error(message: str, value: Any, name: str) -> str:
 
 
 def parse_record(content: bytes, kind: type[T]) -> T:
-    """Parse the record in the content of a JSON file. Raises ``RecordError`` if it is not one."""
+    """Parse the content of a JSON file as a record. Raises ``RecordError`` if it is not a valid record."""
     if len(content) > MAX_RECORD_BYTES:
         raise RecordError(f"it has {len(content):,} bytes, and a record at most {MAX_RECORD_BYTES:,}")
     try:
@@ -149,14 +150,20 @@ def parse_record(content: bytes, kind: type[T]) -> T:
 
 
 def load_record(path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY, backend: Backend = LOCAL) -> T:
-    """Load the record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
+    """Load the record in a JSON file.
+
+    Raises ``FailureError``, which names the file, if it is unreadable or not a record.
+    """
     with explain_errors("read", path):
         content = backend.read(path)
     return parse_record_file(path, content, kind, remedy)
 
 
 def parse_record_file(path: PurePath, content: bytes, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
-    """Parse the record in a file's content. Raises ``FailureError`` naming the file if it is not one."""
+    """Parse the content of the file ``path`` as a record.
+
+    Raises ``FailureError``, which names the file, if it is not one.
+    """
     try:
         return parse_record(content, kind)
     except RecordError as error:
@@ -164,9 +171,10 @@ def parse_record_file(path: PurePath, content: bytes, kind: type[T], remedy: str
 
 
 def _select_fields(record: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields of a record that are set; if its type says so, without those that are their default and empty.
+    """Return the fields of a record to be stored, without unset ones.
 
-    A record of before has no field that was added since. It must stay the same bytes.
+    If the record's type omits defaults, empty fields with a default are left out too, so that records from before such
+    a field was introduced are encoded as the same bytes.
     """
     values = {name: value for name, value in msgspec.structs.asdict(record).items() if value is not msgspec.UNSET}
     if record.__struct_config__.omit_defaults:
@@ -177,9 +185,9 @@ def _select_fields(record: msgspec.Struct) -> dict[str, Any]:
 
 
 def encode_record(record: JsonRecord | Mapping[str, Any]) -> bytes:
-    """Encode a record as stored: UTF-8, keys in the order of the fields, at last a checksum and a newline.
+    """Encode a record as it is stored: UTF-8, keys in the order of the fields, then a checksum and a newline.
 
-    Checksums and ids depend on these bytes. Raises ``RecordError`` for a record that ``load_record`` would refuse.
+    Checksums and ids depend on these bytes. Raises ``RecordError`` if ``load_record`` would refuse the record.
     """
     values = json.loads(json.dumps(record, default=_select_fields))
     if isinstance(record, StoredRecord):
@@ -208,7 +216,7 @@ PERSON_PREFIX = "human:"  # of the label of a person, whatever game it is in: pl
 
 
 def is_person(label: str) -> bool:
-    """Return whether a label is that of a person and not of an agent."""
+    """Return whether a label is that of a person rather than an agent."""
     return label.startswith(PERSON_PREFIX)
 
 
@@ -217,26 +225,26 @@ Sha256 = Annotated[str, pattern_constraint(SHA256)]
 
 
 def format_current_time() -> str:
-    """Format the current time as the archive stores it: ISO 8601, UTC, whole seconds."""
+    """Format the current time as the archive stores it: ISO 8601 in UTC, in whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def compute_run_id(spec: Mapping[str, Any]) -> str:
-    """Compute a run's id, 12 lower-case hex digits: the same for the same spec (JSON values) on every machine.
+    """Compute a run's id, 12 lower-case hex digits, which is the same for the same spec on every machine.
 
-    The beginning of the SHA-256 of the spec as JSON: keys sorted, no spaces, ASCII only.
+    The id is the beginning of the SHA-256 of the spec as JSON with sorted keys, no spaces and ASCII only.
     """
     return hashlib.sha256(encode_canonical(spec)).hexdigest()[:12]
 
 
 def run_id_to_stream_key(run_id: str) -> int:
-    """Convert a run's id to a number (uint64), the first argument of ``quarto.rng.stream`` for the run's games."""
+    """Convert a run's id to a uint64, the first argument of ``quarto.rng.stream`` for the run's games."""
     return cast("int", np.uint64(int(run_id, 16)))
 
 
 @lru_cache(256, typed=True)
 def _build_rules(**fields: Any) -> Rules:
-    """Build rules once for thousands of records, because computing their lines takes 100 microseconds."""
+    """Build rules, cached for thousands of records, because computing their lines takes 100 microseconds."""
     rules = Rules(**fields)
     if not isinstance(rules.name, str) or not RULES_LABEL.fullmatch(rules.name):
         raise ValueError(f"rules {rules.name!a:.80} is not a name: letters, digits, '_', '.' and '-'")
@@ -244,7 +252,7 @@ def _build_rules(**fields: Any) -> Rules:
 
 
 def build_rules(fields: Mapping[str, Any]) -> Rules:
-    """Return the rules that the fields in a record describe. Raises ``ValueError`` if they describe none."""
+    """Build the rules from their fields in a record. Raises ``ValueError`` if the fields describe no valid rules."""
     try:
         return _build_rules(**fields)
     except TypeError as error:  # an unknown field, or a value that is no text and no flag
@@ -252,7 +260,7 @@ def build_rules(fields: Mapping[str, Any]) -> Rules:
 
 
 def check_time(text: str) -> None:
-    """Raise ``ValueError`` unless a text is a time with its zone, ISO 8601."""
+    """Raise ``ValueError`` unless ``text`` is an ISO 8601 time with a time zone."""
     if datetime.fromisoformat(text).tzinfo is None:
         raise ValueError(f"created {text!a:.80} has no time zone")
 
@@ -266,7 +274,10 @@ class _AgentFields(msgspec.Struct):
 
 
 class _SpecFields(msgspec.Struct):
-    """The fields of every spec. A spec has more, and so may each agent: the code that uses those fields checks them."""
+    """The fields that every spec has.
+
+    A spec, and each agent in it, may have more, which the code that uses them checks.
+    """
 
     rules: Mapping[str, Any]
     agents: tuple[_AgentFields, ...]
@@ -285,7 +296,7 @@ class _SpecFields(msgspec.Struct):
 
 
 class CodeFields(msgspec.Struct):
-    """The fields of every code that played or learned. A code may have more."""
+    """The fields of a description of code that played or learned. A description may have more."""
 
     version: str = ""
     fingerprint: str = ""
@@ -297,17 +308,17 @@ class CodeFields(msgspec.Struct):
 
 
 class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its cached properties
-    """One experiment executed. Raises ``ValueError`` for an invalid spec or date.
+    """The record of a run: one executed experiment. Raises ``ValueError`` for an invalid spec or date.
 
     ``spec`` holds everything that affects the games, and what else the runner needs:
 
     - ``rules``: the fields of ``Rules``;
-    - ``agents``: each ``label``, ``target``, ``params``;
+    - ``agents``: the ``label``, ``target`` and ``params`` of each agent;
     - ``pairings``: pairs of indices into ``agents``;
     - ``seed`` and ``opening_plies``;
     - ``seats``: ``swapped`` by default, or ``fixed``.
 
-    ``code`` is the code that played the games: ``version``, ``fingerprint``, ``python``, ``numba``, ``numpy``.
+    ``code`` describes the code that played the games: ``version``, ``fingerprint``, ``python``, ``numba``, ``numpy``.
     """
 
     run_id: RunId  # ``compute_run_id(spec)``
@@ -333,32 +344,36 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         check_time(self.created)
 
     def recorded_units(self, table: str) -> int:
-        """Return how many units a derived table had when the record was written, as far as it says."""
+        """Return how many units a derived table had when the record was written, or 0 if the record does not tell."""
         if table == "decisions":
             return self.annotated
         return 0 if self.derived is msgspec.UNSET else self.derived.get(table, 0)
 
     def with_derived_units(self, units: Mapping[str, int]) -> RunRecord:
-        """Return the record with the most units so far of some derived tables; of ``decisions`` see ``annotated``."""
+        """Return the record with the unit counts of some derived tables raised to ``units`` where these are greater.
+
+        The units of ``decisions`` are in the field ``annotated`` instead.
+        """
         recorded = {} if self.derived is msgspec.UNSET else self.derived
         most = {name: max(count, self.recorded_units(name)) for name, count in units.items()}
         return msgspec.structs.replace(self, derived={**recorded, **most})
 
     @property
     def swapped(self) -> bool:
-        """Whether each pair has its second game, with the seats swapped."""
+        """Whether each pair has a second game, with the seats swapped."""
         return bool(self.spec.get("seats", "swapped") == "swapped")
 
     @property
     def has_independent_pairs(self) -> bool:
-        """Whether pairs, not games, are independent: the two games of a pair begin with the same imposed plies."""
+        """Whether pairs, rather than games, are independent: both games of a pair have the same imposed plies."""
         return self.swapped and bool(self.spec["opening_plies"] > 0)
 
     @property
     def opening_seed(self) -> int | None:
-        """The seed that the opening of a pair follows from, with the pair's number; None if it does not.
+        """The seed that, with a pair's number, determines the opening of the pair, or None if there is none.
 
-        That is so without imposed openings, and in games that were imported: their openings are not known.
+        There is none if no opening is imposed, or if the games were imported, because it is unknown how their openings
+        arose.
         """
         imposed = self.spec["opening_plies"] > 0 and "imported" not in self.spec
         return int(self.spec["seed"]) if imposed else None
@@ -369,45 +384,50 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The agents' labels, in the order of the spec."""
+        """The labels of the agents, in the order of the spec."""
         return tuple(agent["label"] for agent in self.spec["agents"])
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
-        """The labels without repetition, the first agent of the first pairing first, as tables name the agents.
+        """The labels of the agents without duplicates, in the order in which tables list the agents.
 
-        The order of the spec says nothing about seats or scores: a person is the spec's first agent in either seat.
+        The first agent of the first pairing comes first. The order of the spec says nothing about seats or scores: a
+        person is the spec's first agent in either seat.
         """
         return tuple(dict.fromkeys((*chain.from_iterable(self.pairings), *self.labels)))
 
     @property
     def unit_line(self) -> UnitLine:
-        """The form of the run's line of units."""
+        """The layout of the run's units on a line."""
         pairings = 1 if "imported" in self.spec else len(self.spec["pairings"])
         return UnitLine(pairings, 1 + self.swapped)
 
     @property
     def end_unit(self) -> int:
-        """The number of units that were requested; for imported games, which nobody requests, the number stored."""
+        """The number of requested units; for imported games, which nobody requests, the number of stored units."""
         return self.units if "imported" in self.spec else self.unit_line.count_units(self.games)
 
     @property
     def pairs(self) -> int:
-        """The number of pairs that were asked for, per pairing; games without a twin count as pairs."""
+        """The number of requested pairs per pairing; with fixed seats, each game counts as a pair."""
         return self.games // (1 + self.swapped)
 
     @cached_property
     def pairings(self) -> tuple[tuple[str, str], ...]:
-        """Each pairing's labels: first agent, second agent. Built once, because callers look up one after the other."""
+        """The labels of each pairing's first and second agent.
+
+        They are cached, because callers look up one at a time.
+        """
         labels = self.labels
         return tuple((labels[first], labels[second]) for first, second in self.spec["pairings"])
 
 
 def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the code of a run to which other code adds games: that which began it, and the names of all others.
+    """Return the code of a run after other code has added games to the run.
 
-    ``extended_by`` has the fingerprints of other code that adds games. ``same_games`` has the code that played a sample
-    of the run's games again, and equally: its fingerprint, and those of its agents by label.
+    The code that began the run remains; ``extended_by`` has the fingerprints of all other code that added games.
+    ``same_games`` lists code that replayed a sample of the run's games with equal results: its fingerprint, and the
+    fingerprints of its agents by label.
     """
     fingerprints = [*recorded.get("extended_by", ()), added.get("fingerprint"), *added.get("extended_by", ())]
     fingerprints = [
@@ -420,14 +440,14 @@ def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping
 
 
 def add_same_games(code: Mapping[str, Any], same_games: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the code of a run, of which other code has played a sample equally: see ``merge_code``."""
+    """Return the code of a run with added entries of ``same_games``, as ``merge_code`` describes them."""
     same_games = {**code.get("same_games", {}), **same_games}
     same_games.pop(code.get("fingerprint", ""), None)
     return {**code, "same_games": same_games} if same_games else code
 
 
 class SweepJob(StoredRecord, frozen=True):
-    """One job of a sweep: the settings that varied, and its run."""
+    """One job of a sweep: the settings that varied, and the run that it played."""
 
     sweep_id: Annotated[str, pattern_constraint(SWEEP_ID)]
     job: Count

@@ -21,10 +21,11 @@ MISSING_VERDICT = "missing: restore it from a copy, or give the command of the t
 
 
 class Snapshot(ArchiveStore):
-    """An archive whose records and ranges are those that were there when it was made.
+    """A view of an archive in which records and ranges stay as they were when the view was made.
 
-    Folders of other tables are listed when they are asked for first: a derived file counts only if it fits the games.
-    A record that is damaged, or lost although its run has games, raises ``FailureError`` when it is read.
+    Folders of other tables are listed when they are first needed, because a derived file is used only if it matches the
+    games. A record that is damaged, or that is lost although its run has games, raises ``FailureError`` when it is
+    read.
     """
 
     def __init__(self, root: PurePath) -> None:
@@ -49,7 +50,7 @@ class Snapshot(ArchiveStore):
         self._records |= {run_id: record or self.lost_record_error(run_id) for run_id, record in new.items()}
 
     def drop_damaged_runs(self) -> list[str]:
-        """Forget the runs whose records are damaged or lost, with their games, and return a message for each."""
+        """Remove the runs with damaged or lost records from this view, and return a message for each."""
         damaged = {run_id: kept for run_id, kept in self._records.items() if isinstance(kept, FailureError)}
         self._records = {run_id: kept for run_id, kept in self._records.items() if run_id not in damaged}
         self._listed_files = {key: files for key, files in self._listed_files.items() if key[1] not in damaged}
@@ -57,14 +58,14 @@ class Snapshot(ArchiveStore):
         return [str(error) for error in damaged.values()]
 
     def _load_complete_sweeps(self) -> list[SweepJob]:
-        """Return all jobs of all sweeps. Raises ``FailureError`` if one is damaged, or lost from a sweep that ended."""
+        """Load the jobs of all sweeps. Raises ``FailureError`` if a job is damaged, or lost from a finished sweep."""
         jobs = super().load_sweep_jobs()
         for path in filter(self._is_absent, self.list_lost_job_files(jobs)):
             raise FailureError(f"{path} is missing: restore it from a copy, or sweep again")
         return jobs
 
     def _is_absent(self, path: PurePath) -> bool:
-        """Return whether a file is not there at this moment: it may have been written since the archive was listed."""
+        """Return whether a file is absent right now, because it may have been written after the archive was listed."""
         with explain_errors("find", path):
             return find_backend(self.root).status(path) is None
 
@@ -72,19 +73,22 @@ class Snapshot(ArchiveStore):
         return _catch_failure(lambda: super(Snapshot, self).find_run(run_id))
 
     def list_recorded_run_ids(self) -> list[str]:
-        """List the runs that had a record, damaged, lost or sound, sorted."""
+        """List the ids of the runs whose record was sound, damaged or lost, sorted."""
         return sorted(self._records)
 
     def find_run(self, run_id: str) -> RunRecord | None:
-        """Find the record of one run, or None. Raises ``FailureError`` for a damaged or lost one."""
+        """Return the record of a run, or None if there is no such run.
+
+        Raises ``FailureError`` if it is damaged or lost.
+        """
         return _get_or_raise(self._records.get(run_id))
 
     def list_run_ids(self) -> list[str]:
-        """List the runs that had a folder of games, sorted."""
+        """List the ids of the runs that had a folder of games, sorted."""
         return sorted(run_id for table, run_id in self._listed_files if table == GAMES_FOLDER)
 
     def list_files(self, table: str, run_id: str) -> list[StoredRange]:
-        """List the files of a run's table that are named like one, as they were listed first."""
+        """List the files of a run's table as they were when first listed. Files with other names are left out."""
         if (table, run_id) not in self._listed_files:
             if table == GAMES_FOLDER:
                 return []
@@ -94,22 +98,28 @@ class Snapshot(ArchiveStore):
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
-        """Select files as ``ArchiveStore.select_effective`` does, once a table, as its files never change."""
+        """Select ranges as ``ArchiveStore.select_effective`` does, and cache them, because the files never change."""
         key = run_id, table, extents
         if key not in self._ranges:
             self._ranges[key] = super().select_effective(*key, files)
         return self._ranges[key]
 
     def load_sweep_jobs(self) -> list[SweepJob]:
-        """Load all jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged or lost one."""
+        """Load the jobs of all sweeps, sorted by sweep and number.
+
+        Raises ``FailureError`` if a job is damaged or lost.
+        """
         return _get_or_raise(self._jobs)
 
     def load_cards(self) -> list[PolicyCard]:
-        """Load the cards of all policies, oldest first. Raises ``FailureError`` for a damaged one."""
+        """Load the cards of all policies, oldest first. Raises ``FailureError`` if a card is damaged."""
         return _get_or_raise(self._cards)
 
     def load_verdicts(self) -> list[SprtVerdict]:
-        """Load all verdicts, by run and id. Raises ``FailureError`` for one that is damaged, or noted but missing."""
+        """Load all verdicts, sorted by run and id.
+
+        Raises ``FailureError`` if a verdict is damaged, or if a run's record names a verdict that is missing.
+        """
         verdicts = _get_or_raise(self._verdicts)
         there = {(verdict.run_id, verdict.verdict_id) for verdict in verdicts}
         sound = [record for record in self._records.values() if isinstance(record, RunRecord)]
@@ -122,7 +132,7 @@ class Snapshot(ArchiveStore):
 
 
 def _catch_failure(read: Callable[[], T]) -> T | FailureError:
-    """Return what ``read`` returns, or the error to raise when the result is needed."""
+    """Return what ``read`` returns, or the ``FailureError`` that it raises, so that it can be raised later."""
     try:
         return read()
     except FailureError as error:

@@ -42,13 +42,13 @@ UNKNOWN = -1  # the outcome of a pair that is not there
 
 
 def compute_verdict_id(hypotheses: Hypotheses, most_pairs: int) -> str:
-    """Compute a verdict's id, twelve hex digits: the same for the same test of the same run."""
+    """Compute the id of a run's verdict, 12 hex digits, which is the same whenever the same test is made."""
     bounds = {name: float(value) for name, value in msgspec.structs.asdict(hypotheses).items()}
     return compute_run_id({**bounds, "most_pairs": most_pairs})
 
 
 class SprtVerdict(StoredRecord, frozen=True):
-    """The outcome of a test. Raises ``ValueError`` for values that do not fit together."""
+    """The outcome of a sequential test. Raises ``ValueError`` for values that contradict each other."""
 
     verdict_id: Annotated[str, pattern_constraint(VERDICT_ID)]
     run_id: RunId
@@ -96,9 +96,9 @@ def verdict_path(archive: ArchiveStore, run_id: str, verdict_id: str) -> PurePat
 
 
 def write_verdict(archive: ArchiveStore, verdict: SprtVerdict) -> None:
-    """Store a verdict in one step, unless the same is there, and note it in the run's record.
+    """Store a verdict in one step, unless the same verdict is already stored, and list it in the run's record.
 
-    Raises ``FailureError`` when it cannot be written.
+    Raises ``FailureError`` if the verdict cannot be written.
     """
     path = verdict_path(archive, verdict.run_id, verdict.verdict_id)
     same = False
@@ -116,7 +116,7 @@ def write_verdict(archive: ArchiveStore, verdict: SprtVerdict) -> None:
 
 
 def load_verdict(archive: ArchiveStore, path: PurePath) -> SprtVerdict:
-    """Load the verdict in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
+    """Load the verdict in a file. Raises ``FailureError`` if the file is damaged or belongs in another place."""
     verdict = archive.load_record(path, SprtVerdict)
     if (f"run={verdict.run_id}", verdict.verdict_id) != (path.parent.name, path.stem):
         raise FailureError(f"{path} is damaged (it is verdict {verdict.verdict_id} of run {verdict.run_id})")
@@ -124,15 +124,16 @@ def load_verdict(archive: ArchiveStore, path: PurePath) -> SprtVerdict:
 
 
 def list_verdict_files(archive: ArchiveStore) -> list[PurePath]:
-    """List the files that are named like verdicts, damaged or not, sorted."""
+    """List the files that are named like verdicts, even damaged ones, sorted."""
     named = re.compile(rf"{FOLDER}/run=[^/]*/{VERDICT_ID.pattern}\.json")
     return [path for path in archive.list_files_below(FOLDER) if named.fullmatch(archive.relative_name(path))]
 
 
 def read_outcomes(archive: ArchiveStore, run_id: str, max_pairs: int) -> NDArray[np.int8]:
-    """Read the outcomes [P] of the first pairs of a run's first pairing: indices into ``PAIR_SCORES``, or ``UNKNOWN``.
+    """Read the outcomes [P] of a run's first pairs, as indices into ``PAIR_SCORES``, or ``UNKNOWN`` for a missing pair.
 
-    ``P`` is ``max_pairs`` at most. One file is in memory at a time. Raises ``FailureError`` for a damaged file.
+    The pairs are those of the run's first pairing, at most ``max_pairs``. One file is in memory at a time. Raises
+    ``FailureError`` if a file is damaged.
     """
     record, ranges = archive.find_run(run_id), archive.list_effective_ranges(run_id)
     if record is None:
@@ -152,13 +153,13 @@ def read_outcomes(archive: ArchiveStore, run_id: str, max_pairs: int) -> NDArray
 
 
 def select_known_outcomes(outcomes: NDArray[np.int8], first_pair: int) -> NDArray[np.int8]:
-    """Select the outcomes from pair ``first_pair`` to before the next unknown one."""
+    """Select the outcomes from pair ``first_pair`` up to but not including the next pair with an unknown outcome."""
     unknown = np.flatnonzero(outcomes[first_pair:] == UNKNOWN)
     return outcomes[first_pair : first_pair + unknown[0]] if len(unknown) else outcomes[first_pair:]
 
 
 def run_sequential_test(archive: ArchiveStore, run_id: str, hypotheses: Hypotheses, max_pairs: int) -> SequentialTest:
-    """Run the test over the games that the archive holds."""
+    """Run a sequential test on the games of a run that are in the archive."""
     begun = SequentialTest(hypotheses, max_pairs)
     begun.add_outcomes(select_known_outcomes(read_outcomes(archive, run_id, max_pairs), 0))
     return begun

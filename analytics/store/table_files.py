@@ -31,7 +31,7 @@ VERIFY_REMEDY = "see 'qarena archive verify'"
 
 
 def read_table_file(backend: Backend, path: PurePath, schema: pl.Schema) -> pl.DataFrame:
-    """Read the table in a file that is named by its content. Raises as ``read_file_frames`` does."""
+    """Read the table in a file that is named after its content. Raises the errors of ``read_file_frames``."""
     parts = [*read_file_frames(backend, path, schema)]
     return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
@@ -39,9 +39,9 @@ def read_table_file(backend: Backend, path: PurePath, schema: pl.Schema) -> pl.D
 def read_file_frames(
     backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield the table in a file that is named by its content, in parts of ``rows`` rows, or as one part.
+    """Yield the table in a file that is named after its content, in parts of ``rows`` rows, or as one part.
 
-    Raises ``FileNotFoundError`` if there is no such file, ``FailureError`` for a damaged one.
+    Raises ``FileNotFoundError`` if there is no such file, ``FailureError`` if it is damaged.
     """
     try:
         yield from decode_file_frames(backend, path, schema, rows)
@@ -52,7 +52,7 @@ def read_file_frames(
 def decode_file_frames(
     backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield a table as ``read_file_frames`` does, but raise ``ValueError`` with the fault of a damaged file."""
+    """Yield a table as ``read_file_frames`` does, but raise ``ValueError`` with the fault if the file is damaged."""
     try:
         with backend.open(path) as file:
             yield from _decode_frames(file, schema, count_rows(file, path.name), rows)
@@ -63,14 +63,14 @@ def decode_file_frames(
 
 
 def damaged_file_error(path: PurePath, reason: object) -> FailureError:
-    """Build the error for a file with wrong content."""
+    """Build the error for a file whose content is wrong; ``reason`` is what is wrong with it."""
     return FailureError(f"{path} {reason}: {VERIFY_REMEDY}")
 
 
 def count_rows(file: io.BufferedIOBase, name: str) -> int:
-    """Return the number of rows of a file, without reading a column.
+    """Return the number of rows in a table's file, without reading its columns.
 
-    Raises ``ValueError`` if the file is not what its ``name`` says.
+    Raises ``ValueError`` if the content of the file does not match its ``name``.
     """
     named = parse_file_name(name)
     if named is None:
@@ -104,7 +104,10 @@ def _check_no_nulls(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _call_polars(read: Callable[[], RowsT]) -> RowsT:
-    """Return what Polars reads from a file. Raises ``ValueError`` for a file that Polars cannot read."""
+    """Return the result of ``read``, which reads a file with Polars.
+
+    Raises ``ValueError`` if Polars cannot read the file.
+    """
     try:
         return read()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -112,24 +115,24 @@ def _call_polars(read: Callable[[], RowsT]) -> RowsT:
 
 
 def select_units(rows: pl.DataFrame, line: UnitLine, first: int, end: int) -> pl.DataFrame:
-    """Select the rows of ``games`` or ``plies`` that are of the units from ``first`` to before ``end``."""
+    """Select the rows of ``games`` or ``plies`` in the units from ``first`` up to but not including ``end``."""
     unit = line.compute_units(rows["game_id"].to_numpy())
     return rows.filter(pl.Series((first <= unit) & (unit < end)))
 
 
 def load_games(backend: Backend, games: PurePath, plies: PurePath) -> RangeGames:
-    """Read the games in a file of ``games`` and its file of ``plies``.
+    """Load games from a file of the table ``games`` and the corresponding file of ``plies``.
 
-    Raises ``FileNotFoundError`` for a missing file, ``FailureError`` for a damaged one.
+    Raises ``FileNotFoundError`` if a file is missing, ``FailureError`` if one is damaged.
     """
     frame, rows = (read_table_file(backend, path, TABLE_SCHEMAS[path.parts[-3]]) for path in (games, plies))
     return build_checked_games(frame, rows, plies)
 
 
 def build_checked_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame, path: PurePath) -> RangeGames:
-    """Build the games from rows of ``games`` and of ``plies``, which come from the file at ``path``.
+    """Build games from rows of ``games`` and of ``plies``; ``path`` is the file of the plies, for messages.
 
-    Raises ``FailureError`` unless the games have as many plies as there are rows.
+    Raises ``FailureError`` if the number of rows of ``plies`` is not the number of plies that the games have.
     """
     plies = np.array(game_rows["plies"])  # a copy: kernels take arrays that may be written to
     expected = int(np.clip(plies, 0, PIECES).sum(dtype=np.int64))
@@ -139,7 +142,7 @@ def build_checked_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame, path: P
 
 
 def build_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame) -> RangeGames:
-    """Build the games in rows of ``games`` and ``plies``, with as many plies as ``games`` says."""
+    """Build games from rows of ``games`` and ``plies``, whose numbers of plies must agree."""
     ends = build_games_without_plies(game_rows)
     games = Games.zeros(len(game_rows))._replace(plies=ends.plies, winner=ends.winner, ending=ends.ending)
     for column, matrix in (("piece", games.pieces), ("cell", games.cells)):
@@ -148,16 +151,16 @@ def build_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame) -> RangeGames:
 
 
 def build_games_without_plies(frame: pl.DataFrame) -> Games:
-    """Build the games in rows of ``games``, without their plies."""
+    """Build games from rows of ``games`` alone, without their plies."""
     nothing, ending = np.empty((PIECES, 0), np.int8), frame["ending"].to_physical().cast(pl.Int8)
     return Games(nothing, nothing, np.array(frame["plies"]), np.array(frame["winner"]), np.array(ending))
 
 
 @kernel()
 def fill_ply_matrix(rows: NDArray[np.int8], plies: NDArray[np.int8], matrix: NDArray[np.int8]) -> None:
-    """Write a column of ``plies`` [R], which is in the order (ply, game), into ``matrix`` [16, G].
+    """Write a column of the table ``plies`` [R], in the order (ply, game), into ``matrix`` [16, G].
 
-    Game g has ``plies[g]`` rows; what lies beyond its last ply stays as it is.
+    Game g has ``plies[g]`` rows. Entries beyond the last ply of a game stay unchanged.
     """
     row = 0
     for ply in range(PIECES):

@@ -27,7 +27,7 @@ _HIDDEN_IN_TYPED = re.compile(f"(?![{TABS_AND_LINE_ENDS}])[{HIDDEN_CHARACTERS}{S
 
 
 def escape_hidden(text: str, keep: str = "") -> str:
-    """Return a text with escapes in the place of hidden characters, those in ``keep`` excepted."""
+    """Return a text with hidden characters replaced by escapes, except the characters in ``keep``."""
     return _HIDDEN.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
 
 
@@ -36,7 +36,7 @@ def _escape(character: str) -> str:
 
 
 def escape_hidden_json(text: str) -> str:
-    """Return the same JSON with escapes in the place of hidden characters; line ends stay."""
+    """Return equivalent JSON with hidden characters replaced by escapes, except line ends."""
     return _HIDDEN.sub(lambda match: match[0] if match[0] == "\n" else _escape_json(match[0]), text)
 
 
@@ -46,22 +46,22 @@ def _escape_json(character: str) -> str:
 
 
 def to_line(text: str, max_characters: int = MESSAGE_CHARACTERS) -> str:
-    """Return a text as one line without hidden characters, of at most ``max_characters`` characters and an ellipsis."""
+    """Return a text as one line without hidden characters, cut to ``max_characters`` and an ellipsis if longer."""
     line = escape_hidden(" ".join(text[: 8 * max_characters].split()))
     return line if len(line) <= max_characters and len(text) <= 8 * max_characters else f"{line[:max_characters]}…"
 
 
 def to_typed_text(text: str) -> str:
-    """Return a text that was typed or raised as a record holds it: its hidden characters visible, and not too long."""
+    """Return a typed text, or an error's message, as records hold it: hidden characters escaped, length limited."""
     visible = escape_hidden(text, TABS_AND_LINE_ENDS)
     return visible if len(visible) <= MAX_TYPED else f"{visible[: MAX_TYPED - 1]}…"
 
 
 def check_texts(values: Any, typed_keys: tuple[str, ...] = ()) -> None:
-    """Check all texts in JSON values, keys too: each is a line, those under ``typed_keys`` may have several.
+    """Raise ``ValueError`` if a text in JSON values, or a key, is too long or has hidden characters.
 
-    ``typed_keys`` are keys of the outermost mapping and of the one under ``learned``. Raises ``ValueError`` for the
-    first wrong text, and for values that are nested too deeply.
+    Texts under ``typed_keys``, in the outermost mapping and in the one under ``learned``, may be longer and have
+    several lines. Values that are nested too deeply are also an error.
     """
     for text, is_typed in _iterate_texts(values, typed_keys):
         most, hidden = (MAX_TYPED, _HIDDEN_IN_TYPED) if is_typed else (MAX_CHARACTERS, _HIDDEN)
@@ -72,7 +72,7 @@ def check_texts(values: Any, typed_keys: tuple[str, ...] = ()) -> None:
 
 
 def _iterate_texts(values: Any, typed_keys: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
-    """Yield the texts in JSON values, and whether each may have several lines."""
+    """Yield each text in JSON values, with True if it may have several lines."""
     learned = values.get("learned") if isinstance(values, dict) else None
     waiting: list[tuple[Any, int, bool]] = [(values, 0, False)]
     while waiting:

@@ -31,7 +31,7 @@ _KEY = re.compile(r"([A-Za-z0-9_.=-]+/)*[A-Za-z0-9_.=-]+/?|")
 
 
 class ObjectUrl(PurePosixPath):
-    """The URL of an object, of a prefix, or of a bucket (on Azure: a container): ``s3://bucket/prefix/name``."""
+    """The URL of an object, a prefix or a bucket (on Azure: a container), such as ``s3://bucket/prefix/name``."""
 
     __slots__ = ()
 
@@ -52,14 +52,14 @@ class ObjectUrl(PurePosixPath):
 
     @property
     def key(self) -> str:
-        """The name in the bucket."""
+        """The part of the URL after the bucket, which names the object."""
         return "/".join(self.parts[2:])
 
 
 def expand_home(path: str | PurePath) -> Path:
-    """Return the path with a user's home folder in place of ``~`` or ``~NAME``; where there is none, as it is.
+    """Return the path with ``~`` or ``~NAME`` replaced by that user's home folder, or unchanged if there is none.
 
-    Shells do that too, but not after ``=`` and not in quotes.
+    Shells expand ``~`` too, but neither after ``=`` nor in quotes.
     """
     return Path(os.path.expanduser(path))  # noqa: PTH111  (``Path.expanduser`` raises if there is no such user)
 
@@ -70,9 +70,7 @@ DEFAULT_ARCHIVE: PurePath = expand_home(os.environ.get("QARENA_ARCHIVE", "data/a
 def parse_location(text: str | PurePath) -> PurePath:
     """Parse the location that a user named: a folder, or a URL that begins with ``s3://``, ``gs://`` or ``az://``.
 
-    ``~`` is the user's home folder.
-
-    Raises ``RequestError`` for a malformed URL, and one of another kind.
+    ``~`` stands for the user's home folder. Raises ``RequestError`` if a URL is malformed or has another scheme.
     """
     if isinstance(text, ObjectUrl):
         return text
@@ -117,7 +115,7 @@ def format_archive_option(root: PurePath) -> str:
 
 
 def _quote_path(path: PurePath) -> str:
-    r"""Quote a path for a shell, bytes outside UTF-8 as ``$'\xef'``: a terminal and a log have no form for them."""
+    r"""Quote a path for a shell, with bytes outside UTF-8 as ``$'\xef'``, because terminals cannot show them."""
     text = str(path)
     if text.isprintable():
         return shlex.quote(text)
@@ -132,9 +130,10 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])i)?B")
 
 
 def parse_size(size: str, prefix: str = "", alternative: str = "") -> int:
-    """Parse a size such as ``1GiB`` and return its bytes.
+    """Parse a size such as ``1GiB`` and return its number of bytes.
 
-    Raises ``RequestError`` for a text that is none, and for 0; ``alternative`` is also allowed.
+    Raises ``RequestError`` if ``size`` is 0 or not a size. Its message begins with ``prefix`` and ends with
+    ``alternative``, which tells what else the user may write.
     """
     match = _SIZE.fullmatch(size)
     if not match or not float(match[1]):
@@ -149,7 +148,7 @@ MAX_RECORD_BYTES = 1 << 24  # JSON takes up to fifty times its size in memory; a
 
 
 def check_record_size(path: PurePath, size: int) -> None:
-    """Raise ``OSError`` for a record that is too large to be one. Tables may be larger."""
+    """Raise ``OSError`` if the file of a record exceeds the largest size allowed. Tables may be larger."""
     if path.suffix == RECORD_SUFFIX and size > MAX_RECORD_BYTES:
         raise OSError(errno.EINVAL, f"it has {size:,} bytes, and a record at most {MAX_RECORD_BYTES:,}")
 
@@ -174,7 +173,7 @@ _READING_VERBS = ("find", "list", "read")  # what is done without writing
 
 @contextmanager
 def explain_errors(verb: str, path: PurePath) -> Iterator[None]:
-    """Turn an ``OSError`` inside into a ``FailureError`` of one line: what failed, where, why, what to do."""
+    """Convert an ``OSError`` in the context to a one-line ``FailureError``: what failed, where, why, and the remedy."""
     try:
         yield
     except OSError as error:
@@ -190,9 +189,9 @@ def explain_errors(verb: str, path: PurePath) -> Iterator[None]:
 
 
 def is_inode_shortage(error: OSError, path: PurePath) -> bool:
-    """Return whether a file could not be made at ``path`` because there are too many, which is reported as a full disk.
+    """Return whether creating ``path`` failed for lack of inodes, which the system reports as a full disk.
 
-    File systems that make inodes as they need them (Btrfs) say that they have none in all.
+    File systems that make inodes on demand (Btrfs) report a total of 0; for these, the answer is False.
     """
     if error.errno != errno.ENOSPC or not isinstance(path, Path):
         return False
@@ -202,7 +201,7 @@ def is_inode_shortage(error: OSError, path: PurePath) -> bool:
 
 
 def temporary_name() -> str:
-    """Return a name that no other writer uses, for a file that is not finished or does not stay."""
+    """Return a name that no other writer uses, for an unfinished or short-lived file."""
     return f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
 
 
@@ -215,7 +214,7 @@ class FileStatus(NamedTuple):
 
 
 class Backend(ABC):
-    """A reader and writer of files. It holds none open, and any number of threads may use it."""
+    """A reader and writer of files. It keeps no files open, and any number of threads may use it at once."""
 
     # Reading.
 
@@ -223,31 +222,34 @@ class Backend(ABC):
     def read(self, path: PurePath) -> bytes:
         """Read the content of a file.
 
-        Raises ``FileNotFoundError`` if there is none, ``OSError`` for a record that is too large.
+        Raises ``FileNotFoundError`` if there is no such file, ``OSError`` for a record that is too large.
         """
 
     def open(self, path: PurePath) -> io.BufferedIOBase:
-        """Open a file to read in parts; it stays readable if it is removed meanwhile. Raises ``FileNotFoundError``."""
+        """Open a file for reading in parts; it stays readable if the file is removed meanwhile.
+
+        Raises ``FileNotFoundError``.
+        """
         return io.BytesIO(self.read(path))
 
     def read_all(self, paths: Sequence[PurePath]) -> list[bytes]:
-        """Read the contents of files, in their order; where a request takes long, many at once."""
+        """Return the contents of files in the order of ``paths``; many are read at once if requests are slow."""
         return [self.read(path) for path in paths]
 
     @abstractmethod
     def status(self, path: PurePath) -> FileStatus | None:
-        """Return the status of a file; None if there is none, or a folder."""
+        """Return the status of a file, or None if there is no file of that name."""
 
     @abstractmethod
     def list_names(self, folder: PurePath) -> list[str]:
-        """List the names directly in a folder, in any order; empty if there is no such folder."""
+        """List the names of the entries directly in a folder, in any order; none if there is no such folder."""
 
     @abstractmethod
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
-        """Return the status of each file in a folder and in the folders below it."""
+        """Return the status of each file in a folder and its subfolders."""
 
     def list_irregular_files(self, root: PurePath) -> Iterable[tuple[PurePath, str]]:
-        """Yield entries that are neither regular files nor folders, with their kind: a link, a pipe, a device."""
+        """Yield the entries that are neither regular files nor folders, each with its kind, such as a link."""
         del root
         return ()
 
@@ -255,54 +257,61 @@ class Backend(ABC):
 
     @abstractmethod
     def create(self, path: PurePath, content: bytes) -> bool:
-        """Create a file in one step; false when another writer has created it before."""
+        """Create a file in one step. Returns False if another writer created it first."""
 
     @abstractmethod
     def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
-        """Create a file, or replace its content in one step: the step may be repeated."""
+        """Create a file, or replace its content, in one step. A failed call may safely be repeated."""
 
     @abstractmethod
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
-        """Replace a file's content by what ``change`` makes of it (None: there is no file); None leaves it as it is.
+        """Replace a file's content with what ``change`` returns for it; None leaves the file as it is.
 
-        Writers with the same ``guard``, a file that is there, do not change the file meanwhile. ``change`` may be
-        called again with the content that another writer made.
+        ``change`` gets the present content, or None if there is no file. Writers that pass the same ``guard``, an
+        existing file, do not change the file meanwhile. ``change`` may be called again, with the content that another
+        writer stored.
         """
 
     @abstractmethod
     def lock(self, path: PurePath) -> AbstractContextManager[bool]:
-        """Hold a lock file inside the context; yields False if another process holds it."""
+        """Hold a lock file inside the context. Yields False if another process holds the lock."""
 
     # What is not needed any more.
 
     @abstractmethod
     def remove(self, path: PurePath) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
 
     def remove_empty_folders(self, folder: PurePath) -> None:
-        """Remove a folder and the folders in it, as far as they are empty. A store has none."""
+        """Remove a folder and its subfolders where they are empty.
+
+        Object stores have no folders, so there nothing happens.
+        """
         del folder
 
     @abstractmethod
     def read_clock(self, root: PurePath) -> float:
-        """Return the time by the clock that dates the files of an archive, which need not be this machine's."""
+        """Return the time by the clock that dates an archive's files, which may differ from this machine's clock."""
 
     # An archive as a whole.
 
     @abstractmethod
     def can_write(self, folder: PurePath) -> bool:
-        """Return whether files can be added to an existing folder, as far as that can be known beforehand."""
+        """Return whether files can be added to an existing folder, as far as that is known in advance."""
 
     @abstractmethod
     def not_writable_error(self, root: PurePath, error: OSError) -> RequestError:
-        """Build the error for an archive that this user may not write to, because of ``error``."""
+        """Build the error for an archive that this user may not write to; ``error`` is the cause."""
 
     @abstractmethod
     def identity(self, root: PurePath) -> bytes:
-        """Return a name of ``root`` that is the same wherever it is used."""
+        """Return bytes that identify ``root``, the same wherever they are computed."""
 
     def check_conditional_writes(self, root: PurePath) -> None:
-        """Raise ``OSError`` for a store in which archives would not be safe. Called before one is made in ``root``."""
+        """Raise ``OSError`` if an archive in ``root`` would not be safe in this store.
+
+        Called before an archive is made.
+        """
         del root
 
     # Other readers.
@@ -310,12 +319,12 @@ class Backend(ABC):
     checks_bytes: bool = False  # whether the store itself keeps and compares a checksum of each file
 
     def absolute(self, path: PurePath) -> PurePath:
-        """Return the location of a file for other readers, whatever their working folder."""
+        """Return the location of a file in a form that does not depend on the reader's working folder."""
         return path
 
     @property
     def polars_arguments(self) -> dict[str, Any]:
-        """The arguments of ``pl.scan_parquet`` with which Polars reads files."""
+        """The arguments that ``pl.scan_parquet`` needs to read files of this backend."""
         return {}
 
 
@@ -333,7 +342,7 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """The settings with which a store is reached; credentials are read from the environment by the libraries alone."""
+    """The settings for access to an object store, except credentials, which the libraries read from the environment."""
 
     scheme: str
     endpoint: str  # nothing: the provider's own
@@ -343,9 +352,9 @@ class StoreOptions:
 
     @staticmethod
     def from_environment(scheme: str) -> StoreOptions:
-        """Read the options of a scheme from environment variables.
+        """Read the options for a URL scheme from environment variables.
 
-        Raises ``RequestError`` for a value that is no number, and for an endpoint that is not encrypted.
+        Raises ``RequestError`` if a number is malformed or an endpoint is not encrypted.
         """
         endpoint = next((os.environ[name] for name in ENDPOINT_VARIABLES.get(scheme, ()) if os.environ.get(name)), "")
         parts, allow = urlsplit(endpoint), ALLOW_HTTP_VARIABLES.get(scheme, "")
@@ -362,24 +371,24 @@ class StoreOptions:
         return StoreOptions(scheme, _strip_credentials(endpoint), parts.scheme == "http", *times)
 
     def client_options(self) -> dict[str, Any]:
-        """Return the options of obstore's connections."""
+        """Return the options for obstore's connections."""
         options: dict[str, Any] = {"timeout": timedelta(seconds=self.timeout)}
         options["connect_timeout"] = timedelta(seconds=min(5.0, self.timeout))
         return options | ({"allow_http": True} if self.allow_http else {})
 
     def retry_options(self, is_first: bool) -> dict[str, Any]:
-        """Return how to repeat requests that fail in passing (429, 5xx, lost connections): after ever longer pauses.
+        """Return the options for retrying requests that fail temporarily (429, 5xx, lost connections).
 
-        ``is_first``: of the first request.
+        The pauses between attempts grow. ``is_first`` asks for the options of the first request, with short patience.
         """
         seconds = min(FIRST_PATIENCE_SECONDS, self.patience) if is_first else self.patience
         return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=seconds)}
 
     def polars_arguments(self) -> dict[str, Any]:
-        """Return the arguments that Polars' own reader needs; it reads the rest from the environment.
+        """Return the arguments that Polars' own reader needs; it reads the other settings from the environment.
 
-        Without ``credential_provider=None`` Polars asks Google's and Amazon's libraries for credentials where these are
-        installed. They read other variables than obstore, which writes the archive.
+        Without ``credential_provider=None``, Polars asks the libraries of Google and Amazon for credentials if they are
+        installed. Those libraries read other variables than obstore, which writes the archive.
         """
         options: dict[str, str] = {}
         if self.scheme == "s3":
@@ -405,7 +414,7 @@ MASK, MIN_SECRET_CHARACTERS = "***", 4  # a shorter password alone may be a part
 
 
 def hide_credentials(text: str) -> str:
-    """Return a text, such as a traceback, without the users and passwords of the endpoints in the environment."""
+    """Return a text, such as a traceback, without the users and passwords of endpoints in the environment."""
     for name in {name for names in ENDPOINT_VARIABLES.values() for name in names}:
         with suppress(ValueError):  # it is no URL
             user, at, _ = urlsplit(os.environ.get(name, "")).netloc.rpartition("@")
@@ -416,6 +425,6 @@ def hide_credentials(text: str) -> str:
 
 
 def _strip_credentials(endpoint: str) -> str:
-    """Remove the user and password that an endpoint may hold."""
+    """Return the endpoint without its user and password, if it has any."""
     parts = urlsplit(endpoint)
     return endpoint.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1) if "@" in parts.netloc else endpoint

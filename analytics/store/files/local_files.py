@@ -39,13 +39,13 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a path in the same folder with a name that no other writer uses."""
+    """Return a path in the same folder as ``path``, with a name that no other writer uses."""
     return path.with_name(temporary_name())
 
 
 @contextmanager
 def use_temporary_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``, for a file to be renamed; remove what is still there at the end."""
+    """Yield a temporary path beside ``path`` for a file that is then renamed; at the end, remove what is left there."""
     temporary = temporary_beside(path)
     try:
         yield temporary
@@ -55,7 +55,7 @@ def use_temporary_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _write_temporary(path: Path, content: bytes | bytearray | memoryview) -> Iterator[Path]:
-    """Write a temporary file with this content beside ``path``, and sync it to the disk."""
+    """Write a temporary file with this content beside ``path``, sync it to the disk, and yield its path."""
     with use_temporary_path(path) as temporary:
         with temporary.open("xb") as file:
             file.write(content)
@@ -80,7 +80,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def create_folder(folder: Path) -> None:
-    """Make a folder, and those above it, unless they are there: each name survives a crash. Raises ``OSError``."""
+    """Create a folder and its missing parents so that they survive a crash. Raises ``OSError``."""
     if not folder.is_dir():
         create_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -88,9 +88,9 @@ def create_folder(folder: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
-    """Create ``path`` or replace its content in one step: a reader sees the old or the new one. Raises ``OSError``.
+    """Create ``path`` or replace its content in one step, so that readers see either the old or the new content.
 
-    If somebody takes the temporary file away meanwhile, it is written again.
+    If another process removes the temporary file meanwhile, it is written again. Raises ``OSError``.
     """
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         create_folder(path.parent)
@@ -109,7 +109,10 @@ def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
 
 
 def _lock_descriptor(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
-    """Lock an open file; false, and it is closed, if somebody holds it and ``operation`` does not wait."""
+    """Lock an open file and return True.
+
+    If ``operation`` does not wait and the lock is taken, close the file: False.
+    """
     try:
         fcntl.flock(descriptor, operation)
     except BaseException as error:
@@ -123,9 +126,9 @@ def _lock_descriptor(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
 
 
 def try_lock(path: Path) -> int | None:
-    """Create or open a file and lock it; None if somebody holds it. Raises ``OSError``.
+    """Lock a file, creating it if needed, and return its open descriptor, or None if the lock is taken.
 
-    Returns the open descriptor, which keeps the lock until it is closed. Who holds the lock may delete the file.
+    The lock lasts until the descriptor is closed. The holder of the lock may delete the file. Raises ``OSError``.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -139,7 +142,7 @@ def try_lock(path: Path) -> int | None:
 
 @contextmanager
 def _lock_file(path: Path) -> Iterator[None]:
-    """Keep a file locked inside the context: threads and processes enter one after the other. Raises ``OSError``."""
+    """Lock a file inside the context, which one thread or process enters at a time. Raises ``OSError``."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # network file systems want it for such a lock
     except PermissionError:
@@ -152,7 +155,7 @@ def _lock_file(path: Path) -> Iterator[None]:
 
 
 class IrregularFileError(OSError):
-    """A link, a pipe or a device stands where a file or a folder has to be, or a folder where a file has to be."""
+    """The error for a link, pipe or device where a file or folder is expected, or a folder where a file is expected."""
 
     def __init__(self, path: str, mode: int) -> None:
         expected = "not a file" if stat.S_ISDIR(mode) else "neither a file nor a folder"
@@ -160,21 +163,24 @@ class IrregularFileError(OSError):
 
 
 class LocalBackend(Backend):
-    """Files of this machine; each step survives a crash.
+    """The files of this machine; each step survives a crash.
 
-    An archive is a tree of folders and regular files, and may come from a stranger. So no link below the ``root`` is
-    followed, and nothing but files is opened. The root itself may be a link: the user named it. Without a root, files
-    are the user's own, and links to them are followed.
+    An archive is a tree of folders and regular files, and may come from a stranger. So no link below ``root`` is
+    followed, and only regular files are opened. The root itself may be a link, because the user named it. Without a
+    root, the files are the user's own, and links to them are followed.
 
-    Folders are looked at before they are used, so somebody could put a link there in between. Who can do that may write
-    to the archive at that moment, and needs no link. What is read comes from a descriptor that was looked at.
+    Folders are checked before they are used, so an attacker could put a link there in between. But anybody who can do
+    that may write to the archive at that moment and needs no link. Content is read from a descriptor that was checked.
     """
 
     def __init__(self, root: PurePath | None = None) -> None:
         self._root = root
 
     def _find_status(self, path: PurePath) -> os.stat_result | None:
-        """Find the status of a file or folder, or None. Raises ``IrregularFileError`` for any other kind of entry."""
+        """Return the status of a file or folder, or None if there is none.
+
+        Raises ``IrregularFileError`` for other entries.
+        """
         status = None
         try:
             for name in self._list_path_steps(path):
@@ -233,7 +239,7 @@ class LocalBackend(Backend):
 
     @contextmanager
     def _scan_folder(self, folder: PurePath) -> Iterator[Iterator[os.DirEntry[str]]]:
-        """Yield an iterator over the entries of a folder, empty if there is no such folder."""
+        """Yield an iterator over the entries of a folder; it is empty if there is no such folder."""
         with ExitStack() as stack:
             try:
                 entries = stack.enter_context(os.scandir(folder)) if self._is_folder(folder) else iter(())
@@ -248,9 +254,9 @@ class LocalBackend(Backend):
             return []
 
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
-        """Return the status of each file.
+        """Return the status of each file in a folder and its subfolders.
 
-        Raises ``IrregularFileError`` for any other kind of entry, because a part would look like the whole.
+        Raises ``IrregularFileError`` for any other kind of entry, because a listing without it would look complete.
         """
         statuses: dict[PurePath, FileStatus] = {}
         for path, status in self._walk_folder(folder):
@@ -265,7 +271,7 @@ class LocalBackend(Backend):
                 yield path, _describe_mode(status.st_mode)
 
     def _walk_folder(self, folder: PurePath) -> Iterator[tuple[Path, os.stat_result]]:
-        """Yield every entry below a folder that is not a folder itself, without following links."""
+        """Yield each entry below a folder, except folders, with its status. Links are not followed."""
         waiting = [Path(folder)]
         while waiting:
             with self._scan_folder(waiting.pop()) as entries:
@@ -362,7 +368,7 @@ def _status_from_stat(stat_result: os.stat_result) -> FileStatus:
 
 
 def _describe_mode(mode: int) -> str:
-    """Return the kind of file that a mode stands for."""
+    """Return the kind of file, in words, that a mode stands for."""
     return _KINDS.get(stat.S_IFMT(mode), "a device")
 
 
@@ -375,7 +381,7 @@ LOCAL = LocalBackend()  # of files that the user named, in no archive
 def find_backend(location: PurePath) -> Backend:
     """Return the backend that reads and writes the files below a location.
 
-    For a URL raises ``MissingExtraError`` without the library, and ``RequestError`` for a wrong setting.
+    For a URL, raises ``MissingExtraError`` if the library is not installed, ``RequestError`` if a setting is wrong.
     """
     if not isinstance(location, ObjectUrl):
         return _local_backend(location)
@@ -393,7 +399,7 @@ def _find_object_backend(scheme: str, bucket: str, settings: StoreOptions) -> Ba
 
 
 def build_filesystem(backend: Backend) -> Any:
-    """Build the fsspec filesystem with which DuckDB is to read files, or return None for DuckDB's own."""
+    """Build the fsspec filesystem through which DuckDB reads a backend's files; None if DuckDB can read them itself."""
     if isinstance(backend, LocalBackend):
         return None
     from analytics.store.files.object_filesystem import ObjectFilesystem
@@ -403,7 +409,7 @@ def build_filesystem(backend: Backend) -> Any:
 
 
 def find_listing_backend(root: PurePath) -> Backend:
-    """Return a backend for one reader of an archive: where a request takes long, it lists each folder only once."""
+    """Return a backend for one reader of an archive. If requests are slow, it lists each folder only once."""
     if not isinstance(root, ObjectUrl):
         return _local_backend(root)
     from analytics.store.files.object_storage import ListingBackend

@@ -28,7 +28,10 @@ MIN_CACHED_RANGES = 64  # parts that are kept whatever they take: those that thr
 
 
 class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: see pyproject.toml
-    """The objects of a backend's bucket under their URLs. obstore has such a class too, which starts a thread."""
+    """A file system of the objects in a backend's bucket, named by their URLs.
+
+    It takes the place of obstore's own class, which starts a thread.
+    """
 
     cachable = False  # instances of other buckets are others
 
@@ -41,7 +44,7 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         self._lock = Lock()
 
     def read_range(self, path: PurePath, start: int, end: int) -> bytes:
-        """Read the bytes of a file from ``start`` to before ``end``, and keep them for the next time."""
+        """Return the bytes of a file from ``start`` up to but not including ``end``, and cache them."""
         key = path, start, end
         with self._lock:
             cached = self._kept.get(key)
@@ -60,7 +63,10 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         return reading.result()
 
     def _evict_oldest(self, new_bytes: int) -> None:
-        """Forget the least recently used ranges. Those that are being read are among the most recent."""
+        """Drop the least recently used ranges from the cache to make room for ``new_bytes``.
+
+        Ranges that are being read are among the most recent, so they stay.
+        """
         with self._lock:
             self._room -= new_bytes
             while self._room < 0 and len(self._kept) > MIN_CACHED_RANGES:
@@ -79,22 +85,22 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         return {"name": path, "size": status.bytes, "type": "file", "mtime": status.modified}
 
     def modified(self, path: str) -> datetime:
-        """Return the time of the last change, in UTC."""
+        """Return the time at which a file was last changed, in UTC."""
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """Return the file itself, because no archive has names with patterns in them."""
+        """Return the path itself as the only match, because no file of an archive has a pattern in its name."""
         return [path] if self.exists(path) else []
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> io.BufferedIOBase:
-        """Open a file to read."""
+        """Open a file for reading."""
         if mode != "rb":
             raise ValueError(f"{path} can only be read")
         return _ObjectFile(self, path, self.info(path)["size"])
 
 
 class _ObjectFile(io.BufferedIOBase):
-    """A file of which ranges are read when they are asked for."""
+    """An object opened as a file, which reads ranges of it on demand."""
 
     def __init__(self, files: ObjectFilesystem, path: str, size: int) -> None:
         self._files, self._path, self.size = files, parse_location(path), size
@@ -110,12 +116,12 @@ class _ObjectFile(io.BufferedIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to an offset and return it."""
+        """Move to an offset in the file and return the new position."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read the next ``size`` bytes, or as many as there are."""
+        """Read the next ``size`` bytes, or fewer at the end of the file."""
         start = self._at
         end = self.size if size is None or size < 0 else min(self.size, start + size)
         if end <= start:
@@ -126,7 +132,7 @@ class _ObjectFile(io.BufferedIOBase):
         return content
 
     def _widen_range(self, start: int, end: int) -> tuple[int, int]:
-        """Return the range to read when this one is requested: whole blocks, the tail, or the whole of a small file."""
+        """Return the range to read for a requested one: whole blocks, the tail of the file, or all of a small file."""
         if self.size <= WHOLE_BYTES:
             return 0, self.size
         if start >= self.size - TAIL_BYTES:

@@ -79,10 +79,11 @@ _PASSING_STATUS = re.compile(r"5\d\d|429|408")
 
 @contextmanager
 def translate_errors(path: PurePath, settings: StoreOptions) -> Iterator[None]:
-    """Turn the library's errors inside into ``OSError``.
+    """Convert the library's errors in the context to ``OSError``.
 
-    ``FileNotFoundError``: no such object. ``FileExistsError``: a condition was not met. ``PermissionError``: the
-    credentials or their rights. ``ConnectionError``: no answer, or none in time, or one that may change.
+    ``FileNotFoundError``: the object does not exist. ``FileExistsError``: the condition of a write was not met.
+    ``PermissionError``: the credentials or their rights are insufficient. ``ConnectionError``: the store did not answer
+    in time, or its error may be temporary.
     """
     try:
         yield
@@ -112,7 +113,7 @@ def _to_os_error(path: PurePath, settings: StoreOptions, error: Exception) -> OS
 
 
 def _response_error(text: str, status: re.Match[str] | None, store: str, settings: StoreOptions) -> OSError:
-    """Build the error for an unexpected answer of the store, or for none."""
+    """Build the error for an unexpected answer of the store, or for no answer."""
     if status:
         answer = f"{store} answers {status[1]} {status[2]}".strip()
         return (
@@ -129,14 +130,14 @@ def _response_error(text: str, status: re.Match[str] | None, store: str, setting
 
 
 class _ObjectVersion(NamedTuple):
-    """The content of an object, and the condition that it is still this version."""
+    """The content of an object, and the condition that a write needs to succeed only if the object is unchanged."""
 
     content: bytes
     condition: Any
 
 
 def generate_pauses() -> Iterator[float]:
-    """Yield seconds to wait before the next attempt: ever longer and random, so that writers do not meet again."""
+    """Yield the seconds to wait before each further attempt: growing, and random so that writers do not collide."""
     longest = PAUSE_SECONDS
     while True:
         yield random.uniform(0, longest)
@@ -144,7 +145,7 @@ def generate_pauses() -> Iterator[float]:
 
 
 class ObjectBackend(Backend):
-    """The objects of one bucket."""
+    """A reader and writer of the objects of one bucket."""
 
     checks_bytes = True  # a store keeps a checksum of each object; reading all bytes once more would cost the transfer
 
@@ -155,7 +156,7 @@ class ObjectBackend(Backend):
 
     @cached_property
     def _stores(self) -> tuple[Any, Any]:
-        """The store for the first request, and for later ones: until it has answered once, patience is short."""
+        """The store for requests until it has answered once, with short patience, and the store for later requests."""
         options, url = self.settings.client_options(), str(self.bucket)
         with translate_errors(self.bucket, self.settings):
             first, later = (
@@ -166,7 +167,10 @@ class ObjectBackend(Backend):
 
     @contextmanager
     def _use_store(self, path: PurePath) -> Iterator[Any]:
-        """Yield the store for one request about an object or a prefix. Raises ``OSError`` for what it refuses."""
+        """Yield the store for one request about an object or prefix.
+
+        Raises ``OSError`` if the store refuses the request.
+        """
         try:
             with translate_errors(path, self.settings):
                 yield self._stores[self._answered]
@@ -178,7 +182,10 @@ class ObjectBackend(Backend):
     # Reading.
 
     def _request(self, path: PurePath, send: Callable[[Any], T]) -> T:
-        """Send a request that changes nothing, and repeat it if only a part of the answer arrives: obstore does not."""
+        """Send a request that changes nothing and return its answer.
+
+        If only a part of the answer arrives, the request is repeated, because obstore does not do that itself.
+        """
         last = time.monotonic() + self.settings.patience
         for attempt, pause in enumerate(generate_pauses(), 1):
             try:
@@ -204,7 +211,7 @@ class ObjectBackend(Backend):
         return self._read_version(path).content
 
     def read_range(self, path: PurePath, start: int, end: int) -> bytes:
-        """Read the bytes of an object from ``start`` to before ``end``."""
+        """Return the bytes of an object from ``start`` up to but not including ``end``."""
         return self._request(
             path, lambda store: bytes(obstore.get_range(store, _object_key(path), start=start, end=end))
         )
@@ -235,7 +242,7 @@ class ObjectBackend(Backend):
         return {url: _status_from_metadata(entry) for entry in listing for url in self._keys_to_urls([entry["path"]])}
 
     def _keys_to_urls(self, keys: Any) -> Iterator[ObjectUrl]:
-        """Yield the URLs of keys, but not of keys that no archive has, such as ``a//b``."""
+        """Yield the URLs of keys, except keys that no archive uses, such as ``a//b``."""
         for key in keys:
             url = self.bucket / key
             if url.key == key.rstrip("/"):
@@ -247,10 +254,10 @@ class ObjectBackend(Backend):
         return self.put_if(path, content, "create")
 
     def put_if(self, path: PurePath, content: bytes | bytearray | memoryview, condition: Any) -> bool:
-        """Write an object if the condition holds (``create``, or a version); false if it does not.
+        """Write an object if ``condition`` (``create``, or a version) holds, and return whether it was written.
 
-        A refusal may be the answer to the repetition of our own request, whose first answer was lost. Two writers may
-        want to write the same bytes, so each attempt has a mark by which it is known again.
+        If the answer to a successful request is lost, the request is repeated and refused. Other writers may write the
+        same bytes, so each call marks its object, and the mark shows who wrote it.
         """
         mark = uuid.uuid4().hex
         options = {"attributes": {MARK_ATTRIBUTE: mark}, "use_multipart": False}
@@ -280,7 +287,7 @@ class ObjectBackend(Backend):
             obstore.put(store, _object_key(path), content, **options)
 
     def _read_mark(self, path: PurePath) -> str | None:
-        """Read the mark of an object, "" if it has none; None if there is no such object."""
+        """Return the mark of an object: "" if it has none, None if there is no such object."""
         try:
             with self._use_store(path) as store:
                 return str(
@@ -294,7 +301,10 @@ class ObjectBackend(Backend):
             obstore.put(store, _object_key(path), content, use_multipart=False)
 
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
-        """Update a file as ``Backend`` says; without ``If-Match`` in a store the last writer wins (docs/storage.md)."""
+        """Update a file as ``Backend.update`` does; in a store without ``If-Match``, the last writer wins.
+
+        See docs/storage.md.
+        """
         del guard  # a condition takes the place of a lock
         for attempt, pause in enumerate(generate_pauses(), 1):
             try:
@@ -348,7 +358,7 @@ class ObjectBackend(Backend):
         return RequestError(f"archive {root} is not writable: {error}")
 
     def check_conditional_writes(self, root: PurePath) -> None:
-        """Raise ``OSError`` for a store that does not keep the condition on which records rest."""
+        """Raise ``OSError`` if the store ignores the condition of a write, because records rely on it."""
         probe = root / temporary_name()
         try:
             kept = self.create(probe, b"first") and not self.create(probe, b"second")
@@ -368,7 +378,7 @@ class ObjectBackend(Backend):
 
 
 def request_at_once(send: Callable[[PurePath], Any], paths: Sequence[PurePath]) -> list[Any]:
-    """Send one request about each of many objects, several at a time, and return the answers in order."""
+    """Call ``send`` with each of many paths, several at a time, and return the answers in the order of ``paths``."""
     if len(paths) < 2:
         return [send(path) for path in paths]
     with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(paths))) as pool:
@@ -392,7 +402,7 @@ def _status_from_metadata(meta: Any) -> FileStatus:
 
 
 class _FolderTree:
-    """The files of one folder of the archive, and of the folders in it."""
+    """The files of one of the archive's folders and its subfolders."""
 
     def __init__(self, top: PurePath, files: Mapping[PurePath, FileStatus]) -> None:
         self.files = files
@@ -408,7 +418,7 @@ class _FolderTree:
 
 
 class ListingBackend(ObjectBackend):
-    """A backend that lists each folder once; it still requests objects that were not there then."""
+    """A backend that lists each folder only once. Objects that are not in its listing are still requested."""
 
     def __init__(self, root: ObjectUrl, settings: StoreOptions) -> None:
         super().__init__(root.scheme, root.bucket, settings)
@@ -419,7 +429,7 @@ class ListingBackend(ObjectBackend):
         self._fetched: set[PurePath] = set()  # folders
 
     def _find_top_folder(self, path: PurePath) -> PurePath | None:
-        """Find the archive's top folder that a location is in, or is; None if it is in none."""
+        """Return the archive's top folder that a location is or lies in, or None if there is none."""
         depth = len(self._root.parts)
         inside = len(path.parts) > depth and path.parts[:depth] == self._root.parts
         return self._root / path.parts[depth] if inside else None
@@ -457,7 +467,7 @@ class ListingBackend(ObjectBackend):
         return super().read(path)
 
     def _prefetch_records(self, path: PurePath) -> None:
-        """Read all records of the archive's folder that a record is in, unless that was done."""
+        """Read all records in the archive's folder that contains ``path``, unless that was done before."""
         top, tree = self._find_top_folder(path), self._get_top_folder_tree(path)
         if top is None or tree is None:
             return

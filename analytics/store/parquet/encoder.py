@@ -62,7 +62,7 @@ DATA_PAGE, DICTIONARY_PAGE = 0, 2
 
 
 class ColumnStorage(NamedTuple):
-    """The storage of a type: physical type, converted type, logical type."""
+    """The storage of a column's type in Parquet: its physical, converted and logical type."""
 
     physical: int
     converted: int
@@ -82,7 +82,7 @@ INTEGER_STORAGE: dict[type[pl.DataType], ColumnStorage] = {
 
 
 class ColumnChunk(NamedTuple):
-    """One column of one row group, encoded."""
+    """One encoded column of one row group."""
 
     dictionary: bytes  # page with its header; empty without a dictionary
     header: bytes  # of the data page
@@ -93,10 +93,10 @@ class ColumnChunk(NamedTuple):
 
 
 class ParquetBuilder:
-    """A Parquet file in memory that grows by row groups.
+    """A Parquet file in memory, built one row group at a time.
 
-    ``schema`` are the columns: integers of 8, 32 or 64 bits, and labels (any other type). ``metadata`` are texts by key
-    for the footer.
+    ``schema`` gives the columns by name: integers of 8, 32 or 64 bits, or labels (any other type). ``metadata`` holds
+    texts for the footer by key.
     """
 
     def __init__(self, schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None) -> None:
@@ -109,9 +109,9 @@ class ParquetBuilder:
         self._groups: list[bytes] = []
 
     def add_row_group(self, chunks: Iterable[ColumnChunk], rows: int) -> None:
-        """Add a row group of ``rows`` rows: a chunk for each column, in order.
+        """Add a row group of ``rows`` rows, with one chunk for each column, in order.
 
-        Each is copied before the next is asked for, so that all may be packed in the same room.
+        Each chunk is copied before the next one is requested, so all may be packed in the same buffer.
         """
         described, start = [], len(self._content)
         for (name, storage), chunk in zip(self._columns.items(), chunks, strict=True):
@@ -130,7 +130,7 @@ class ParquetBuilder:
         self.rows += rows
 
     def finish(self) -> bytearray:
-        """Finish the file and return its bytes, without a copy: a large file takes its size in memory once."""
+        """Finish the file and return its bytes, without a copy, so that a large file is in memory only once."""
         footer = _encode_footer(self._columns, self.rows, self._groups, self._metadata)
         self._content += footer + len(footer).to_bytes(4, "little") + MAGIC
         return self._content
@@ -139,10 +139,11 @@ class ParquetBuilder:
 def encode_parquet(
     groups: Iterable[pl.DataFrame], schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None
 ) -> bytearray:
-    """Encode a table as a Parquet file from its row groups, which need not be in memory at once.
+    """Encode a table as a Parquet file from its row groups, which need not be in memory at the same time.
 
-    Its columns are Int8, Int32, Int64 or Enum without nulls. Int64 columns should ascend for the most part: they are
-    stored as differences. ``metadata`` are texts by key for the footer. Raises ``KeyError`` for other types.
+    The columns are Int8, Int32, Int64 or Enum without nulls. Int64 columns should mostly ascend, because they are
+    stored as differences. ``metadata`` holds texts for the footer by key. Raises ``KeyError`` if a column has another
+    type.
     """
     labels = {name: kind.categories.to_list() for name, kind in schema.items() if isinstance(kind, pl.Enum)}
     file = ParquetBuilder(
@@ -163,24 +164,25 @@ def encode_parquet(
 
 
 def bound_column_bytes(rows: int) -> int:
-    """Return the most bytes that packing a column of ``rows`` rows needs."""
+    """Return the largest number of bytes that packing a column of ``rows`` rows can need."""
     return 9 * rows + 2048
 
 
 def allocate_buffer(rows: int, columns: int = 1) -> NDArray[np.uint8]:
-    """Allocate room in which columns of a row group of at most ``rows`` rows are packed."""
+    """Allocate a buffer for packing the columns of a row group that has at most ``rows`` rows."""
     return np.empty(columns * bound_column_bytes(rows), np.uint8)
 
 
 def allocate_facts(columns: int = 1) -> ColumnFacts:
-    """Allocate room for the facts about packed columns."""
+    """Allocate arrays for the facts about packed columns."""
     return ColumnFacts(*np.empty((len(ColumnFacts._fields), columns), np.int64))
 
 
 def encode_integers(values: NDArray[np.integer], buffer: NDArray[np.uint8]) -> ColumnChunk:
-    """Encode a column of integers, ``values`` [R], R > 0.
+    """Encode a column of integers, ``values`` [R] with R > 0.
 
-    It is packed in ``buffer`` (``allocate_buffer``), so the chunk is valid until that is written again.
+    The column is packed in ``buffer`` (see ``allocate_buffer``), so the chunk is valid until the buffer is written
+    again.
     """
     facts, wide = allocate_facts(), values.dtype == np.int64
     values = np.ascontiguousarray(values)
@@ -195,9 +197,10 @@ def encode_integers(values: NDArray[np.integer], buffer: NDArray[np.uint8]) -> C
 def build_integer_chunks(
     physical: Sequence[int], rows: int, buffer: NDArray[np.uint8], facts: ColumnFacts
 ) -> Iterator[ColumnChunk]:
-    """Yield columns of integers packed in ``buffer``, one after the other: valid until the buffer is written again.
+    """Yield a chunk for each integer column packed in ``buffer``; chunks are valid until the buffer is written again.
 
-    ``physical`` [columns] are their types, ``facts`` [columns] what ``pack_small`` and ``pack_ascending`` wrote.
+    ``physical`` [columns] holds the physical types, ``facts`` [columns] what ``pack_small`` and ``pack_ascending``
+    wrote.
     """
     start = 0
     for kind, least, largest, encoding, end in zip(
@@ -213,9 +216,10 @@ def build_integer_chunks(
 
 
 def encode_labels(indices: NDArray[np.integer], labels: Sequence[str], buffer: NDArray[np.uint8]) -> ColumnChunk:
-    """Encode a column of labels: ``indices`` [R], R > 0, into ``labels``.
+    """Encode a column of labels, given as ``indices`` [R] into ``labels``, with R > 0.
 
-    It is packed in ``buffer`` (``allocate_buffer``), so the chunk is valid until that is written again.
+    The column is packed in ``buffer`` (see ``allocate_buffer``), so the chunk is valid until the buffer is written
+    again.
     """
     facts = allocate_facts()
     indices = np.ascontiguousarray(indices)
@@ -235,13 +239,16 @@ def _encode_page_header(kind: int, content: bytes | memoryview, of_kind: Field) 
 
 @functools.lru_cache(maxsize=256)  # here and below: what most row groups have in common
 def _encode_data_page_header(rows: int, encoding: int) -> Field:
-    """Encode the header of a data page; RLE stands for the levels, which a required column does not have."""
+    """Encode the header of a data page.
+
+    The encoding of levels is given as RLE, although required columns have no levels.
+    """
     return struct_field(5, [i32_field(1, rows), i32_field(2, encoding), i32_field(3, RLE), i32_field(4, RLE)])
 
 
 @functools.lru_cache(maxsize=64)  # wide ones are large and seldom the same
 def _encode_range_dictionary(least: int, largest: int) -> bytes:
-    """Encode the dictionary of all integers from the least to the largest."""
+    """Encode a dictionary page of all integers from ``least`` to ``largest``."""
     return _encode_dictionary_page(np.arange(least, largest + 1, dtype="<i4").tobytes(), largest - least + 1)
 
 
@@ -261,7 +268,7 @@ def _encode_dictionary_page(content: bytes, entries: int) -> bytes:
 
 
 def _encode_column_chunk(name: str, physical: int, chunk: ColumnChunk, rows: int, offset: int, end: int) -> bytes:
-    """Encode the ``ColumnChunk`` of a chunk from ``offset`` to before ``end`` of the file."""
+    """Encode the struct ``ColumnChunk`` of a chunk that begins at ``offset`` in the file and ends before ``end``."""
     size = encode_zigzag(end - offset)
     metadata = [
         i64_field(5, rows),
@@ -281,7 +288,7 @@ def _encode_column_chunk(name: str, physical: int, chunk: ColumnChunk, rows: int
 
 @functools.lru_cache(maxsize=256)
 def _encode_column_metadata(name: str, physical: int, encodings: tuple[int, ...]) -> bytes:
-    """Encode the first four fields of a ``ColumnMetaData``."""
+    """Encode the first four fields of the struct ``ColumnMetaData``."""
     listed = build_list_field(2, I32, [encode_zigzag(encoding) for encoding in encodings])
     path = build_list_field(3, BINARY, [binary_field(0, name.encode())[2]])
     return encode_fields_without_stop([i32_field(1, physical), listed, path, i32_field(4, UNCOMPRESSED)])

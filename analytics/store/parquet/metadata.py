@@ -30,7 +30,7 @@ _SINGLE_BYTES = tuple(bytes([byte]) for byte in range(0x80))
 
 
 def encode_varint(number: int) -> bytes:
-    """Encode an unsigned number, seven bits a byte, lowest first."""
+    """Encode an unsigned number with seven bits in each byte, lowest bits first."""
     if number < 0x80:
         return _SINGLE_BYTES[number]
     if number < 0x4000:
@@ -39,20 +39,23 @@ def encode_varint(number: int) -> bytes:
 
 
 def encode_zigzag(number: int) -> bytes:
-    """Encode a signed number of at most 64 bits as a varint: 0, -1, 1, -2, ... become 0, 1, 2, 3, ..."""
+    """Encode a signed number of at most 64 bits as a varint, with 0, -1, 1, -2, ... written as 0, 1, 2, 3, ..."""
     return encode_varint((number << 1) ^ (number >> 63))
 
 
 def encode_struct(fields: Iterable[Field], encoded_fields: bytes = b"", previous_id: int = 0) -> bytes:
-    """Encode a struct; its fields must ascend by id, at most 15 apart.
+    """Encode a struct. Its fields must be in ascending order of id, with ids at most 15 apart.
 
-    ``encoded_fields`` are fields that are encoded already, up to the id ``previous_id``.
+    ``encoded_fields`` holds the first fields, already encoded; the last of them has the id ``previous_id``.
     """
     return encoded_fields + encode_fields_without_stop(fields, previous_id) + b"\0"
 
 
 def encode_fields_without_stop(fields: Iterable[Field], previous_id: int = 0) -> bytes:
-    """Encode consecutive fields of a struct, after one with the id ``previous_id``."""
+    """Encode consecutive fields of a struct, without the end of the struct.
+
+    ``previous_id`` is the id of the field before them.
+    """
     result = bytearray()
     for identifier, kind, value in fields:
         result.append((identifier - previous_id) << 4 | kind)
@@ -88,10 +91,10 @@ def build_list_field(identifier: int, kind: int, values: list[bytes]) -> Field:
 
 
 def decode_struct(content: bytes, offset: int, field_forms: StructForm) -> tuple[dict[int, Any], int]:
-    """Decode the struct at ``offset``: the values of the fields in ``field_forms``, by id, and where it ends.
+    """Decode the struct at ``offset``; return the values of the fields in ``field_forms``, by id, and the end offset.
 
-    The bytes may be a stranger's. Raises ``IndexError`` where they end too soon, ``ValueError`` or ``RecursionError``
-    for other bytes that are none of this protocol.
+    The bytes are not trusted. Raises ``IndexError`` if the bytes end too early, ``ValueError`` or ``RecursionError`` if
+    they do not follow this protocol.
     """
     identifier, values = 0, dict[int, Any]()
     while head := content[offset]:
@@ -110,7 +113,7 @@ def decode_struct(content: bytes, offset: int, field_forms: StructForm) -> tuple
 
 
 def _decode_value(content: bytes, offset: int, form: FieldForm) -> tuple[Any, int]:
-    """Decode the value of the given form at ``offset``; return it and where it ends."""
+    """Decode the value of the given form at ``offset``; return the value and the offset of its end."""
     if form == BINARY:
         size, offset = _decode_varint(content, offset)
         return content[offset : offset + size], offset + size
@@ -129,13 +132,13 @@ def _decode_value(content: bytes, offset: int, form: FieldForm) -> tuple[Any, in
 
 
 def _decode_zigzag(content: bytes, offset: int) -> tuple[int, int]:
-    """Decode the signed number at ``offset``; return it and where it ends."""
+    """Decode the signed number at ``offset``; return the number and the offset of its end."""
     number, offset = _decode_varint(content, offset)
     return (number >> 1) ^ -(number & 1), offset
 
 
 def _decode_varint(content: bytes, offset: int) -> tuple[int, int]:
-    """Decode the unsigned number at ``offset``; return it and where it ends."""
+    """Decode the unsigned number at ``offset``; return the number and the offset of its end."""
     byte = content[offset]
     if byte < 0x80:
         return byte, offset + 1
@@ -151,7 +154,7 @@ def _decode_varint(content: bytes, offset: int) -> tuple[int, int]:
 
 
 def _find_value_end(content: bytes, offset: int, kind: int) -> int:
-    """Find where the value at ``offset`` ends. Nearly all of a footer is skipped by this one loop."""
+    """Return the offset at which the value at ``offset`` ends. Most of a footer is skipped by this loop."""
     if kind in (I16, I32, I64):
         while content[offset] >= 0x80:
             offset += 1
@@ -193,7 +196,7 @@ FREE_BYTES = 1 << 20  # of a table or a footer, however small the file is
 
 
 class Footer(NamedTuple):
-    """The facts about a table that are known without reading it."""
+    """The facts about a table that are known without reading the table."""
 
     rows: int
     columns: tuple[str, ...]
@@ -223,7 +226,7 @@ CODEC_NAMES = dict(enumerate(("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI",
 
 
 class AllowedStorage(NamedTuple):
-    """The ways in which columns may be stored: what a file has besides is not read."""
+    """The codecs and encodings that columns may have. Files that use others are refused."""
 
     codecs: frozenset[int]
     encodings: frozenset[int]  # of texts: values of other types take 8 bytes at most, however they are encoded
@@ -238,14 +241,14 @@ THIRD_PARTY_STORAGE = AllowedStorage(frozenset(CODEC_NAMES), frozenset({0, 2, 6,
 
 
 class _StorageError(ValueError):
-    """A column is stored in a way that is not read; the message says which."""
+    """The error for a column that is stored in an unsupported way, which the message names."""
 
 
 def read_footer(file: io.BufferedIOBase, storage: AllowedStorage = OWN_STORAGE) -> Footer:
-    """Return the facts about the table in a file, which is at its beginning then.
+    """Read the facts about the table in a file, and move the file back to its beginning.
 
-    Raises ``ValueError`` for a file that is no Parquet file, contradicts itself, would unpack to too much, or has a
-    column that is stored in another way than ``storage`` allows.
+    Raises ``ValueError`` if the file is not a Parquet file, contradicts itself, would unpack to too many bytes, or has
+    a column that is stored in a way that ``storage`` does not allow.
     """
     size = file.seek(0, os.SEEK_END)
     try:
@@ -267,7 +270,7 @@ def read_footer(file: io.BufferedIOBase, storage: AllowedStorage = OWN_STORAGE) 
 
 
 def _read_footer_bytes(file: io.BufferedIOBase, size: int) -> bytes:
-    """Read the bytes of the footer. Its size is limited, because parsing takes a microsecond a byte."""
+    """Read the bytes of the footer. Its size is limited, because parsing takes a microsecond per byte."""
     file.seek(max(0, size - TRAILER_BYTES))
     tail = file.read(TRAILER_BYTES)
     length = int.from_bytes(tail[:4], "little")
@@ -278,14 +281,14 @@ def _read_footer_bytes(file: io.BufferedIOBase, size: int) -> bytes:
 
 
 class _SchemaColumn(NamedTuple):
-    """A column as the schema has it."""
+    """A column as the schema describes it."""
 
     name: str
     physical: int  # type
 
 
 def _parse_footer(content: bytes) -> tuple[Footer, list[_SchemaColumn], list[tuple[int, list[dict[int, int]]]]]:
-    """Parse the facts in a footer, its columns with values, and its row groups: the rows and the chunks of each."""
+    """Parse a footer; return its facts, its columns with values, and its row groups (their rows and their chunks)."""
     footer, _ = decode_struct(content, 0, FOOTER_FORM)
     _, *elements = [(element[NAME].decode(), element.get(PHYSICAL)) for element in footer[2]]  # the first is the whole
     groups = [(group[3], [column[3] for column in group[1]]) for group in footer[4]]
@@ -298,10 +301,11 @@ def _parse_footer(content: bytes) -> tuple[Footer, list[_SchemaColumn], list[tup
 def _count_memory_bytes(
     column: _SchemaColumn, chunk: Mapping[int, int], rows: int, file: io.BufferedIOBase, storage: AllowedStorage
 ) -> int:
-    """Count the bytes that a column of a row group may take in memory. Raises ``_StorageError`` if it cannot be read.
+    """Count the bytes that a column of a row group may take in memory.
 
-    Readers make room for a compressed page by the size in its header, and unpack texts by the encoding in it, whatever
-    the footer says. So the pages of such columns are looked at one by one.
+    For a compressed page, readers allocate the size that the page's header gives, and they unpack texts by the encoding
+    that it gives, whatever the footer says. So the headers of such pages are checked one by one. Raises
+    ``_StorageError`` if the column cannot be read.
     """
     _check_sound(min(chunk.values()) >= 0 and DATA in chunk and INDEX not in chunk)
     _check_sound(chunk.get(DICTIONARY, 0) < chunk[DATA])  # readers begin with the first page, or with the dictionary
@@ -327,7 +331,11 @@ def _count_memory_bytes(
 
 
 def _read_page_header(file: io.BufferedIOBase, offset: int) -> tuple[dict[int, Any], int]:
-    """Read the header of the page at ``offset``, and its size. Only a header with long statistics is long."""
+    """Read the header of the page at ``offset``; return its fields and its size in bytes.
+
+    More bytes are read only if a short read does not suffice, because headers are short unless they have long
+    statistics.
+    """
     for size in (USUAL_PAGE_HEADER_BYTES, PAGE_HEADER_BYTES):
         file.seek(offset)
         content = file.read(size)

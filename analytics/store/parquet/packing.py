@@ -19,7 +19,7 @@ BLOCK, MINIBLOCK = 128, 32  # values of a block and of each of its four parts, i
 
 
 class ColumnFacts(NamedTuple):
-    """The facts about packed columns that their descriptions in the file need."""
+    """The facts about packed columns that are needed to describe them in the file."""
 
     least: NDArray[np.int64]  # [columns]
     largest: NDArray[np.int64]  # [columns]
@@ -45,10 +45,11 @@ def pack_small(
     facts: ColumnFacts,
     column: int,
 ) -> int:
-    """Pack R integers of ``size`` bytes, 1 or 4, from ``start`` on; return the end. ``values`` are their bytes.
+    """Pack R > 0 integers of ``size`` bytes (1 or 4) into ``out`` from index ``start``; return the index of the end.
 
-    They become indices into the range from the least to the largest, unless that is ``widest`` or wider. There is at
-    least one. ``out`` needs ``9 R + 2048`` bytes from there. The facts about column number ``column`` are written.
+    ``values`` holds the bytes of the integers. The integers are stored as indices into the range from their least to
+    their largest value, unless this range is at least as wide as ``widest``. ``out`` needs ``9 R + 2048`` bytes after
+    ``start``. The facts about the column are written to ``facts`` at the index ``column``.
     """
     narrow, wide = values.view(np.int8), values[: values.shape[0] // 4 * 4].view(np.int32)  # ``size`` says which it is
     least, largest, runs = _find_bounds_and_runs(narrow) if size == 1 else _find_bounds_and_runs(wide)
@@ -78,7 +79,10 @@ def pack_small(
 def pack_ascending(
     values: NDArray[np.int64], out: NDArray[np.uint8], start: int, facts: ColumnFacts, column: int
 ) -> int:
-    """Pack 64-bit integers as differences of neighbours, which must fit into 63 bits; otherwise like ``pack_small``."""
+    """Pack 64-bit integers as differences of neighbours, which must fit into 63 bits; return the index of the end.
+
+    The parameters are those of ``pack_small``.
+    """
     least, largest, _runs = _find_bounds_and_runs(values)
     end = start + _pack_deltas(values, out[start:])
     _set_facts(facts, column, least, largest, DELTA_BINARY_PACKED, end)
@@ -93,7 +97,7 @@ def _set_facts(facts: Any, column: int, least: int, largest: int, encoding: int,
 
 @inline_function
 def _put_varint(out: Any, at: int, number: Any) -> int:
-    """Write an unsigned (uint64) number, seven bits a byte; return the index after it."""
+    """Write an unsigned number (uint64) at index ``at``, seven bits in each byte; return the index after it."""
     while number > np.uint64(0x7F):
         out[at] = (number & np.uint64(0x7F)) | np.uint64(0x80)
         number >>= np.uint64(7)
@@ -119,7 +123,10 @@ def _bit_length(number: Any) -> int:
 
 @inline_function
 def _find_bounds_and_runs(values: Any) -> tuple[int, int, int]:
-    """Return the least value, the largest, and the number of runs of equal values. ``values`` [R], R > 0."""
+    """Return the least value, the largest value and the number of runs of equal values.
+
+    ``values`` is [R] with R > 0.
+    """
     least = largest = np.int64(values[0])
     runs = np.int64(1)
     for row in range(1, values.shape[0]):
@@ -132,9 +139,9 @@ def _find_bounds_and_runs(values: Any) -> tuple[int, int, int]:
 
 @inline_function
 def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
-    """Pack ``values`` [R] minus ``least`` from ``at`` on, ``width`` 1 to 8 bits each, and return the end.
+    """Pack ``values`` [R] minus ``least`` from index ``at``, with ``width`` bits each (1 to 8); return the end index.
 
-    ``out`` needs ``width`` bytes for each eight values begun, and 8 more.
+    ``out`` needs ``width`` bytes for every eight values or part of eight, and 8 more bytes.
     """
     first = 0
     if width in (1, 2, 4):
@@ -151,7 +158,7 @@ def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[n
 
 @inline_function
 def _pack_one_by_one(values: Any, least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
-    """Pack one value after the other, and return the end."""
+    """Pack ``values`` minus ``least`` with ``width`` bits each, one value at a time; return the end index."""
     end: int = at + (values.shape[0] + 7) // 8 * width
     waiting, bits = np.uint64(0), np.uint64(0)
     for row in range(values.shape[0]):
@@ -172,9 +179,9 @@ def _pack_one_by_one(values: Any, least: int, width: int, out: NDArray[np.uint8]
 
 @inline_function
 def _pack_eights(words: Any, least: int, width: int, out: Any, at: int) -> int:
-    """Pack bytes minus ``least``, 1, 2 or 4 bits each, eight at a time (the bytes of a word), and return the end.
+    """Pack bytes minus ``least`` with 1, 2 or 4 bits each, eight bytes (one word) at a time; return the end index.
 
-    Neighbours in the word are joined three times: four times as fast as one value after the other.
+    Three steps each join neighbours in the word, which is four times as fast as packing one value at a time.
     """
     low, high = np.uint64(0x7F7F_7F7F_7F7F_7F7F), np.uint64(0x8080_8080_8080_8080)
     offset = np.uint64(-least & 0xFF) * np.uint64(0x0101_0101_0101_0101)
@@ -194,9 +201,9 @@ def _pack_eights(words: Any, least: int, width: int, out: Any, at: int) -> int:
 
 @inline_function
 def _pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
-    """Pack ``values`` [R] minus ``least`` as runs of equal values of RLE_DICTIONARY, ``width`` 0 to 32 bits each.
+    """Pack ``values`` [R] minus ``least`` as RLE_DICTIONARY runs of equal values, with ``width`` bits each (0 to 32).
 
-    ``out`` needs nine bytes for each run and one more. Returns how many were used.
+    ``out`` needs nine bytes for each run, and one more byte. Returns the number of bytes used.
     """
     out[0] = width
     at, start = 1, 0
@@ -215,7 +222,7 @@ def _pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> i
 def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
     """Pack ``values`` [R], R > 0, as DELTA_BINARY_PACKED; differences must fit into 63 bits.
 
-    ``out`` needs ``9 R + 2048`` bytes. Returns how many were used.
+    ``out`` needs ``9 R + 2048`` bytes. Returns the number of bytes used.
     """
     count = values.shape[0]
     at = _put_varint(out, 0, np.uint64(BLOCK))
@@ -243,7 +250,10 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
 
 @inline_function
 def _fill_differences_above_least(values: Any, above: Any) -> int:
-    """Return the least difference of neighbours; fill ``above`` [128] with all minus that, then with zeros."""
+    """Return the least difference of neighbours; fill ``above`` [128] with all differences minus the least.
+
+    The rest of ``above`` is filled with zeros.
+    """
     size = np.uint64(values.shape[0] - 1)
     least = values[1] - values[0]
     for row in range(size):
@@ -264,7 +274,7 @@ def _unite_bits(numbers: Any) -> Any:
 
 @inline_function
 def _pack_narrow(numbers: Any, width: int, out: Any, at: int) -> None:
-    """Pack a miniblock of numbers of at most 8 bits: eight of them are ``width`` bytes."""
+    """Pack a miniblock of numbers that have at most 8 bits each: eight numbers take ``width`` bytes."""
     offset, step = np.uint64(at), np.uint64(width)
     for eight in range(MINIBLOCK // 8):
         word = np.uint64(0)
@@ -277,7 +287,7 @@ def _pack_narrow(numbers: Any, width: int, out: Any, at: int) -> None:
 
 @inline_function
 def _pack_wide(numbers: Any, width: int, out: Any, at: int) -> None:
-    """Pack a miniblock piece by piece: a number may be wider than what is left of a 64-bit word."""
+    """Pack a miniblock of numbers in pieces, because a number may be wider than the free part of a 64-bit word."""
     waiting, bits = np.uint64(0), 0
     for wide_number in numbers:
         number, bits_left = wide_number, width

@@ -84,7 +84,7 @@ ORDERED_OPENINGS = pl.Schema(
 
 @kernel()
 def _fill_keys(plies: Plies, boards: Boards, mover_chooses: bool, keys: NDArray[np.int64], tables: Symmetries) -> None:
-    """Fill ``keys`` [2, R] with ``occupied`` and ``board`` of the canonical positions before the placements."""
+    """Fill ``keys`` [2, R] with ``occupied`` and ``board`` of the canonical position before each placement."""
     for row in range(plies.piece.shape[0]):
         occupied, choice = int64(boards.filled[row]), (int64(plies.cell[row]), int64(NONE))
         hand = int64(NONE) if mover_chooses else int64(plies.piece[row])
@@ -96,7 +96,7 @@ def _fill_keys(plies: Plies, boards: Boards, mover_chooses: bool, keys: NDArray[
 
 
 class Tactics(NamedTuple):
-    """The columns ``TACTICS_COLUMNS`` of ``R`` plies."""
+    """The columns ``TACTICS_COLUMNS`` for ``R`` plies."""
 
     winning_cells: NDArray[np.int32]  # [R]
     safe_gifts: NDArray[np.int32]  # [R]
@@ -106,7 +106,7 @@ class Tactics(NamedTuple):
 
 @kernel()
 def _fill_tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules: Any, tactics: Tactics) -> None:
-    """Fill ``tactics``; ``lines`` [L] are the rules' lines as masks of cells."""
+    """Fill ``tactics`` for each ply. ``lines`` [L] holds the lines of the rules as masks of cells."""
     for row in range(plies.piece.shape[0]):
         lanes, occupied = boards.lanes[row], int64(boards.filled[row])
         piece, cell = int64(plies.piece[row]), int64(plies.cell[row])
@@ -137,9 +137,9 @@ def _gather_openings_until_broken_ply(
     cells: NDArray[np.int8],
     ply_counts: NDArray[np.int8],
 ) -> int:
-    """Gather the first plies of each game, pieces and cells [G, 8], and their number [G].
+    """Gather the pieces and cells [G, 8] of each game's first plies, and the number of these plies [G].
 
-    Returns the first ply with a row that follows none, or 8.
+    Returns the first ply that has a row whose game lacks the ply before, or 8 if there is none.
     """
     game = np.arange(starts[1])  # of each row of the ply
     for ply in range(ORDERED_PLIES):
@@ -159,7 +159,10 @@ def _gather_openings_until_broken_ply(
 def _fill_least_cells(
     cells: NDArray[np.int8], ply_counts: NDArray[np.int8], words: NDArray[np.int64], tables: Symmetries
 ) -> None:
-    """Fill ``words`` [G] with the least image of each game's cells [G, 8]; the permutations that attain it remain."""
+    """Fill ``words`` [G] with the least image of each game's cells [G, 8] under the symmetries of the board.
+
+    Ply by ply, only the symmetries that attain the least image remain.
+    """
     remaining = np.empty(tables.cells.shape[0], np.int16)
     for game in range(cells.shape[0]):
         count, word = remaining.shape[0], int64(0)
@@ -181,10 +184,10 @@ def _fill_least_cells(
 
 @kernel()
 def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], words: NDArray[np.int64]) -> None:
-    """Fill ``words`` [G] with the least image of each game's pieces [G, 8].
+    """Fill ``words`` [G] with the least image of each game's pieces [G, 8] under the symmetries of pieces.
 
-    The first piece becomes 0. Attributes that have not been distinguished stand side by side; of these, the ones that
-    the next piece has take the lowest ranks.
+    The first piece becomes 0. Attributes that no piece has distinguished so far share consecutive ranks; among these,
+    the attributes that the next piece has get the lowest ranks.
     """
     order, kept = np.empty(ATTRIBUTES, np.int64), np.empty(ATTRIBUTES, np.int64)
     begins = np.empty(ATTRIBUTES + 1, np.bool_)  # whether an attribute is distinguished from the one below it
@@ -222,9 +225,9 @@ def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], w
 
 
 def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collection[str] = ()) -> pl.DataFrame:
-    """Replay a shard's plies: rows by the schema ``BOARDS``, with the board before each and some of ``EXTRA_COLUMNS``.
+    """Replay a shard's plies and return them with the columns of ``BOARDS`` and the requested ``EXTRA_COLUMNS``.
 
-    Raises ``ValueError`` if the rows are not games in order.
+    Raises ``ValueError`` if the rows do not form games in order.
     """
     rows, of_plies, rules = len(plies), plies_from_frame(plies, len(plies)), record.rules
     boards = replay_boards(find_ply_starts(plies), of_plies, PIECES)
@@ -243,7 +246,7 @@ def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collecti
 
 
 def _compute_giver_and_mover(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
-    """Compute the columns ``AGENT_COLUMNS``."""
+    """Compute the columns ``AGENT_COLUMNS`` of each ply."""
     game_id, seat, ply = (plies[name].to_numpy() for name in ("game_id", "seat", "ply"))
     numbers = 1 + np.array(record.spec["pairings"], np.int32).ravel()
     mover = 2 * (game_id >> GAME_BITS) + (seat ^ (game_id & 1))
@@ -252,7 +255,7 @@ def _compute_giver_and_mover(plies: pl.DataFrame, record: RunRecord) -> dict[str
 
 
 def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl.Series]:
-    """Compute the columns ``TACTICS_COLUMNS``."""
+    """Compute the columns ``TACTICS_COLUMNS`` of each ply."""
     rows = len(plies.piece)
     small = np.empty((3, rows), np.int32)
     tactics = Tactics(small[0], small[1], np.empty(rows, np.int64), small[2])
@@ -262,9 +265,9 @@ def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl
 
 
 def derive_ordered_openings(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Derive each game's first plies, in order and up to symmetry: a table by the schema ``ORDERED_OPENINGS``.
+    """Derive the first plies of each game, in order and up to symmetry, as a table with ``ORDERED_OPENINGS``.
 
-    Games without plies are left out. Raises ``ValueError`` if the rows are not games in order.
+    Games without plies are left out. Raises ``ValueError`` if the rows do not form games in order.
     """
     starts = find_ply_starts(plies)
     games = int(starts[1])

@@ -37,30 +37,30 @@ DEFAULT_FROM_PIECES_MOVER = 5  # by default, where the mover chooses the piece: 
 
 
 class AnnotationExtent(NamedTuple):
-    """The extent to which games are annotated."""
+    """The extent to which games are annotated: from how many pieces on, and whether choices are counted."""
 
     choices: bool = False  # saving choices are counted
     from_pieces: int = 0  # decisions on boards with fewer pieces are left out
 
     @property
     def text(self) -> str:
-        """The extent in the name of a file: greater texts hold more."""
+        """The extent as it appears in the name of a file. A text that sorts later stands for a greater extent."""
         return f"{PIECES - self.from_pieces:02d}{'c' if self.choices else ''}"
 
     @staticmethod
     def from_text(text: str) -> AnnotationExtent:
-        """Parse the extent in the name of a file. A text that is no extent holds nothing."""
+        """Parse the extent in the name of a file. An invalid text gives the empty extent."""
         if not DECISIONS_TABLE.is_extent(text):
             return EMPTY_EXTENT
         return AnnotationExtent(text.endswith("c"), PIECES - int(text.removesuffix("c")))
 
     def is_included_in(self, text: str) -> bool:
-        """Return whether the extent in the name of a file includes this one."""
+        """Return whether the extent that ``text``, from the name of a file, stands for includes this one."""
         other = AnnotationExtent.from_text(text)
         return self.choices <= other.choices and self.from_pieces >= other.from_pieces
 
     def union(self, texts: Iterable[str]) -> AnnotationExtent:
-        """Return the least extent that includes this one and those in the names of files."""
+        """Return the least extent that includes this one and the extents in ``texts``, from the names of files."""
         every = [self, *map(AnnotationExtent.from_text, texts)]
         return AnnotationExtent(any(extent.choices for extent in every), min(extent.from_pieces for extent in every))
 
@@ -79,13 +79,16 @@ DECISIONS_TABLE = RangeTable(
 
 
 def build_extent(rules: Rules, choices: bool, from_pieces: int | None = None) -> AnnotationExtent:
-    """Build the extent that a user asked for; without ``from_pieces`` the default of the rules."""
+    """Build the extent that a user requested; without ``from_pieces``, use the default of the rules."""
     default = DEFAULT_FROM_PIECES_MOVER if rules.mover_chooses else 0
     return AnnotationExtent(choices, default if from_pieces is None else from_pieces)
 
 
 def record_annotated_units(archive: ArchiveStore, run_id: str) -> None:
-    """Note in a run's record how many units are annotated. Raises ``FailureError`` if that cannot be written."""
+    """Store the number of annotated units in a run's record.
+
+    Raises ``FailureError`` if the record cannot be written.
+    """
     units = select_best_ranges(archive, run_id, DECISIONS_TABLE).units
     record = archive.find_run(run_id)
     if record is not None and record.annotated != units:
@@ -93,14 +96,17 @@ def record_annotated_units(archive: ArchiveStore, run_id: str) -> None:
 
 
 def find_first_annotated_plies(games: RangeGames, extent: AnnotationExtent) -> NDArray[np.int8]:
-    """Find the first annotated ply of each game, [G]: imposed plies are no decisions."""
+    """Find the first annotated ply of each game, [G].
+
+    Imposed plies are not annotated, because they are no decisions.
+    """
     return np.maximum(games.opening, np.int8(extent.from_pieces))
 
 
 def derive_decisions(games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules) -> pl.DataFrame:
-    """Derive the decisions of games from ply ``first`` [G] on: by ply, then gifts before placements, then game.
+    """Derive the decisions of games from ply ``first`` [G] on, as a table with the schema ``DECISIONS``.
 
-    A table by the schema ``DECISIONS``.
+    The rows are sorted by ply, then kind (gifts before placements), then game.
     """
     return pl.concat(derive_decisions_by_ply(games, first, values, rules))
 
@@ -108,7 +114,7 @@ def derive_decisions(games: RangeGames, first: NDArray[np.int8], values: ExactVa
 def derive_decisions_by_ply(
     games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows of ``derive_decisions``, a table for each ply and kind."""
+    """Yield the rows of ``derive_decisions`` as one table for each ply and kind."""
     for ply in range(PIECES):
         for kind in (PLACEMENT,) if rules.mover_chooses else (GIFT, PLACEMENT):
             yield pl.DataFrame(_derive_columns(games, first, values, ply, kind, rules), schema=DECISIONS)

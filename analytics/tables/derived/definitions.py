@@ -65,9 +65,9 @@ FIRST_PLIES_KEY = ("pairing", "second", "piece", "cell")
 
 
 def derive_first_plies(plies: pl.DataFrame) -> pl.DataFrame:
-    """Count the first plies of games in the table ``plies``: a table by the schema ``FIRST_PLIES``.
+    """Count the first plies of the games in a table ``plies``, as a table with the schema ``FIRST_PLIES``.
 
-    Ply 0 is placed in seat 1: in game 0 of a pair by the pairing's second agent.
+    Seat 1 places at ply 0. In game 0 of a pair, that is the second agent of the pairing.
     """
     outcome = pl.col("outcome")
     columns = {
@@ -97,7 +97,7 @@ END_PLY = 6  # the default: from seven pieces on, nearly every position of rando
 
 
 class NotIndexedError(FailureError):
-    """The error of a question that needs positions which are not indexed."""
+    """The error for a query that needs positions which are not indexed."""
 
 
 POSITIONS_TABLE = RangeTable(
@@ -119,22 +119,22 @@ POSITIONS_TABLE = RangeTable(
 
 
 def format_extent(end_ply: int) -> str:
-    """Format the extent of positions whose turns of plies 0 to before ``end_ply`` are counted."""
+    """Format the extent of positions in which turns are counted from ply 0 up to but not including ``end_ply``."""
     return f"{end_ply:02d}"
 
 
 def has_turns_of_ply(ply: int, extent: str) -> bool:
-    """Return whether positions of an extent hold the turns of a ply."""
+    """Return whether a file of positions with this extent includes the turns of a ply."""
     return POSITIONS_TABLE.is_extent(extent) and extent > format_extent(ply)
 
 
 def derive_stored_positions(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, of_plies: range, ply_rows: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Derive the positions of consecutive plies of a stored range: a table by the schema ``POSITIONS``.
+    """Derive the positions in a stored range for consecutive plies, as a table with the schema ``POSITIONS``.
 
-    ``ply_rows`` are those of ``plies`` if they were read already. Raises ``FailureError`` for a file of plies that is
-    missing or damaged.
+    ``ply_rows`` are the range's rows of ``plies`` if they have already been read. Raises ``FailureError`` if the file
+    of plies is missing or damaged.
     """
     plies = read_rows(archive, record.run_id, stored, "plies") if ply_rows is None else ply_rows
     try:

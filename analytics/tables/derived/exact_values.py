@@ -36,7 +36,7 @@ TABLE_PIECES_MOVER = 11  # the same where the mover chooses the piece
 
 
 class ExactValues(NamedTuple):
-    """The values in ``G`` games by ply: 1 won, 0 drawn, -1 lost."""
+    """The exact values in ``G`` games by ply: 1 for a win, 0 for a draw, -1 for a loss."""
 
     gift: NDArray[np.int8]  # [17, G] before each gift, for the giver; not used where the mover chooses
     placement: NDArray[np.int8]  # [16, G] before each placement (where the mover chooses: each turn), for the mover
@@ -46,7 +46,7 @@ class ExactValues(NamedTuple):
 
     @staticmethod
     def empty(games: int) -> ExactValues:
-        """Return zeros for a number of games, no choices counted."""
+        """Return values that are all 0, with no choices counted, for ``games`` games."""
         gift, placement = (np.zeros((size, games), np.int8) for size in (CELLS + 1, CELLS))
         gifts, cells = (np.full((CELLS, games), NOT_COUNTED, np.int16) for _ in range(2))
         return ExactValues(gift, placement, np.zeros(games, np.int8), gifts, cells)
@@ -59,7 +59,7 @@ COUNT_TYPE = types.int64
 
 @function_value(MOVER_QUESTION_SIGNATURE)
 def _can_giver_achieve(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
-    """Return whether the giver can win or at least draw; ``available`` is not empty."""
+    """Return whether the giver can win, or at least draw, as ``question`` asks; ``available`` must not be empty."""
     pieces = int64(popcount(occupied))
     key = proof_key(lanes, occupied, search) if pieces <= TABLE_PIECES else uint64(0)
     stored = recall_answer(key, pieces, question, search) if pieces <= TABLE_PIECES else int64(-1)
@@ -77,7 +77,7 @@ can_giver_achieve = to_external_kernel(_can_giver_achieve)
 
 @inline_function
 def can_mover_achieve(board: PackedPosition, gift: int, question: int, rules: Any, search: Any) -> int:
-    """Return whether the mover can win or at least draw with ``gift`` in hand."""
+    """Return whether the mover, with ``gift`` in hand, can win, or at least draw, as ``question`` asks."""
     if winning_cells(board.lanes, board.occupied, gift, rules) != 0:
         return int64(1)
     rest = board.available & ~(int64(1) << gift)
@@ -88,7 +88,7 @@ def can_mover_achieve(board: PackedPosition, gift: int, question: int, rules: An
 def _can_choosing_mover_achieve(
     lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Return whether the mover can win or at least draw, under rules where the mover chooses the piece."""
+    """Return whether a mover who chooses the piece can win, or at least draw, as ``question`` asks."""
     if available == 0:
         return int64(question == DRAW)
     if can_win_at_once(lanes, occupied, available, rules):
@@ -109,7 +109,10 @@ can_choosing_mover_achieve = to_external_kernel(_can_choosing_mover_achieve)
 
 @inline_function
 def solve_board(board: PackedPosition, at_least: int, rules: Any, search: Any) -> int:
-    """Return the giver's value (the mover's, where the mover chooses), known to be at least ``at_least``."""
+    """Return the value of a board without a piece in hand, for the giver, or for a mover who chooses the piece.
+
+    The value must be known to be at least ``at_least``, which shortens the search.
+    """
     mover = rules.mover_chooses != 0
     if at_least > 0:
         return int64(1)
@@ -129,7 +132,10 @@ def solve_board(board: PackedPosition, at_least: int, rules: Any, search: Any) -
 
 @inline_function
 def solve_hand(board: PackedPosition, piece: int, at_least: int, rules: Any, search: Any) -> int:
-    """Return the mover's value with ``piece``, which is available, in hand, known to be at least ``at_least``."""
+    """Return the mover's value with ``piece``, an available piece, in hand.
+
+    The value must be known to be at least ``at_least``, which shortens the search.
+    """
     if at_least > 0 or can_mover_achieve(board, piece, WIN, rules, search):
         return int64(1)
     if at_least == 0:
@@ -139,7 +145,7 @@ def solve_hand(board: PackedPosition, piece: int, at_least: int, rules: Any, sea
 
 @inline_function
 def count_saving_gifts(board: PackedPosition, value: int, rules: Any, search: Any) -> int:
-    """Count the gifts that keep the giver's ``value``."""
+    """Count the gifts that preserve ``value``, the giver's value of the board."""
     gifts, count = board.available, int64(0)
     if value < 0:
         return int64(popcount(gifts))
@@ -152,7 +158,7 @@ def count_saving_gifts(board: PackedPosition, value: int, rules: Any, search: An
 
 @inline_function
 def count_saving_cells(board: PackedPosition, piece: int, value: int, rules: Any, search: Any) -> int:
-    """Count the cells for ``piece`` that keep the mover's ``value``."""
+    """Count the cells for ``piece`` that preserve ``value``, the mover's value of the board."""
     wins = winning_cells(board.lanes, board.occupied, piece, rules)
     count, empty = int64(0), ~board.occupied & ALL_CELLS
     rest = board.available & ~(int64(1) << piece)
@@ -175,7 +181,7 @@ def count_saving_cells(board: PackedPosition, piece: int, value: int, rules: Any
 
 @inline_function
 def fill_boards(games: Games, game: int, lanes: Any, occupied: Any, available: Any) -> None:
-    """Write the boards before each ply and after the last one into three arrays [17]."""
+    """Write the boards of a game, before each ply and after the last one, into three arrays [17]."""
     lanes[0], occupied[0], available[0] = uint64(0), 0, ALL_PIECES
     for ply in range(games.plies[game]):
         piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
@@ -197,11 +203,10 @@ def fill_exact_game_values(
     rules: Any,
     search: Any,
 ) -> None:
-    """Fill ``values`` for the games from ``start`` to before ``end``, each from ply ``first`` [G] on.
+    """Fill ``values`` for the games from ``start`` up to but not including ``end``, each from ply ``first`` [G] on.
 
-    With ``choices`` 1 the choices that keep a value are counted too.
-
-    The values mean nothing once ``search.stopped`` is 1.
+    If ``choices`` is 1, the choices that preserve a value are counted too. Once ``search.stopped`` is 1, the values are
+    meaningless.
     """
     lanes, occupied, available = np.empty(17, np.uint64), np.empty(17, np.int64), np.empty(17, np.int64)
     mover = rules.mover_chooses != 0

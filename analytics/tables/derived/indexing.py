@@ -24,30 +24,30 @@ from quarto.symmetry import build_symmetries
 
 
 class IndexExtent(NamedTuple):
-    """The extent to which games are to be indexed."""
+    """The extent to which a range of games is to be indexed."""
 
     end_ply: int  # turns of plies 0 to before this one are counted; 0: only first plies are
     first_plies: bool = True  # they are counted
 
 
 class IndexSummary(NamedTuple):
-    """The games that were indexed, and the rows that they gave."""
+    """The number of indexed games, and the number of rows of positions that were derived from them."""
 
     games: int = 0
     rows: int = 0  # of positions
 
     def add(self, other: IndexSummary) -> IndexSummary:
-        """Return the totals of two summaries."""
+        """Return the sums of this summary and another one."""
         return IndexSummary(self.games + other.games, self.rows + other.rows)
 
 
 def list_index_chunks(
     archive: ArchiveStore, run_ids: Sequence[str], end_ply: int | None = None
 ) -> list[Chunk[IndexExtent]]:
-    """List the ranges of games that are not indexed up to ``end_ply``.
+    """List the ranges of games that are not yet indexed up to ``end_ply``.
 
-    Without ``end_ply`` a run is to be indexed as deep as its deepest range, and at least to ``END_PLY``. Raises
-    ``FailureError`` for a run without a record, ``RequestError`` for one of another schema version.
+    By default, a run is indexed as deeply as its most deeply indexed range, and at least to ``END_PLY``. Raises
+    ``FailureError`` if a run has no record, ``RequestError`` if its record has another schema version.
     """
     chunks: list[Chunk[IndexExtent]] = []
     for run_id in run_ids:
@@ -63,9 +63,9 @@ def list_index_chunks(
 
 
 def index_chunk(archive: ArchiveStore, chunk: Chunk[IndexExtent]) -> IndexSummary:
-    """Count the positions and the first plies of a range of games, and store both.
+    """Count the positions and the first plies in a range of games, and store the counts.
 
-    Raises ``FailureError`` for a file that cannot be read or written.
+    Raises ``FailureError`` if a file cannot be read or written.
     """
     run_id, (stored, *_), (end_ply, first_plies) = chunk
     record, rows = archive.load_run(run_id), 0
@@ -80,9 +80,9 @@ def index_chunk(archive: ArchiveStore, chunk: Chunk[IndexExtent]) -> IndexSummar
 
 
 def index_runs(archive: ArchiveStore, run_ids: Sequence[str], end_ply: int | None = None) -> IndexSummary:
-    """Index the games of runs that are not indexed yet, in this thread.
+    """Index the games of runs that are not yet indexed, in this thread; return what was indexed.
 
-    Raises as ``list_index_chunks`` and ``index_chunk`` do.
+    Raises the errors of ``list_index_chunks`` and ``index_chunk``.
     """
     total = IndexSummary()
     for chunk in list_index_chunks(archive, run_ids, end_ply):

@@ -51,7 +51,7 @@ DIGITS = CHOICE_DIGITS + BOARD_DIGITS + MASK_DIGITS
 
 
 class Plies(NamedTuple):
-    """The ``R`` rows of one ply, ascending by game."""
+    """The ``R`` rows of one or more plies, in ascending order of game within each ply."""
 
     game_id: NDArray[np.int64]  # [R]
     piece: NDArray[np.int8]  # [R]
@@ -59,25 +59,25 @@ class Plies(NamedTuple):
     outcome: NDArray[np.int8]  # [R] of the game, for the mover: 1, 0, -1
 
     def slice_rows(self, start: int, end: int) -> Plies:
-        """Select the rows from ``start`` to before ``end``, as views."""
+        """Select the rows from ``start`` up to but not including ``end``, as views."""
         of = slice(start, end)
         return Plies(self.game_id[of], self.piece[of], self.cell[of], self.outcome[of])
 
 
 class Boards(NamedTuple):
-    """The boards before ``R`` plies."""
+    """The boards before each of ``R`` plies."""
 
     lanes: NDArray[np.uint64]  # [R]
     before: NDArray[np.int32]  # [R] bit p: piece p is on the board
     filled: NDArray[np.int32]  # [R] bit c: cell c holds a piece
 
     def slice_rows(self, start: int, end: int) -> Boards:
-        """Select the boards from ``start`` to before ``end``, as views."""
+        """Select the boards from ``start`` up to but not including ``end``, as views."""
         return Boards(self.lanes[start:end], self.before[start:end], self.filled[start:end])
 
 
 class SortKeys(NamedTuple):
-    """The sort keys of the turns of a ply: first the mask, then the board, then the rest."""
+    """The keys by which the turns of a ply are sorted: first the mask of cells, then the board, then the choice."""
 
     board: NDArray[np.uint64]  # [R] ``CanonicalTurn.board``
     choice: NDArray[np.uint64]  # [R] from the lowest bit: piece + 1, cell, second, pairing, number of the mask
@@ -94,7 +94,7 @@ class SortKeys(NamedTuple):
 
 
 class PositionCounts(NamedTuple):
-    """The columns of ``positions`` that differ within a ply."""
+    """The columns of the table ``positions`` whose values differ within a ply."""
 
     occupied: NDArray[np.int64]  # [R]
     board: NDArray[np.int64]  # [R]
@@ -116,9 +116,10 @@ class PositionCounts(NamedTuple):
 
 @kernel()
 def _fill_boards_until_broken_ply(starts: NDArray[np.int64], plies: Plies, boards: Boards, end: int) -> int:
-    """Fill the boards before each row of the plies before ``end``, which begin as zeros.
+    """Fill in the boards, which are zeros at first, before each row of the plies before ``end``.
 
-    ``starts`` [18] are the rows where the plies begin. Returns the first ply with a row that follows none, or ``end``.
+    ``starts`` [18] holds the row at which each ply begins. Returns the first ply that has a row whose game lacks the
+    ply before, or ``end`` if there is none.
     """
     for ply in range(1, end):
         row = starts[ply]
@@ -135,7 +136,10 @@ def _fill_boards_until_broken_ply(starts: NDArray[np.int64], plies: Plies, board
 
 
 def replay_boards(starts: NDArray[np.int64], plies: Plies, end: int) -> Boards:
-    """Replay the boards before the plies before ``end``. Raises ``ValueError`` if the rows are not games in order."""
+    """Replay games to find the board before each ply, for the plies before ``end``.
+
+    Raises ``ValueError`` if the rows do not form games in order.
+    """
     rows = len(plies.piece)
     boards = Boards(np.zeros(rows, np.uint64), np.zeros(rows, np.int32), np.zeros(rows, np.int32))
     check_games_complete(_fill_boards_until_broken_ply(starts, plies, boards, end), end)
@@ -143,7 +147,7 @@ def replay_boards(starts: NDArray[np.int64], plies: Plies, end: int) -> Boards:
 
 
 def check_games_complete(first_broken_ply: int, ply_count: int) -> None:
-    """Raise ``ValueError`` if a replay of so many plies has ended at a row that follows none."""
+    """Raise ``ValueError`` if a replay of ``ply_count`` plies stopped early, at ``first_broken_ply``."""
     if first_broken_ply != ply_count:
         raise ValueError(f"has a row of ply {first_broken_ply} whose game has none of ply {first_broken_ply - 1}")
 
@@ -152,7 +156,7 @@ def check_games_complete(first_broken_ply: int, ply_count: int) -> None:
 def _fill_sort_keys(
     ply: int, mover: bool, rows: Plies, after: Plies, boards: Boards, keys: SortKeys, tables: Symmetries
 ) -> None:
-    """Fill ``keys`` with the turns of a ply; the gifts are in ``after``, the rows of the next one."""
+    """Fill ``keys`` with the turns of a ply. The gifts come from ``after``, the rows of the next ply."""
     after_row = int64(0)
     for row in range(rows.game_id.shape[0]):
         game_id, placed, cell = rows.game_id[row], int64(rows.piece[row]), int64(rows.cell[row])
@@ -179,7 +183,7 @@ def _fill_sort_keys(
 
 @inline_function
 def _distribute_by_digit(words: NDArray[np.uint64], shift: int, source: SortKeys, target: SortKeys) -> bool:
-    """Sort by the digit at ``shift`` of the words, or return False and do nothing if that digit is equal in all."""
+    """Sort by the digit of ``words`` at bit ``shift``. If all have the same digit, do nothing and return False."""
     counts = np.zeros(BUCKETS, np.int64)
     mask = uint64(BUCKETS - 1)
     for row in range(words.shape[0]):
@@ -202,9 +206,9 @@ def _distribute_by_digit(words: NDArray[np.uint64], shift: int, source: SortKeys
 
 @kernel()
 def radix_sort(keys: SortKeys, spare: SortKeys) -> bool:
-    """Sort by mask, board, then the rest; rows of equal keys stay in order. Returns whether the result is in ``spare``.
+    """Sort stably by mask, board and choice. Returns True if the result is in ``spare`` rather than in ``keys``.
 
-    A radix sort from the lowest digit up. Most digits are equal in all keys and cost one pass of reading only.
+    This is a radix sort from the lowest digit up. Most digits are equal in all keys and cost only one pass of reading.
     """
     moved = False
     if keys.row.shape[0] == 0:
@@ -225,7 +229,7 @@ def radix_sort(keys: SortKeys, spare: SortKeys) -> bool:
 def _count_equal_keys_into_rows(
     keys: SortKeys, plies: Plies, counts: PositionCounts, first: int, tables: Symmetries
 ) -> int:
-    """Write a row for each group of equal keys into ``counts``, from row ``first`` on; return the row after them."""
+    """Write one row of ``counts`` for each group of equal keys, from row ``first`` on; return the row after them."""
     at = first - 1
     for i in range(keys.row.shape[0]):
         row, choice = keys.row[i], keys.choice[i]
@@ -246,10 +250,10 @@ def _count_equal_keys_into_rows(
 
 
 def derive_positions(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: range = range(PIECES)) -> pl.DataFrame:
-    """Count the turns of consecutive plies of one shard by position: a table by the schema ``POSITIONS``.
+    """Count the turns at consecutive plies of one shard by position, as a table with the schema ``POSITIONS``.
 
-    ``plies`` is the stored table, ``opening`` how many plies were imposed. Raises ``ValueError`` if its rows are not
-    games in order.
+    ``plies`` is the stored table, ``opening`` the number of imposed plies. Raises ``ValueError`` if the rows do not
+    form games in order.
     """
     tables, begins = build_symmetries(rules), find_ply_starts(plies)
     starts, end = begins.tolist(), min(of_plies.stop + 1, PIECES)
@@ -270,12 +274,12 @@ def derive_positions(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: 
 
 
 def find_ply_starts(plies: pl.DataFrame) -> NDArray[np.int64]:
-    """Find the row [18] where each ply begins in a shard's table; for plies 16 and 17 the number of rows."""
+    """Find the row at which each ply begins in a shard's table, [18]; for plies 16 and 17, the number of rows."""
     return np.searchsorted(plies["ply"].to_numpy(), np.arange(PIECES + 2, dtype=np.int8))
 
 
 def plies_from_frame(frame: pl.DataFrame, rows: int) -> Plies:
-    """Copy the first rows of a stored table. Raises ``ValueError`` for a piece or cell that is not 0 to 15."""
+    """Copy the first ``rows`` rows of a stored table. Raises ``ValueError`` if a piece or cell is not from 0 to 15."""
     game_id, piece, cell, outcome = (np.array(frame[name][:rows]) for name in Plies._fields)
     for name, column in (("piece", piece), ("cell", cell)):
         if rows and not 0 <= column.min() <= column.max() < PIECES:
@@ -284,7 +288,7 @@ def plies_from_frame(frame: pl.DataFrame, rows: int) -> Plies:
 
 
 def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.int64], opening: int) -> pl.DataFrame:
-    """Convert the counts to a table; ``sizes`` are the numbers of rows of each ply."""
+    """Convert counts to a table. ``sizes`` holds the number of rows for each ply."""
     ply, rows = np.array(of_plies, np.int8), int(sizes.sum())
     imposed = np.where(ply + 1 < opening, IMPOSED_TURN, np.where(ply < opening, IMPOSED_PLACEMENT, CHOSEN_TURN)).astype(
         np.int8
@@ -295,10 +299,8 @@ def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.i
 
 
 @kernel()
-def _compute_canonical_turns(
-    position: PackedPosition, turns: NDArray[np.int64], tables: Symmetries
-) -> NDArray[np.int64]:
-    """Compute the fields of ``CanonicalTurn`` [T, 4] of turns [T, 3] (hand, cell, piece) on one board."""
+def _compute_canonical_turns(position: PackedPosition, turns: NDArray[np.int64], tables: Symmetries) -> NDArray[np.int64]:
+    """Compute the fields of ``CanonicalTurn``, [T, 4], for turns [T, 3] (hand, cell, piece) on one board."""
     forms = np.empty((turns.shape[0], 4), np.int64)
     for i in range(turns.shape[0]):
         choice = turns[i, 1], turns[i, 2]
@@ -311,9 +313,10 @@ def _compute_canonical_turns(
 
 
 def list_canonical_turns(position: PackedPosition, rules: Rules) -> pl.DataFrame:
-    """List every turn in a position or, on a board without a hand, after every gift, with its canonical form.
+    """List all turns in a position with their canonical forms; without a piece in hand, list the turns for every gift.
 
-    Columns ``own_hand``, ``own_cell``, ``own_piece`` (NONE: no gift), ascending, and the fields of ``CanonicalTurn``.
+    The columns are ``own_hand``, ``own_cell`` and ``own_piece`` (NONE: no gift), in ascending order, and the fields of
+    ``CanonicalTurn``.
     """
     every = [piece for piece in range(PIECES) if position.available >> piece & 1]
     cells = [cell for cell in range(CELLS) if not position.occupied >> cell & 1]

@@ -33,7 +33,7 @@ RowDeriver = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # of a tabl
 
 @dataclass(frozen=True, eq=False)
 class RangeTable:
-    """A table with a file for each range of units."""
+    """The definition of a table that has one file for each range of units."""
 
     name: str  # of the folder of its files
     schema: pl.Schema
@@ -51,49 +51,52 @@ class RangeTable:
     encode: Callable[[Iterator[pl.DataFrame], RunRecord, Range], TableBytes] | None = None
 
     def is_extent(self, extent: str) -> bool:
-        """Return whether a file may have an extent in its name."""
+        """Return whether the name of a file of this table may have ``extent`` in it."""
         return re.fullmatch(self.extents, extent) is not None
 
     @property
     def remedy(self) -> str:
-        """The advice for a damaged file of a derived table."""
+        """The advice to the user if a file of a derived table is damaged."""
         return f"remove it and run '{self.command}'" if self.command else "remove it, it follows from the games"
 
     def read_frames(
         self, archive: ArchiveStore, run_id: str, stored: StoredRange, rows: int | None = None
     ) -> Iterator[pl.DataFrame]:
-        """Read the rows of a file, in parts of ``rows`` rows. Raises ``FailureError`` for a damaged file."""
+        """Read the rows of a file in parts of ``rows`` rows. Raises ``FailureError`` if the file is damaged."""
         path = archive.folder(self.name, run_id) / stored.name
         return read_file_frames(archive.backend, path, self.schema, rows)
 
     def write(
         self, archive: ArchiveStore, run_id: str, games: StoredRange, frame: pl.DataFrame, extent: str = ""
     ) -> StoredRange:
-        """Write the table of a range. Raises ``FailureError`` when the disk refuses."""
+        """Write the table's file for a range of games. Raises ``FailureError`` if the file cannot be written."""
         content = encode_parquet(frame.iter_slices(self.group_rows), self.schema)
         return write_table(archive, run_id, self.name, games, content, extent)
 
     def merge_child_rows(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
-        """Merge the rows of children to those of a parent of ``units`` units. All come in parts."""
+        """Merge the rows of children into the rows of their parent, which has ``units`` units.
+
+        All rows come in parts.
+        """
         return merge_sorted_tables(children, self.key, self.parent_rows(units), self.totals)
 
     def build_parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
-        """Build a parent's file of a range of units."""
+        """Build the content of a parent's file for a range of units from the rows of its children."""
         rows = self.merge_child_rows(children, span[1] - span[0])
         return encode_parquet(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 
 def list_extents(archive: ArchiveStore, run_id: str, table: RangeTable) -> list[str]:
-    """List the extents of a run's files of a table, the greatest first."""
+    """List the extents that a run's files of a table have, greatest first."""
     every = {file.extent for file in archive.list_files(table.name, run_id)}
     return sorted(filter(table.is_extent, every), reverse=True)
 
 
 def select_best_ranges(archive: ArchiveStore, run_id: str, table: RangeTable) -> Ranges:
-    """Select the files of a derived table for a question that names no extent.
+    """Select the ranges of a derived table for a query that names no extent.
 
-    It takes the extent whose files, together with the files of greater extents, hold the most units. On ties it takes
-    the greatest extent.
+    This is the extent whose files, together with the files of greater extents, hold the most units. If several hold
+    equally many, it is the greatest of these extents.
     """
     extents = list_extents(archive, run_id, table)
     enough = [extents[: number + 1] for number in range(len(extents))]
@@ -102,12 +105,12 @@ def select_best_ranges(archive: ArchiveStore, run_id: str, table: RangeTable) ->
 
 
 def count_lost_units(archive: ArchiveStore, record: RunRecord, table: RangeTable) -> int:
-    """Return how many units a derived table of a run had when the run's record was written and has no longer."""
+    """Count the units that a derived table of a run had when the run's record was written but lacks now."""
     return max(0, record.recorded_units(table.name) - select_best_ranges(archive, record.run_id, table).units)
 
 
 def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
-    """Describe the units that a derived table of a run has lost, with the remedy, for after the name of its folder."""
+    """Describe the loss of ``units`` units of a run's derived table, and the remedy, to follow a folder's name."""
     return (
         f"lacks {units} of {record.recorded_units(table.name)} units, which were there: restore the files from a copy, "
         f"or run '{table.command}' again"
@@ -115,9 +118,9 @@ def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
 
 
 def record_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[RangeTable]) -> None:
-    """Note in a run's record how many units some derived tables hold, so that a lost file is missed.
+    """Store in a run's record how many units some derived tables hold, so that the loss of a file is noticed.
 
-    A greater number that is there stays: what is lost is missed until it is made again.
+    A greater number in the record stays, so that a loss is reported until the lost files are made again.
 
     Raises:
         FailureError: The record cannot be written.
@@ -132,13 +135,13 @@ def record_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[Ra
 def list_missing_ranges(
     archive: ArchiveStore, run_id: str, table: RangeTable, is_sufficient_extent: ExtentFilter
 ) -> list[StoredRange]:
-    """List the ranges of games that a derived table does not cover to a sufficient extent."""
+    """List the ranges of games for which a derived table has no file of a sufficient extent."""
     covered = archive.list_effective_ranges(run_id, table.name, is_sufficient_extent)
     return archive.list_effective_ranges(run_id).select_outside(covered)
 
 
 class Chunk(NamedTuple, Generic[Extent]):
-    """The games of a run that one task works on, and the extent of its work."""
+    """A slice of a run's games that one task works on, and the extent of the work."""
 
     run_id: str
     games: FileSlice
@@ -148,7 +151,7 @@ class Chunk(NamedTuple, Generic[Extent]):
 def group_partial_files(
     archive: ArchiveStore, run_id: str, table: RangeTable, missing_ranges: Sequence[StoredRange]
 ) -> Iterator[list[StoredRange]]:
-    """Return, for each of ``missing_ranges`` in order, a table's files of parts of this range."""
+    """Yield, for each of ``missing_ranges`` in order, the table's files that cover parts of this range."""
     ranges, partial_files = Ranges(missing_ranges), {file: list[StoredRange]() for file in missing_ranges}
     for file in archive.list_files(table.name, run_id) if missing_ranges else ():
         games = ranges.find_range(file.first)
@@ -160,9 +163,9 @@ def group_partial_files(
 def list_missing_slices(
     games: StoredRange, existing_files: Iterable[StoredRange], max_units: int
 ) -> Iterator[FileSlice]:
-    """Yield the parts of a range of games that a table lacks: aligned, with at most ``max_units`` units each.
+    """Yield the slices of a range of games that a table lacks, aligned and with at most ``max_units`` units each.
 
-    A part in ``existing_files`` has a file already, even if the files do not yet make up the whole range.
+    Units in ``existing_files`` are not missing, even if these files do not yet make up the whole range.
     """
     gaps = list_gaps(sorted((file.first, file.end) for file in existing_files), games.end, games.first)
     if not gaps:  # yet they do not count: some are of other games
@@ -184,17 +187,18 @@ Totals = Mapping[str, np.ufunc]  # by column: how the values of rows with the sa
 
 
 def compute_rows_per_table(tables: int) -> int:
-    """Compute the number of rows of each of ``tables`` tables in memory: read the tables in parts of that size."""
+    """Compute how many rows of each table to read at a time if ``tables`` tables are in memory together."""
     return max(MIN_ROWS, min(1 << 17, ROWS_IN_MEMORY // tables))
 
 
 def merge_sorted_tables(
     tables: Sequence[Iterator[pl.DataFrame]], key: Sequence[str], group_rows: int, totals: Totals | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Merge the rows of all tables by their key, in parts of ``group_rows``, the last one smaller; no part is empty.
+    """Merge tables that are sorted by ``key``, and yield the rows in parts of ``group_rows`` rows.
 
-    A table comes as its rows in order, in parts. With ``totals`` rows of the same key become one, and each table has a
-    key once. Columns that are neither in the key nor in ``totals`` follow from the key.
+    Only the last part may be smaller, and no part is empty. Each table is an iterator over parts of its rows, in order.
+    With ``totals``, rows with the same key are combined into one; no table may then have a key twice. Columns that are
+    neither in ``key`` nor in ``totals`` must be determined by the key.
     """
     waiting, rows = list[pl.DataFrame](), 0
     for overlapping in _iterate_merge_steps([_MergeCursor(table, key) for table in tables]):
@@ -218,10 +222,10 @@ def _key_at(rows: pl.DataFrame, key: Sequence[str], row: int) -> RowKey:
 
 
 def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Sort rows by their key, whose columns are whole numbers.
+    """Sort rows by the columns of ``key``, which hold whole numbers.
 
-    Neighbouring columns share a word of 63 bits if their values fit: one word is sorted many times as fast as seven
-    columns.
+    Neighbouring columns are combined into a word of 63 bits if their values fit, because sorting by one word is many
+    times as fast as sorting by seven columns.
     """
     words, room = list[pl.Series](), 0
     for name in key:
@@ -239,7 +243,10 @@ def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def sum_equal_keys(rows: pl.DataFrame, key: Sequence[str], totals: Totals) -> pl.DataFrame:
-    """Sum neighbouring rows of the same key, in rows ordered by key. There is at least one row."""
+    """Combine neighbouring rows with the same key into one, as ``totals`` says.
+
+    The rows must be sorted by key, and there must be at least one.
+    """
     begins = np.zeros(len(rows), np.bool_)
     begins[0] = True
     for name in key:
@@ -250,7 +257,7 @@ def sum_equal_keys(rows: pl.DataFrame, key: Sequence[str], totals: Totals) -> pl
 
 
 class _MergeCursor:
-    """The rows of one table that are in memory and not merged yet."""
+    """The rows of one table that are in memory but not yet merged."""
 
     def __init__(self, parts: Iterator[pl.DataFrame], key: Sequence[str]) -> None:
         self._parts, self._key = parts, key
@@ -260,7 +267,7 @@ class _MergeCursor:
         self.refill()
 
     def refill(self) -> None:
-        """Read the next part if less than half of one is left."""
+        """Read the next part if at most half of the last part remains in memory."""
         while not self.is_exhausted and 2 * len(self._frame) <= self._size:
             part = next(self._parts, None)
             self.is_exhausted = part is None
@@ -274,11 +281,11 @@ class _MergeCursor:
         return len(self._frame)
 
     def key_at(self, row: int) -> RowKey:
-        """Return the key of a row in memory."""
+        """Return the key of the row with index ``row`` in memory."""
         return self._keys.row(row)
 
     def pop_up_to(self, limit: RowKey | None) -> pl.DataFrame:
-        """Remove the rows in memory up to a key, or all of them, and return them."""
+        """Remove and return the rows in memory whose key is at most ``limit``, or all rows if ``limit`` is None."""
         end = len(self)
         if limit is not None and end and self.key_at(-1) > limit:
             end = bisect_right(range(end), limit, key=self.key_at) if self.key_at(0) <= limit else 0
@@ -290,7 +297,7 @@ class _MergeCursor:
 
 
 def _iterate_merge_steps(tables: Sequence[_MergeCursor]) -> Iterator[list[pl.DataFrame]]:
-    """Yield rows of several tables in steps; all rows of a step are before those of later steps."""
+    """Yield the rows of several tables in steps, such that all rows of a step sort before the rows of later steps."""
     while True:
         limit = min((cursor.key_at(-1) for cursor in tables if not cursor.is_exhausted), default=None)
         if (

@@ -13,7 +13,7 @@ POLL_SECONDS = 0.1
 
 
 class StoppedError(Exception):
-    """The error with which callbacks and jobs say that the remaining results are no longer needed."""
+    """The error that a callback or job raises if the remaining results are no longer needed."""
 
 
 def run_on_threads(
@@ -23,11 +23,11 @@ def run_on_threads(
     stop: Callable[[], None] = lambda: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> None:
-    """Carry out jobs on threads; ``on_result`` gets each result, on the calling thread, in the order in which jobs end.
+    """Run jobs on threads, and pass each result to ``on_result`` on the calling thread, in the order of completion.
 
-    ``on_wait`` is called there every ``POLL_SECONDS`` or more often. An error in a job, Ctrl-C or an exception in
-    ``on_result`` or ``on_wait`` is raised once the jobs that have begun have ended; ``stop`` is called first, and may
-    make them end sooner. Jobs that have not begun never will.
+    ``on_wait`` is called on the calling thread at least every ``POLL_SECONDS``. If a job fails, ``on_result`` or
+    ``on_wait`` raises an exception, or the user presses Ctrl-C, no further job begins, and ``stop`` is called, which
+    may make the running jobs end sooner. Once these have ended, the error is raised.
     """
     waiting = iter(jobs)
     pending: set[Future[ResultT]] = set()

@@ -40,7 +40,7 @@ COPIED_TABLES = ("plies", "tallies", GAMES_FOLDER)  # in the order of writing
 
 
 class MergeOptions(NamedTuple):
-    """The user's choices for conflicts."""
+    """The user's choices about conflicts between archives."""
 
     prefix: str = ""  # of the names of policies that the destination knows with other content
     other_code: bool = False  # add games of other code to a run that is there
@@ -48,7 +48,7 @@ class MergeOptions(NamedTuple):
 
 @dataclass
 class MergeSummary:
-    """Counts of what a merge added."""
+    """The counts of what a merge added."""
 
     runs: int = 0  # that were not there
     games: int = 0
@@ -64,10 +64,10 @@ def merge_archives(
     options: MergeOptions,
     progress: Callable[[int], None] = lambda _games: None,
 ) -> MergeSummary:
-    """Add to ``target`` what it lacks; ``progress`` is called with the games of each file that was dealt with.
+    """Add to ``target`` everything that it lacks from ``sources``, and return what was added.
 
-    Raises ``RequestError`` for conflicts between the archives, ``FailureError`` for files that are damaged or cannot be
-    written.
+    ``progress`` is called with the number of games in each file after the file has been processed. Raises
+    ``RequestError`` if the archives conflict, ``FailureError`` if a file is damaged or cannot be written.
     """
     conflicts = [*list_conflicts(sources, target, options)]
     if conflicts:
@@ -95,9 +95,9 @@ def _merge_run(
     summary: MergeSummary,
     progress: Callable[[int], None],
 ) -> None:
-    """Add a run, with its verdicts and derived tables, and count in ``summary`` what is new.
+    """Add a run with its verdicts and derived tables to ``target``, and count in ``summary`` what is new.
 
-    The record comes first, so that no games are without one.
+    The record is written first, so that games are never without a record.
     """
     run_id, target_ranges = record.run_id, target.list_effective_ranges(record.run_id)
     new = structs.replace(record, units=0, annotated=0, verdicts=(), derived=UNSET, status="running")
@@ -130,7 +130,7 @@ def _merge_run(
 
 
 def _merge_records(target_record: RunRecord, record: RunRecord, target: ArchiveStore) -> RunRecord:
-    """Merge the records of a run that has the games of both. Merging again changes nothing."""
+    """Merge two records of a run after its games have been merged. Merging again changes nothing."""
     merged = structs.replace(target_record, games=max(target_record.games, record.games))
     is_complete = (
         has_requested_units(merged, target.list_effective_ranges(target_record.run_id))
@@ -148,10 +148,10 @@ def _merge_records(target_record: RunRecord, record: RunRecord, target: ArchiveS
 
 
 def _merge_range(source: ArchiveStore, target: ArchiveStore, record: RunRecord, stored: StoredRange) -> int:
-    """Add the games of a range that the target lacks; return the number of their units.
+    """Add the games of a range that the target lacks, and return the number of their units.
 
-    A file that overlaps one of the target in part is not copied, because one of them would have to be cut. The units
-    that are lacking are cut out of it.
+    If a file partly overlaps a file of the target, it is not copied as a whole, because readers would then have to cut
+    one of the two. Instead, only its missing units are written.
     """
     inside = target.list_effective_ranges(record.run_id).select_overlapping(stored.first, stored.end)
     lacking = inside.list_gaps(stored.end, stored.first)
@@ -176,7 +176,7 @@ def _copy_games(source: ArchiveStore, target: ArchiveStore, run_id: str, stored:
 
 
 def _copy_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore, folder: PurePath) -> None:
-    """Copy a table file as it is. Raises ``FailureError`` if it is damaged."""
+    """Copy a table's file unchanged. Raises ``FailureError`` if the file is damaged."""
     with explain_errors("read", path):
         content = source.backend.read(path)
     if path.suffixes[-2] != f".{compute_checksum(content)}":
@@ -187,7 +187,7 @@ def _copy_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore,
 def _copy_derived_files_yielding_ones(
     source: ArchiveStore, target: ArchiveStore, run_id: str, table: str
 ) -> Iterator[int]:
-    """Add the files of a derived table that the target lacks and whose games it has: 1 for each that was added."""
+    """Copy the files of a derived table that the target lacks but has the games for. Yields 1 for each copied file."""
     games = target.list_effective_ranges(run_id)
     for extent in sorted({file.extent for file in source.list_files(table, run_id)}):
         target_ranges = target.list_effective_ranges(run_id, table, extent.__eq__)
@@ -208,19 +208,22 @@ def _copy_derived_files_yielding_ones(
 
 
 class _RunHolder(NamedTuple):
-    """The record of a run, and the archive that holds it."""
+    """A run's record and the archive that holds it."""
 
     record: RunRecord
     archive: ArchiveStore
 
 
 def beginning_key(record: RunRecord) -> tuple[datetime, str, str]:
-    """Return the key that sorts the records of several archives: by the time at which the runs began."""
+    """Return a key that sorts records from several archives by the time at which their runs began."""
     return datetime.fromisoformat(record.created), record.run_id, str(record.code.get("fingerprint"))
 
 
 def list_conflicts(sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions) -> Iterator[str]:
-    """Yield the conflicts between archives, as sentences; nothing else is checked if a source lacks a record."""
+    """Yield a sentence for each conflict between archives.
+
+    If a source lacks the record of a run, only such missing records are reported.
+    """
     without = [
         (source, run_id) for source in sources for run_id in source.list_run_ids() if source.find_run(run_id) is None
     ]
@@ -236,7 +239,7 @@ def list_conflicts(sources: Sequence[ArchiveStore], target: ArchiveStore, option
 
 
 def _group_records_by_run(archives: Sequence[ArchiveStore]) -> Iterator[list[_RunHolder]]:
-    """Yield the holders of each run, in an order that does not depend on that of the archives."""
+    """Yield the holders of each run, in an order that does not depend on the order of the archives."""
     held: dict[str, list[_RunHolder]] = {}
     for archive in archives:
         for record in archive.load_runs():
@@ -260,7 +263,7 @@ def _list_run_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore, opt
 
 
 def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
-    """Describe the ranges of which two archives hold different games, as one sentence, or nothing."""
+    """Yield one sentence about the ranges for which two archives hold different games, or nothing if there are none."""
     record = one.record
     mine, theirs = (
         RunFingerprints(holder.archive, record.run_id, holder.archive.list_effective_ranges(record.run_id))
@@ -279,7 +282,10 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
 
 
 def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) -> Iterator[str]:
-    """Yield runs whose games would come from different code: each archive in turn adds what those before it lack."""
+    """Yield a sentence for each archive that would add games played by different code to a run.
+
+    The archives are taken in turn; each would add the games that the archives before it lack.
+    """
     before = [holder for holder in holders if holder.archive is target]
     for holder in (holder for holder in holders if holder.archive is not target):
         ranges = holder.archive.list_effective_ranges(holder.record.run_id)
@@ -297,7 +303,7 @@ def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) ->
 
 
 def _is_equivalent_code(code: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether ``code`` is among the code of another run, or played a sample of its games equally."""
+    """Return whether ``code`` is part of ``other``, the code of a run, or replayed a sample with equal results."""
     fingerprints = {code.get("fingerprint"), *code.get("same_games", ())}
     return not fingerprints.isdisjoint(
         {other.get("fingerprint"), *other.get("extended_by", ()), *other.get("same_games", ())}
@@ -310,7 +316,7 @@ def _is_equivalent_code(code: Mapping[str, Any], other: Mapping[str, Any]) -> bo
 def _list_record_conflicts(
     archives: Sequence[ArchiveStore], list_contents: Callable[[ArchiveStore], Iterable[tuple[str, object]]], remedy: str
 ) -> Iterator[str]:
-    """Yield the records of one name that archives have with different content."""
+    """Yield a sentence for each record whose content differs between archives although its name is the same."""
     contents: dict[str, tuple[object, ArchiveStore]] = {}
     for archive in archives:
         for name, content in list_contents(archive):
@@ -334,7 +340,7 @@ def _list_verdict_contents(archive: ArchiveStore) -> Iterator[tuple[str, object]
 
 
 class PolicyCopy(NamedTuple):
-    """A policy that is copied to another archive."""
+    """A policy that is to be copied to another archive."""
 
     source: ArchiveStore
     card: PolicyCard  # in the source
@@ -344,9 +350,9 @@ class PolicyCopy(NamedTuple):
 def list_policies_to_copy(
     sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions
 ) -> Iterator[PolicyCopy]:
-    """Yield the policies that a source has and the target lacks; by source, oldest first.
+    """Yield the policies that a source has but the target lacks, by source and with the oldest first.
 
-    Raises ``RequestError`` for a prefix that makes no name.
+    Raises ``RequestError`` if the prefix makes an invalid name.
     """
     there = policy_cards.load_cards(target)
     for source in sources:
@@ -370,7 +376,7 @@ class NameClash(NamedTuple):
 
 
 def _list_name_clashes(theirs: Sequence[PolicyCard], ours: Sequence[PolicyCard]) -> Iterator[NameClash]:
-    """Yield the names of policies that differ in content on the two sides."""
+    """Yield the names that stand for different policies in the two archives."""
     own_ids, new = {card.policy_id for card in ours}, {card.policy_id for card in theirs}
     for name in dict.fromkeys(card.name for card in theirs):
         added = [card for card in theirs if card.name == name and card.policy_id not in own_ids]

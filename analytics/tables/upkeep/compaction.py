@@ -60,7 +60,7 @@ GroupCondition = Callable[[Ranges], bool]  # whether some files, neighbours with
 
 
 class CompactionGroup(NamedTuple):
-    """Files of neighbouring ranges that become one."""
+    """Files of neighbouring ranges that are to be merged into one file."""
 
     parent: StoredRange
     children: Ranges
@@ -69,9 +69,9 @@ class CompactionGroup(NamedTuple):
 def list_compaction_groups(
     ranges: Ranges, end_unit: int, fits: GroupCondition, max_files: int
 ) -> Iterator[CompactionGroup]:
-    """Yield the largest parents of at most ``max_files`` files, from left to right: aligned, and without holes.
+    """Yield the groups of at most ``max_files`` files with the largest possible parents, from left to right.
 
-    The last one may end at ``end_unit``, the run's last unit.
+    Parents are aligned and without gaps; the last one may end at ``end_unit``, the end of the run.
     """
     size = 1
     while len(ranges) and size < int(ranges.ends[-1]):
@@ -82,7 +82,7 @@ def list_compaction_groups(
 def _list_groups(
     ranges: Ranges, span: Range, end_unit: int, fits: GroupCondition, max_files: int
 ) -> Iterator[CompactionGroup]:
-    """Yield the groups in an aligned range."""
+    """Yield the compaction groups within ``span``, an aligned range."""
     first, end = span
     inside = ranges.select_overlapping(first, end)
     if len(inside) < 2:
@@ -107,11 +107,11 @@ def compact_tables(
     threads: int = 1,
     on_wait: Callable[[], None] = lambda: None,
 ) -> int:
-    """Make parents of the files of tables that hold the same ranges; return how many were made.
+    """Merge files of tables that share the same ranges into parents, and return the number of parents.
 
-    The last table says which ranges there are: files of games are written last. ``progress`` is called with each
-    family whose parent is made, ``on_wait`` several times a second: an exception in one of them ends the work. Raises
-    ``FailureError`` for a file that is damaged, and one that cannot be written.
+    The last table determines which ranges exist, because its files are written last. ``progress`` is called with each
+    group whose parent was made, ``on_wait`` several times per second; an exception in either ends the work. Raises
+    ``FailureError`` if a file is damaged or cannot be written.
     """
     parent_count, most = 0, min(table.max_merged_files for table in tables)
 
@@ -136,7 +136,10 @@ def compact_tables(
 def _write_parents(
     archive: ArchiveStore, record: RunRecord, tables: Sequence[RangeTable], group: CompactionGroup
 ) -> CompactionGroup | None:
-    """Write the files of a parent; None: another process was quicker, and the children are removed already."""
+    """Write the parent's file of each table, and return the group.
+
+    Returns None if another process was faster and has already removed the children.
+    """
     run_id, parent = record.run_id, group.parent
     try:
         first = encode_parent_table(archive, record, tables[0], group, tables[-1])
@@ -158,9 +161,10 @@ def _write_parents(
 def encode_parent_table(
     archive: ArchiveStore, record: RunRecord, table: RangeTable, group: CompactionGroup, naming_table: RangeTable
 ) -> TableBytes:
-    """Encode a parent's table from its children's tables, which are named as the files of ``naming_table``.
+    """Encode the table of a parent from the tables of its children.
 
-    Raises ``FailureError`` for a damaged file, ``FileNotFoundError`` for one that is not there.
+    The children are named by their files of ``naming_table``. Raises ``FailureError`` if a file is damaged,
+    ``FileNotFoundError`` if it is missing.
     """
     run_id, rows = record.run_id, compute_rows_per_table(len(group.children))
 
@@ -173,7 +177,10 @@ def encode_parent_table(
 
 
 def build_small_condition(siblings: int, most_units: int | None = None) -> GroupCondition:
-    """Build the condition for files to become one by themselves: many, none of them large beside the others."""
+    """Build the condition by which small files are merged automatically.
+
+    There must be at least ``siblings`` files, and none may be large compared with the others.
+    """
 
     def is_small_group(children: Ranges) -> bool:
         if len(children) < siblings or (most_units is not None and children.units > most_units):
@@ -186,9 +193,10 @@ def build_small_condition(siblings: int, most_units: int | None = None) -> Group
 
 
 def build_same_annotation_condition(archive: ArchiveStore, run_id: str, fits: GroupCondition) -> GroupCondition:
-    """Build a condition on files of games that keeps those with annotations or evaluations apart from those without.
+    """Build a condition on files of games that separates those with annotations or evaluations from those without.
 
-    Exact values of a part of a file count only when those of the rest are there; so do evaluations. They take hours.
+    Exact values and evaluations for a part of a file are used only when the rest of the file has them too, and making
+    them takes hours.
     """
     extents = map(AnnotationExtent.from_text, list_extents(archive, run_id, DECISIONS_TABLE))
     annotated = [
@@ -205,7 +213,7 @@ def build_same_annotation_condition(archive: ArchiveStore, run_id: str, fits: Gr
 
 
 def build_size_condition(archive: ArchiveStore, run_id: str, tables: Sequence[RangeTable], size: int) -> GroupCondition:
-    """Build the condition that files have at most ``size`` bytes together, in all tables that hold the same ranges."""
+    """Build the condition that files have at most ``size`` bytes together, counting all of ``tables``."""
     bytes_by_stem = dict[str, int]()  # by the name, but for the check
 
     def is_within_size(children: Ranges) -> bool:
@@ -225,7 +233,7 @@ def _stem(name: str) -> str:
 
 
 def compact_small_files(archive: ArchiveStore, run_id: str) -> None:
-    """Make parents of the many small files of a run, as they come from slow agents, and of many tallies."""
+    """Merge the many small files of a run, such as those that slow agents leave, and its many files of tallies."""
     record = archive.find_run(run_id)
     if record is None:
         return
@@ -244,9 +252,9 @@ def compact_small_files(archive: ArchiveStore, run_id: str) -> None:
 def compact_positions_and_first_plies(
     archive: ArchiveStore, run_id: str, threads: int = 1, on_wait: Callable[[], None] = lambda: None
 ) -> int:
-    """Make parents of the positions and first plies of a run; return how many were made.
+    """Merge a run's files of positions and of first plies, and return the number of parents that were made.
 
-    ``on_wait`` is called several times a second; it may end the work by an exception.
+    ``on_wait`` is called several times per second; it may end the work by raising an exception.
     """
     record = archive.load_run(run_id)
     many = build_small_condition(MIN_SUM_FILES)
@@ -269,7 +277,7 @@ def compact_positions_and_first_plies(
 
 
 class CompactionSummary(NamedTuple):
-    """Counts of what a compaction did."""
+    """The counts of what a compaction did."""
 
     files: int = 0  # of games, that became larger ones
     by: int = 0  # as many larger ones
@@ -277,12 +285,12 @@ class CompactionSummary(NamedTuple):
 
 
 def _build_games_condition(archive: ArchiveStore, run_id: str, size: int) -> GroupCondition:
-    """Build the condition for files of games to become one file of at most ``size`` bytes."""
+    """Build the condition for merging files of games into one file of at most ``size`` bytes."""
     return build_same_annotation_condition(archive, run_id, build_size_condition(archive, run_id, STORED_TABLES, size))
 
 
 def count_compactable_files(archive: ArchiveStore, run_id: str, size: int = COMPACTION_BYTES) -> int:
-    """Count the files of games of a run that can become larger ones of at most ``size`` bytes."""
+    """Count the files of a run's games that can be merged into larger files of at most ``size`` bytes."""
     ranges, fits = archive.list_effective_ranges(run_id), _build_games_condition(archive, run_id, size)
     groups = list_compaction_groups(ranges, archive.load_run(run_id).end_unit, fits, GAMES_TABLE.max_merged_files)
     return sum(len(family.children) for family in groups)
@@ -295,10 +303,10 @@ def compact_run(
     progress: Callable[[int], None] = lambda _files: None,
     min_age: float = GRACE_SECONDS,
 ) -> CompactionSummary:
-    """Merge a run's small files into large ones; ``progress`` gets the number of files of games that became one.
+    """Merge a run's small files into large ones, and remove files that were replaced at least ``min_age`` seconds ago.
 
-    Files that were replaced ``min_age`` seconds ago are removed. May be stopped at any time. Raises ``FailureError``
-    for a run without a record, for a file that is damaged, and one that cannot be written.
+    ``progress`` is called with the number of files of games that were merged into one. The function may be stopped at
+    any time. Raises ``FailureError`` if the run has no record, or if a file is damaged or cannot be written.
     """
     record = archive.load_run(run_id)
     write_slices(archive, run_id)

@@ -24,7 +24,7 @@ METHOD_IN_LABEL = re.compile(rf"(\bmethod=['\"]?){OLD_WORD}\b")  # in a kind as 
 
 
 def copy_table_and_convert_jobs(backend: Backend, root: PurePath) -> None:
-    """Copy the files of the table to its new folder, and convert the jobs of sweeps, which say no format."""
+    """Copy the table's files to the new folder, and convert the jobs of sweeps, whose records do not tell a format."""
     jobs = list(_convert_jobs(backend, root))  # a damaged one is found before anything is written
     _copy_table_files(backend, root)
     for path, values in jobs:
@@ -32,7 +32,7 @@ def copy_table_and_convert_jobs(backend: Backend, root: PurePath) -> None:
 
 
 def rename_word_in_record(name: str, values: RecordValues) -> RecordValues:
-    """Return the values of a record with the new word; ``name`` is that of its file below the root."""
+    """Return the values of a record with the new word. ``name`` is the path of the record relative to the root."""
     if name.startswith("runs/") and "derived" in values:
         return values | {"derived": _rename_key(values["derived"])}
     if name.startswith("policies/"):
@@ -41,7 +41,7 @@ def rename_word_in_record(name: str, values: RecordValues) -> RecordValues:
 
 
 def remove_old_table_folder(backend: Backend, root: PurePath) -> None:
-    """Remove the old folder of the table; whatever is only there is copied before."""
+    """Remove the old folder of the table, after copying files that exist only there."""
     _copy_table_files(backend, root)
     for path in backend.list_files_below(root / OLD_WORD):
         backend.remove(path)
@@ -49,7 +49,7 @@ def remove_old_table_folder(backend: Backend, root: PurePath) -> None:
 
 
 def _copy_table_files(backend: Backend, root: PurePath) -> None:
-    """Copy the files of the table that its new folder lacks."""
+    """Copy the table's files that are missing from the new folder."""
     present = backend.list_files_below(root / NEW_WORD)
     for path, status in backend.list_files_below(root / OLD_WORD).items():
         target = root / NEW_WORD / path.relative_to(root / OLD_WORD)
@@ -58,7 +58,7 @@ def _copy_table_files(backend: Backend, root: PurePath) -> None:
 
 
 def _convert_jobs(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
-    """Yield the jobs of sweeps that have the old word as a setting, with the new word."""
+    """Yield the path and the converted values of each sweep's job that has the old word in its settings."""
     for path in sorted(backend.list_files_below(root / "sweeps")):
         if path.suffix == ".json":
             values = read_record(backend, path)
@@ -71,7 +71,7 @@ def _convert_jobs(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, 
 
 
 def _convert_learning(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a card says of how its policy was learned, with the new word."""
+    """Return the part of a card that tells how its policy was learned, with the new word."""
     converted = _rename_key(learned) | {"parameters": _convert_settings(learned["parameters"])}
     if "derivation" in learned:
         derivation = learned["derivation"]
@@ -83,7 +83,10 @@ def _convert_learning(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> d
 
 
 def _list_id_fields(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what the id of a training may be a hash of: a derived policy's, and a self-improvement's of any length."""
+    """Yield the values whose hash may be a training's id.
+
+    They are first those for a policy derived from games, then those for a self-improvement of any length.
+    """
     parameters = learned["parameters"]
     yield {"kind": learned["trainer"], "settings": parameters, "where": learned.get("where")}
     trainer = {key: value for key, value in parameters.items() if key != "generations"}
@@ -91,7 +94,7 @@ def _list_id_fields(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> Ite
 
 
 def _convert_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a kind of policy, or of a trainer that names one, with the new word."""
+    """Return the settings of a kind of policy, or of a trainer that names a kind, with the new word."""
     converted = dict(settings)
     if settings.get("_target_") == LINE_VALUES and settings.get("method") == OLD_WORD:
         converted["method"] = NEW_WORD
@@ -101,22 +104,22 @@ def _convert_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _convert_label(kind: str) -> str:
-    """Return a kind of policy as a label, ``line_values(method=…)``, with the new word."""
+    """Return the label of a kind of policy, ``line_values(method=…)``, with the new word."""
     return METHOD_IN_LABEL.sub(rf"\1{NEW_WORD}", kind) if kind.startswith("line_values(") else kind
 
 
 def _convert_override(key: str, text: str) -> str:
-    """Return the text of a setting of a job with the new word."""
+    """Return the value ``text`` of a job's setting ``key`` with the new word."""
     if key == "kind.method":
         return _rename(text, OLD_WORD, NEW_WORD)
     return _convert_label(text) if key == "trainer.kind" else text
 
 
 def _rename_key(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping with the new word as its key, in the old key's place."""
+    """Return a mapping in which the new word replaces the old one as a key, in the same place."""
     return {_rename(key, OLD_WORD, NEW_WORD): value for key, value in values.items()}
 
 
 def _rename(text: str, old: str, new: str) -> str:
-    """Return ``new`` for ``old``, and any other text as it is."""
+    """Return ``new`` if the text equals ``old``, and the unchanged text otherwise."""
     return new if text == old else text

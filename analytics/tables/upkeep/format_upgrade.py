@@ -29,17 +29,17 @@ FOLDERS = ("runs", policy_cards.FOLDER, sprt_verdicts.FOLDER)  # with records th
 
 
 def _do_nothing(_backend: Backend, _root: PurePath) -> None:
-    """Do nothing: a step may concern records only."""
+    """Do nothing, for steps that concern only records."""
 
 
 def _keep_values(_name: str, values: RecordValues) -> RecordValues:
-    """Return the values of a record as they are: a step may concern other files only."""
+    """Return a record's values unchanged, for steps that concern only other files."""
     return values
 
 
 @dataclass(frozen=True)
 class UpgradeStep:
-    """The way from a format to the next one. All functions may be called again after they were killed."""
+    """The upgrade from one format to the next. Its functions may be called again after they were killed."""
 
     before: int  # the format from which it leads to the one after it
     summary: str  # what it does, for the user
@@ -63,13 +63,13 @@ STEPS: tuple[UpgradeStep, ...] = (
 
 
 def upgrade_archive(root: PurePath, steps: Sequence[UpgradeStep] = STEPS) -> list[UpgradeStep]:
-    """Bring the archive at ``root`` to the present format; return the steps that were taken, none if it has it.
+    """Upgrade the archive at ``root`` to the present format; return the steps taken, none if it is up to date.
 
-    No other program may use the archive meanwhile. The oldest format of any record counts, because records may have
-    been copied here from another archive.
+    No other program may use the archive meanwhile. The upgrade begins with the oldest format of any record, because
+    records may have been copied from another archive.
 
     Raises:
-        RequestError: There is no archive, its format is newer than the present one, or no step leads there.
+        RequestError: There is no archive, its format is newer than the present one, or a step is missing.
         FailureError: A record is damaged, or a file cannot be read or written.
 
     """
@@ -98,7 +98,7 @@ def upgrade_archive(root: PurePath, steps: Sequence[UpgradeStep] = STEPS) -> lis
 
 
 def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
-    """Take a step but for the removal of files."""
+    """Apply an upgrade step, except for the removal of files."""
     step.write_files(backend, root)
     for path, values in _read_records(backend, root):
         if values[VERSION_KEY] == step.before:
@@ -113,7 +113,7 @@ def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
 
 
 def _read_records(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
-    """Yield the files of records that say a format, with their values."""
+    """Yield the path and the values of each record that tells its format."""
     for folder in FOLDERS:
         for path in sorted(backend.list_files_below(root / folder)):
             if path.suffix == ".json" and (folder != policy_cards.FOLDER or path.name == policy_cards.CARD):

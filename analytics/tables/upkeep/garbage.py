@@ -41,7 +41,7 @@ PLIES_FOLDER = "plies"
 
 
 class RunTableFiles(NamedTuple):
-    """The table files of a run."""
+    """The table files of a run that are needed, and those that were replaced."""
 
     needed: set[PurePath]
     replaced: dict[PurePath, float]  # with the time of the youngest file that counts instead; games come first
@@ -61,15 +61,15 @@ class _TableListing(NamedTuple):
         return self.folder / stored.name
 
     def youngest_time(self, files: Iterable[StoredRange]) -> float:
-        """Return the time at which the youngest of some files was written."""
+        """Return the time at which the youngest of ``files`` was written."""
         return max(self.status[file.name].modified for file in files)
 
 
 class _GameFiles:
-    """The files of games of a run: which count, which stay, and which were replaced."""
+    """A run's files of games, classified by whether readers use them, they must stay, or they were replaced."""
 
     def __init__(self, archive: ArchiveStore, run_id: str, listing: _TableListing) -> None:
-        """Classify a run's files of games. Raises ``FailureError`` for a damaged file that overlaps another one."""
+        """Classify a run's files of games. Raises ``FailureError`` if a file that overlaps another one is damaged."""
         self._archive, self._run_id, self._listed = archive, run_id, listing
         self.effective = archive.select_effective(run_id, GAMES_FOLDER, frozenset([""]), listing.ranges)
         self.replaced = select_replaced_files(archive, run_id, listing.ranges, self.effective)
@@ -78,14 +78,14 @@ class _GameFiles:
         self.hidden = [file for file in self.needed if file not in counted]  # with other games than those that count
 
     def find_replacement_time(self, file: StoredRange) -> float:
-        """Find the time of the youngest file that counts instead of a file that was replaced."""
+        """Return the time of the youngest file that readers use in place of ``file``, which was replaced."""
         covering = self.effective.select_overlapping(file.first, file.end)
         return self._listed.youngest_time(
             self._archive.find_containing_file(self._run_id, stored) for stored in covering
         )
 
     def select_hidden(self, files: Iterable[StoredRange]) -> set[StoredRange]:
-        """Return the files of a derived table that are about hidden games."""
+        """Select the files of a derived table that belong to hidden games: needed games that readers do not use."""
         files, names = [*files], {file[:3] for file in self.hidden}
         return {
             *select_effective_derived(files, select_disjoint_ranges(self.hidden)),
@@ -94,10 +94,10 @@ class _GameFiles:
 
 
 def classify_run_table_files(archive: ArchiveStore, run_id: str) -> RunTableFiles:
-    """List the files of a run that are needed, and those that were replaced; others are neither.
+    """List the files of a run that are needed, and those that were replaced; some files are neither.
 
-    A file of games is needed unless fingerprints prove that others hold its games, see ``replacement_proof``. Raises
-    ``FailureError`` if files cannot be listed.
+    A file of games is needed unless fingerprints prove that other files hold its games; see ``replacement_proof``.
+    Raises ``FailureError`` if files cannot be listed.
     """
     listed = {}
     for table in (PLIES_FOLDER, *DERIVED_TABLES, GAMES_FOLDER):  # games last: what is listed before has its games
@@ -113,7 +113,7 @@ def classify_run_table_files(archive: ArchiveStore, run_id: str) -> RunTableFile
 
 
 def _classify_game_files(listings: Mapping[str, _TableListing], games: _GameFiles, files: RunTableFiles) -> None:
-    """Sort out games, and plies, which stay as long as their games do."""
+    """Classify the files of games, and the files of plies, which stay as long as their games do."""
     mine, plies = listings[GAMES_FOLDER], listings[PLIES_FOLDER]
     files.needed.update(map(mine.path, games.needed))
     files.replaced.update(
@@ -134,7 +134,10 @@ def _classify_game_files(listings: Mapping[str, _TableListing], games: _GameFile
 
 
 def _classify_derived_files(table: RangeTable, listing: _TableListing, games: _GameFiles, files: RunTableFiles) -> None:
-    """Sort out the files of a table that follows from the games; parts of a range of games may wait for the others."""
+    """Classify the files of a derived table.
+
+    Files for parts of a range of games are needed, because files for the other parts may follow.
+    """
     listed = [file for file in listing.ranges if table.is_extent(file.extent)]
     files.needed.update(map(listing.path, games.select_hidden(listed)))
     for extent in {file.extent for file in listed}:
@@ -156,9 +159,9 @@ def _classify_derived_files(table: RangeTable, listing: _TableListing, games: _G
 
 
 def remove_replaced_files(archive: ArchiveStore, run_id: str, min_age: float = GRACE_SECONDS) -> int:
-    """Remove the files of a run that were replaced at least ``min_age`` seconds ago, and return their number.
+    """Remove a run's files that were replaced at least ``min_age`` seconds ago, and return the number removed.
 
-    Raises ``FailureError`` when one cannot be removed.
+    Raises ``FailureError`` if a file cannot be removed.
     """
     files = classify_run_table_files(archive, run_id)
     with explain_errors("remove files from", archive.root):
@@ -193,7 +196,7 @@ OWN_FILE_PATH = re.compile(
 
 @dataclass(frozen=True)
 class UnneededFile:
-    """A file that does not count."""
+    """A file that no reader uses."""
 
     path: PurePath
     bytes: int
@@ -202,7 +205,7 @@ class UnneededFile:
     replaced: bool = False  # other files count instead of it; if not, a writer that was killed left it
 
     def is_removable(self, least_age: float) -> bool:
-        """Return whether the file is ours, and old enough."""
+        """Return whether the file is the archive's own and at least ``least_age`` seconds old."""
         return self.ours and self.age_seconds >= least_age
 
 
@@ -215,9 +218,9 @@ def parse_age(age: str) -> float:
 
 
 def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
-    """List all files in the archive's folders that do not count: the replaced ones, then the others, each sorted.
+    """List the files in the archive's folders that no reader uses, the replaced ones first, each group sorted.
 
-    Raises ``FailureError`` for a damaged card of a policy: the files that it named cannot be known.
+    Raises ``FailureError`` if a policy's card is damaged, because the files that it names are then unknown.
     """
     needed = set(_list_policy_files(archive))
     replaced: dict[PurePath, float] = {}
@@ -242,7 +245,7 @@ def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
 
 
 def _list_archive_files(archive: ArchiveStore) -> Mapping[PurePath, FileStatus]:
-    """Return the status of the files in the archive's folders, and of those that lie beside them."""
+    """Return the status of each file in the archive's folders or directly in its root."""
     backend = archive.backend
     files = {
         path: status for folder in FOLDERS for path, status in backend.list_files_below(archive.root / folder).items()
@@ -252,13 +255,13 @@ def _list_archive_files(archive: ArchiveStore) -> Mapping[PurePath, FileStatus]:
 
 
 def _list_run_ids(archive: ArchiveStore) -> Iterator[str]:
-    """Yield the runs that have table files."""
+    """Yield the ids of the runs that have table files."""
     names = {name for table in TABLE_FOLDERS for name in archive.backend.list_names(archive.root / table)}
     return (name.removeprefix("run=") for name in sorted(names) if re.fullmatch(RUN_FOLDER_PATTERN, name))
 
 
 def _list_policy_files(archive: ArchiveStore) -> Iterator[PurePath]:
-    """Yield the cards of policies and the files that they name."""
+    """Yield the paths of all cards of policies and of the files that the cards name."""
     for policy_id in policy_cards.list_policy_ids(archive):
         folder = policy_cards.policy_folder(archive, policy_id)
         yield folder / policy_cards.CARD
@@ -267,9 +270,9 @@ def _list_policy_files(archive: ArchiveStore) -> Iterator[PurePath]:
 
 
 def remove_unneeded_files(archive: ArchiveStore, files: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
-    """Remove files that are ours and at least ``least_age`` seconds old, unless they count by now; return them.
+    """Remove those of ``files`` that are the archive's own and at least ``least_age`` seconds old; return them.
 
-    Raises ``FailureError`` when a file cannot be removed.
+    Files that have become needed meanwhile stay. Raises ``FailureError`` if a file cannot be removed.
     """
     able = [file for file in files if file.is_removable(least_age)]
     needed = set(_list_policy_files(archive)) if able else set[PurePath]()

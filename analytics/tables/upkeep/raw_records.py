@@ -17,9 +17,9 @@ RecordValues = dict[str, Any]  # of a record, without its checksum
 
 
 def read_record(backend: Backend, path: PurePath, version_key: str | None = None) -> RecordValues:
-    """Return the values of a record; with ``version_key`` it has to say its format, an integer, under that key.
+    """Read the values of a record. With ``version_key``, the record must have its format, an integer, under this key.
 
-    Raises ``FailureError`` for a damaged record, because it must not get a new checksum.
+    Raises ``FailureError`` if the record is damaged, because a damaged record must not get a new checksum.
     """
     with explain_errors("read", path):
         content = backend.read(path)
@@ -36,5 +36,5 @@ def read_record(backend: Backend, path: PurePath, version_key: str | None = None
 
 
 def write_record(backend: Backend, path: PurePath, values: RecordValues) -> None:
-    """Replace a record by these values, with their checksum. Raises ``OSError``."""
+    """Replace a record with ``values`` and their checksum. Raises ``OSError``."""
     backend.replace(path, (json.dumps(add_checksum(values), ensure_ascii=False, indent=1) + "\n").encode())

@@ -42,7 +42,7 @@ IRREGULAR_REMEDY = "an archive is a tree of regular files; remove it first, unti
 
 @dataclass
 class Verification:
-    """Counts of what was checked, and the problems that were found."""
+    """The counts of what was checked, and the problems that were found."""
 
     runs: int = 0
     ranges: int = 0
@@ -56,9 +56,9 @@ class Verification:
 
 
 def verify_archive(archive: ArchiveStore, on_games: Callable[[int], None] = lambda _games: None) -> Verification:
-    """Check all records, and all files that count, one range of games at a time.
+    """Check all records of an archive, and all files that readers use, one range of games at a time.
 
-    ``on_games`` is called with the number of games of each range. Problems are returned, never raised.
+    ``on_games`` is called with the number of games in each range. Problems are returned, never raised.
     """
     verification, archive = Verification(), ArchiveStore(archive.root)
     verification.problems += _verify_file_kinds(archive)
@@ -68,7 +68,10 @@ def verify_archive(archive: ArchiveStore, on_games: Callable[[int], None] = lamb
 
 
 def _verify_file_kinds(archive: ArchiveStore) -> Iterator[Problem]:
-    """Find entries that are neither files nor folders, and folders that cannot be listed: then all else is skipped."""
+    """Yield a problem for each entry that is neither a file nor a folder, and if a folder cannot be listed.
+
+    If there is such a problem, nothing else is verified.
+    """
     try:
         with explain_errors("list", archive.root):
             for path, kind in archive.backend.list_irregular_files(archive.root):
@@ -78,7 +81,7 @@ def _verify_file_kinds(archive: ArchiveStore) -> Iterator[Problem]:
 
 
 def _verify_records(archive: ArchiveStore, verification: Verification, on_games: Callable[[int], None]) -> None:
-    """Check all records, and all files that count, in an archive that can be listed."""
+    """Check all records, and all files that readers use, in an archive whose files can be listed."""
     for run_id in sorted({*archive.list_run_ids(), *archive.list_recorded_run_ids()}):
         verification.runs += 1
         record, problems = _verify_record(archive, run_id)
@@ -102,7 +105,7 @@ def _verify_records(archive: ArchiveStore, verification: Verification, on_games:
 
 
 def _verify_record(archive: ArchiveStore, run_id: str) -> tuple[RunRecord | None, list[Problem]]:
-    """Return a run's record, None if it cannot be read, and what is wrong with it."""
+    """Return a run's record, or None if it cannot be read, and a list of its problems."""
     path = archive.run_record_path(run_id)
     try:
         record = archive.find_run(run_id)
@@ -127,7 +130,7 @@ def _verify_run(
     verification: Verification,
     on_games: Callable[[int], None],
 ) -> None:
-    """Check what a run has, and count it in ``verification``."""
+    """Check the files of a run, and add the counts and the problems to ``verification``."""
     unsound = set[StoredRange]()
     slices: dict[StoredRange, list[StoredRange]] = {}
     for stored in ranges:
@@ -159,14 +162,17 @@ def _verify_run(
 def _count_effective_rows(
     rows: pl.DataFrame, record: RunRecord, file: StoredRange, effective_ranges: Sequence[StoredRange]
 ) -> int:
-    """Return how many rows of a file count: all, or those in some slices of it."""
+    """Count the rows of a file that readers use: all rows, or those in the slices ``effective_ranges``."""
     if [*effective_ranges] == [file]:
         return len(rows)
     return sum(len(select_units(rows, record.unit_line, stored.first, stored.end)) for stored in effective_ranges)
 
 
 def _verify_ineffective_files(archive: ArchiveStore, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
-    """Find files that do not count and hold other games of the same units than those that do."""
+    """Yield a problem for each unused file that contradicts the files that readers use.
+
+    Such a file holds other games for the same units.
+    """
     mine, effective = RunFingerprints(archive, record.run_id, ranges), {stored_range[:3] for stored_range in ranges}
     for other in sorted(archive.list_files(GAMES_FOLDER, record.run_id)):
         if other[:3] in effective:
@@ -186,7 +192,7 @@ def _verify_ineffective_files(archive: ArchiveStore, record: RunRecord, ranges: 
 
 
 def _verify_nothing_lost(archive: ArchiveStore, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
-    """Find what a run had when its record was written, and has no longer."""
+    """Yield a problem for everything that a run had when its record was written but lacks now."""
     for first, end in list_lost_ranges(record, ranges):
         remedy = REPLAY_REMEDY.format(archive.format_command("archive ls"))
         fault = f"units {first} to {end - 1} are missing, and their games with them: {remedy}"
@@ -202,7 +208,10 @@ def _verify_nothing_lost(archive: ArchiveStore, record: RunRecord, ranges: Range
 
 
 def _verify_references(archive: ArchiveStore) -> Iterator[Problem]:
-    """Find verdicts and jobs of sweeps whose run is gone. Damaged ones are found elsewhere; a policy needs no run."""
+    """Yield a problem for each verdict or job of a sweep whose run is gone.
+
+    Damaged verdicts and jobs are found elsewhere, and policies do not need their runs.
+    """
     recorded = {*archive.list_recorded_run_ids()}
     for path in sprt_verdicts.list_verdict_files(archive):
         if path.parent.name.removeprefix("run=") not in recorded:

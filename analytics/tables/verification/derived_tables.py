@@ -50,7 +50,7 @@ RATIO_TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by ro
 
 @dataclass(frozen=True)
 class DerivedTableFile:
-    """A file of a derived table; it is sound, its rows are to be checked."""
+    """A file of a derived table whose rows are to be checked."""
 
     archive: ArchiveStore
     record: RunRecord
@@ -60,16 +60,19 @@ class DerivedTableFile:
     table: RangeTable
 
     def read_frames(self, rows: int | None = None) -> Iterator[pl.DataFrame]:
-        """Yield the rows, in parts of ``rows`` rows, or all at once. Raises ``ValueError`` for a damaged file."""
+        """Yield the rows in parts of ``rows`` rows, or as one part. Raises ``ValueError`` if the file is damaged."""
         return decode_file_frames(self.archive.backend, self.path, self.table.schema, rows)
 
     def read_games(self, source: StoredRange) -> RangeGames:
-        """Read the games of the file's range in one of its sources."""
+        """Read the games of this file's range that are in ``source``."""
         games = read_games(self.archive, self.record.run_id, source)
         return games.select_units(self.record.unit_line, self.stored.first, self.stored.end)
 
     def derive_rows(self, source: StoredRange, deriver: RowDeriver) -> Iterator[pl.DataFrame]:
-        """Yield the rows that a source's games give, as one part. Raises ``FailureError`` if they are no games."""
+        """Yield, as one part, the rows that ``deriver`` makes of the games in ``source``.
+
+        Raises ``FailureError`` if the games are invalid.
+        """
         rows = read_rows(self.archive, self.record.run_id, source, self.table.source_table)
         mine = select_units(rows, self.record.unit_line, self.stored.first, self.stored.end)
         try:
@@ -79,7 +82,7 @@ class DerivedTableFile:
 
 
 class VerifiedRows(NamedTuple):
-    """Rows that were verified."""
+    """The number of rows that were verified, and the problems that were found."""
 
     row_count: int
     problems: list[Problem]
@@ -90,7 +93,7 @@ def verify_table(
 ) -> VerifiedRows:
     """Verify the names, files and rows of a run's derived table.
 
-    Rows of games that are ``unsound`` are not checked: the games are named.
+    Rows about ``unsound`` games are not checked, because the games themselves are reported.
     """
     name, games, problems = table.name, archive.list_effective_ranges(record.run_id), list[Problem]()
     folder, files = archive.folder(name, record.run_id), archive.list_files(name, record.run_id)
@@ -127,14 +130,14 @@ def _verify_file(file: DerivedTableFile, with_rows: bool) -> VerifiedRows:
 
 
 def _verify_evaluations(table: DerivedTableFile) -> Iterator[Problem]:
-    """Find the problems of a file of evaluations."""
+    """Yield the problems of a file of evaluations."""
     games, remedy = merge_games([table.read_games(source) for source in table.sources]), table.table.remedy
     for fault in _list_faults(pl.concat(table.read_frames()), games, table.record.rules):
         yield Problem(table.path, f"{fault}: {remedy}")
 
 
 def _list_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterator[str]:
-    """List the faults of the evaluations of some games."""
+    """Yield the faults in ``rows``, the evaluations of ``games``."""
     ids, ply = rows["game_id"].to_numpy(), rows["ply"].to_numpy()
     if not ((ply[1:] > ply[:-1]) | ((ply[1:] == ply[:-1]) & (ids[1:] > ids[:-1]))).all():
         yield "its rows are not in order"
@@ -154,7 +157,10 @@ def _list_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterato
 
 
 def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
-    """Find the problems of a file of exact values, up to the first ply with any. The rows of one ply are in memory."""
+    """Yield the problems of a file of exact values, up to the first ply and kind of decision that has any.
+
+    Only the rows of one ply are in memory at a time.
+    """
     extent, rules = AnnotationExtent.from_text(table.stored.extent), table.record.rules
     sources = [table.read_games(source) for source in table.sources]
     chain = _ValueChain(sources, rules.mover_chooses)
@@ -178,7 +184,7 @@ def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
 
 
 def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: Rules) -> Iterator[pl.DataFrame]:
-    """Derive games' decisions, by ply and kind, with the values that are known without a long search."""
+    """Derive the decisions of games by ply and kind, with those values that are known without a long search."""
     first = find_first_annotated_plies(games, extent)
     return derive_decisions_by_ply(games, first, compute_known_values(games.games, first, extent.choices, rules), rules)
 
@@ -186,7 +192,10 @@ def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: 
 def _pair_stored_with_expected_rows(
     table: DerivedTableFile, expected_frames: Iterable[pl.DataFrame]
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Yield a table's rows beside each block of expected rows; at last rows that are left over beside no rows."""
+    """Yield each block of expected rows, preceded by the stored rows in the same place.
+
+    At the end, any stored rows that are left over are yielded with an empty block.
+    """
     parts, waiting = table.read_frames(COMPARED_ROWS), pl.DataFrame(schema=table.table.schema)
     nothing = waiting
     for block in expected_frames:
@@ -211,7 +220,7 @@ def _verify_exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> 
 
 
 def _verify_known_values(path: PurePath, frame: pl.DataFrame, expected: pl.DataFrame) -> Iterator[Problem]:
-    """Find values that are not the known ones of their decisions."""
+    """Yield a problem for each column with values that differ from the known values of their decisions."""
     for name in ("value_before", "value_after", "saving"):
         stored, truth = frame[name], expected[name]
         is_known = truth != NOT_COUNTED if name == "saving" else truth.abs() < UNKNOWN
@@ -223,7 +232,7 @@ def _verify_known_values(path: PurePath, frame: pl.DataFrame, expected: pl.DataF
 
 
 class _ValueChain:
-    """The value of each game after its last decision so far, for who decides next."""
+    """The value of each game after its latest decision so far, for the player who decides next."""
 
     def __init__(self, sources: Sequence[RangeGames], mover_chooses: bool) -> None:
         self._ids = np.sort(np.concatenate([games.game_id for games in sources]))
@@ -231,7 +240,10 @@ class _ValueChain:
         self._mover_chooses = mover_chooses
 
     def is_continued_by(self, decisions: pl.DataFrame) -> bool:
-        """Return whether the next decisions, all of one ply and kind, begin with the values that were left."""
+        """Return whether the values before the next decisions are those that the previous decisions left.
+
+        All of ``decisions`` are of one ply and kind. The values after them are kept for the next call.
+        """
         at = np.searchsorted(self._ids, decisions["game_id"].to_numpy())
         expected, before, after = (
             self._values[at],
@@ -243,7 +255,7 @@ class _ValueChain:
 
 
 def _verify_sums(table: DerivedTableFile, deriver: RowDeriver) -> Iterator[Problem]:
-    """Find sums in a file that are not those of its games. Of many rows a part is in memory."""
+    """Yield a problem if the sums in a file are not those of its games. Of large tables, only parts are in memory."""
     tables = [table.derive_rows(source, deriver) for source in table.sources]
     while len(tables) > MAX_MERGED_TABLES:
         starts = range(0, len(tables), MAX_MERGED_TABLES)
@@ -254,7 +266,7 @@ def _verify_sums(table: DerivedTableFile, deriver: RowDeriver) -> Iterator[Probl
 
 
 def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
-    """Yield the sums of the rows of some tables, which are not read before the first part is asked for."""
+    """Yield the summed rows of some tables, which are not read before the first part is requested."""
     rows, units = compute_rows_per_table(len(tables)), table.stored.units
     yield from table.table.merge_child_rows(
         [_spool_rows(table_frames, table.table.schema, rows) for table_frames in tables], units
@@ -262,9 +274,9 @@ def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]
 
 
 def _spool_rows(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
-    """Spool rows to a temporary file and yield them in parts of ``rows``: of many tables only parts are in memory.
+    """Write rows to a temporary file, then yield them in parts of ``rows`` rows, so that little is in memory.
 
-    The file is written before this returns.
+    The file is written before this function returns.
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115  (closed when its rows were read)
     file.write(encode_parquet((part for frame in frames for part in frame.iter_slices(rows)), schema))

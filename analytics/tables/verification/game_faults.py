@@ -58,11 +58,11 @@ FAULT_TEXTS = (
 def find_faults(
     game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, columns: PlyColumns, rules: Any
 ) -> NDArray[np.int8]:
-    """Find the first fault of each game [G], an index into ``FAULT_TEXTS``.
+    """Find the first fault of each game, [G], as an index into ``FAULT_TEXTS``.
 
-    ``game_id`` [G] and ``opening`` [G] belong to ``games``, whose ``pieces`` and ``cells`` are not read. The plies are
-    ``columns`` [R], in the order (ply, game). The first row that is out of this order makes its game ``MISPLACED``, and
-    nothing after it is checked.
+    ``game_id`` [G] and ``opening`` [G] belong to ``games``, whose ``pieces`` and ``cells`` are not used. The plies are
+    ``columns`` [R], in the order (ply, game). The first row that breaks this order makes its game ``MISPLACED``, and
+    nothing after that row is checked.
     """
     count = game_id.shape[0]
     fault = np.zeros(count, np.int8)
@@ -134,9 +134,9 @@ SOLVER_MEGABYTES = 1.0  # of the table of solved boards
 
 
 def compute_known_values(games: Games, first: NDArray[np.int8], choices: bool, rules: Rules) -> ExactValues:
-    """Compute games' values from ply ``first`` [G] on that need no long search; the others are ``UNKNOWN``.
+    """Compute those values of games, from ply ``first`` [G] on, that need no long search; all others are ``UNKNOWN``.
 
-    With ``choices``, the choices that keep a value are counted on late boards.
+    With ``choices``, the choices that preserve a value are counted on late boards.
     """
     values, solver = ExactValues.empty(len(first)), Solver(rules, SOLVER_MEGABYTES)
     for column in (values.gift, values.placement, values.end):
@@ -150,7 +150,10 @@ def compute_known_values(games: Games, first: NDArray[np.int8], choices: bool, r
 
 @kernel()
 def _fill_decided_values(games: Games, values: ExactValues, rules: Any) -> None:
-    """Fill in what a look at the board tells: wins at once, boards on which every gift loses at once, and ends."""
+    """Fill in the values that need no search.
+
+    These are immediate wins, boards on which every gift loses at once, and the ends of games.
+    """
     lanes, occupied, available = np.empty(17, np.uint64), np.empty(17, np.int64), np.empty(17, np.int64)
     for game in range(games.plies.shape[0]):
         fill_boards(games, game, lanes, occupied, available)

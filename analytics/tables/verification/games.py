@@ -26,7 +26,7 @@ REMEDY = "restore it from a copy, or remove the file in games and give the comma
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong with a file."""
+    """A description of something that is wrong with a file."""
 
     file: PurePath
     fault: str
@@ -39,7 +39,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class RangeFiles:
-    """A range of games that counts, and where its files are."""
+    """The files of a range of games that readers use."""
 
     archive: ArchiveStore
     record: RunRecord
@@ -51,12 +51,12 @@ class RangeFiles:
 
     @property
     def plies(self) -> PurePath:
-        """The path of the file of plies. Raises ``FileNotFoundError`` if there is none."""
+        """The path of the range's file of plies. Raises ``FileNotFoundError`` if there is no such file."""
         return self.archive.find_path("plies", self.record.run_id, self.stored)
 
 
 def read_sound_tables_and_problems(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Problem]]:
-    """Read the tables whose files are there and sound, by name, and list what is wrong with the others."""
+    """Read the tables whose files exist and are sound, by name; also return the problems of the other files."""
     frames, problems = {}, []
     for table in TABLE_SCHEMAS:
         path = files.archive.folder(table, files.record.run_id) / f"{files.stored.games_stem}.*.parquet"
@@ -76,7 +76,7 @@ def read_sound_tables_and_problems(files: RangeFiles) -> tuple[dict[str, pl.Data
 
 
 def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    """Find the problems of the rows of a range whose files are sound."""
+    """Yield the problems in the rows of a range whose files are sound."""
     misplaced = [*_verify_ids(files, games["game_id"].to_numpy())]
     possible = games.select(pl.col("plies").is_between(0, PIECES) & pl.col("winner").is_between(-1, 1)).to_series()
     if misplaced:
@@ -90,7 +90,7 @@ def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> 
 
 
 def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Problem]:
-    """Check that the ids ascend and are those of the units in the file's name."""
+    """Yield a problem unless the ids ascend and belong to the units in the file's name."""
     record, (first, end) = files.record, files.stored[:2]
     unit = record.unit_line.compute_units(game_id)
     wrong = (unit < first) | (unit >= end) | (game_id >> GAME_BITS >= len(record.pairings)) | (game_id < 0)
@@ -106,7 +106,7 @@ def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Probl
 
 
 def _verify_labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
-    """Check the columns of ``games`` that follow from the game id and the run."""
+    """Yield problems in the columns of ``games`` that follow from the game id and the run."""
     labels = files.record.pairings
     derived = games.select(
         "game_id",
@@ -129,7 +129,7 @@ def _verify_labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
 
 
 def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    """Check the games by the rules, and their openings."""
+    """Yield the problems of games that break the rules, and of openings that are too long, too short or not shared."""
     game_id, opening = games["game_id"].to_numpy(), games["opening"].to_numpy()
     faulty = [*_verify_replay(files, games, plies)]
     yield from faulty
@@ -159,7 +159,10 @@ def _verify_replay(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) 
 
 
 def _verify_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
-    """Check that both games of a pair, and the pairs of one number in all pairings, have the same imposed plies."""
+    """Yield a problem unless games that should share an opening have the same imposed plies.
+
+    These are both games of a pair, and the pairs with the same number in all pairings.
+    """
     imposed = int(files.record.spec["opening_plies"])
     size = (imposed, len(game_id))
     piece, cell = (plies[name][: imposed * len(game_id)].to_numpy().reshape(size) for name in ("piece", "cell"))
@@ -180,7 +183,7 @@ def _verify_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.Da
 
 
 def _verify_fingerprint(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    """Count the fingerprint of sound games once more."""
+    """Compute the fingerprint of sound games again, and yield a problem if it differs from the file's name."""
     fingerprint = build_games(games, plies).fingerprint
     if fingerprint != files.stored.fingerprint:
         yield Problem(files.games, f"its games have the fingerprint {fingerprint:016x}, which its name does not say")
