@@ -65,7 +65,10 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.pair_count > 1 and self.pair_count in {*sum(self.pairs, ()), *sum(self.singles, ())}
 
     def results(self, game: int) -> ResultCounts:
-        """Return the first agent's (losses, draws, wins) in game 0 of each pair, which it plays in seat 0, or in game 1."""
+        """Return the first agent's (losses, draws, wins) in one game of each pair: game 0 or 1.
+
+        In game 0, the first agent holds seat 0.
+        """
         columns = self.pairs if game == 0 else tuple(zip(*self.pairs, strict=True))
         losses, draws, wins = (sum(row) + alone for row, alone in zip(columns, self.singles[game], strict=True))
         return losses, draws, wins

@@ -127,7 +127,7 @@ class GameSource(Protocol):
         ...
 
     def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
-        """Read the values that players reported for their turns, [16, G] in millionths; ``NO_VALUE`` if none was logged.
+        """Read the values that players reported for their turns: [16, G] in millionths, NO_VALUE where none is logged.
 
         Row n holds the turn that placed ply n. If all plies up to ply n were imposed, row n holds the first gift that a
         player chose.
@@ -170,10 +170,10 @@ class LearningKind(Protocol):
 
 @runtime_checkable
 class CountingKind(Protocol):
-    """A kind whose policy follows from counts of games, which add up over files, so that files can be counted separately."""
+    """A kind whose policy follows from counts of games. Counts add up, so each file can be counted separately."""
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
-        """Return the counts for some games, in an array whose shape is the same for all datasets, so that counts add up."""
+        """Return the counts for some games, in an array of the same shape for any games, so that counts add up."""
         ...
 
     def policy_from_counts(self, counts: NDArray[np.int64]) -> Policy:
