@@ -86,7 +86,7 @@ class SetOrigin(JsonRecord, frozen=True):
 
 
 class PositionSet(NamedTuple):
-    """``P`` positions with a piece in hand, grouped by the number of pieces on the board, with each turn's exact value."""
+    """``P`` positions with a piece in hand, grouped by number of pieces on the board, and each turn's exact value."""
 
     origin: SetOrigin
     batch: Batch  # [P]
@@ -286,7 +286,7 @@ def sample_new_positions_by_source(
 def select_new_positions(
     source: Iterator[CandidatePositions], max_positions: int, rules: Rules, seen: set[tuple[int, int]]
 ) -> list[Position]:
-    """Select the first ``max_positions`` positions whose canonical forms are not in ``seen``, and add the forms to it."""
+    """Select the first ``max_positions`` positions whose canonical forms are not in ``seen``; add the forms to it."""
     kept: list[Position] = []
     for candidates in source:
         batch = to_batch(candidates)
