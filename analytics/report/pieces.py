@@ -42,7 +42,7 @@ def piece_svg(piece: int) -> str:
 
 
 def piece_symbols() -> str:
-    """Render all pieces as symbols ``piece-0`` to ``piece-15``, for use in the same page: ``<use href="#piece-0"/>``."""
+    """Render all pieces as symbols ``piece-0`` to ``piece-15``; ``<use href="#piece-0"/>`` in the page shows one."""
     symbols = "".join(
         f'<symbol id="piece-{piece}" viewBox="{VIEW_BOX}">{piece_shapes(piece)}</symbol>' for piece in range(PIECES)
     )

@@ -275,7 +275,7 @@ def _render_spec(spec: dict[str, Any]) -> str:
 
 
 def _renumber_ids(text: str, id_prefix: str) -> str:
-    """Number the ids in a picture from 0, because the renderer continues its numbers from one picture to the next."""
+    """Replace the ids in a picture with numbers from 0, because the renderer goes on counting from picture to picture."""
     ids = dict.fromkeys(re.findall(r'<\w+ id="([\w-]+)"', text))
     numbered = {old_id: f"{id_prefix}{number}" for number, old_id in enumerate(ids)}
     return re.sub(

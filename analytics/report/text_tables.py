@@ -120,7 +120,7 @@ def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
 
 
 def build_visible_table(table: Table) -> Table:
-    """Return a table as plain texts: without the colours and links of pages, and with hidden characters made visible."""
+    """Return a table as plain texts, without the colours and links of pages; hidden characters are made visible."""
     splits = [[build_visible_table(part) for part in split] for split in table.splits]
     return replace(build_table(table.columns, table.title), splits=splits, legend=table.legend)
 

@@ -78,7 +78,7 @@ class PublishedRate:
 
 @dataclass(frozen=True)
 class Implementation:
-    """Our agents for a published player: one that follows the study's text and, if it differs, one that follows its code."""
+    """Our agents for a published player: one that follows the study's text, and one that follows its code if different."""
 
     player: str  # as in the figures
     version: str  # of the study's program, as in the figures
