@@ -55,7 +55,7 @@ class GameReview(NamedTuple):
 
     @property
     def mistakes(self) -> tuple[int, ...]:
-        """The indices of the decisions with regret."""
+        """The indices of the decisions that gave up value."""
         return tuple(index for index, decision in enumerate(self.decisions) if decision.regret)
 
 

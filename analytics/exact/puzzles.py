@@ -131,7 +131,7 @@ def format_csv(puzzles: Iterable[Puzzle]) -> bytes:
 
 @cache
 def load_shipped_puzzles() -> list[Puzzle]:
-    """Load the puzzles that ship with the project."""
+    """Load the puzzles that this project ships."""
     return parse_puzzles(
         (files("analytics.exact") / "puzzle_sets" / "puzzles.csv").read_text(encoding="utf-8"), "puzzles.csv"
     )

@@ -46,7 +46,7 @@ EMPTY_TEXTS = ("", "-", "-1", "none", "null")  # texts that stand for no cell or
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """The settings by which a table is read as a policy."""
+    """The settings for reading a table as a policy."""
 
     kind: str
     rules: Rules

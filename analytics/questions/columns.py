@@ -63,7 +63,7 @@ class ResultColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A table for people. Its first column names its rows."""
+    """A table for people, whose first column names the rows."""
 
     title: str
     columns: Sequence[ResultColumn] = ()
@@ -117,7 +117,7 @@ def format_percent_whole(share: float) -> str:
 
 
 def format_percent_short(share: float) -> str:
-    """Format a share (0 to 1) in at most three digits: whole percent, or tenths of a percent below 10 %."""
+    """Format a share (0 to 1) with at most three digits: in tenths of a percent below 10 %, else in whole percent."""
     return format_percent_whole(share) if share >= 0.0995 else format_percent_tenths(share)
 
 
@@ -139,7 +139,7 @@ def format_elo(rating: float) -> str:
 
 
 def format_expected_value(value: float) -> str:
-    """Format a value from -1 (a certain loss) to 1 (a certain win) with its sign."""
+    """Format a value from -1 (a certain loss) to 1 (a certain win), with its sign."""
     return format_signed(value, 3)
 
 
@@ -209,14 +209,14 @@ def format_interval(low: float, high: float, format_value: Callable[[float], str
 
 
 def text_column(heading: str, texts: Iterable[Any]) -> ResultColumn:
-    """Build a column of texts or, for a page, of cells."""
+    """Build a column of texts or, in a table for a page, of cells."""
     return ResultColumn(heading, [*texts], right_aligned=False)
 
 
 def number_column(
     heading: str, values: Iterable[Any], format_value: Callable[[Any], str] = format_count, drop_priority: int = 0
 ) -> ResultColumn:
-    """Build a column of numbers, each formatted by ``format_value``; None becomes a dash."""
+    """Build a column of numbers, each formatted with ``format_value``; None is shown as a dash."""
     return ResultColumn(
         heading, [MISSING if value is None else format_value(value) for value in values], drop_priority=drop_priority
     )
@@ -342,7 +342,7 @@ def pairing_columns(frame: pl.DataFrame, with_scores: bool = True) -> list[Resul
 
 
 def _result_share_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build the columns of the shares of games won, drawn and lost."""
+    """Build three columns: the shares of games won, drawn and lost."""
     kinds = (("win", "wins", 4), ("draw", "draws", 5), ("loss", "losses", 4))
     return [
         number_column(heading, frame[name] / frame["games"], format_percent, drop_priority)

@@ -60,14 +60,14 @@ GIFT, PLACEMENT = "gift", "placement"
 
 
 class ValueChange(NamedTuple):
-    """The exact value of a position before and after a decision."""
+    """The exact values of a position before and after a decision."""
 
     before: int  # value for the player that decides: 1 won, 0 drawn, -1 lost
     after: int
 
     @property
     def regret(self) -> int:
-        """The half-points that the decision gave up."""
+        """The value that the decision gave up, in half-points."""
         return self.before - self.after
 
 
@@ -153,5 +153,5 @@ def list_decisions(game: ArchivedGame, judgements: Judgements) -> list[Decision]
 
 
 def describe_winner(winner: int, agents: Sequence[str]) -> str:
-    """Return the winner's label, or ``draw``."""
+    """Return the label of the winner, or ``draw`` if nobody won."""
     return "draw" if winner == NONE else agents[winner]

@@ -214,7 +214,7 @@ class Selection:
 
     @cached_property
     def has_only_whole_runs(self) -> bool:
-        """Whether all games of the runs are selected."""
+        """Whether all games of every run in the selection are selected."""
         return all(map(self.has_whole_run, self.runs))
 
     @property

@@ -275,7 +275,10 @@ def _render_spec(spec: dict[str, Any]) -> str:
 
 
 def _renumber_ids(text: str, id_prefix: str) -> str:
-    """Replace the ids in a picture with numbers from 0, because the renderer goes on counting from picture to picture."""
+    """Number the ids in a picture from 0.
+
+    The renderer itself continues its numbers from one picture to the next, so its ids depend on earlier pictures.
+    """
     ids = dict.fromkeys(re.findall(r'<\w+ id="([\w-]+)"', text))
     numbered = {old_id: f"{id_prefix}{number}" for number, old_id in enumerate(ids)}
     return re.sub(

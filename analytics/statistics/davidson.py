@@ -58,7 +58,7 @@ class DavidsonFit(NamedTuple):
 
     @property
     def seat_decides(self) -> bool:
-        """Whether the seat decides every game, so that all strengths are equally likely."""
+        """Whether the same seat wins every game, so that the games say nothing about the strengths."""
         return bool(np.isinf(self.seat) and self.draws < 0)
 
 

@@ -285,7 +285,7 @@ def _lagrange_multiplier(shares: Sequence[float], slopes: Sequence[float]) -> fl
 
 
 def _logistic_elo(score: float) -> float:
-    """Return the Elo difference at which the logistic curve expects ``score``; infinite at or beyond 0 and 1."""
+    """Return the Elo difference at which the logistic curve expects ``score``; infinite for a score of 0 or 1."""
     if score <= 0 or score >= 1:
         return math.copysign(math.inf, score - EVEN_SCORE)
     return -400 * math.log10(1 / score - 1)

@@ -75,7 +75,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def trinomial(self) -> ResultCounts:
-        """The first agent's (losses, draws, wins) over all games."""
+        """The first agent's (losses, draws, wins) in all games."""
         losses, draws, wins = (a + b for a, b in zip(self.results(0), self.results(1), strict=True))
         return losses, draws, wins
 
@@ -183,7 +183,7 @@ def _add_block_counts(
 
 
 def tally_block(block: Block) -> Tally:
-    """Count how the pairs of one block ended."""
+    """Return the tally of the pairs in one block."""
     games, counts = block.games, np.zeros(16, np.int64)
     _add_block_counts(games.winner, games.ending, games.plies, block.games_per_pair, counts)
     pairs = counts[:9].reshape(3, 3).tolist()

@@ -284,7 +284,7 @@ def mix_reply_values_into_targets(
 
 
 def solve_targets(boards: StageBoards, solver: Solver) -> NDArray[np.float64]:
-    """Solve boards exactly and return their values as chances of 0 or 1, [N, HEADS]."""
+    """Solve boards exactly, and return the chances of not losing and of winning, each 0 or 1: [N, HEADS]."""
     occupied, hands = boards.occupied.astype(np.uint16), boards.gift.astype(np.int8)
     values = -solver.values(boards.lanes, occupied, hands)
     return np.stack([values >= 0, values > 0], axis=-1).astype(np.float64)

@@ -85,7 +85,7 @@ class ArchiveFiles:
 
     @property
     def folders(self) -> list[PurePath]:
-        """The folders of all tables."""
+        """The folders that hold the files of all tables."""
         return [self.archive.root / name for name in (*TABLE_FOLDERS, FOLDER)]
 
     def list_and_check_files(self, table: str, run_id: str | None = None) -> list[VerifiableFile]:

@@ -71,7 +71,7 @@ class QueryResult:
         self.is_open = False  # whether unread rows occupy the connection, which can then do nothing else
 
     def read_frame(self) -> pl.DataFrame:
-        """Read all rows."""
+        """Read all rows into a frame."""
         return _read_frame(self._relation)
 
     def read_first_rows(self, rows: int) -> pl.DataFrame:

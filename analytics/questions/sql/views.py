@@ -71,7 +71,7 @@ class ColumnDescription(NamedTuple):
 
 
 def read_column_descriptions(view: str) -> dict[str, ColumnDescription]:
-    """Read the meaning and the unit of each column of a view."""
+    """Read the descriptions of a view's columns, by name."""
     return {
         row["column"]: ColumnDescription(row["meaning"], row["unit"])
         for row in _read_column_rows()

@@ -34,7 +34,7 @@ class Study:
 
 @dataclass(frozen=True)
 class PercentRange:
-    """A published percentage, or a range of percentages."""
+    """A published percentage, given as one number or as a range."""
 
     text: str  # as it was published
     least: float
@@ -78,7 +78,10 @@ class PublishedRate:
 
 @dataclass(frozen=True)
 class Implementation:
-    """Our agents for a published player: one that follows the study's text, and one that follows its code if different."""
+    """Our agents for a published player: one that follows the study's text, and one that follows its code.
+
+    The second one is given only if text and code are known to differ.
+    """
 
     player: str  # as in the figures
     version: str  # of the study's program, as in the figures

@@ -106,7 +106,7 @@ def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Ce
 
 
 def build_ratings_section(data: ReportData) -> Result:
-    """Build the section about the ratings of the agents that are shown, from one fit over all games."""
+    """Build the section about the ratings of the agents that are shown; the ratings are fitted to all games."""
     try:
         fit = data.rate_agents()
     except RequestError as error:
