@@ -275,7 +275,7 @@ def _render_spec(spec: dict[str, Any]) -> str:
 
 
 def _renumber_ids(text: str, id_prefix: str) -> str:
-    """Number the ids in a picture from 0.
+    """Renumber the ids in a picture from 0.
 
     The renderer itself continues its numbers from one picture to the next, so its ids depend on earlier pictures.
     """

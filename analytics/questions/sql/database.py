@@ -192,7 +192,7 @@ class OpenArchive:
         return self._run_query(text, QueryResult.read_frame)
 
     def retry_if_file_missing(self, operation: Callable[[], AnswerT]) -> AnswerT:
-        """Return the result of ``operation``. If a file is missing, refresh the archive and call ``operation`` again."""
+        """Return the result of ``operation``. If a file is missing, refresh the archive and repeat ``operation``."""
         with suppress(MissingFileError):
             return operation()
         self.refresh()
