@@ -132,7 +132,7 @@ def format_half_points(regret: float) -> str:
 
 
 def format_elo(rating: float) -> str:
-    """Format a rating or a difference of ratings; an infinite value is shown as having no bound."""
+    """Format a rating or a difference of ratings; infinity stands for a rating that the games do not bound."""
     if math.isinf(rating):
         return "∞" if rating > 0 else f"{MINUS}∞"
     return f"{rating:.1f}".replace("-", MINUS) if round(rating, 1) else "0.0"

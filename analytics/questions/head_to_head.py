@@ -156,7 +156,7 @@ def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenR
 
 
 def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:
-    """Describe, in a list of at most one warning, the runs that lack games for which their commands asked."""
+    """Describe the runs that lack games for which their commands asked, in one warning or none."""
     missing_ranges = {
         record.run_id: opened.archive.list_effective_ranges(record.run_id).list_gaps(record.end_unit)
         for record in records

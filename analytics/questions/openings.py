@@ -240,7 +240,7 @@ def _count_games_by_imposed_plies(decisions: pl.DataFrame, records: Sequence[Run
 def describe_first_plies(games_by_ply: Mapping[int, int], preposition: str = "at") -> str:
     """Describe at which plies the games have their first free decision.
 
-    ``preposition`` is ``at`` or ``from``; the latter means that later plies count, too.
+    ``preposition`` is ``at`` if only this decision counts, and ``from`` if later decisions count, too.
     """
     plies_text = ", ".join(
         f"ply {ply} in {format_count_with_noun(games, 'game')}" for ply, games in games_by_ply.items()

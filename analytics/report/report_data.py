@@ -81,9 +81,9 @@ class ReportData:
 
     @cached_property
     def parts_by_rules(self) -> tuple[ReportData, ...]:
-        """The games that count for results and ratings, split by rule set; ``qarena rate`` counts the same games.
+        """The games that count for results and ratings, split by rule set.
 
-        Games of trainings are left out, except those of ``included_trainings``.
+        ``qarena rate`` counts the same games: those of trainings are left out, except for ``included_trainings``.
         """
         rated_runs = [run for run in self.selection.runs if not run.training or run.run_id in self.included_trainings]
         parts = []

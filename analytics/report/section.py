@@ -46,5 +46,5 @@ def agent_figures(
 
 
 def assign_figure_ids(prefix: str, figures: Iterable[Figure]) -> list[Figure]:
-    """Give figures names that begin with ``prefix``, so that the ids of their elements are unique in the page."""
+    """Give figures names that begin with ``prefix``, so that ids in the page are unique."""
     return [replace(figure, name=f"{prefix}{number}-") for number, figure in enumerate(figures)]

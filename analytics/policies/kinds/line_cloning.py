@@ -130,7 +130,7 @@ def turn_at(number: int, memory: TurnMemory) -> tuple[int, int]:
 
 @inline_function
 def fill_sampled_turn_numbers(logged: int, turns: int, word: int, numbers: Any) -> int:
-    """Write the logged turn's index and those of random other turns into ``numbers`` [SAMPLED]; return their count.
+    """Write the indices of the logged turn and of random other turns into ``numbers`` [SAMPLED]; return their count.
 
     If there is room for all turns, all are taken.
     """

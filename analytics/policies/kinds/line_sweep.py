@@ -272,7 +272,7 @@ def mix_reply_values_into_targets(
 ) -> None:
     """Mix the chances after the best replies, with weight ``share``, into ``targets``.
 
-    ``weights``, those of the next stage, value the replies. P(not lost) = 1 - the greatest P(won) of a reply, and
+    The weights of the next stage, ``weights``, value the replies. P(not lost) = 1 - the greatest P(won) of a reply, and
     P(won) = 1 - the greatest P(not lost) of a reply. Both are 1 if every reply gives a win away.
     """
     work = allocate_work_memory(np.array([0.0, 1.0]), 1)  # P(not lost) alone, and P(won)

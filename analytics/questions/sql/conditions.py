@@ -72,7 +72,7 @@ def check_condition(parser: Parser, where: str) -> None:
 
 
 def _parse_condition(parser: Parser, expression: str) -> Node:
-    """Parse a SELECT with the expression after WHERE, and return the syntax tree of the expression.
+    """Parse a SELECT that has the expression after WHERE, and return the syntax tree of the SELECT.
 
     Raises ``RequestError`` if the text is more than an expression.
     """
