@@ -44,7 +44,7 @@ TASK_GAMES = 64  # a tenth of a second of work, so a stop takes no longer, excep
 
 @dataclass(frozen=True)
 class AnnotationOptions:
-    """The decisions to evaluate, and the means."""
+    """Which decisions to evaluate, and with which resources."""
 
     choices: bool = False  # count the choices that keep the value too
     from_pieces: int | None = None  # leave out boards with fewer pieces; None: 0, or 5 where the mover chooses
@@ -54,7 +54,7 @@ class AnnotationOptions:
 
 
 class GameSolver:
-    """A solver of games under one set of rules, on several threads that share and keep what they solve."""
+    """A solver of games under one set of rules, whose threads share solved boards and keep them for later calls."""
 
     def __init__(self, rules: Rules, options: AnnotationOptions) -> None:
         self._settings = options
@@ -69,10 +69,12 @@ class GameSolver:
         progress: Callable[[int], None],
         on_wait: Callable[[], None] = lambda: None,
     ) -> ExactValues:
-        """Return the values of all decisions from ``first_plies`` [G] on; ``count_choices``: also how many keep them.
+        """Return the exact values of all decisions in ``games`` from the plies ``first_plies`` [G] on.
 
-        ``progress`` is called with the number of games of each task that is done, ``on_wait`` several times a second.
-        All searches end when one of them raises, also those of other calls: they raise ``StoppedError``.
+        With ``count_choices``, also count the choices that keep each value. ``progress`` is called with the number of
+        games in each finished task, and ``on_wait`` is called several times a second. If one of these functions or a
+        search raises an error, all searches of this solver end, including those of other calls, which then raise
+        ``StoppedError``.
         """
         values, size = ExactValues.empty(len(games.plies)), len(games.plies)
         spans = ((start, min(start + TASK_GAMES, size)) for start in range(0, size, TASK_GAMES))
@@ -83,7 +85,7 @@ class GameSolver:
     def _solve_span(
         self, span: Range, count_choices: bool, games: Games, first_plies: NDArray[np.int8], values: ExactValues
     ) -> int:
-        """Fill in the values of the games from one to before another; return how many they are."""
+        """Fill in the values of the games in ``span``; return the number of these games."""
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
         solver = self._local.solver
@@ -95,14 +97,14 @@ class GameSolver:
 
 
 class AnnotationSummary(NamedTuple):
-    """Totals of what was annotated."""
+    """The numbers of units, games and decisions that were annotated."""
 
     units: int = 0
     games: int = 0
     decisions: int = 0
 
     def add(self, other: AnnotationSummary) -> AnnotationSummary:
-        """Return the totals of two summaries."""
+        """Return the sum of this summary and another."""
         return AnnotationSummary(*map(sum, zip(self, other, strict=True)))
 
 
@@ -113,12 +115,12 @@ def list_annotation_chunks(
     workers: int = 1,
     is_included: Callable[[str, StoredRange], bool] = lambda _run_id, _games: True,
 ) -> Iterator[Chunk[AnnotationExtent]]:
-    """Yield the games that lack requested annotations, in chunks of some thousand games, or fewer with many workers.
+    """Yield the games that lack the requested annotations, in chunks of some thousand games, or fewer for many workers.
 
-    ``is_included`` takes a run's id and a range of its games, and says whether this range is to be annotated. The
-    extent of a chunk includes what is stored of its games.
+    ``is_included`` takes a run's id and a range of its games, and returns whether to annotate this range. The extent of
+    a chunk also covers the annotations that are already stored for its games.
 
-    Raises ``FailureError`` for a run without a record, ``RequestError`` for a run of another schema version.
+    Raises ``FailureError`` for a run without a record, and ``RequestError`` for a run with another schema version.
     """
     for run_id in run_ids:
         record = check_record_format(archive.load_run(run_id))
@@ -144,10 +146,10 @@ def annotate_runs(
     options: AnnotationOptions,
     on_wait: Callable[[], None] = lambda: None,
 ) -> AnnotationSummary:
-    """Evaluate and store every decision of some runs that is not stored yet, part by part.
+    """Evaluate every decision of some runs that has no stored value yet, and store the values chunk by chunk.
 
-    It may be stopped at any time by an exception in ``on_wait`` (see ``GameSolver``) or by Ctrl-C: parts
-    that are stored stay. Raises ``FailureError`` for a run without a record or a file that cannot be read or written.
+    An exception in ``on_wait`` (see ``GameSolver``) or Ctrl-C may stop it at any time; chunks that are stored by then
+    remain. Raises ``FailureError`` for a run without a record, or for a file that cannot be read or written.
     """
     annotator, total = Annotator(archive, options), AnnotationSummary()
     try:
@@ -160,7 +162,7 @@ def annotate_runs(
 
 
 class Annotator:
-    """An annotator of chunks of games on any number of threads; it keeps what it solved from one to the next."""
+    """An annotator of chunks of games, on any number of threads. It keeps solved boards from one chunk to the next."""
 
     def __init__(self, archive: ArchiveStore, options: AnnotationOptions) -> None:
         self._archive = archive
@@ -175,7 +177,7 @@ class Annotator:
         progress: Callable[[int], None] = lambda _games: None,
         on_wait: Callable[[], None] = lambda: None,
     ) -> AnnotationSummary:
-        """Evaluate and store the decisions of a part. Raises ``FailureError`` for a damaged file."""
+        """Evaluate and store the decisions of a chunk. Raises ``FailureError`` for a damaged file."""
         run_id, part, extent = chunk
         record = self._archive.load_run(run_id)
         games = self._read_games(record, part)

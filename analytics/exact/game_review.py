@@ -29,7 +29,7 @@ Choice = tuple[int, int]  # piece, cell; of a gift the cell is NONE
 
 
 class JudgedDecision(NamedTuple):
-    """A decision. Its values are for the seat that decided: 1 won, 0 drawn, -1 lost."""
+    """A decision with the exact values before and after it, for the seat that decided: 1 won, 0 drawn, -1 lost."""
 
     ply: int  # 0 to 15
     kind: str  # gift or placement; where the mover chooses the piece, placement is the whole turn
@@ -41,12 +41,12 @@ class JudgedDecision(NamedTuple):
 
     @property
     def regret(self) -> int:
-        """The loss of value in half-points: 0, 1 or 2."""
+        """The value that the decision gave up, in half-points: 0, 1 or 2."""
         return self.before - self.after
 
 
 class GameReview(NamedTuple):
-    """The judged decisions of a game, in the order in which they were taken."""
+    """The judged decisions of a game, in the order of play."""
 
     decisions: tuple[JudgedDecision, ...]
     unjudged_count: int  # earlier decisions, which the time did not suffice for
@@ -55,7 +55,7 @@ class GameReview(NamedTuple):
 
     @property
     def mistakes(self) -> tuple[int, ...]:
-        """The indices of the decisions with regret."""
+        """The indices of the decisions that gave up value."""
         return tuple(index for index, decision in enumerate(self.decisions) if decision.regret)
 
 
@@ -69,9 +69,9 @@ def review_game(
 ) -> GameReview:
     """Judge the decisions of a game, finished or not, given as its legal ``(piece, cell)`` plies.
 
-    ``hand``: a piece that was given and not placed, whose gift is judged too. The first ``opening`` plies were imposed
-    and are not judged. The search ends after about ``seconds``. Until then ``on_wait`` is called on this thread several
-    times a second. An exception in it ends the search and is passed on. A call searches on a thread of its own.
+    ``hand`` is a piece that was given but not placed yet; its gift is judged too. The first ``opening`` plies were
+    imposed and are not judged. The search, which has a thread of its own, ends after about ``seconds``. Meanwhile, the
+    calling thread calls ``on_wait`` several times a second; an exception there ends the search and reaches the caller.
     """
     review = ReviewSearch(rules, plies, hand, opening)
     deadline = time.monotonic() + seconds
@@ -87,13 +87,13 @@ def review_game(
 
 
 class ReviewSearch:
-    """A review under way: the arguments are those of ``review_game``.
+    """A game review in progress; the arguments are explained at ``review_game``.
 
-    ``search`` may be stopped at any time; ``build_review`` gives the decisions judged by then.
+    The search may be stopped at any time; ``build_review`` then returns the decisions that were judged by that time.
     """
 
     def __init__(self, rules: Rules, plies: Sequence[Choice], hand: int = NONE, opening: int = 0) -> None:
-        """Load the kernel, which may have to be compiled."""
+        """Prepare the search, and load its kernel, which may have to be compiled first."""
         self.solver = Solver(rules, TABLE_MEGABYTES, load_tablebase_index(rules))
         self._rules, self._plies, self._hand, self._opening = rules, tuple(plies), hand, opening
         # As the kernels of annotations take games: its winner and ending mean nothing.
@@ -105,7 +105,10 @@ class ReviewSearch:
         self._solve_from(0, 0)  # loads the kernel: that is not the search's time
 
     def _solve_from(self, game_count: int, first_ply: int) -> ExactValues:
-        """Return the values from ``first_ply`` on of this game, or of no game, which only runs the solver's kernels."""
+        """Return the exact values of this game from ``first_ply`` on.
+
+        With ``game_count`` 0, no game is solved; this only makes sure that the solver's kernels are loaded.
+        """
         values = ExactValues.empty(1)
         fill_exact_game_values(
             0, game_count, 0, self._game.games, np.array([first_ply], np.int8), values, *self.solver.state
@@ -113,7 +116,7 @@ class ReviewSearch:
         return values
 
     def stop(self) -> None:
-        """End the search soon, from any thread."""
+        """Make the search end soon. Any thread may call this."""
         self._ending = True
         self.solver.stop()
 
@@ -122,8 +125,8 @@ class ReviewSearch:
     ) -> None:
         """Judge the decisions, from the last ply to the first.
 
-        ``find_better``: also look for the better choices instead of each mistake, which takes longer than all the rest.
-        ``on_review``, if given, gets the review so far after each ply.
+        With ``find_better``, also find the better choices for each mistake, which takes longer than everything else.
+        ``on_review``, if given, is called after each ply with the review so far.
         """
         if self._hand != NONE:
             self._given = self._judge_gift_in_hand()
@@ -174,7 +177,7 @@ class ReviewSearch:
         return None if self.solver.stopped else JudgedDecision(ply, "gift", ply & 1, hand, NONE, before, after)
 
     def _list_best_choices(self, decision: JudgedDecision) -> tuple[Choice, ...]:
-        """List the choices instead of a decision that keep the value before it."""
+        """List the choices that would have kept the value of the position before a decision."""
         before = self._plies[: decision.ply]
         if decision.kind == "gift":
             available = _list_available_pieces(position_from_plies(before))
@@ -188,14 +191,14 @@ class ReviewSearch:
         return tuple(sorted(choice for choice, value in values.items() if value == decision.before))
 
     def _solve_ply(self, before: tuple[Choice, ...], piece: int, cell: int) -> int:
-        """Return the value of a ply for the player who takes it."""
+        """Return the value, for the player who places, of placing ``piece`` on ``cell`` after the plies ``before``."""
         after = position_from_plies((*before, (piece, cell)))
         if find_finished_lines(board(after), self._rules):
             return 1
         return -self._solve_position(after) if self._rules.mover_chooses else self._solve_position(after)
 
     def _solve_position(self, position: PackedPosition) -> int:
-        """Return the value of a live position for the player to act, or 0 once the search is stopped."""
+        """Return the value of an unfinished position for the player to act, or 0 if the search has been stopped."""
         return 0 if self.solver.stopped else self.solver.value(position)
 
 

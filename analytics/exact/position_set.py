@@ -71,7 +71,7 @@ ROW_GROUP_ROWS = 1 << 16
 
 
 class SetOrigin(JsonRecord, frozen=True):
-    """The origin of a set, in the metadata of its file."""
+    """The settings from which a set was built, and a checksum; they are stored in the metadata of the set's file."""
 
     format: str
     rules: Mapping[str, Any]  # the fields of ``Rules``
@@ -86,7 +86,7 @@ class SetOrigin(JsonRecord, frozen=True):
 
 
 class PositionSet(NamedTuple):
-    """``P`` positions with a piece in hand, by pieces on the board, and the exact value of every turn in each."""
+    """``P`` positions with a piece in hand, grouped by number of pieces on the board, and each turn's exact value."""
 
     origin: SetOrigin
     batch: Batch  # [P]
@@ -99,12 +99,15 @@ class PositionSet(NamedTuple):
 
     @property
     def piece_counts(self) -> NDArray[np.int8]:
-        """[P] pieces on the board."""
+        """The number of pieces on the board in each position, [P]."""
         return np.bitwise_count(self.batch.occupied).astype(np.int8)
 
 
 def find_shipped_set_path(rules: str) -> Path:
-    """Return the path of the set that ships for the rules of this name. Raises ``RequestError`` if there is none."""
+    """Return the path of the set that this project ships for the rules named ``rules``.
+
+    Raises ``RequestError`` if there is none.
+    """
     path = SHIPPED_FOLDER / f"{rules}.parquet"
     if not path.is_file():
         names = ", ".join(sorted(file.stem for file in SHIPPED_FOLDER.glob("*.parquet"))) or "none"
@@ -116,12 +119,15 @@ def find_shipped_set_path(rules: str) -> Path:
 
 
 def build_origin(rules: Rules, seed: int, max_positions: int) -> SetOrigin:
-    """Build the origin of a new set, before its turns are known."""
+    """Build the origin of a new set, without the checksum of its turns, which are not known yet."""
     return SetOrigin(FORMAT, asdict(rules), seed, max_positions)
 
 
 def encode_position_set(frame: pl.DataFrame, origin: SetOrigin) -> bytes:
-    """Encode a set as the bytes of its file: turns by the schema ``SCHEMA``, those of one position side by side."""
+    """Encode a set as the bytes of its file.
+
+    ``frame`` has a row for each turn, by the schema ``SCHEMA``; the turns of one position are adjacent.
+    """
     stamped = msgspec.structs.replace(origin, turns=_compute_digest(frame))
     texts = {name: frame[name].unique(maintain_order=True) for name, kind in SCHEMA.items() if kind == pl.String()}
     enums = frame.with_columns(pl.col(name).cast(pl.Enum(categories)) for name, categories in texts.items())
@@ -130,14 +136,14 @@ def encode_position_set(frame: pl.DataFrame, origin: SetOrigin) -> bytes:
 
 
 def _compute_digest(frame: pl.DataFrame) -> str:
-    """Return the SHA-256 of the rows as CSV without a header: 64 hex digits."""
+    """Return the SHA-256, 64 hex digits, of the rows written as CSV without a header."""
     return hashlib.sha256(frame.write_csv(include_header=False).encode()).hexdigest()
 
 
 def read_position_set(path: Path) -> PositionSet:
-    """Read the set in a file.
+    """Read a position set from a file.
 
-    Raises ``FailureError`` if it cannot be read, ``RequestError`` if it is no such file or was changed.
+    Raises ``FailureError`` if the file cannot be read, and ``RequestError`` if it holds no position set or was changed.
     """
     with explain_errors("read", path):
         content = path.read_bytes()
@@ -154,7 +160,10 @@ def read_position_set(path: Path) -> PositionSet:
 
 
 def _parse_position_set(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataFrame]:
-    """Parse the origin and the turns in the bytes of a file."""
+    """Parse the bytes of a file into the origin and the turns of a position set.
+
+    Raises ``RequestError``, which names ``path``, for any other content.
+    """
     wrong = f"{path} is not a set of positions, or was changed since it was made"
     remedy = "make it again with 'qarena policy positions'"
     try:
@@ -168,7 +177,7 @@ def _parse_position_set(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataF
 
 
 def select_positions(position_set: PositionSet, rows: NDArray[np.bool_]) -> PositionSet:
-    """Select the positions of a set for which ``rows`` [P] holds."""
+    """Select the positions for which ``rows`` [P] is true, as a set of their own."""
     return PositionSet(
         position_set.origin, position_set.batch.select(rows), position_set.logged[rows], position_set.values[rows]
     )
@@ -181,16 +190,17 @@ SOLVE_BLOCK = 8
 
 
 class CandidatePositions(NamedTuple):
-    """``C`` arrangements of ``n`` pieces and one in hand, in the order of drawing."""
+    """``C`` positions of ``n`` pieces on the board and one in hand, in the order in which they were drawn."""
 
     pieces: NDArray[np.int64]  # [C, n + 1] the last is in hand
     cells: NDArray[np.int64]  # [C, n] the last was filled last
 
 
 def read_logged_games(archive: ArchiveStore, rules: Rules) -> Games:
-    """Read an archive's games under some rules, by run id, then by game id, whatever files they are in.
+    """Read all games of an archive under the given rules, by run id, then by game id.
 
-    Raises ``RequestError`` if there is none, ``FailureError`` for a file that is missing or damaged.
+    This order does not depend on how the games are spread over files. Raises ``RequestError`` if there are no such
+    games, and ``FailureError`` for a file that is missing or damaged.
     """
     parts = [
         merge_games(
@@ -205,7 +215,10 @@ def read_logged_games(archive: ArchiveStore, rules: Rules) -> Games:
 
 
 def sample_arrangements(rules: Rules, piece_count: int, seed: int) -> Iterator[CandidatePositions]:
-    """Yield random arrangements of ``piece_count`` pieces without a line, all equally likely, by rejection."""
+    """Yield random positions with ``piece_count`` pieces on the board and no finished line.
+
+    All such arrangements are equally likely: those with a line are drawn too, and rejected.
+    """
     first = stream(seed, piece_count, 0)
     for start in range(0, MAX_SAMPLES, SAMPLE_BLOCK):
         words = Streams(np.arange(start, start + SAMPLE_BLOCK, dtype=np.uint64) + first)
@@ -217,7 +230,10 @@ def sample_arrangements(rules: Rules, piece_count: int, seed: int) -> Iterator[C
 
 
 def sample_logged_positions(games: Games, piece_count: int, seed: int) -> Iterator[CandidatePositions]:
-    """Yield the positions with ``piece_count`` pieces in which a placement was logged, in a random order of games."""
+    """Yield logged positions with ``piece_count`` pieces on the board and a piece in hand that was placed next.
+
+    The games come in a random order.
+    """
     first = stream(seed, piece_count, 1)
     words = Streams(np.arange(len(games.plies), dtype=np.uint64) + first).draw(0)
     order = np.argsort(words, kind="stable")
@@ -229,7 +245,7 @@ def sample_logged_positions(games: Games, piece_count: int, seed: int) -> Iterat
 
 
 def _has_line(candidates: CandidatePositions, rules: Rules) -> NDArray[np.bool_]:
-    """Return [C] whether a line is finished: four feature bytes whose AND is not 0."""
+    """Return whether each candidate has a finished line, [C]: four feature bytes whose bitwise AND is not 0."""
     features = np.zeros((len(candidates.cells), CELLS), np.uint8)
     placed = candidates.pieces[:, :-1]
     np.put_along_axis(features, candidates.cells, (placed | (~placed & 15) << ATTRIBUTES).astype(np.uint8), axis=1)
@@ -239,7 +255,7 @@ def _has_line(candidates: CandidatePositions, rules: Rules) -> NDArray[np.bool_]
 
 
 def to_batch(candidates: CandidatePositions) -> Batch:
-    """Convert arrangements to a batch of positions."""
+    """Convert candidate positions to a batch of positions."""
     one = np.uint64(1)
     placed, cells = candidates.pieces[:, :-1].astype(np.uint64), candidates.cells.astype(np.uint64)
     lanes = np.zeros(len(cells), np.uint64)
@@ -255,9 +271,9 @@ def to_batch(candidates: CandidatePositions) -> Batch:
 def sample_new_positions_by_source(
     rules: Rules, games: Games, piece_count: int, max_positions: int, seed: int
 ) -> list[tuple[str, list[PackedPosition]]]:
-    """Sample at most ``max_positions`` positions from each source; return each source's name with its positions.
+    """Sample at most ``max_positions`` positions from each source; return the name of each source with its positions.
 
-    No two of all of them are images of each other.
+    No two of the returned positions are images of each other, not even across sources.
     """
     seen: set[tuple[int, int]] = set()
     sources = sample_arrangements(rules, piece_count, seed), sample_logged_positions(games, piece_count, seed)
@@ -270,7 +286,7 @@ def sample_new_positions_by_source(
 def select_new_positions(
     source: Iterator[CandidatePositions], max_positions: int, rules: Rules, seen: set[tuple[int, int]]
 ) -> list[PackedPosition]:
-    """Select the first ``max_positions`` positions whose canonical form is not in ``seen``, and add them to it."""
+    """Select the first ``max_positions`` positions whose canonical forms are not in ``seen``; add the forms to it."""
     kept: list[PackedPosition] = []
     for candidates in source:
         batch = to_batch(candidates)
@@ -285,15 +301,18 @@ def select_new_positions(
 
 
 def solve_all_turns(solver: Solver, position: PackedPosition) -> list[SolvedTurn]:
-    """Solve every turn in a position for its value, without its distance."""
+    """Return the exact value of every turn in a position, without the distance to the end of the game."""
     return list(solver.turns(position, distance=False))
 
 
 class TurnSolver:
-    """A solver of positions on several threads, which share what they prove."""
+    """A solver of positions, on several threads that share what they have proven."""
 
     def __init__(self, rules: Rules, threads: int, megabytes: float, min_pieces: int = 0) -> None:
-        """``min_pieces`` pieces are on the board in all positions: a tablebase that ends there is not read."""
+        """Build the solver of positions that have at least ``min_pieces`` pieces on the board.
+
+        A tablebase is loaded only if it includes boards with more pieces than that.
+        """
         self._threads = threads
         tablebase = find_largest_tablebase(rules)
         self._shared = Solver(
@@ -307,7 +326,10 @@ class TurnSolver:
         progress: Callable[[int], None] = lambda _positions: None,
         search: Callable[[Solver, PackedPosition], ResultT] = solve_all_turns,  # type: ignore[assignment]  # the usual one
     ) -> list[ResultT]:
-        """Search each position, by default for all turns; ``progress`` gets the number of positions just done."""
+        """Apply ``search``, by default ``solve_all_turns``, to each position, and return the results in order.
+
+        ``progress`` is called with the number of positions that have just been finished.
+        """
         results: dict[int, list[ResultT]] = {}
 
         def keep(done: tuple[int, list[ResultT]]) -> None:
@@ -327,10 +349,8 @@ class TurnSolver:
         return start, [search(self._local.solver, position) for position in positions]
 
 
-def build_turn_rows(
-    source: str, positions: Sequence[PackedPosition], turns: Sequence[Sequence[SolvedTurn]]
-) -> pl.DataFrame:
-    """Build the rows, by the schema ``SCHEMA``, of one source's positions and their turns."""
+def build_turn_rows(source: str, positions: Sequence[PackedPosition], turns: Sequence[Sequence[SolvedTurn]]) -> pl.DataFrame:
+    """Build a row, by the schema ``SCHEMA``, for each turn in the positions of one source."""
     rows = [
         (text, position.occupied.bit_count(), source, position.last_cell, turn.cell, turn.gift, turn.value)
         for position, solved in zip(positions, turns, strict=True)
@@ -359,7 +379,7 @@ JUDGEMENT_SCHEMA = {
 
 
 class Regrets(NamedTuple):
-    """The regrets of the turns in ``P`` positions, ``D`` turns in each; NO_DECISION where nothing was decided."""
+    """The regrets of ``D`` turns in each of ``P`` positions, in half-points; NO_DECISION where nothing was decided."""
 
     placement: NDArray[np.int8]  # [P, D]
     gift: NDArray[np.int8]  # [P, D]
@@ -367,12 +387,12 @@ class Regrets(NamedTuple):
 
     @property
     def turn(self) -> NDArray[np.int8]:
-        """The regrets of the whole turns, [P, D]."""
+        """The regrets of the whole turns (placement and gift together), [P, D]."""
         return self.placement + np.maximum(self.gift, 0)
 
 
 def compute_regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
-    """Return the regrets of turns [P, D], where ``values`` [P, 16, 17] has the value of every turn."""
+    """Return the regrets of ``turns`` [P, D]; ``values`` [P, 16, 17] has the exact value of every turn."""
     cells, gifts = turns.cells.astype(np.intp), turns.gifts.astype(np.intp)
     rows = np.arange(len(values))[:, None]
     boards = np.column_stack([values.max(axis=2), np.full(len(values), ILLEGAL)])  # [P, 17] by cell, then no cell
@@ -392,8 +412,8 @@ def compute_regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
 def summarise_regrets(positions: PositionSet, regrets: Regrets) -> pl.DataFrame:
     """Summarise regrets as shares of optimal decisions and mean regrets, by the schema ``JUDGEMENT_SCHEMA``.
 
-    Each kind of decision has a row for all decisions, for each source, and for each number of pieces on the board. For
-    a gift this number is one more than for the placement before it. Intervals are 95 % ones over positions.
+    Each kind of decision has a row for all decisions, one for each source, and one for each number of pieces on the
+    board. For a gift, the piece that was just placed is on the board too. The 95 % intervals are over positions.
     """
     rows = [
         (kind, source, pieces, *_compute_regret_statistics(getattr(regrets, kind)[chosen]))
@@ -407,7 +427,11 @@ def summarise_regrets(positions: PositionSet, regrets: Regrets) -> pl.DataFrame:
 def _list_summary_groups(
     positions: PositionSet, added_pieces: int
 ) -> Iterator[tuple[str | None, int | None, NDArray[np.bool_]]]:
-    """Yield source, pieces on the board and positions of each row; ``added_pieces`` were placed since the position."""
+    """Yield the groups of positions that have a row each: source, number of pieces, and the positions as a mask.
+
+    None stands for all sources or all numbers of pieces. ``added_pieces`` is the number of pieces that were placed
+    between the position and the decision.
+    """
     yield None, None, np.ones(len(positions.logged), np.bool_)
     for source in SOURCES:
         yield source, None, positions.logged == (source == "logged")
@@ -416,7 +440,10 @@ def _list_summary_groups(
 
 
 def _compute_regret_statistics(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
-    """Return the figures of decisions with regrets [P, D]: how many, the share of optimal ones, the mean regret."""
+    """Return the number of decisions in ``regret`` [P, D], the share of optimal ones, and the mean regret.
+
+    The share and the mean are each followed by the ends of their interval.
+    """
     decided = regret >= 0
     count = decided.sum(axis=1)
     optimal = estimate_ratio(((regret == 0) & decided).sum(axis=1), count, 1.0)
@@ -424,9 +451,9 @@ def _compute_regret_statistics(regret: NDArray[np.int8]) -> tuple[int | float, .
 
 
 def estimate_ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], max_value: float) -> Estimate:
-    """Return the mean of decisions of 0 to ``max_value``: position i has ``counts[i]``, which add up to ``totals[i]``.
+    """Return the mean of values from 0 to ``max_value``; position i has ``counts[i]`` values with sum ``totals[i]``.
 
-    The interval is over positions: decisions in one position are not independent.
+    The interval is over positions, because values in the same position are not independent.
     """
     n, y = counts.astype(np.int64), totals.astype(np.int64)
     sums = (int(total) for total in (n.sum(), y.sum(), n @ n, n @ y, y @ y))

@@ -38,7 +38,7 @@ Item = TypeVar("Item")
 
 
 class Puzzle(NamedTuple):
-    """A position with a piece in hand, its only turn, and its difficulty."""
+    """A position with a piece in hand, the only turn that keeps its value, and its difficulty."""
 
     position: PackedPosition
     rules: str  # their name
@@ -50,32 +50,32 @@ class Puzzle(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The position in text form."""
+        """The position in notation."""
         return format_position(self.position, self.rules)
 
     @property
     def turn(self) -> str:
-        """The only turn in text form, ``b2 7``."""
+        """The only turn that keeps the value, as a text such as ``b2 7``."""
         return f"{format_cell(self.cell)} {format_piece(self.gift)}"
 
     @property
     def goal(self) -> str:
-        """``win`` or ``draw``."""
+        """What the turn achieves: ``win`` or ``draw``."""
         return next(name for name, value in GOAL_VALUES.items() if value == self.value)
 
     @property
     def difficulty(self) -> float:
-        """0 to 1: the mean of the share of missed tries, and of the depth as a share of all cells."""
+        """The difficulty, from 0 to 1: the mean of the share of failed attempts and of the depth divided by 16."""
         return (self.missed + self.depth / CELLS) / 2
 
     @property
     def level(self) -> int:
-        """1 (easy) to 5 (hard), by difficulty."""
+        """The level, from 1 (easy) to 5 (hard), which follows from the difficulty."""
         return 1 + sum(self.difficulty >= bound for bound in LEVEL_BOUNDS)
 
 
 class OnlyTurn(NamedTuple):
-    """The one turn of a position that keeps its value."""
+    """The only turn in a position that keeps the value."""
 
     cell: int
     gift: int
@@ -84,7 +84,10 @@ class OnlyTurn(NamedTuple):
 
 
 def find_only_turn(solver: Solver, position: PackedPosition) -> OnlyTurn | None:
-    """Find the one turn that keeps the value; None if there are more, or if the position is lost or won at once."""
+    """Return the only turn that keeps the value of the position, or None if there are several.
+
+    Also return None if the position is lost, or if the piece in hand wins at once.
+    """
     turns = solver.turns(position, distance=False)
     value = max(turn.value for turn in turns)
     kept = [turn for turn in turns if turn.value == value]
@@ -98,9 +101,10 @@ def find_only_turn(solver: Solver, position: PackedPosition) -> OnlyTurn | None:
 
 
 def select_varied(puzzles: Iterable[Puzzle], count: int) -> list[Puzzle]:
-    """Select at most ``count`` puzzles, easy ones first: equally many a level, then a number of pieces and value.
+    """Select at most ``count`` puzzles, evenly over levels and, within each level, over numbers of pieces and values.
 
-    Of a group that has fewer, all are taken. The order of the argument makes no difference.
+    A group that has too few puzzles contributes all of them. The result is sorted from easy to hard, and does not
+    depend on the order of ``puzzles``.
     """
     groups: dict[int, dict[tuple[int, int], list[Puzzle]]] = {level: {} for level in LEVELS}
     for puzzle in sorted(puzzles, key=lambda item: hashlib.sha256(item.text.encode()).digest()):
@@ -111,12 +115,12 @@ def select_varied(puzzles: Iterable[Puzzle], count: int) -> list[Puzzle]:
 
 
 def interleave(lists: Sequence[Sequence[Item]]) -> list[Item]:
-    """Interleave lists: the first item of each list, then the second of each, and so on."""
+    """Interleave lists: first the first item of each list, then the second of each, and so on."""
     return [item for item in chain.from_iterable(zip_longest(*lists)) if item is not None]
 
 
 def format_csv(puzzles: Iterable[Puzzle]) -> bytes:
-    """Format puzzles as the bytes of their file."""
+    """Format puzzles as the bytes of a CSV file."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -127,14 +131,17 @@ def format_csv(puzzles: Iterable[Puzzle]) -> bytes:
 
 @cache
 def load_shipped_puzzles() -> list[Puzzle]:
-    """Load the puzzles that ship with the project."""
+    """Load the puzzles that this project ships."""
     return parse_puzzles(
         (files("analytics.exact") / "puzzle_sets" / "puzzles.csv").read_text(encoding="utf-8"), "puzzles.csv"
     )
 
 
 def parse_puzzles(text: str, name: str) -> list[Puzzle]:
-    """Parse the puzzles in a file's text. Raises ``RequestError``, with the file's name, for the first wrong line."""
+    """Parse the puzzles in the text of a file.
+
+    Raises ``RequestError`` for the first invalid line; the message names the file, ``name``.
+    """
     rows = csv.DictReader(text.splitlines())
     if tuple(rows.fieldnames or ()) != COLUMNS:
         raise RequestError(f"{name} is not a set of puzzles: its first line is not {','.join(COLUMNS)}")

@@ -39,13 +39,16 @@ VALUES = (1, 0, -1)
 
 
 def user_folder() -> Path:
-    """Return the folder of the user's own tablebases: ``$QARENA_TABLEBASE``, else one in the user's data folder."""
+    """Return the folder of the user's own tablebases.
+
+    This is ``$QARENA_TABLEBASE`` or, if that is not set, a folder in the user's data folder.
+    """
     data = Path(os.environ.get("XDG_DATA_HOME") or Path("~/.local/share").expanduser())
     return expand_home(os.environ.get("QARENA_TABLEBASE") or data / "quarto-arena" / "tablebases")
 
 
 class TablebaseCard(JsonRecord, frozen=True):
-    """The contents and origin of a tablebase. Raises ``ValueError`` for counts that do not add up."""
+    """The card of a tablebase: its contents and its origin. Raises ``ValueError`` for counts that do not add up."""
 
     format: str
     rules: Mapping[str, Any]  # the fields of ``Rules``
@@ -74,13 +77,13 @@ class TablebaseCard(JsonRecord, frozen=True):
 
     @property
     def layer_slices(self) -> list[slice]:
-        """The rows of the table with 0, 1, ... pieces."""
+        """The rows of the table that hold the boards with 0, 1, ... pieces, one slice for each number of pieces."""
         ends = accumulate(self.boards)
         return [slice(end - count, end) for end, count in zip(ends, self.boards, strict=True)]
 
 
 class Tablebase(NamedTuple):
-    """A tablebase on the disk; its table is not read yet."""
+    """A tablebase on disk, with its card; the table itself has not been read yet."""
 
     path: Path  # of the Parquet file
     card: TablebaseCard
@@ -95,33 +98,37 @@ class Tablebase(NamedTuple):
 
 
 class BoardTable(NamedTuple):
-    """The table of a tablebase: ``N`` boards by pieces, then key."""
+    """The table of a tablebase: ``N`` boards, sorted by number of pieces, then by key."""
 
     keys: NDArray[np.uint64]  # [N]
     pieces: NDArray[np.int8]  # [N]
     values: NDArray[np.int8]  # [N]
 
     def to_tablebase_index(self, max_pieces: int) -> TablebaseIndex:
-        """Convert the boards of up to ``max_pieces`` pieces to the form that a ``Solver`` needs."""
+        """Convert the boards with up to ``max_pieces`` pieces to the form that a ``Solver`` needs."""
         count = np.searchsorted(self.pieces, max_pieces, side="right")
         return build_tablebase_index(self.keys[:count], self.values[:count], max_pieces)
 
 
 def tablebase_name(rules: Rules, pieces: int) -> str:
-    """Return the name of a tablebase's files without their suffix."""
+    """Return the file name, without a suffix, of the tablebase for these rules and this number of pieces."""
     plain = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in rules.name)
     return f"{plain}-{pieces}"
 
 
 def open_tablebase(path: Path) -> Tablebase:
-    """Open the tablebase of a Parquet file or a card. Raises ``FailureError`` if its card cannot be read."""
+    """Open a tablebase, given by the path of its Parquet file or its card.
+
+    Raises ``FailureError`` if the card cannot be read.
+    """
     return Tablebase(path.with_suffix(".parquet"), load_record(path.with_suffix(".json"), TablebaseCard))
 
 
 def list_tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase]:
-    """Yield the tablebases in ``folders``, or the user's and those that ship, by name within a folder.
+    """Yield the tablebases in ``folders``, sorted by name within each folder.
 
-    Raises ``FailureError`` for a damaged card.
+    By default, the folders are the user's own, then the one that ships with the project. Raises ``FailureError`` for a
+    damaged card.
     """
     for folder in folders or (user_folder(), SHIPPED_FOLDER):
         for card in sorted(folder.glob("*-*.json")):
@@ -129,12 +136,15 @@ def list_tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase
 
 
 def is_equivalent_rules(a: Rules, b: Rules) -> bool:
-    """Return whether two rules differ at most in their names."""
+    """Return whether two rule sets are the same, apart from their names."""
     return set(a.lines) == set(b.lines) and a.chooser == b.chooser
 
 
 def find_largest_tablebase(rules: Rules) -> Tablebase | None:
-    """Find the tablebase of these rules with the most pieces, the user's own before one that ships, or None."""
+    """Return the tablebase of these rules with the most pieces, or None if there is none.
+
+    If there are two of the same size, the user's own takes precedence over one that ships with the project.
+    """
     return max(
         (tablebase for tablebase in list_tablebases() if is_equivalent_rules(tablebase.rules, rules)),
         key=lambda tablebase: (tablebase.card.pieces, not tablebase.is_shipped),
@@ -143,9 +153,10 @@ def find_largest_tablebase(rules: Rules) -> Tablebase | None:
 
 
 def load_tablebase_index(rules: Rules, max_pieces: int | None = None) -> TablebaseIndex | None:
-    """Load the largest tablebase of these rules for a ``Solver``, up to ``max_pieces``; None if there is none.
+    """Load the largest tablebase of these rules for a ``Solver``; return None if there is none.
 
-    It takes 16 bytes a board: 4 MB for 5 pieces, 64 MB for 6. Raises ``FailureError`` for a damaged one.
+    ``max_pieces`` limits the boards that are loaded. Each takes 16 bytes: 4 MB in all for 5 pieces, 64 MB for 6. Raises
+    ``FailureError`` for a damaged tablebase.
     """
     tablebase = find_largest_tablebase(rules)
     if tablebase is None:
@@ -162,7 +173,7 @@ def _load_cached_index(path: Path, _sha256: str, _changed: int, _size: int, max_
 
 
 def read_tablebase(tablebase: Tablebase) -> BoardTable:
-    """Read the table of a tablebase. Raises ``FailureError`` naming the file if a byte of it has changed."""
+    """Read the table of a tablebase. Raises ``FailureError``, which names the file, if any byte has changed."""
     path, card = tablebase
     with explain_errors("read", path):
         content = path.read_bytes()
@@ -178,7 +189,7 @@ def read_tablebase(tablebase: Tablebase) -> BoardTable:
 
 
 class LayerValues(NamedTuple):
-    """The boards of a tablebase with one number of pieces, and their values; both [B]."""
+    """The keys and the values of all boards with one number of pieces; both [B]."""
 
     keys: NDArray[np.uint64]  # canonical
     values: NDArray[np.int8]
@@ -190,11 +201,10 @@ def write_tablebase(
     layers: Sequence[LayerValues],
     card_fields: Mapping[str, Any],
 ) -> Tablebase:
-    """Store keys and values of 0, 1, ... pieces as a tablebase.
+    """Write the layers, the boards with 0, 1, ... pieces, as the files of a tablebase.
 
-    ``card_fields`` holds the card's created, seconds and code.
-
-    The bytes of the table depend on the boards and their values only. Raises ``FailureError`` when the disk refuses.
+    ``card_fields`` holds the fields ``created``, ``seconds`` and ``code`` of the card. The bytes of the table depend on
+    the boards and their values only. Raises ``FailureError`` if a file cannot be written.
     """
     counts = [len(layer.keys) for layer in layers]
     columns = {

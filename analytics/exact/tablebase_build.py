@@ -50,7 +50,7 @@ MAX_BOARDS = (1, 3, 84, 1586, 39_055, 850_000, 15_300_000, 205_000_000)
 
 
 class TablebaseBuildRequest(NamedTuple):
-    """A tablebase to build."""
+    """The tablebase to build, and the resources for building it."""
 
     rules: Rules
     pieces: int  # of the largest boards
@@ -67,28 +67,31 @@ class TablebaseBuildRequest(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The tablebase's table."""
+        """The path of the Parquet file that will hold the table."""
         return self.folder / f"{tablebase_name(self.rules, self.pieces)}.parquet"
 
 
 class BuildProgress(NamedTuple):
-    """Callbacks that show progress."""
+    """Callbacks that report the progress of a build."""
 
     start: Callable[[int, int], None]  # number of boards to solve, and of those that are solved already
     advance: Callable[[int], None]  # number of boards that were solved
 
 
 def compute_needed_megabytes(request: TablebaseBuildRequest, table_count: int = 1) -> float:
-    """Return the most memory that a job may need: its tables, keys and boards of the largest layer, and the base."""
+    """Return the most memory that a build may need: search tables, the largest layer, and the finished tablebase.
+
+    ``table_count`` is the number of processes, each of which has a search table.
+    """
     boards = MAX_BOARDS[request.pieces]
     return table_count * request.megabytes * 1.25 + (boards * 60 + tablebase_index_bytes(boards)) / (1 << 20)
 
 
 def check_build(request: TablebaseBuildRequest, available_megabytes: float, table_count: int = 1) -> None:
-    """Check a job in which ``table_count`` processes have a table each.
+    """Check that a build is possible, in which each of ``table_count`` processes has a search table.
 
-    Raises ``RequestError`` for a value out of range, for a job that does not fit into memory, and for a file that is
-    the tablebase of other rules of the same name.
+    Raises ``RequestError`` for a value out of range, for a build that does not fit into memory, and if the file to
+    write is the tablebase of other rules with the same name.
     """
     if not 1 <= request.pieces <= MAX_PIECES:
         raise RequestError(
@@ -124,10 +127,10 @@ def build_tablebase(
     progress: BuildProgress,
     solve_chunks: Callable[[ChunkStore, Event], None],
 ) -> Tablebase | None:
-    """Build a tablebase, or resume building it; None once ``stop`` is set: boards solved by then are kept.
+    """Build a tablebase, or resume building it; return None if ``stop`` was set, with the boards solved so far stored.
 
-    ``solve_chunks`` solves chunks, and keeps them, until none is left or ``stop`` is set. Raises ``RequestError`` when
-    another process builds it, ``FailureError`` when a file cannot be written.
+    ``solve_chunks`` solves chunks and stores them, until none is left or ``stop`` is set. Raises ``RequestError`` if
+    another process is building this tablebase, and ``FailureError`` if a file cannot be written.
     """
     keys = list(generate_key_layers(request.rules, request.pieces))
     with explain_errors("write", request.chunk_folder):
@@ -152,7 +155,7 @@ def build_tablebase(
 
 @contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder, so that only one process builds in it. The lock ends with the process."""
+    """Lock a folder, so that only one process builds in it. The lock is released when the process ends."""
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -162,7 +165,7 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 class ChunkStore:
-    """The largest boards of a tablebase, in chunks; those that a stopped build has stored are read."""
+    """A tablebase's boards with the most pieces, in chunks. Chunks that an interrupted build stored are read back."""
 
     def __init__(self, request: TablebaseBuildRequest, keys: NDArray[np.uint64], progress: BuildProgress) -> None:
         self.request = request
@@ -179,13 +182,14 @@ class ChunkStore:
         progress.start(len(keys), len(keys) - sum(len(self.chunk_keys(first)) for first in self.unsolved_chunks))
 
     def chunk_keys(self, first: int) -> NDArray[np.uint64]:
-        """Return the keys of a chunk's boards."""
+        """Return the keys of the boards in the chunk that begins with board ``first``."""
         return self._keys[self._chunk_slice(first)]
 
     def write_chunk(self, first: int, values: NDArray[np.int8], seconds: float) -> None:
-        """Store the values of a chunk, which one thread found in ``seconds``. Raises ``FailureError``.
+        """Store the values of the chunk that begins with board ``first``; one thread took ``seconds`` to find them.
 
-        Its file holds the SHA-256 of the rest, the seconds (float64, little-endian), the values (int8).
+        The file holds the SHA-256 of what follows it, the seconds (float64, little-endian) and the values (int8).
+        Raises ``FailureError`` if it cannot be written.
         """
         self.values[self._chunk_slice(first)] = values
         content = np.array([seconds], "<f8").tobytes() + values.tobytes()
@@ -199,14 +203,14 @@ class ChunkStore:
 
 
 class SolvedChunk(NamedTuple):
-    """The values of a chunk's boards."""
+    """The values of a chunk's boards, and the time that solving them took."""
 
     values: NDArray[np.int8]  # [B]
     seconds: float  # that solving took
 
 
 def solve_chunk(solver: Solver, rules: Rules, keys: NDArray[np.uint64]) -> SolvedChunk | None:
-    """Solve a chunk's boards, or return None if the solver was stopped."""
+    """Solve the boards of a chunk, or return None if the solver was stopped."""
     started, values = time.monotonic(), np.zeros(len(keys), np.int8)
     lanes, occupied = decode_board_keys(keys, rules)
     for step in range(0, len(keys), STEP_BOARDS):
@@ -222,7 +226,7 @@ def _chunk_path(folder: Path, first: int) -> Path:
 
 
 def _read_chunk_if_valid(folder: Path, first: int, values: NDArray[np.int8]) -> bool:
-    """Read a chunk into ``values``; false if it is missing or damaged."""
+    """Read a chunk into ``values`` and return True, or return False if the chunk's file is missing or damaged."""
     path = _chunk_path(folder, first)
     if not path.exists():
         return False
@@ -237,7 +241,7 @@ def _read_chunk_if_valid(folder: Path, first: int, values: NDArray[np.int8]) -> 
 
 
 def _sum_seconds(folder: Path) -> float:
-    """Sum the seconds that the stored chunks took."""
+    """Return the total time, in seconds, that solving the stored chunks took."""
     parts = (path.read_bytes()[DIGEST_BYTES : DIGEST_BYTES + 8] for path in folder.glob("values-*.chunk"))
     return sum(float(np.frombuffer(part, "<f8")[0]) for part in parts)
 
@@ -245,7 +249,10 @@ def _sum_seconds(folder: Path) -> float:
 def solve_smaller_layers(
     rules: Rules, keys: Sequence[NDArray[np.uint64]], largest_values: NDArray[np.int8]
 ) -> list[LayerValues]:
-    """Solve all layers from the values of the last: each layer's follow from those of the layer with a piece more."""
+    """Return the values of all layers, computed from those of the layer with the most pieces.
+
+    The values of each layer follow from the values of the layer with one more piece.
+    """
     layers = [LayerValues(keys[-1], largest_values)]
     for pieces in range(len(keys) - 2, -1, -1):
         above, values = layers[-1]
@@ -257,13 +264,13 @@ def solve_smaller_layers(
 def verify_tablebase(tablebase: Tablebase, sample_size: int, megabytes: float) -> Iterator[str]:
     """Yield the problems of a tablebase, one line each.
 
-    It checks:
+    The checks are:
 
-    - its checksum;
-    - its boards, against those that play reaches;
-    - the values of smaller boards, against those of the larger boards that turns lead to;
-    - the values of a random ``sample_size`` of the largest boards, solved from the rules alone with a table of
-      ``megabytes``.
+    - the table has the checksum that its card names;
+    - the boards are those that play can reach;
+    - the values of smaller boards agree with the values of the larger boards that follow them;
+    - the values of ``sample_size`` random boards with the most pieces agree with a solution from the rules alone, which
+      uses a search table of ``megabytes``.
     """
     try:
         table = read_tablebase(tablebase)

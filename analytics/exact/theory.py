@@ -27,14 +27,14 @@ VALUE_WORDS = {1: "won", 0: "drawn", -1: "lost"}
 
 
 class ValueCounts(NamedTuple):
-    """Boards or positions of some number of pieces, by value: won, drawn, lost."""
+    """The numbers of won, drawn and lost boards or positions with the same number of pieces."""
 
     canonical: tuple[int, ...]
     every: tuple[int, ...]  # each canonical one times its images
 
 
 class GameProof(NamedTuple):
-    """The value of a whole game, and the effort of its proof."""
+    """The proven value of a whole game from its start, and the effort that the proof took."""
 
     rules: str
     lines: int
@@ -45,7 +45,7 @@ class GameProof(NamedTuple):
 
 
 class TablebaseStatistics(NamedTuple):
-    """Counts and examples of one tablebase."""
+    """Counts of boards and positions by value, with examples, from one tablebase."""
 
     rules: Rules
     boards: list[ValueCounts]  # by pieces
@@ -56,7 +56,7 @@ class TablebaseStatistics(NamedTuple):
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int64[::1], SYMMETRIES_TYPE))
 def _fill_orbit_sizes(lanes: Any, occupied: Any, images: Any, tables: Any) -> None:
-    """Fill ``images`` [B] with the number of boards that each of ``B`` canonical boards stands for."""
+    """Fill ``images`` [B] with the number of distinct images of each of ``B`` canonical boards under the symmetries."""
     for i in range(len(lanes)):
         images[i] = orbit_size(lanes[i], int64(occupied[i]), int64(NONE), tables)
 
@@ -71,7 +71,10 @@ POSITIONS_SIGNATURE = types.int64(
 def _fill_positions_after_gifts(
     lanes: Any, occupied: Any, keys: Any, values: Any, sources: Any, rules: Any, search: Any, tables: Any
 ) -> int:
-    """Fill arrays [16 B] with key, value and board of each position after a gift on ``B`` boards; return the count."""
+    """Fill in the key, value and source of the position after each gift on ``B`` boards; return their number.
+
+    ``keys``, ``values`` and ``sources`` are arrays [16 B]. A source is the index of a board.
+    """
     count = int64(0)
     for i in range(len(lanes)):
         filled = int64(occupied[i])
@@ -88,9 +91,10 @@ def _fill_positions_after_gifts(
 
 
 def compute_statistics(tablebase: Tablebase, max_pieces: int | None = None) -> TablebaseStatistics:
-    """Compute the counts and examples of a tablebase, or of its boards of up to ``max_pieces`` pieces.
+    """Compute the counts and examples of a tablebase.
 
-    Raises ``FailureError`` if it is damaged.
+    With ``max_pieces``, they are about its boards with up to that many pieces. Raises ``FailureError`` if the tablebase
+    is damaged.
     """
     rules, card, table = tablebase.rules, tablebase.card, read_tablebase(tablebase)
     largest = card.pieces if max_pieces is None else min(max_pieces, card.pieces)
@@ -118,7 +122,7 @@ def _count_values(values: NDArray[np.int8], images: NDArray[np.int64]) -> ValueC
 
 
 class SolvedPositions(NamedTuple):
-    """Positions with a piece in hand, and their values; all [P]."""
+    """Positions with a piece in hand, their values, and the boards that they come from; all [P]."""
 
     keys: NDArray[np.uint64]  # canonical
     values: NDArray[np.int8]
@@ -128,7 +132,7 @@ class SolvedPositions(NamedTuple):
 def solve_positions_after_gifts(
     solver: Solver, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]
 ) -> SolvedPositions:
-    """Solve the positions after each gift on ``B`` boards; images of one position are repeated."""
+    """Solve the position after each gift on each of ``B`` boards; symmetric positions are not merged."""
     keys = np.empty(PIECES * len(lanes), np.uint64)
     values, sources = np.empty(len(keys), np.int8), np.empty(len(keys), np.int64)
     count = _fill_positions_after_gifts(
@@ -140,7 +144,10 @@ def solve_positions_after_gifts(
 def _add_examples(
     examples: dict[str, str], kind: str, keys: NDArray[np.uint64], values: NDArray[np.int8], rules: Rules
 ) -> None:
-    """Add the first board or position of each value that has no example yet."""
+    """Add to ``examples`` the first board or position of each value that has no example yet.
+
+    ``kind`` is ``board`` or ``position``.
+    """
     for value, word in VALUE_WORDS.items():
         rows = np.flatnonzero(values == value)[:1]
         if len(rows) and f"{kind} {word}" not in examples:
@@ -153,7 +160,7 @@ def _add_examples(
 
 
 class FirstTurns(NamedTuple):
-    """First turns that are images of each other."""
+    """A group of first turns that are images of each other."""
 
     example: str  # position after one of them, in notation
     turn_count: int
@@ -161,7 +168,10 @@ class FirstTurns(NamedTuple):
 
 
 def list_first_turns(solver: Solver) -> list[FirstTurns]:
-    """List the turns after the first gift, piece 0 (where the mover chooses: on the empty board), the best first."""
+    """List the groups of equivalent first turns, the best for the mover first.
+
+    The first gift is always piece 0; if the mover chooses the piece, the turns begin on the empty board.
+    """
     rules = solver.rules
     start = EMPTY if rules.mover_chooses else position_from_plies([], 0)
     by_form: dict[PackedPosition, FirstTurns] = {}
@@ -175,7 +185,7 @@ def list_first_turns(solver: Solver) -> list[FirstTurns]:
 
 
 def render_theory_page(tablebases: Sequence[Tablebase]) -> str:
-    """Render the Markdown text about these tablebases, one for each variant."""
+    """Render the Markdown page of theoretical results from these tablebases, one for each rule set."""
     page = (files("analytics.exact") / "theory_page.md").read_text(encoding="utf-8")
     games, sections = (
         map(_render_proof, read_proofs()),
@@ -185,7 +195,7 @@ def render_theory_page(tablebases: Sequence[Tablebase]) -> str:
 
 
 def read_proofs() -> list[GameProof]:
-    """Read the proven values of whole games, by name."""
+    """Read the proven values of whole games from ``proofs.csv``."""
     text = (files("analytics.exact") / "proofs.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return [GameProof(row.pop("rules"), **{name: int(value) for name, value in row.items()}) for row in rows]

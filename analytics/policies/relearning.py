@@ -27,7 +27,7 @@ from quarto.rules import Rules
 
 
 class LearnerState:
-    """A learner with its knowledge so far."""
+    """A learner and its present knowledge."""
 
     def __init__(self, learner: Learner, rules: Rules) -> None:
         self.learner = learner
@@ -35,7 +35,7 @@ class LearnerState:
         self._set_knowledge(learner.knowledge(rules))
 
     def learn(self, games: Games, training_games: TrainingGames, start: int = 0, end: int | None = None) -> None:
-        """Learn from the games of a block in order, from column ``start`` to before ``end``."""
+        """Learn from the games of a block in order, from column ``start`` up to but not including ``end``."""
         end = len(games.plies) if end is None else end
         update, rules = self.learner.load_update(), self.rules.tables
         while start < end:
@@ -44,7 +44,7 @@ class LearnerState:
                 self.enlarge_knowledge()
 
     def enlarge_knowledge(self) -> None:
-        """Make room for more, after an update has returned that there is none."""
+        """Make room for more knowledge, after an update has reported that there is none left."""
         self._set_knowledge(self.learner.enlarge(self.knowledge))
 
     def _set_knowledge(self, knowledge: Knowledge) -> None:
@@ -53,7 +53,7 @@ class LearnerState:
 
 
 class LoggedTraining(NamedTuple):
-    """A run in which an agent learned."""
+    """A logged run in which an agent learned."""
 
     record: RunRecord
     learner: int  # index of the agent
@@ -65,14 +65,14 @@ class LoggedTraining(NamedTuple):
         return self.record.labels[self.learner]
 
     def build_training_games(self, first_pair: int) -> TrainingGames:
-        """Describe the games of the pairs from ``first_pair`` on to a learner."""
+        """Build the description of the games, from pair ``first_pair`` on, that a learner needs."""
         return TrainingGames(
             run_id_to_stream_key(self.record.run_id), first_pair, self.record.unit_line.games_a_pair, self.seat
         )
 
 
 def find_training(archive: ArchiveStore, run_id: str) -> LoggedTraining:
-    """Find the training of a run. Raises ``RequestError`` for a run without a learner or that the archive lacks."""
+    """Return the training of a run. Raises ``RequestError`` if the archive lacks the run, or no agent learned in it."""
     record = archive.load_requested_run(run_id)
     learner = check_record_format(record).spec.get("learner")
     if learner is None or len(record.pairings) != 1:
@@ -81,10 +81,11 @@ def find_training(archive: ArchiveStore, run_id: str) -> LoggedTraining:
 
 
 def relearn_knowledge(archive: ArchiveStore, run_id: str, learner: Learner, game_count: int | None = None) -> Knowledge:
-    """Learn again from a training's first ``game_count`` games, or all: the same bytes as the learner had then.
+    """Learn again from the first ``game_count`` games of a training (None: all), and return the knowledge.
 
-    One file of games is in memory at a time. Raises ``RequestError`` for a run in which no agent learned or that lacks
-    some of these games, ``FailureError`` for a damaged file.
+    The knowledge has the same bytes as the learner's knowledge after these games. Only one file of games is in memory
+    at a time. Raises ``RequestError`` if no agent learned in the run or the archive lacks some of these games, and
+    ``FailureError`` for a damaged file.
     """
     training = find_training(archive, run_id)
     state, games_per_pair = LearnerState(learner, training.record.rules), training.record.unit_line.games_a_pair
@@ -104,9 +105,10 @@ def relearn_knowledge(archive: ArchiveStore, run_id: str, learner: Learner, game
 
 
 def read_pair_blocks(archive: ArchiveStore, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
-    """Yield the games of consecutive pairs of a run of one pairing, in order, in blocks, each after its first pair.
+    """Yield the games of a run with one pairing in blocks of consecutive pairs, each with the number of its first pair.
 
-    Pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged file.
+    The blocks hold the pairs from ``first_pair`` up to but not including ``end_pair``, in order; pairs that the archive
+    lacks are left out. Raises ``FailureError`` for a damaged file.
     """
     for stored in archive.list_effective_ranges(run_id).select_overlapping(first_pair, end_pair):  # a unit is a pair
         pairs = max(stored.first, first_pair), min(stored.end, end_pair)
@@ -121,12 +123,11 @@ CURVE_BLOCK = 1000  # games of a row, as study B drew it
 def compute_learning_curve(
     archive: ArchiveStore, run_id: str, game_count: int, block_games: int = CURVE_BLOCK
 ) -> pl.DataFrame:
-    """Count a row for each ``block_games`` of the first ``game_count`` games of a training, in their order.
+    """Return the learner's results in each block of ``block_games`` among the first ``game_count`` games of a training.
 
-    The last may have fewer.
-
-    ``first_game`` (from 0), ``game_count``, ``wins``, ``draws``, ``losses`` of the learner (Int64), ``win_rate``
-    (Float64). Raises ``RequestError`` for a run in which no agent learned.
+    There is one row for each block, in the order of play; the last block may be shorter. Columns: ``first_game`` (from
+    0), ``games``, ``wins``, ``draws``, ``losses`` of the learner (Int64), ``win_rate`` (Float64). Raises
+    ``RequestError`` for a run in which no agent learned.
     """
     training = find_training(archive, run_id)
     parts = (read_rows(archive, run_id, stored, "games") for stored in archive.list_effective_ranges(run_id))

@@ -46,7 +46,7 @@ EMPTY_TEXTS = ("", "-", "-1", "none", "null")  # texts that stand for no cell or
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """The settings by which a table is read as a policy."""
+    """The settings for reading a table as a policy."""
 
     kind: str
     rules: Rules
@@ -55,7 +55,7 @@ class ImportOptions:
 
 
 class ImportedPolicy(NamedTuple):
-    """A policy and the counts of what its table held."""
+    """A policy that was read from a table, with counts of the table's rows and conflicts."""
 
     policy: Policy
     rows: int  # of the file
@@ -65,7 +65,7 @@ class ImportedPolicy(NamedTuple):
 
 
 def read_policy_table(path: Path) -> pl.DataFrame:
-    """Read the columns of a Parquet or CSV file that make up a policy. Raises ``RequestError`` for any other file."""
+    """Read from a Parquet or CSV file the columns that make up a policy. Raises ``RequestError`` for any other file."""
     if path.suffix.lower() not in (".parquet", ".csv"):
         raise RequestError(f"{path} is neither a .parquet nor a .csv file")
     try:
@@ -93,7 +93,10 @@ def read_policy_table(path: Path) -> pl.DataFrame:
 
 
 def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedPolicy:
-    """Parse a table into a policy. Raises ``RequestError`` for an impossible value, naming its row from 1."""
+    """Parse a table into a policy.
+
+    Raises ``RequestError`` for an impossible value; the message names the row, counted from 1.
+    """
     values = _parse_values(frame, options.scale)
     batch = _parse_positions(frame, options.rules)
     cells = _parse_cells_or_pieces(frame[CELL], CELLS, parse_cell)
@@ -119,7 +122,7 @@ def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedP
 
 
 class _AfterstateGroups:
-    """The rows of each afterstate, in the order of the policy's rows: ascending by lanes, then by occupied."""
+    """The rows of a table, grouped by afterstate; groups ascend by lanes, then by occupied, as a policy's rows do."""
 
     def __init__(self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], values: NDArray[np.float64]) -> None:
         signed, masks = lanes.view(np.int64), occupied.astype(np.int32)
@@ -133,11 +136,11 @@ class _AfterstateGroups:
 
     @property
     def conflicts(self) -> int:
-        """The number of afterstates with different values."""
+        """The number of afterstates whose rows have different values."""
         return int((self.spread > TOLERANCE).sum())
 
     def resolve_values(self, conflicts: str) -> NDArray[np.float64]:
-        """Resolve the value of each afterstate whose rows may contradict one another."""
+        """Return a value for each afterstate: that of its first row or, if ``conflicts`` is ``mean``, the mean."""
         firsts = self.values[self.starts]
         if conflicts != "mean":
             return firsts
@@ -160,7 +163,7 @@ def _describe_worst_conflict(
     cells: NDArray[np.int64],
     gifts: NDArray[np.int64],
 ) -> str:
-    """Describe the two rows of an afterstate that differ most in value; "" if there is no conflict."""
+    """Describe the two rows of one afterstate whose values differ most; return "" if there is no conflict."""
     if not groups.conflicts:
         return ""
     group = int(np.argmax(groups.spread))
@@ -194,7 +197,7 @@ def _parse_values(frame: pl.DataFrame, scale: float) -> NDArray[np.float64]:
 
 
 def _parse_positions(frame: pl.DataFrame, rules: Rules) -> Batch:
-    """Parse the position of each row; each text is parsed once, however many rows it has."""
+    """Parse the position of each row; a text that occurs in several rows is parsed only once."""
     name = frame.columns[0]
     column = frame[name]
     if column.dtype != pl.String:
@@ -216,7 +219,7 @@ def _parse_positions(frame: pl.DataFrame, rules: Rules) -> Batch:
 
 
 def _parse_position_text(text: str, rules_name: str) -> PackedPosition:
-    """Parse the position of a text, which may leave out the name of the rules."""
+    """Parse a position from a text, in which the name of the rules is optional."""
     position, name = parse_position(text)
     if name not in (rules_name, CLASSIC_NAME):
         raise RequestError(f"position {text!r} is one of rules '{name}', not of rules '{rules_name}': rules={name}")
@@ -224,7 +227,7 @@ def _parse_position_text(text: str, rules_name: str) -> PackedPosition:
 
 
 def _parse_plies(text: str) -> PackedPosition:
-    """Parse the position after plies; the last word is the piece in hand, if it has no cell."""
+    """Parse a list of plies into the position after them; a last word without a cell is the piece in hand."""
     words, hand = text.split(), NONE
     if words and "@" not in words[-1]:
         hand = parse_piece(words.pop())
@@ -235,7 +238,10 @@ def _parse_plies(text: str) -> PackedPosition:
 
 
 def _check_unfinished(batch: Batch, rules: Rules, find_row: Any) -> None:
-    """Check that no board has a finished line. Raises ``RequestError`` for the first one that has."""
+    """Raise ``RequestError`` for the first board with a finished line.
+
+    ``find_row`` returns the index of the file's row that has a board.
+    """
     finished = np.zeros(len(batch.lanes), np.bool_)
     for line in rules.lines:
         mask = np.uint16(sum(1 << cell for cell in line))
@@ -252,7 +258,7 @@ def _check_unfinished(batch: Batch, rules: Rules, find_row: Any) -> None:
 
 
 def _parse_cells_or_pieces(column: pl.Series, count: int, parse: Any) -> NDArray[np.int64]:
-    """Parse a column of cells or pieces, numbers or texts: [rows] int64, NONE where there is none."""
+    """Parse a column of cells or pieces, given as numbers or texts: [rows] int64, NONE for an empty value."""
     if column.dtype.is_integer():
         numbers = column.cast(pl.Int64).fill_null(NONE).to_numpy()
         _check_rows(
@@ -276,7 +282,10 @@ def _parse_cells_or_pieces(column: pl.Series, count: int, parse: Any) -> NDArray
 def _check_turns(
     batch: Batch, cells: NDArray[np.int64], gifts: NDArray[np.int64], wins: NDArray[np.bool_], rules: Rules
 ) -> None:
-    """Check that every turn is possible; a placement that ``wins`` needs no gift. Raises ``RequestError``."""
+    """Raise ``RequestError`` for the first impossible turn.
+
+    A turn needs a gift unless its placement finishes a line (``wins``).
+    """
     hand, available = batch.hand != NONE, batch.available.astype(np.int64)
 
     def describe_position(row: int) -> str:
@@ -297,7 +306,7 @@ def _check_turns(
 
 
 def _check_rows(is_wrong: NDArray[np.bool_], describe_row: Any) -> None:
-    """Raise ``RequestError`` with the reason for the first row where ``is_wrong``, if any."""
+    """Raise ``RequestError`` for the first row where ``is_wrong`` is set; ``describe_row`` gives the reason."""
     if is_wrong.any():
         row = int(np.argmax(is_wrong))
         raise RequestError(f"row {row + 1}: {describe_row(row)}")

@@ -28,7 +28,7 @@ SEAT_ROLES_MOVER = ("places the second piece", "the first")  # where the mover c
 
 @dataclass(frozen=True)
 class Cell:
-    """A text in a column of a page, with what distinguishes it from plain text."""
+    """A text in a cell of a table, with the features that pages show: colours, links, notes and the like."""
 
     text: str
     prefix: str = ""  # stands before the mark of the colour
@@ -57,13 +57,13 @@ class ResultColumn(NamedTuple):
 
     @property
     def cells(self) -> list[Cell]:
-        """The texts, each as a cell."""
+        """The texts of the column, each converted to a cell."""
         return [text if isinstance(text, Cell) else Cell(text) for text in self.texts]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table for people. Its first column names its rows."""
+    """A table for people, whose first column names the rows."""
 
     title: str
     columns: Sequence[ResultColumn] = ()
@@ -72,12 +72,12 @@ class Table:
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows of the table: texts or, for a page, cells."""
+        """The rows of the table, as tuples of texts or, in tables for a page, of cells."""
         return [*zip(*(column.texts for column in self.columns), strict=True)]
 
     @property
     def cells(self) -> list[tuple[Cell, ...]]:
-        """The rows of the table, each text as a cell."""
+        """The rows of the table, with each text converted to a cell."""
         return [*zip(*(column.cells for column in self.columns), strict=True)]
 
     @property
@@ -94,7 +94,7 @@ VALUE_NAMES = {1: "win", 0: "draw", -1: "loss"}  # of exact values
 
 
 def format_duration(seconds: float) -> str:
-    """Format a time in whole minutes, hours or days: ``90 min``."""
+    """Format a duration in whole minutes, hours or days, for example ``90 min``."""
     minutes = int(seconds // 60)
     if minutes < 120:
         return f"{minutes} min"
@@ -102,7 +102,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_count_per_second(count: float, seconds: float) -> str:
-    """Format a rate: ``count`` things in ``seconds`` seconds; a dash if no time has passed."""
+    """Format the rate of ``count`` events in ``seconds`` seconds, or a dash if ``seconds`` is 0."""
     return f"{count / seconds:,.0f}" if seconds > 0 else MISSING
 
 
@@ -112,17 +112,17 @@ def format_percent(share: float) -> str:
 
 
 def format_percent_whole(share: float) -> str:
-    """Format a share or a score (0 to 1) in whole percent, where there is no room for decimals."""
+    """Format a share or a score (0 to 1) in whole percent, for columns that have no room for decimals."""
     return f"{100 * share:.0f}"
 
 
 def format_percent_short(share: float) -> str:
-    """Format a share (0 to 1) in at most three digits: whole percent, or tenths of a percent below 10 %."""
+    """Format a share (0 to 1) with at most three digits: in tenths of a percent below 10 %, else in whole percent."""
     return format_percent_whole(share) if share >= 0.0995 else format_percent_tenths(share)
 
 
 def format_percent_tenths(share: float) -> str:
-    """Format a share (0 to 1) in tenths of a percent: further digits of a resampled probability would be noise."""
+    """Format a share (0 to 1) in tenths of a percent. More digits of a resampled probability would be noise."""
     return f"{100 * share:.1f}"
 
 
@@ -132,14 +132,14 @@ def format_half_points(regret: float) -> str:
 
 
 def format_elo(rating: float) -> str:
-    """Format a rating, or a difference of ratings; an infinite one means that the games set no bound."""
+    """Format a rating or a difference of ratings; infinity stands for a rating that the games do not bound."""
     if math.isinf(rating):
         return "∞" if rating > 0 else f"{MINUS}∞"
     return f"{rating:.1f}".replace("-", MINUS) if round(rating, 1) else "0.0"
 
 
 def format_expected_value(value: float) -> str:
-    """Format a value from -1 (a certain loss) to 1 (a certain win) with its sign."""
+    """Format a value from -1 (a certain loss) to 1 (a certain win), with its sign."""
     return format_signed(value, 3)
 
 
@@ -149,7 +149,7 @@ def format_value_error(error: float) -> str:
 
 
 def format_p_value(p: float) -> str:
-    """Format a p-value: the probability that chance makes a difference at least as large."""
+    """Format a p-value: the probability of a difference at least as large if only chance were at work."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
@@ -159,17 +159,17 @@ def format_plies(plies: float) -> str:
 
 
 def format_count(number: float) -> str:
-    """Format a number of games or other things; a mean number loses its fraction."""
+    """Format a number of games or other things; a mean number is rounded to a whole one."""
     return f"{number:,.0f}" if isinstance(number, float) else f"{number:,}"
 
 
 def format_seconds(seconds: float) -> str:
-    """Format a time in seconds to three digits, or to whole seconds from 1,000 seconds on."""
+    """Format a time in seconds with three digits, or in whole seconds from 1,000 seconds on."""
     return format_count(round(seconds)) if seconds >= 1000 else format_significant(seconds, 3)
 
 
 def format_significant(value: float, digits: int = 4, minus: str = MINUS) -> str:
-    """Format a number of no known unit by its first digits, without an exponent from a billionth to a billion."""
+    """Format a number whose unit is unknown with ``digits`` digits, without an exponent between 1e-9 and 1e9."""
     text = f"{value:.{digits}g}"
     if "e" in text and 1e-9 <= abs(value) < 1e9:
         text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
@@ -178,23 +178,26 @@ def format_significant(value: float, digits: int = 4, minus: str = MINUS) -> str
 
 
 def format_game_name(run_id: str, game_id: int) -> str:
-    """Format the name of a logged game as ``qarena show`` takes it: the first digits of its run's id, then its id."""
+    """Format the name of a logged game for ``qarena show``: the first digits of the run's id, then the game's id."""
     return f"{run_id[:RUN_DIGITS]} {game_id}"
 
 
 def format_signed(value: float, digits: int) -> str:
-    """Format a number with its sign: a true minus sign, and no sign for a number that rounds to 0."""
+    """Format a number with its sign. The minus sign is a true one, and a number that rounds to 0 has no sign."""
     text = f"{value:+.{digits}f}".replace("-", MINUS)
     return text if text.strip(f"+0.{MINUS}") else text[1:]
 
 
 def format_count_with_noun(count: int, noun: str, nouns: str = "") -> str:
-    """Format a number of things in words: ``1 range``, ``no ranges``, ``2 policies``."""
+    """Format a count with its noun, for example ``1 range``, ``no ranges`` or ``2 policies``.
+
+    ``nouns`` is the plural, if it is irregular.
+    """
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}" if count else f"no {nouns or f'{noun}s'}"
 
 
 def format_interval(low: float, high: float, format_value: Callable[[float], str] = format_percent) -> str:
-    """Format an interval by its two ends. The word "to" replaces the dash if an end may be negative."""
+    """Format an interval by its two ends, with a dash between them, or the word "to" if an end may be negative."""
     return (
         f"{format_value(low)} to {format_value(high)}"
         if format_value is format_elo
@@ -206,14 +209,14 @@ def format_interval(low: float, high: float, format_value: Callable[[float], str
 
 
 def text_column(heading: str, texts: Iterable[Any]) -> ResultColumn:
-    """Build a column of texts or, for a page, of cells."""
+    """Build a column of texts or, in a table for a page, of cells."""
     return ResultColumn(heading, [*texts], right_aligned=False)
 
 
 def number_column(
     heading: str, values: Iterable[Any], format_value: Callable[[Any], str] = format_count, drop_priority: int = 0
 ) -> ResultColumn:
-    """Build a column of numbers, each formatted by ``format_value``; None becomes a dash."""
+    """Build a column of numbers, each formatted with ``format_value``; None is shown as a dash."""
     return ResultColumn(
         heading, [MISSING if value is None else format_value(value) for value in values], drop_priority=drop_priority
     )
@@ -225,27 +228,30 @@ def interval_column(
     format_value: Callable[[float], str] = format_percent,
     drop_priority: int = 0,
 ) -> ResultColumn:
-    """Build a column of 95 % intervals; an interval without an end becomes a dash."""
+    """Build a column of 95 % intervals, with a dash for an interval that has no ends."""
     ends = zip(lows, highs, strict=True)
     texts = [MISSING if low is None or high is None else format_interval(low, high, format_value) for low, high in ends]
     return ResultColumn("95 % interval", texts, drop_priority=drop_priority)
 
 
 def rank_and_agent_columns(agents: Sequence[str], ranks: Iterable[int | None] | None = None) -> list[ResultColumn]:
-    """Build the columns of ranks and agents, best first; without ``ranks``, number the rows."""
+    """Build the columns of ranks and agents. The agents come best first; without ``ranks``, the rows are numbered."""
     return [number_column("", range(1, len(agents) + 1) if ranks is None else ranks), text_column("agent", agents)]
 
 
 def link_column(
     heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right_aligned: bool = False
 ) -> ResultColumn:
-    """Build a column of texts, each a link to its address."""
+    """Build a column of texts, each of which links to the address at the same index."""
     cells = [Cell(text, link=address, code=code) for text, address in zip(texts, addresses, strict=True)]
     return ResultColumn(heading, cells, right_aligned)
 
 
 def property_columns(properties: Mapping[str, str | Cell], code_names: Collection[str] = ()) -> list[ResultColumn]:
-    """Build a column of names and a column of their values; pages set the values of ``code_names`` as code."""
+    """Build a column with the names of properties and a column with their values.
+
+    Pages show the values of the properties in ``code_names`` as code.
+    """
     texts = [Cell(f"{value}", code=True) if name in code_names else value for name, value in properties.items()]
     return [text_column("property", properties), text_column("value", texts)]
 
@@ -256,7 +262,7 @@ def property_columns(properties: Mapping[str, str | Cell], code_names: Collectio
 def standing_columns_without_agents(frame: pl.DataFrame, with_intervals: bool = True) -> list[ResultColumn]:
     """Build the columns of a crosstable's standings, without the names of the agents.
 
-    ``frame`` is that of ``analytics.questions.pairings.Crosstable``.
+    ``frame`` is the result of ``analytics.questions.pairings.Crosstable.to_frame``.
     """
     return [
         number_column("score", frame["score"], format_percent),
@@ -273,7 +279,7 @@ MAX_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents
 def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Build a column of scores against each of the first ``MAX_OPPONENTS`` agents, with a row for every agent.
 
-    ``frame`` is that of ``analytics.questions.pairings.Crosstable``.
+    ``frame`` is the result of ``analytics.questions.pairings.Crosstable.to_frame``.
     """
     return [
         _column_with_diagonal(agent, agent, frame["agent"], frame[f"v {agent}"], format_percent, drop_priority)
@@ -282,9 +288,10 @@ def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build a column for each of the first ``MAX_OPPONENTS`` agents: how probably a row's agent is above that one.
+    """Build columns with the probability that the row's agent is stronger than the column's agent.
 
-    ``frame`` is that of ``analytics.questions.ratings.Ratings``.
+    There is a column for each of the first ``MAX_OPPONENTS`` agents. ``frame`` is the result of
+    ``analytics.questions.ratings.Ratings.to_frame``.
     """
     return [
         _column_with_diagonal(
@@ -308,9 +315,9 @@ def _column_with_diagonal(
 
 
 def pairing_columns(frame: pl.DataFrame, with_scores: bool = True) -> list[ResultColumn]:
-    """Build the columns of pairings from the first agent's view.
+    """Build the columns of pairings from the first agent's point of view.
 
-    ``frame`` is that of ``analytics.questions.pairings.pairings_frame``.
+    ``frame`` is the result of ``analytics.questions.pairings.pairings_frame``.
     """
     forfeits = frame.select("first_forfeits", "second_forfeits") if "first_forfeits" in frame.columns else frame.clear()
     scores = [
@@ -335,7 +342,7 @@ def pairing_columns(frame: pl.DataFrame, with_scores: bool = True) -> list[Resul
 
 
 def _result_share_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build the columns of the shares of games won, drawn and lost."""
+    """Build three columns: the shares of games won, drawn and lost."""
     kinds = (("win", "wins", 4), ("draw", "draws", 5), ("loss", "losses", 4))
     return [
         number_column(heading, frame[name] / frame["games"], format_percent, drop_priority)
@@ -344,7 +351,7 @@ def _result_share_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def describe_seat_roles(mover_chooses: bool) -> str:
-    """Describe what each seat does first, for the line below a table with columns by seat."""
+    """Describe what each seat does first in a game, for the note below a table with columns by seat."""
     zero, one = SEAT_ROLES_MOVER if mover_chooses else SEAT_ROLES
     return f"Seat 0 {zero}, seat 1 {one}."
 
@@ -352,7 +359,7 @@ def describe_seat_roles(mover_chooses: bool) -> str:
 def rating_columns_without_agents(frame: pl.DataFrame) -> list[ResultColumn]:
     """Build the columns of ratings, without the names of the agents.
 
-    ``frame`` is that of ``analytics.questions.ratings.Ratings``.
+    ``frame`` is the result of ``analytics.questions.ratings.Ratings.to_frame``.
     """
     return [
         ResultColumn("Elo", ["?" if rating is None else format_elo(rating) for rating in frame["elo"]]),
@@ -373,9 +380,9 @@ def _format_elo_interval(rating: float | None, low: float | None, high: float | 
 
 
 def regret_and_blunder_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build the columns of regret and blunders, with a column for the ply if the rows differ in it.
+    """Build the columns of regret and blunders, with a column for the ply if any row is about a single ply.
 
-    ``frame`` is that of ``analytics.questions.mistakes.summarise_decisions``.
+    ``frame`` is the result of ``analytics.questions.mistakes.summarise_decisions``.
     """
     by_ply = frame["ply"].null_count() < len(frame)
     return [
@@ -391,9 +398,9 @@ def regret_and_blunder_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build the columns of the decisions in a position and of their results.
+    """Build the columns of the decisions in a position and of the results of these decisions.
 
-    ``frame`` is that of ``analytics.questions.openings.explore_position``.
+    ``frame`` is the result of ``analytics.questions.openings.explore_position``.
     """
     names = [name for name in ("position", "piece", "cell", "gift") if name in frame.columns]
     columns = [text_column(name, [value or "·" for value in frame[name]]) for name in names]
@@ -418,15 +425,15 @@ _HIDDEN_IN_CELLS = f"[{HIDDEN_CHARACTERS}--\n]"  # in Rust's syntax; line ends s
 
 
 def escape_hidden_characters(text: str) -> str:
-    """Return a text with its hidden characters made visible; line ends stay."""
+    """Return a text whose hidden characters are made visible; line ends are kept."""
     return escape_hidden(text, keep="\n")
 
 
 def to_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
     """Return a frame as comma-separated values (UTF-8), with hidden characters made visible.
 
-    With ``for_spreadsheet``, an apostrophe precedes each text that a spreadsheet would read as a formula or a number.
-    Numbers stay numbers.
+    With ``for_spreadsheet``, an apostrophe is put before each text that a spreadsheet would read as a formula or a
+    number. Columns of numbers are not changed.
     """
     import polars as pl  # the command line imports this module, and few commands write tables
 

@@ -20,7 +20,7 @@ _QUESTION = re.compile(
 
 
 class CookbookQuery(NamedTuple):
-    """A question of the cookbook."""
+    """A query of the cookbook, with its title and its place there."""
 
     number: int
     section: str
@@ -31,7 +31,7 @@ class CookbookQuery(NamedTuple):
 
 @cache
 def read_cookbook() -> tuple[CookbookQuery, ...]:
-    """Read all questions of the cookbook, in the order of the page."""
+    """Read all queries of the cookbook, in the order of the page."""
     text = (files("analytics.questions") / "cookbook.md").read_text(encoding="utf-8")
     sections = [(match.start(), match[1]) for match in _SECTION.finditer(text)]
     return tuple(
@@ -67,10 +67,10 @@ PLIES_PLACEHOLDER = "ply < 3 /* first plies */"  # stands for the plies that a q
 
 
 def read_restricted_query(name: str, condition: str, plies: range | None = None) -> str:
-    """Read the SQL of a named query, restricted to games by a condition on ``run_id`` and ``game_id``.
+    """Read the SQL of a named query, restricted to the games that meet a condition on ``run_id`` and ``game_id``.
 
-    ``plies`` are the plies that a query about first plies reads; None: the first three. Raises ``RequestError`` for an
-    unknown query, and for one that cannot be restricted.
+    ``plies`` are the plies that a query about first plies covers; None: the first three. Raises ``RequestError`` for an
+    unknown query, and for a query that cannot be restricted.
     """
     text = read_query(name)
     if plies is not None:

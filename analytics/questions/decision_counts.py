@@ -50,9 +50,9 @@ DECISION_COLUMNS = {"gift": _BOARD, "placement": [*_BOARD, "cell"], "turn": [*_B
 def read_decisions_in_position(
     opened: OpenArchive, records: Sequence[RunRecord], position: PackedPosition, turns: pl.DataFrame
 ) -> pl.DataFrame:
-    """Read the decisions of runs in a position, as rows of the table ``positions`` with ``run_id`` in front.
+    """Read the decisions that some runs made in a position, as rows of the table ``positions`` after ``run_id``.
 
-    ``turns`` are the turns of ``position``, as ``list_canonical_turns`` returns them.
+    ``turns`` has the turns in ``position``, as ``list_canonical_turns`` returns them.
     """
     occupied, boards = turns["occupied"][0], turns["board"].to_list()  # boards that differ in the hand are neighbours
     where = f"occupied = {occupied} AND board BETWEEN {min(boards)} AND {max(boards)}"
@@ -60,7 +60,7 @@ def read_decisions_in_position(
 
 
 def read_first_decisions(opened: OpenArchive, records: Sequence[RunRecord]) -> pl.DataFrame:
-    """Read the first free decisions of runs, as rows of the table ``positions`` with ``run_id`` in front.
+    """Read the first free decision of each game in some runs, as rows of the table ``positions`` after ``run_id``.
 
     The first free decision of a game is at the ply that follows its imposed plies.
     """
@@ -77,7 +77,7 @@ def read_first_decisions(opened: OpenArchive, records: Sequence[RunRecord]) -> p
 
 
 def _read_decisions(opened: OpenArchive, records: Sequence[RunRecord], ply: int, condition: str) -> pl.DataFrame:
-    """Read the rows of a ply that meet a condition: from the index or, for ranges without one, from the games."""
+    """Read the rows of a ply that meet a condition, from the index or, for ranges without an index, from the games."""
     where = f"ply = {ply} AND {condition}"
     files, unindexed_ranges = list[VerifiableFile](), list[tuple[RunRecord, StoredRange]]()
     for record in records:
@@ -99,7 +99,7 @@ def _read_decisions(opened: OpenArchive, records: Sequence[RunRecord], ply: int,
 def _count_decisions(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, ply: int, where: str
 ) -> pl.DataFrame:
-    """Count the decisions in the games of a range, and return the rows of a ply that meet the condition ``where``."""
+    """Count the decisions in the games of one range, and return the rows of a ply that meet the condition ``where``."""
     counts = derive_stored_positions(archive, record, stored, range(ply, ply + 1))
     # A filter may return a slice, which would keep the whole table of every file in memory.
     rows = counts[counts.select(pl.arg_where(pl.sql_expr(where))).to_series()]
@@ -116,7 +116,7 @@ _decision_cache: dict[tuple[str, str, str], pl.DataFrame] = {}
 def _count_unindexed_decisions(
     archive: ArchiveStore, ranges: Sequence[tuple[RunRecord, StoredRange]], ply: int, where: str
 ) -> list[pl.DataFrame]:
-    """Count the decisions of a ply in ranges whose index does not reach this ply."""
+    """Count the decisions of a ply in ranges whose index does not include this ply; return a frame for each range."""
 
     def count_decisions(run_and_range: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
         record, stored = run_and_range
@@ -137,7 +137,7 @@ def _count_unindexed_decisions(
 def select_decisions_by_agent(
     decisions: pl.DataFrame, records: Sequence[RunRecord], kind: str, game_filter: GameFilter
 ) -> pl.DataFrame:
-    """Select the rows in which the filter's agent decided against the filter's opponent."""
+    """Select the rows in which the agent named by the filter decided, with the opponent named by the filter."""
     if game_filter.agent is None and game_filter.opponent is None:
         return decisions
     is_gift = kind == "gift"  # ``second`` is the seat of the mover, the giver's opponent
@@ -156,11 +156,11 @@ def select_decisions_by_agent(
 def sum_decisions(
     archive: ArchiveStore, decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
 ) -> pl.DataFrame:
-    """Sum decisions up to symmetry: return a row for each, with its counts, its openings and its first game.
+    """Sum the rows of symmetric decisions into one row for each, with its counts, its openings and its first game.
 
-    A row names the least of the equivalent decisions. ``turns`` are all turns of a position; or of several positions,
-    with the text of each in the column ``position``, which the rows then have, too. Raises ``FailureError`` for a wrong
-    index.
+    A row names the least of the equivalent decisions. ``turns`` has all turns in a position. If it has the turns of
+    several positions, a column ``position`` has the text of each, and the result has this column, too. Raises
+    ``FailureError`` if the index is wrong.
     """
     key_columns = DECISION_COLUMNS[kind]
     own_columns = ["own_hand", "own_cell", "own_piece"][: len(key_columns) - len(_BOARD) + 1]
@@ -188,13 +188,13 @@ def sum_decisions(
 def _count_independent_openings(
     decisions: pl.DataFrame, key_columns: Sequence[str], records: Sequence[RunRecord]
 ) -> pl.DataFrame:
-    """Count, for each decision, the openings that its games certainly come from: the column ``openings``.
+    """Return, for each decision, the least number of distinct openings of its games, in the column ``openings``.
 
-    Without imposed plies, each game is an opening of its own. With imposed plies, the two games of a pair, other
-    pairings, and other runs of the same seed repeat openings. But the games in which one agent of one pairing decided
-    all have different openings, so there are at least as many openings as the largest number of such games. This count
-    errs on the safe side: it may be too small, for example if the games of a pair diverge, and then intervals are wider
-    than necessary. A count that is too large would make them too narrow.
+    Without imposed plies, each game is an opening of its own. With imposed plies, openings are repeated by the two
+    games of a pair, by other pairings, and by other runs with the same seed. But the games of one pairing in which the
+    same agent decided all have different openings, so there are at least as many openings as the largest number of such
+    games. This count may be too small, for example if the games of a pair diverge, and then intervals are wider than
+    necessary. A count that is too large would make the intervals too narrow, which is worse.
     """
     seeds = {record.run_id: str(record.opening_seed) for record in records if record.opening_seed is not None}
     origin = pl.col("run_id").replace_strict(seeds, default=None, return_dtype=pl.String)
@@ -213,7 +213,8 @@ def _count_independent_openings(
 def list_turns_of_positions(decisions: pl.DataFrame, kind: str, rules: Rules, max_positions: int) -> pl.DataFrame:
     """List every turn, with its canonical form, in the ``max_positions`` positions with the most games.
 
-    Positions of gifts have no hand. Columns: those of ``list_canonical_turns``, and ``position``, the position's text.
+    For gifts, the positions have no piece in hand. Columns: those of ``list_canonical_turns``, and ``position``, the
+    position as a text.
     """
     handless = kind == "gift" or rules.mover_chooses
     with_hand = pl.lit(NONE) if handless else pl.col("board") & (1 << HAND_BITS) - 1
@@ -232,9 +233,10 @@ def list_turns_of_positions(decisions: pl.DataFrame, kind: str, rules: Rules, ma
 
 
 def _decode_position(occupied: int, word: int, hand: int) -> PackedPosition:
-    """Decode a position from the ``occupied`` and ``board`` of the index.
+    """Decode a position from its row in the index.
 
-    ``word`` holds the pieces of a canonical board as ``quarto.canonical.squeeze_lanes`` packs them.
+    ``word``, the column ``board``, holds the pieces of a canonical board as ``quarto.canonical.squeeze_lanes`` packs
+    them.
     """
     cells = [cell for cell in range(CELLS) if occupied >> cell & 1]
     pieces = [

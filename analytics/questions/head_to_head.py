@@ -42,7 +42,7 @@ ResultsByPairing = dict[tuple[str, int], PairingResult]  # by run and number of 
 
 @dataclass(frozen=True)
 class HeadToHead:
-    """The results of every two agents that played each other: one result for each two agents."""
+    """The results of games between agents, one result for every two agents that met."""
 
     rules: str
     results: tuple[PairingResult, ...]  # by the first agent of their oldest run; ``pairing`` is the index
@@ -53,7 +53,7 @@ class HeadToHead:
 
     @property
     def tallies(self) -> dict[tuple[str, str], Tally]:
-        """The tallies by first and second agent."""
+        """The tally of every two agents, by the labels of the first and the second agent."""
         return {(result.first, result.second): result.tally for result in self.results}
 
     @property
@@ -63,8 +63,8 @@ class HeadToHead:
     def to_frame(self, by_seat: bool = False) -> pl.DataFrame:
         """Return a row for every two agents, with the columns of ``pairings_frame``.
 
-        With ``by_seat``, return a row for each seat of the first agent. The frame then has a column ``seat``, and none
-        for forfeits.
+        With ``by_seat``, return two rows, one for each seat of the first agent. The frame then has a column ``seat``,
+        and no columns for forfeits.
         """
         if not by_seat:
             return pairings_frame(self.results)
@@ -74,18 +74,18 @@ class HeadToHead:
 
 
 class SeatResult(NamedTuple):
-    """The part of a result in which its first agent held one seat."""
+    """The part of a result in which the first agent held one of the seats."""
 
     seat: int
     result: PairingResult
 
 
 def split_by_seat(results: Iterable[PairingResult], shared: SharedOpenings | None = None) -> list[SeatResult]:
-    """Split each result by the first agent's seat: the games in which it held seat 0, and those in seat 1.
+    """Split each result by the first agent's seat, into the games in seat 0 and the games in seat 1.
 
-    A seat without games is left out. A pair has one game of each seat, so the games of one seat are independent, and
-    the game is the unit of variance. If ``shared`` says that the two agents played the same openings several times, the
-    opening is the unit.
+    A seat without games is left out. Each pair has one game in each seat, so the games in one seat are independent, and
+    the unit of variance is the game. If ``shared`` shows that the two agents played the same openings several times,
+    the unit is the opening.
     """
     seat_results = []
     for result in results:
@@ -103,11 +103,11 @@ def split_by_seat(results: Iterable[PairingResult], shared: SharedOpenings | Non
 
 
 def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAMES) -> HeadToHead:
-    """Compute the head-to-head results in the chosen games.
+    """Compute the results of every two agents in the games that the filter chooses.
 
-    Without a condition in SQL, the results come from tallies. Games are read only of runs in which several pairings
-    played the same openings, because the intervals of these depend on the results after each opening. With a condition,
-    a pair of which only one game is chosen counts as a single game.
+    Without a condition in SQL, the results come from tallies. Games are then read only in runs in which several
+    pairings played the same openings, because the intervals of such runs depend on the results after each opening. With
+    a condition, a pair of which only one game is chosen counts as a single game.
 
     Raises:
         RequestError: No game is chosen, a run is not in the archive, the condition is invalid, or the games were played
@@ -128,7 +128,7 @@ def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAME
 
 
 class ChosenResults(NamedTuple):
-    """The results in chosen games, by run and pairing, before those of the same two agents are merged."""
+    """The results in the chosen games, by run and pairing. Results of the same two agents are not merged yet."""
 
     records: list[RunRecord]  # the runs, by one set of rules
     results: ResultsByPairing
@@ -137,7 +137,7 @@ class ChosenResults(NamedTuple):
 
 
 def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenResults:
-    """Load or count the results in the chosen games. Raises the errors of ``compute_head_to_head``."""
+    """Load from tallies, or count, the results in the chosen games. Raises the errors of ``compute_head_to_head``."""
     records = _select_runs_with_games(opened, game_filter)
     chosen = [record for record in records if game_filter.can_match_run(record)]
     if records and not chosen:
@@ -156,7 +156,7 @@ def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenR
 
 
 def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:
-    """Describe the runs that lack games which their commands asked for: one warning, or none."""
+    """Describe the runs that lack games for which their commands asked, in one warning or none."""
     missing_ranges = {
         record.run_id: opened.archive.list_effective_ranges(record.run_id).list_gaps(record.end_unit)
         for record in records
@@ -173,7 +173,7 @@ def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord])
 
 
 def _select_runs_with_games(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
-    """Select the runs that have chosen games, trainings included. Raises the errors of ``compute_head_to_head``."""
+    """Select the runs that contain chosen games, including trainings. Raises the errors of ``compute_head_to_head``."""
     archive = opened.archive
     for run_id in set(archive.list_run_ids()) - set(archive.list_recorded_run_ids()):
         if len(archive.list_effective_ranges(run_id)):
@@ -197,9 +197,9 @@ def _select_runs_with_games(opened: OpenArchive, game_filter: GameFilter) -> lis
 def load_shared_openings(
     opened: OpenArchive, where: str | None, records: Sequence[RunRecord], results: ResultsByPairing
 ) -> SharedOpenings | None:
-    """Count the pairs of games by opening, for results that share openings with another one.
+    """Count the pairs of games by opening, for those results that share openings with another result.
 
-    Return None if no result does.
+    Return None if there are no such results.
     """
     seeds = find_shared_opening_seeds(records, results)
     if not seeds:
@@ -213,7 +213,7 @@ def load_shared_openings(
 
 
 def load_tally_results(opened: OpenArchive, records: Iterable[RunRecord]) -> ResultsByPairing:
-    """Load, from tallies, the results of every pairing of these runs that has games, in the order of the runs."""
+    """Load, from tallies, the results of each pairing that has games, in the order of the runs."""
     return {
         (run_id, result.pairing): result
         for run_id, run_results in load_results_by_run(opened.archive, records).items()
@@ -223,9 +223,9 @@ def load_tally_results(opened: OpenArchive, records: Iterable[RunRecord]) -> Res
 
 
 def count_game_results(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> ResultsByPairing:
-    """Count the results of every pairing in the games of these runs that ``where`` chooses, in the order of the runs.
+    """Count, for each pairing of these runs, the results in the games that meet the condition ``where``.
 
-    A pair of which only one game is chosen counts as a single game.
+    The results are in the order of the runs. A pair of which only one game is chosen counts as a single game.
     """
     rows: dict[tuple[str, int], list[list[int]]] = {}
     for run_id, pairing, zero, one, pairs in _query_games(
@@ -253,9 +253,9 @@ def _query_games(
     records: Iterable[RunRecord],
     frames: Mapping[str, pl.DataFrame] | None = None,
 ) -> pl.DataFrame:
-    """Answer a question in SQL about the games of these runs that ``where`` chooses.
+    """Return the answer to a query about the games of these runs that meet the condition ``where``.
 
-    The question may also read ``frames`` by their names.
+    The query may also read ``frames``, each by its name.
     """
     # The restriction to runs stands outside, so that no bracket in the condition can cancel it.
     of_runs = run_condition_sql(record.run_id for record in records)
@@ -264,14 +264,14 @@ def _query_games(
 
 
 class NamedResults(NamedTuple):
-    """Results whose agents have the names of ``build_agent_names``."""
+    """Results in which agents have the names that ``build_agent_names`` gives them."""
 
     results: ResultsByPairing
     names: AgentNames
 
 
 def replace_labels(results: ResultsByPairing, records: Sequence[RunRecord]) -> NamedResults:
-    """Replace the labels of agents by the names of ``build_agent_names``, and return these names, too."""
+    """Replace the labels of agents with the names from ``build_agent_names``; return the results and the names."""
     records_by_id = {record.run_id: record for record in records}
     names = build_agent_names(
         (records_by_id[run_id], label)
@@ -289,10 +289,10 @@ def replace_labels(results: ResultsByPairing, records: Sequence[RunRecord]) -> N
 def merge_results_by_agents(
     results: Iterable[PairingResult], shared: SharedOpenings | None
 ) -> tuple[PairingResult, ...]:
-    """Merge the results of the same two agents into one.
+    """Merge all results of the same two agents into one result.
 
-    The unit of variance is the pair of games if it is so in any of the merged results. It is the opening if the two
-    agents played the same openings several times.
+    The unit of variance is the pair of games if it was so in any of the merged results. If the two agents played the
+    same openings several times, the unit is the opening.
     """
     merged: dict[tuple[str, str], PairingResult] = {}
     for result in results:
@@ -318,9 +318,9 @@ def merge_results_by_agents(
 def _describe_warnings(
     records: Sequence[RunRecord], results: Sequence[PairingResult], training_count: int
 ) -> list[str]:
-    """Describe labels that stand for different agents, and games that are left out of these results or of ratings.
+    """Describe labels that stand for different agents, and games that are left out of the results or the ratings.
 
-    ``training_count`` is the number of runs of trainings that were left out.
+    ``training_count`` is the number of trainings that were left out.
     """
     agents: dict[str, dict[str, list[str]]] = {}  # runs, by the agent's description, by label
     labels = {label for result in results for label in (result.first, result.second)}

@@ -17,7 +17,7 @@ from quarto.rules import NONE
 
 
 class ArchivedGame(NamedTuple):
-    """One logged game."""
+    """A logged game with its run and its agents."""
 
     record: RunRecord
     game_id: int
@@ -29,7 +29,7 @@ class ArchivedGame(NamedTuple):
 
 
 def load_logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
-    """Load a game of a run. Raises ``NotFoundError`` if it is not in the archive."""
+    """Load the game with this id from a run. Raises ``NotFoundError`` if it is not in the archive."""
     record = opened.archive.load_requested_run(run_id)
     game_rows = (
         opened.retry_if_file_missing(lambda: _read_game_row(opened, run_id, game_id))
@@ -60,14 +60,14 @@ GIFT, PLACEMENT = "gift", "placement"
 
 
 class ValueChange(NamedTuple):
-    """The exact value of a position before and after a decision."""
+    """The exact values of a position before and after a decision."""
 
     before: int  # value for the player that decides: 1 won, 0 drawn, -1 lost
     after: int
 
     @property
     def regret(self) -> int:
-        """The half-points that the decision gave up."""
+        """The value that the decision gave up, in half-points."""
         return self.before - self.after
 
 
@@ -75,7 +75,7 @@ Judgements = Mapping[tuple[int, str], ValueChange]  # by ply and kind
 
 
 class Decision(NamedTuple):
-    """A gift or a placement of a game, with its judgement."""
+    """A gift or a placement in a logged game, with the exact values before and after it, if they are known."""
 
     ply: int
     kind: str
@@ -87,7 +87,7 @@ class Decision(NamedTuple):
 
 
 def read_judgements(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
-    """Read the stored judgements of a game's decisions."""
+    """Read the stored exact values before and after each decision of a game, by ply and kind of decision."""
     rows = opened.sql(
         "SELECT ply, kind, value_before, value_after FROM decisions WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )
@@ -95,7 +95,7 @@ def read_judgements(opened: OpenArchive, run_id: str, game_id: int) -> Judgement
 
 
 class LoggedEvaluation(NamedTuple):
-    """An agent's evaluation of a turn."""
+    """What an agent reported about one of its turns."""
 
     value: float | None  # the result that it expected, from 1, won, to -1, lost
     visits: int | None
@@ -106,7 +106,7 @@ LoggedEvaluations = Mapping[int, LoggedEvaluation]  # by the ply that the turn p
 
 
 def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEvaluations:
-    """Read the evaluations of a game; the result is empty if none are stored."""
+    """Read the stored evaluations of a game; the result is empty if there are none."""
     rows = opened.sql(
         "SELECT ply, value, visits, seconds FROM evaluations WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )
@@ -114,17 +114,17 @@ def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEv
 
 
 def replay_game(game: ArchivedGame) -> list[Game]:
-    """Return the game after each ply."""
+    """Return the states of the game, one after each ply."""
     return [Game(game.record.rules, game.plies[: ply + 1]) for ply in range(len(game.plies))]
 
 
 def is_fully_judged(game: ArchivedGame, judgements: Judgements) -> bool:
-    """Return whether every free decision of a game is judged."""
+    """Return whether exact values are stored for every free decision of a game."""
     return all(key in judgements for key in _list_free_decisions(game))
 
 
 def count_free_decisions(game: ArchivedGame) -> int:
-    """Count the free decisions of a game: those of plies that were not imposed."""
+    """Count the decisions of a game in plies that were not imposed."""
     return sum(1 for _ in _list_free_decisions(game))
 
 
@@ -153,5 +153,5 @@ def list_decisions(game: ArchivedGame, judgements: Judgements) -> list[Decision]
 
 
 def describe_winner(winner: int, agents: Sequence[str]) -> str:
-    """Return the winner's label, or ``draw``."""
+    """Return the label of the winner, or ``draw`` if nobody won."""
     return "draw" if winner == NONE else agents[winner]

@@ -29,7 +29,7 @@ DECISION_SUMMARIES = {
 
 
 class Mistake(NamedTuple):
-    """A position in which value was given up, and the worst blunder there."""
+    """A position in which agents blundered, with the worst blunder that was made there."""
 
     position: PackedPosition  # canonical
     rules: Rules
@@ -49,12 +49,12 @@ class Mistake(NamedTuple):
 
 
 def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, names: AgentNames) -> pl.DataFrame:
-    """Summarise the decisions that meet a condition in SQL: a row for each agent, kind and, with ``by_ply``, ply.
+    """Summarise the decisions that meet an SQL condition, with a row for each agent, kind and, if ``by_ply``, ply.
 
     The frame has the schema ``DECISION_SUMMARIES``: ``regret`` is the mean number of half-points given up, ``blunders``
-    the share of decisions that gave up any. Without ``by_ply``, ``ply`` is null. The 95 % intervals treat an opening as
-    one cluster, because the decisions of a pair of games are not independent, nor are those of all pairs with one
-    imposed opening (L. Kish, "Survey Sampling", 1965, section 6.3).
+    the share of decisions that gave up any. Without ``by_ply``, ``ply`` is null. The 95 % intervals treat the games
+    with one opening as a cluster, because the decisions in a pair of games are not independent, and neither are the
+    decisions in all pairs with the same imposed opening (L. Kish, "Survey Sampling", 1965, section 6.3).
     """
     ply = "ply" if by_ply else "NULL::INTEGER"
     clusters_sql = f"""
@@ -72,10 +72,11 @@ def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, name
 
 
 def _build_agent_clusters(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
-    """Build a row for each agent of each run: its name, and the rule that puts pairs of its games into clusters.
+    """Build a row for each agent of each run: its name, and the rule by which its pairs of games form clusters.
 
-    Two pairs of games belong to one cluster if they have the same ``origin``, and their numbers agree in the bits of
-    ``pair_bits``. If openings follow from a seed and the number of the pair, these bits omit the pairing.
+    Two pairs of games belong to the same cluster if they have the same ``origin`` and their numbers agree in the bits
+    that are set in ``pair_bits``. If openings follow from a seed and the number of the pair, these bits omit the
+    pairing.
     """
     rows = []
     for record in archive.archive.load_runs():
@@ -95,17 +96,17 @@ def _build_summary_row(row: Mapping[str, Any]) -> tuple[str | float | None, ...]
 
 
 def build_judged_agent_names(archive: OpenArchive, condition: str) -> AgentNames:
-    """Build the names of the agents whose decisions meet a condition in SQL."""
+    """Build the names of the agents that made the decisions that meet an SQL condition."""
     records = {record.run_id: record for record in archive.archive.load_runs()}
     pairs = archive.sql(f"SELECT DISTINCT run_id, agent FROM decisions WHERE (\n{condition}\n) ORDER BY ALL")  # noqa: S608  (a condition by design)
     return build_agent_names((records[run_id], agent) for run_id, agent in pairs.iter_rows())
 
 
 def find_worst_mistakes(archive: OpenArchive, condition: str, count: int) -> list[Mistake]:
-    """Find the positions in which most was given up, among the decisions that meet a condition in SQL.
+    """Return the ``count`` positions with the largest regret among the decisions that meet an SQL condition.
 
-    Among positions of equal regret, those come first in which the largest share of choices keeps the value, then those
-    that were missed most often. If the choices that keep the value are not counted, a position comes last.
+    Positions of equal regret are sorted by the share of choices that keep the value, largest first, and then by the
+    number of blunders, largest first. Positions come last if the choices that keep the value have not been counted.
     """
     blunders = archive.sql(
         f"SELECT run_id, game_id, ply, kind, regret, value_before, saving, choices FROM decisions "  # noqa: S608  (a condition by design)
@@ -134,7 +135,7 @@ def find_worst_mistakes(archive: OpenArchive, condition: str, count: int) -> lis
 
 
 def _add_canonical_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Add the rules' name and the canonical position, as ``lanes`` and ``occupied``, to decisions of one run."""
+    """Add the name of the rules and the canonical position (``lanes``, ``occupied``) to the decisions of one run."""
     numbered = decisions.select("run_id", "game_id", "kind", at="ply").with_row_index("decision")
     plies_until_decision = numbered.join(plies, on=("run_id", "game_id")).filter(pl.col("ply") <= pl.col("at"))
     plies_before, plies_at_decision = (

@@ -49,7 +49,7 @@ MAX_POSITIONS = 200
 
 @dataclass(frozen=True)
 class OpeningsQuery:
-    """A question about decisions: where, of which kind, and in which games."""
+    """A query about decisions: the position, the kind of decision, and the games to count."""
 
     position: str = EMPTY_BOARD
     by: str | None = None  # one of DECISION_KINDS; None: the next decision
@@ -63,7 +63,7 @@ class OpeningsQuery:
 
 @dataclass(frozen=True)
 class OpeningsResult:
-    """A position and the decisions made there; or the first free decisions of games, in several positions."""
+    """The decisions in a position, or the first free decision of each game, which may be in many positions."""
 
     position: PackedPosition  # the start of games, if ``first_free``
     rules: Rules
@@ -76,12 +76,12 @@ class OpeningsResult:
 
     @property
     def first_free(self) -> bool:
-        """Whether each game counts at its first free decision, in whatever position that is."""
+        """Whether each game counts at its first free decision, regardless of the position."""
         return bool(self.games_by_ply)
 
     @property
     def subject(self) -> str:
-        """The subject of the rows, as titles name it."""
+        """What the rows are about, in the words of a title."""
         if not self.first_free:
             return format_position(self.position, self.rules.name)
         return "First free decisions" if self.rules.name == CLASSIC_NAME else f"First free decisions, {self.rules.name}"
@@ -97,12 +97,12 @@ def explore_position(
     with_samples: bool = True,
     sort: str = SORT_ORDERS[0],
 ) -> pl.DataFrame:
-    """Return the decisions made in a position, a row for each decision up to symmetry, in the order of ``sort``.
+    """Return the decisions made in a position, with one row for all decisions that symmetries make equivalent.
 
-    On a board without a hand, placements and turns are those after every gift. If all decisions at the start of games
-    were imposed, an answer about the start counts each game at its first free decision. The rows are then in many
-    positions, and the columns ``ply`` and ``position`` come before the others. Games that are not indexed deep enough
-    are replayed, which takes a second or two for ten million games.
+    Rows are sorted by ``sort``. On a board without a piece in hand, placements and turns after every gift are counted.
+    If all decisions at the start of games were imposed, a query about the start counts each game at its first free
+    decision. The rows are then about many positions, and the columns ``ply`` and ``position`` precede the others. Games
+    whose index does not reach deep enough are replayed, which takes a second or two for ten million games.
 
     Columns:
 
@@ -118,9 +118,9 @@ def explore_position(
         position: The position in notation.
         by: The kind of decision: a ``gift`` of the giver, a ``placement`` of the mover, or the mover's whole ``turn``,
             a cell and a gift; None: the next decision in the position.
-        games: The games that count: whole runs.
-        min_games: Leave out rows of fewer games.
-        imposed: Count imposed decisions, too.
+        games: Which games to count; the filter selects whole runs.
+        min_games: Leave out rows with fewer games.
+        imposed: Also count imposed decisions.
         with_samples: Read the moves of the sample games.
         sort: One of ``SORT_ORDERS``.
 
@@ -134,7 +134,7 @@ def explore_position(
 
 
 def add_rules_name(position: str, rules: str | None) -> str:
-    """Add the name of the rules to a position. Raises ``RequestError`` if the position names other rules."""
+    """Return the position with the name of the rules added. Raises ``RequestError`` if it already names other rules."""
     if rules is None:
         return position
     fields = position.split()
@@ -146,7 +146,7 @@ def add_rules_name(position: str, rules: str | None) -> str:
 
 
 def run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples: bool = True) -> OpeningsResult:
-    """Answer a question about decisions. Raises the errors of ``explore_position``."""
+    """Return the answer to a query about decisions. Raises the errors of ``explore_position``."""
     return opened.retry_if_file_missing(lambda: _run_openings_query(opened, query, with_samples))
 
 
@@ -184,7 +184,7 @@ def _explore_first_decisions(
     records: Sequence[RunRecord],
     with_samples: bool,
 ) -> OpeningsResult:
-    """Answer a question about the first free decision of each game, by position and decision."""
+    """Return the answer to a query about the first free decision of each game, by position and decision."""
     rules, text = records[0].rules, format_position(start, records[0].rules.name)
     agent_decisions = select_decisions_by_agent(read_first_decisions(opened, records), records, by, query.games)
     games = int(agent_decisions["games"].sum())
@@ -212,7 +212,7 @@ def _explore_first_decisions(
 
 
 def is_start(position: PackedPosition) -> bool:
-    """Return whether a position is the start of games: an empty board and an empty hand."""
+    """Return whether a position is the start of a game: no piece on the board and none in hand."""
     return position.occupied == 0 and position.hand == NONE
 
 
@@ -224,31 +224,32 @@ def _keep_frequent(rows: pl.DataFrame, query: OpeningsQuery, by: str, position_t
 
 
 def _sort_rows(rows: pl.DataFrame, order: str) -> pl.DataFrame:
-    """Sort rows that are already sorted by games; equal rows keep their order."""
+    """Sort rows by ``order``. The rows come sorted by number of games, and rows that are equal keep this sequence."""
     if order == SORT_ORDERS[0]:
         return rows
     return rows.sort(order, descending=order == "losses", maintain_order=True)
 
 
 def _count_games_by_imposed_plies(decisions: pl.DataFrame, records: Sequence[RunRecord]) -> dict[int, int]:
-    """Count the games of decisions by the number of plies that were imposed, ascending."""
+    """Count the games of these decisions by their number of imposed plies, in ascending order of that number."""
     plies = {record.run_id: record.spec["opening_plies"] for record in records}
     ply = pl.col("run_id").replace_strict(plies, return_dtype=pl.Int64)
     return dict(decisions.group_by(ply=ply).agg(pl.sum("games")).sort("ply").rows())
 
 
 def describe_first_plies(games_by_ply: Mapping[int, int], preposition: str = "at") -> str:
-    """Describe at which plies games have their first free decision; ``preposition`` is ``at`` or ``from``."""
+    """Describe at which plies the games have their first free decision.
+
+    ``preposition`` is ``at`` if only this decision counts, and ``from`` if later decisions count, too.
+    """
     plies_text = ", ".join(
         f"ply {ply} in {format_count_with_noun(games, 'game')}" for ply, games in games_by_ply.items()
     )
     return f"each game counts {preposition} its first free decision: {plies_text}; the plies before were imposed"
 
 
-def _describe_left_out(
-    imposed: pl.DataFrame, records: Sequence[RunRecord], position: PackedPosition
-) -> tuple[str, ...]:
-    """Describe the games whose decisions in a position are left out because they were imposed."""
+def _describe_left_out(imposed: pl.DataFrame, records: Sequence[RunRecord], position: PackedPosition) -> tuple[str, ...]:
+    """Describe the games that are left out because their decision in a position was imposed."""
     if imposed.is_empty():
         return ()
     counts_text = ", ".join(
@@ -260,9 +261,9 @@ def _describe_left_out(
 
 
 def group_equivalent_choices(position: PackedPosition, rules: Rules, by: str) -> list[list[str]]:
-    """Group the empty cells, or for gifts the pieces left, that symmetries of the position map onto each other.
+    """Group the choices in a position (empty cells or, for gifts, remaining pieces) that symmetries make equivalent.
 
-    The first choice of a group stands for it in the rows of an answer.
+    The first choice of a group represents it in the rows of an answer.
     """
     choice_column, form_columns = ("own_hand", ["board"]) if by == "gift" else ("own_cell", ["board", "cell"])
     turns = list_canonical_turns(position, rules).with_columns(form=pl.struct(form_columns))
@@ -275,7 +276,7 @@ def group_equivalent_choices(position: PackedPosition, rules: Rules, by: str) ->
 
 
 class ChoiceResult(NamedTuple):
-    """The results of a cell or a piece and its equivalents, for the player that chose it."""
+    """The results of a group of equivalent cells or pieces, for the player that chose one of them."""
 
     choice: str
     alike: tuple[str, ...]  # the other choices of its group, which have no count of their own
@@ -285,7 +286,7 @@ class ChoiceResult(NamedTuple):
 
 
 def sum_choices(answer: OpeningsResult) -> list[ChoiceResult]:
-    """Sum the results of equivalent cells, or for gifts of equivalent pieces: one result for each group.
+    """Sum the results of each group of equivalent choices: cells or, for gifts, pieces.
 
     The list is empty for whole turns, which choose a cell and a piece, and for first free decisions, which are in many
     positions.
@@ -306,7 +307,7 @@ def sum_choices(answer: OpeningsResult) -> list[ChoiceResult]:
 
 
 class ParsedOpeningsQuery(NamedTuple):
-    """A checked question about decisions."""
+    """A query about decisions that has been parsed and checked."""
 
     position: PackedPosition
     kind: str  # of decision: one of DECISION_KINDS
@@ -314,9 +315,9 @@ class ParsedOpeningsQuery(NamedTuple):
 
 
 def parse_openings_query(archive: ArchiveStore, query: OpeningsQuery) -> ParsedOpeningsQuery:
-    """Parse and check a question about decisions, without reading games.
+    """Parse and check a query about decisions, without reading games.
 
-    Raises ``RequestError`` for a question that no games could answer.
+    Raises ``RequestError`` for a query that no game could answer.
     """
     position, rules_name = parse_position(query.position)
     if query.sort not in SORT_ORDERS:
@@ -337,9 +338,9 @@ def parse_openings_query(archive: ArchiveStore, query: OpeningsQuery) -> ParsedO
 
 
 def _find_decision_kind(position: PackedPosition, rules: Rules, requested_kind: str | None) -> str:
-    """Find the kind of decision that a question is about.
+    """Return the kind of decision that a query is about: the requested kind or, by default, the next in the position.
 
-    Raises ``RequestError`` for a position without decisions, or without decisions of the requested kind.
+    Raises ``RequestError`` if no decisions, or none of the requested kind, can be made in the position.
     """
     position_text = format_position(position, rules.name)
     if requested_kind is not None and requested_kind not in DECISION_KINDS:
@@ -364,7 +365,7 @@ def _find_decision_kind(position: PackedPosition, rules: Rules, requested_kind: 
 def _describe_no_decisions(
     position_text: str, records: Sequence[RunRecord], decisions: pl.DataFrame, game_filter: GameFilter
 ) -> str:
-    """Describe why no decision is counted."""
+    """Describe why a query found no decision to count."""
     imposed = int(decisions["games"].sum())
     if imposed:
         first_ply = min(plies for record in records if (plies := record.spec["opening_plies"]))
@@ -381,7 +382,7 @@ def _describe_no_decisions(
 
 
 def _format_decisions(rows: pl.DataFrame, kind: str, rules: Rules, total_games: int) -> pl.DataFrame:
-    """Build the columns of an answer, without the text of the sample game."""
+    """Build the columns of an answer from summed rows, without the text of the sample games."""
     piece_source = "own_piece" if rules.mover_chooses else "own_hand"
     sources = {"gift": {"gift": "own_hand"}, "placement": {"piece": piece_source, "cell": "own_cell"}}.get(
         kind, {"piece": piece_source, "cell": "own_cell", "gift": "own_piece"}
@@ -418,7 +419,7 @@ def _format_sample_games(
 ) -> list[str]:
     """Format the sample game of each row as text (``F@b1 3@b2 ...``), turned so that it makes the row's decision.
 
-    ``positions`` has the position of each row. Raises ``FailureError`` for a damaged file.
+    ``positions`` has one position for each row. Raises ``FailureError`` for a damaged file.
     """
     texts = []
     decisions = rows.select(name for name in ("piece", "cell", "gift") if name in rows.columns).to_dicts()
@@ -436,11 +437,10 @@ def _format_sample_games(
 def find_symmetric_game(
     plies: Sequence[Ply], position: PackedPosition, decision: Mapping[str, str | None], rules: Rules
 ) -> list[Ply] | None:
-    """Find the image of a game that passes through ``position`` and makes ``decision`` there.
+    """Return an image of a game that passes through ``position`` and makes ``decision`` there, or None.
 
-    Return None if no symmetry does it. ``decision`` is a row of the openings explorer: its ``piece``, ``cell`` and
-    ``gift`` as texts, as far as it has them. If several symmetries of the cells give such an image, the first one
-    counts.
+    ``decision`` is a row of the openings explorer; of its texts ``piece``, ``cell`` and ``gift``, those that are
+    present must match. If several symmetries of the cells give such an image, the first one is taken.
     """
     ply = position.occupied.bit_count()
     if len(plies) <= ply:
@@ -459,7 +459,7 @@ def find_symmetric_game(
 
 
 class _RequiredMappings(NamedTuple):
-    """The images that a symmetry must give to pieces and cells of a game."""
+    """The pieces and cells of a game, each with the image that a symmetry must map it to."""
 
     pieces: list[tuple[int, int]]  # piece, image
     cells: list[tuple[int, int]]  # cell, image
@@ -468,7 +468,7 @@ class _RequiredMappings(NamedTuple):
 def _list_required_mappings(
     plies: Sequence[Ply], position: PackedPosition, decision: Mapping[str, str | None]
 ) -> _RequiredMappings:
-    """List the pieces and cells of a game whose images are fixed by the position's hand and the decision."""
+    """List the pieces and cells of a game whose images follow from the piece in hand and the decision."""
     ply = position.occupied.bit_count()
     piece, cell = plies[ply]
     by_gift = "cell" not in decision
@@ -484,7 +484,7 @@ def _list_required_mappings(
 
 
 def _find_piece_symmetries(pairs: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
-    """Yield the symmetries of the pieces that map the first piece of each pair to the second, as lists of 16 images."""
+    """Yield, as lists of 16 images, the symmetries that map the first piece of each pair to the second."""
     for permuted in _list_attribute_permutations():
         flipped = permuted[pairs[0][0]] ^ pairs[0][1] if pairs else 0
         if all(permuted[piece] ^ flipped == image for piece, image in pairs):
@@ -493,7 +493,7 @@ def _find_piece_symmetries(pairs: Sequence[tuple[int, int]]) -> Iterator[list[in
 
 @cache
 def _list_attribute_permutations() -> list[list[int]]:
-    """List the images of the 16 pieces under each permutation of the attributes; the first is the identity."""
+    """List the images of the 16 pieces under each permutation of the attributes, beginning with the identity."""
     return [
         [sum((piece >> source & 1) << bit for bit, source in enumerate(order)) for piece in range(PIECES)]
         for order in permutations(range(ATTRIBUTES))

@@ -11,9 +11,9 @@ SMALL_PACE = 10  # games a second: a lower pace is not shown as a whole number
 
 
 def compute_pace(runs: Iterable[tuple[RunRecord, int]]) -> float | None:
-    """Compute how many games a second runs played together; None if no run says how long it took.
+    """Return how many games a second were played in all runs together, or None if no run has recorded its time.
 
-    Runs in which a person played do not count, because the person's time for thought would be taken for the agent's.
+    Runs in which a person played do not count, because the person's thinking time would be attributed to the agent.
 
     Args:
         runs: Runs, each with the number of its games.
@@ -25,7 +25,7 @@ def compute_pace(runs: Iterable[tuple[RunRecord, int]]) -> float | None:
 
 
 def format_games_a_second(pace: float | None) -> str:
-    """Format a pace in whole games, with two digits below ten; an unknown pace as a dash."""
+    """Format a pace: whole games a second, or two significant digits below ten; None becomes a dash."""
     if pace is None:
         return MISSING
     return f"{pace:,.0f}" if pace >= SMALL_PACE else f"{pace:.2g}"

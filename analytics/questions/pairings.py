@@ -40,7 +40,7 @@ from analytics.store.schema import MAX_PAIRS
 
 @dataclass(frozen=True)
 class PairingResult:
-    """The results of one pairing, from the perspective of its first agent."""
+    """The results of one pairing, from the point of view of its first agent."""
 
     pairing: int
     first: str  # label
@@ -66,7 +66,10 @@ class PairingResult:
         return self.tally.losses
 
     def results_in_seat(self, seat: int) -> ResultCounts:
-        """Return the first agent's (losses, draws, wins) in ``seat``, which it holds in game ``seat`` of each pair."""
+        """Return the first agent's (losses, draws, wins) in ``seat``.
+
+        The first agent holds seat 0 in game 0 of each pair, and seat 1 in game 1.
+        """
         return self.tally.results(seat)
 
     @property
@@ -76,22 +79,25 @@ class PairingResult:
 
     @property
     def score(self) -> Estimate:
-        """The mean score of the first agent (win 1, draw 1/2) with its normal interval."""
+        """The mean score of the first agent (win 1, draw 1/2), with its normal interval."""
         return score(self.tally, self.by_pairs, self.clusters)
 
     @property
     def forfeits(self) -> tuple[int, int]:
-        """The games forfeited by the first and by the second agent, by an illegal turn, an exception or a late turn."""
+        """The numbers of games forfeited by the first and by the second agent.
+
+        Illegal turns, exceptions and late turns count.
+        """
         return self.tally.forfeits
 
     @property
     def mean_plies(self) -> float:
-        """The mean number of plies of a game, imposed ones included."""
+        """The mean number of plies in a game, including imposed plies."""
         return self.tally.plies / self.games
 
 
 def load_results(archive: ArchiveStore, run_id: str) -> list[PairingResult]:
-    """Load the results of the pairings of a run that have games, in the run's order.
+    """Load the results of those pairings of a run that have games, in the order of the run.
 
     Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
     """
@@ -99,7 +105,7 @@ def load_results(archive: ArchiveStore, run_id: str) -> list[PairingResult]:
 
 
 def load_results_by_run(archive: ArchiveStore, records: Iterable[RunRecord]) -> dict[str, list[PairingResult]]:
-    """Load the results of several runs, by run id; all tallies are read at once."""
+    """Load the results of several runs, by run id, in one reading of the tallies."""
     runs = {record.run_id: record for record in records}
     return {run_id: _build_results(runs[run_id], tallies) for run_id, tallies in read_tallies(archive, [*runs]).items()}
 
@@ -113,10 +119,10 @@ def _build_results(record: RunRecord, tallies: Mapping[int, Tally]) -> list[Pair
 
 
 def load_job_results(archive: ArchiveStore, jobs: Sequence[SweepJob]) -> list[tuple[SweepJob, list[PairingResult]]]:
-    """Load the results of each job's run; none if the job has no run, or if its run is in another archive.
+    """Load the results of each job; the list is empty if the job has no run, or its run is in another archive.
 
-    A training counts only the games that its job asked for, because a longer training continues the same run, and its
-    later games are those of a learner that knows more. In other runs all games are the same evidence, so all count.
+    A training counts only the games that its job asked for. A longer training continues the same run, and in its later
+    games the learner knows more. In other runs, all games are evidence of the same kind, so all of them count.
     """
     records = [record for job in jobs if job.run_id is not None and (record := archive.find_run(job.run_id))]
     runs = {record.run_id: record for record in records}
@@ -132,9 +138,9 @@ def load_job_results(archive: ArchiveStore, jobs: Sequence[SweepJob]) -> list[tu
 def _load_training_results(
     archive: ArchiveStore, job: SweepJob, record: RunRecord, results: list[PairingResult]
 ) -> list[PairingResult]:
-    """Load the results of the games that a job asked for, if its run is a training of one pairing that was extended.
+    """Load the results of the games that a job asked for, if a longer training has since extended the job's run.
 
-    For any other run, return ``results``.
+    For any other run, return ``results``, which count all games.
     """
     end = -(-job.games // record.unit_line.games_a_pair)  # an odd number is rounded up, as trainers do
     extended = archive.list_effective_ranges(record.run_id).units > end
@@ -144,7 +150,7 @@ def _load_training_results(
 
 
 def pairings_frame(results: Sequence[PairingResult]) -> pl.DataFrame:
-    """Return a row for each result, from the view of its first agent.
+    """Return a row for each result, from the point of view of its first agent.
 
     Columns: ``first``, ``second``, ``games``, ``wins``, ``draws``, ``losses``; ``score`` and ``win_rate`` as shares,
     with ``_low`` and ``_high``; ``first_forfeits``, ``second_forfeits``.
@@ -167,7 +173,7 @@ def pairings_frame(results: Sequence[PairingResult]) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Standing:
-    """The results of one agent over all pairings with other agents."""
+    """The results of one agent against all other agents."""
 
     agent: str  # label
     games: int
@@ -181,7 +187,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Crosstable:
-    """The standings of the agents of a tournament, best score first."""
+    """The standings of the agents of a tournament, sorted by score, the best first."""
 
     standings: tuple[Standing, ...]
 
@@ -191,17 +197,17 @@ class Crosstable:
 
     @property
     def group_count(self) -> int:
-        """The number of groups of agents that no games connect, directly or through other agents."""
+        """The number of groups of agents between which there are no games. Within a group, games connect all agents."""
         has_met = np.array(
             [[agent in standing.score_by_opponent for agent in self.agents] for standing in self.standings], np.bool_
         )
         return len(np.unique(transitive_closure(has_met), axis=0))
 
     def to_frame(self, opponents: int | None = None) -> pl.DataFrame:
-        """Return a row for each agent: its score with interval, its counts, and its mean score against each other.
+        """Return a row for each agent: its score with an interval, its counts, and its mean score by opponent.
 
-        The mean scores are in columns named ``v `` and the other agent's label; null where the two never met. With
-        ``opponents``, there are such columns only for that many of the best agents.
+        Each mean score is in a column named ``v `` and the opponent's label, and is null if the two agents never met.
+        With ``opponents``, only that many of the best agents have such a column.
         """
         scores = zip(*(standing.score for standing in self.standings), strict=True) if self.standings else ((), (), ())
         columns = [
@@ -222,10 +228,10 @@ class Crosstable:
 
 
 def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpenings | None = None) -> Crosstable:
-    """Build the crosstable of all pairings, without games of an agent against itself.
+    """Build the crosstable of all pairings, leaving out the games of agents against themselves.
 
     With ``shared``, intervals are over openings: all pairs of an agent with the same opening are one unit, whoever the
-    opponent was. Without it, pairs of different pairings count as independent, which they are not if pairings share
+    opponent was. Without it, pairs of different pairings count as independent, which is wrong if pairings share
     openings.
     """
     meetings: dict[str, dict[str, Tally]] = {}
@@ -286,7 +292,10 @@ for _one in range(3):
 
 @dataclass(frozen=True)
 class SharedOpenings:
-    """Counts of pairs of games whose opening other pairs may have played, too; in groups that split no opening."""
+    """Counts of pairs of games by meeting and group of openings, for openings that other pairs may have played, too.
+
+    The pairs with the same opening are always in the same group.
+    """
 
     agents: tuple[AgentPair, ...]  # of each of the M meetings, in alphabetical order
     cells: NDArray[np.int64]  # [G, M, 15] pairs by group, meeting and cell (``analytics.statistics.tally``)
@@ -294,12 +303,12 @@ class SharedOpenings:
 
     @cached_property
     def _meeting_index(self) -> dict[AgentPair, int]:
-        """The index of each meeting by its agents."""
+        """The index of each meeting, by its two agents."""
         return {agent_pair: index for index, agent_pair in enumerate(self.agents)}
 
     @cached_property
     def _opponents_by_agent(self) -> dict[str, list[str]]:
-        """The opponents of each agent; without this index, each of 300 agents would search 44,850 meetings."""
+        """The opponents of each agent. Without this index, each of 300 agents would search 44,850 meetings."""
         opponents: dict[str, list[str]] = {}
         for one, two in self.agents:
             if one != two:
@@ -308,7 +317,10 @@ class SharedOpenings:
         return opponents
 
     def count_pairs_between(self, first: str, second: str) -> NDArray[np.int64]:
-        """Count the pairs of two agents, [G, 15], from the view of ``first``; zeros if the two have no meeting."""
+        """Count the pairs of two agents by group and cell, [G, 15], from the point of view of ``first``.
+
+        The counts are zero if the two agents have no meeting.
+        """
         ordered = _sort_agents(first, second)
         if ordered not in self._meeting_index:
             return np.zeros((len(self.cells), TALLY_CELLS), np.int64)
@@ -316,9 +328,9 @@ class SharedOpenings:
         return counts if ordered[0] == first else counts[:, SWAPPED_CELLS]
 
     def build_meeting_clusters(self, first: str, second: str, total: Tally, seat: int | None = None) -> Clusters | None:
-        """Build the clusters of all pairs ``total`` of two agents; None if they played no opening more than once.
+        """Build the clusters of two agents' pairs, whose tally is ``total``; None if they repeated no opening.
 
-        With ``seat``, build those of the first agent's games in that seat.
+        With ``seat``, count only the games in which the first agent held that seat.
         """
         if _sort_agents(first, second) not in self.repeated:
             return None
@@ -326,7 +338,7 @@ class SharedOpenings:
         return build_clusters(grouped, tally_to_cells(total) - grouped.sum(axis=0), seat)
 
     def build_agent_clusters(self, agent: str, total: Tally) -> Clusters | None:
-        """Build the clusters of all pairs ``total`` of an agent with others; None if no opening is shared."""
+        """Build the clusters of an agent's pairs with others (tally ``total``), or None if no opening is shared."""
         opponents = self._opponents_by_agent.get(agent)
         if not opponents:
             return None
@@ -337,7 +349,7 @@ class SharedOpenings:
 
 
 def find_shared_opening_seeds(records: Iterable[RunRecord], pairing_ids: Iterable[PairingId]) -> dict[PairingId, int]:
-    """Find the seed of each pairing among ``pairing_ids`` that shares its openings with another one of them.
+    """Return the opening seed of each pairing in ``pairing_ids`` that shares its openings with another such pairing.
 
     ``records`` are the runs of these pairings.
     """
@@ -350,9 +362,9 @@ def find_shared_opening_seeds(records: Iterable[RunRecord], pairing_ids: Iterabl
 def build_shared_openings(
     agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int], counts: pl.DataFrame
 ) -> SharedOpenings:
-    """Build the counts of shared openings from the answer to ``shared_openings_sql``.
+    """Build the counts of shared openings from ``counts``, the answer to ``shared_openings_sql``.
 
-    ``agents`` and ``seeds`` are by pairing.
+    ``agents`` and ``seeds`` have the two agents and the opening seed of each pairing.
     """
     meetings = sorted({_sort_agents(*agents[key]) for key in seeds})
     ordered = [_sort_agents(*agents[key]) for key in seeds]
@@ -375,9 +387,9 @@ def build_shared_openings(
 def shared_seeds_frame(seeds: Mapping[PairingId, int]) -> pl.DataFrame:
     """Return a row for each pairing in ``seeds``: ``run_id``, ``pairing``, ``number``, ``spread``.
 
-    ``shared_openings_sql`` reads this frame. ``number`` is the index of the pairing, and ``spread`` a hash of its seed.
-    The seeds are a frame, not part of the text of the query, because DuckDB and our own parser of its syntax take a
-    minute for a text of 44,850 rows.
+    ``shared_openings_sql`` reads this frame. ``number`` is the index of the pairing, and ``spread`` is a hash of its
+    seed. The seeds are a frame rather than part of the query's text because DuckDB and our own parser take a minute for
+    a text of 44,850 rows.
     """
     rows = [
         (run_id, pairing, number, zlib.crc32(str(seed).encode()))
@@ -390,8 +402,9 @@ def shared_seeds_frame(seeds: Mapping[PairingId, int]) -> pl.DataFrame:
 def shared_openings_sql(agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int]) -> str:
     """Return the query that counts pairs of games by pairing, group of openings, and result.
 
-    It reads ``games``, and ``shared_seeds_frame(seeds)`` as ``_sharing``. ``number`` is the index of the pairing in
-    ``seeds``, ``openings`` the group, and ``code`` the results of the games of a pair (``CELL_BY_CODE``).
+    The query reads ``games``, and the frame ``shared_seeds_frame(seeds)`` under the name ``_sharing``. In its answer,
+    ``number`` is the index of the pairing in ``seeds``, ``openings`` is the group, and ``code`` encodes the results of
+    the games of a pair (``CELL_BY_CODE``).
     """
     meetings = len({_sort_agents(*agents[key]) for key in seeds})
     bits = MAX_BITS
@@ -418,18 +431,18 @@ CODE_DIGITS = 6  # of a fingerprint, which follows a label under which several c
 
 
 class AgentNames(NamedTuple):
-    """The names under which agents are shown: labels, or ``label@code`` if several codes played under a label."""
+    """The names under which agents are shown: labels, or ``label@code`` if different code played under one label."""
 
     distinct_names: Mapping[tuple[str, str], str]  # by run id and label, where the name is not the label
     notes: tuple[str, ...] = ()  # for the user, a sentence for each label under which several codes played
 
     def find_name(self, run_id: str, label: str) -> str:
-        """Find the name of the agent that played under ``label`` in a run."""
+        """Return the name of the agent that played under ``label`` in the run with this id."""
         return self.distinct_names.get((run_id, label), label)
 
 
 def build_agent_names(run_labels: Iterable[tuple[RunRecord, str]]) -> AgentNames:
-    """Build the names of agents from pairs of a run and a label, which may repeat."""
+    """Build the names of agents from (run, label) tuples, which may contain duplicates."""
     pairs = list(run_labels)
     records = {record.run_id: record for record, _ in pairs}
     codes = _find_codes_by_run(records.values())
@@ -457,14 +470,15 @@ def build_agent_names(run_labels: Iterable[tuple[RunRecord, str]]) -> AgentNames
 
 
 def _is_extended_by_other_code(record: RunRecord) -> bool:
-    """Return whether other code added games to a run, and did not play a sample of the run's games equally."""
+    """Return whether different code added games to a run without having reproduced a sample of the run's games."""
     return not set(record.code.get("extended_by", ())) <= set(record.code.get("same_games", ()))
 
 
 def _find_codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, str]]:
-    """Find the fingerprint of each agent's code, by run and label; codes that play the same games get one fingerprint.
+    """Return the fingerprint of each agent's code, by run and label.
 
-    Code plays the same games as that of a run if it played a sample of the run's games equally.
+    Code that plays the same games has the same fingerprint in the result. Two versions of code count as playing the
+    same games if one reproduced a sample of the games that the other had played.
     """
     representatives = dict[tuple[str, str], str]()  # by label and code: another code that plays the same, or itself
 
@@ -495,7 +509,7 @@ def _format_code_label(label: str, code: str) -> str:
 
 
 def resolve_shown_agent_label(name: str, labels: Collection[str]) -> str | None:
-    """Return the one of ``labels`` that is shown under ``name``; None if there is none."""
+    """Return the label that is shown as ``name``, with or without ``@code``, or None if ``labels`` does not have it."""
     label, _, code = name.rpartition("@")
     if name in labels or len(code) != CODE_DIGITS:
         label = name
@@ -503,6 +517,6 @@ def resolve_shown_agent_label(name: str, labels: Collection[str]) -> str | None:
 
 
 def _find_agent_codes(code_record: Mapping[str, Any]) -> dict[str, str]:
-    """Find the fingerprints of a run's agents, by label; an agent without code, such as a person, has none."""
+    """Return the code fingerprints of a run's agents, by label; agents without code, such as people, are left out."""
     codes = code_record.get("agents")
     return {str(label): str(code) for label, code in codes.items()} if isinstance(codes, Mapping) else {}

@@ -18,7 +18,7 @@ from analytics.questions.columns import (
 
 
 class Quantity(NamedTuple):
-    """A quantity of results: its name and unit for programs, and its headings, unit and form for people."""
+    """A quantity of results: its name and unit for programs, and its headings, unit and format for people."""
 
     column: str  # of frames, CSV and JSON
     stored: str  # its unit in frames, CSV and JSON
@@ -76,13 +76,13 @@ _QUANTITIES_BY_COLUMN = {quantity.column: quantity for quantity in QUANTITIES}
 
 
 def scale_quantity(name: str, value: float) -> float:
-    """Return a value in the unit of tables and charts: a share times 100, any other value as it is."""
+    """Return a value in the unit of tables and charts: a share is multiplied by 100, any other value is unchanged."""
     quantity = _QUANTITIES_BY_COLUMN.get(name)
     return 100 * value if quantity is not None and quantity.unit == "%" else value
 
 
 def format_quantity(name: str, value: float) -> str:
-    """Format a value in the form of the quantity ``name``, or by its first digits if there is no such quantity."""
+    """Format a value of the quantity ``name`` or, if there is no such quantity, with a few significant digits."""
     quantity = _QUANTITIES_BY_COLUMN.get(name)
     return format_significant(value) if quantity is None else quantity.format(value)
 

@@ -38,7 +38,7 @@ MAX_NAMED = 10  # agents that a sentence names
 
 @dataclass(frozen=True)
 class Rating:
-    """The rating of one agent."""
+    """The rating and the rank of one agent."""
 
     agent: str
     # Relative to the anchor; infinite, or NaN without a chain of points to or from the anchor, or if the seat decides.
@@ -50,13 +50,13 @@ class Rating:
 
     @property
     def bounded(self) -> bool:
-        """Whether the games give a finite rating; they do not for an agent that won, or lost, all its games."""
+        """Whether the rating is finite. It is not if the agent won, or lost, all its games."""
         return math.isfinite(self.elo.mean)
 
 
 @dataclass(frozen=True)
 class Ratings:
-    """The result of the fit: agents from best to worst within each group, larger groups first."""
+    """The ratings of all agents, sorted from best to worst within each group, with the largest group first."""
 
     ratings: tuple[Rating, ...]
     seat: Estimate  # the value of seat 0, in Elo; NaN if the games do not determine it
@@ -72,16 +72,16 @@ class Ratings:
 
     @property
     def ranked(self) -> list[Rating]:
-        """The agents with a rank, best first, group by group."""
+        """The ratings of the agents that have a rank, group by group, with the best of each group first."""
         return [rating for rating in self.ratings if rating.rank is not None]
 
     @property
     def best_first(self) -> list[str]:
-        """All agents: those with a rank, then the others, each group in the order of its ratings."""
+        """The labels of all agents: those that have a rank, then those that have none, each group sorted by rating."""
         return [rating.agent for rating in sorted(self.ratings, key=lambda rating: rating.rank is None)]
 
     def find_rating(self, agent: str) -> Rating | None:
-        """Find the rating of an agent; None if the agent is not rated."""
+        """Return the rating of an agent, or None if the agent is not rated."""
         return next((rating for rating in self.ratings if rating.agent == agent), None)
 
     def to_frame(self) -> pl.DataFrame:
@@ -90,10 +90,10 @@ class Ratings:
         Columns:
 
         - ``rank``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``. ``elo``, ``low`` and
-          ``high`` are infinite where the games set no bound on that side, and null where they tell nothing;
+          ``high`` are infinite if the games set no bound on that side, and null if the games do not determine them;
         - ``unranked``: why ``rank`` is null;
         - ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``;
-        - ``above LABEL`` for each agent: the probability that the row's agent is above that one, null across groups.
+        - ``above LABEL`` for each agent: the probability that the row's agent is above that agent, null across groups.
         """
         agents = [rating.agent for rating in self.ratings]
         common = {"seat": self.seat, "draws": self.draws}
@@ -116,7 +116,7 @@ class Ratings:
         return pl.DataFrame(columns, schema=schema).fill_nan(None).rename({"mean": "elo"})
 
     def describe(self, mover_chooses: bool) -> list[str]:
-        """Describe what a table of the ratings does not show: seat, draws, missing bounds, agents without rating."""
+        """Describe what a table of the ratings does not show: seat, draws, missing bounds, and unrated agents."""
         lines = [self._describe_seat_and_draws(mover_chooses)]
         if self.group_count > 1:
             lines.append(
@@ -145,10 +145,7 @@ class Ratings:
         return [*lines, *self._describe_unranked(), *self.unrated_sentences]
 
     def _describe_unranked(self) -> list[str]:
-        """Describe the agents without a rank, except those whose rating has no bound.
-
-        ``describe`` says of the latter why their ratings have no bound.
-        """
+        """Describe why agents have no rank, except agents whose rating has no bound, which ``describe`` explains."""
         members = {
             reason: [rating.agent for rating in self.ratings if reason in rating.unranked]
             for reason in (A_PERSON, FEW_GAMES)
@@ -157,7 +154,7 @@ class Ratings:
 
     @property
     def unrated_sentences(self) -> list[str]:
-        """The sentences on agents that have no rating."""
+        """Sentences about the agents that have no rating, and why."""
         lines = [f"Not rated, forfeited every game: {agent} ({games:,} games)." for agent, games in self.forfeited]
         agents = ", ".join(self.met_only_forfeiting)
         return [*lines, *([f"Not rated, met only these: {agents}."] if agents else [])]
@@ -191,11 +188,11 @@ def compute_ratings(
     samples: int = SAMPLES,
     trainings: bool = False,
 ) -> Ratings:
-    """Rate all agents in the games that a condition on the view ``games`` chooses.
+    """Rate all agents in the games that meet ``where``, a condition on the view ``games``.
 
-    The population is all chosen games, whichever agents are shown afterwards. Ratings and ranks do not depend on
-    ``samples``; with 0 samples, no game is read. See ``compute_head_to_head`` and ``fit_ratings`` for the other
-    arguments and the errors.
+    All chosen games count, whichever agents are shown later. Ratings and ranks do not depend on ``samples``; with 0
+    samples, no game is read. The other arguments and the errors are explained at ``compute_head_to_head`` and
+    ``fit_ratings``.
     """
     chosen = load_chosen_results(opened, GameFilter(where, rules=rules, trainings=trainings))
     tallies = {
@@ -215,13 +212,13 @@ def fit_ratings(
 ) -> Ratings:
     """Fit the ratings of all agents together, from their tallies.
 
-    Intervals come from ``samples`` bootstrap samples; with 0 samples there are none. The samples draw pairs of games,
-    or openings where ``shared`` says that several pairings played them. Ratings are relative to ``anchor``, whose
-    rating is ``anchor_elo``; in a group without the anchor, the mean of the bounded ratings is ``anchor_elo``. Games
-    that say nothing about strength are left out: those of an agent against itself, and those of agents that forfeited
-    every game.
+    Intervals come from ``samples`` bootstrap samples; with 0 samples, there are no intervals. A sample draws pairs of
+    games or, if ``shared`` shows that several pairings played the same openings, these openings. Ratings are relative
+    to ``anchor``, whose rating is ``anchor_elo``. In a group without the anchor, the mean of the bounded ratings is
+    ``anchor_elo``. Games that say nothing about strength are left out: those of an agent against itself, and those of
+    agents that forfeited every game.
 
-    Raises ``RequestError`` for an anchor that did not play, and if no two different agents played each other.
+    Raises ``RequestError`` if the anchor did not play, or if no two different agents played each other.
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
         raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")
@@ -278,7 +275,7 @@ def fit_ratings(
 
 
 def _find_always_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
-    """Find the agents that forfeited all of their games, each with the number of its games."""
+    """Return the agents that forfeited all of their games, each with its number of games."""
     games, forfeits = Counter[str](), Counter[str]()
     for agent_pair, tally in tallies.items():
         for agent, number in zip(agent_pair, tally.forfeits, strict=True):
@@ -288,9 +285,9 @@ def _find_always_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
 
 
 def _select_and_orient_tallies(tallies: Tallies) -> Tallies:
-    """Select the tallies that are rated, in a fixed order and orientation.
+    """Select the tallies that count for ratings, in a fixed order and with a fixed order of the two agents in each.
 
-    So the bootstrap depends on the games alone.
+    This way, the bootstrap depends on the games alone.
     """
     oriented_tallies = sum_tallies_by_key(
         ((first, second), tally) if first < second else ((second, first), tally.with_agents_swapped)
@@ -302,10 +299,10 @@ def _select_and_orient_tallies(tallies: Tallies) -> Tallies:
 
 @dataclass(frozen=True)
 class _RatedAgents:
-    """The agents of a fit: their groups, and the agents that ratings are relative to.
+    """The agents of a fit, with their groups and the agents to which ratings are relative.
 
-    Agents of one group met, directly or through others. Agents of one component are also connected by chains of won
-    points in both directions, so that their ratings differ by finite values.
+    The agents of one group met directly or through others. The agents of one component are also connected by chains of
+    won points in both directions, so the differences of their ratings are finite.
     """
 
     groups: NDArray[np.int64]  # [A]
@@ -315,8 +312,8 @@ class _RatedAgents:
     def compute_elos(self, fitted: DavidsonFit) -> NDArray[np.float64]:
         """Compute the Elo of each agent, [A], relative to a reference in its group.
 
-        The reference is the anchor or, in a group without the anchor, the mean of the group's reference component. The
-        Elo of the agents of a reference component is NaN if the seat decided every game between them.
+        The reference is the anchor or, in a group without the anchor, the mean of the group's reference component. In a
+        reference component, the Elo of every agent is NaN if the seat decided every game between these agents.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
@@ -333,7 +330,7 @@ class _RatedAgents:
         return np.round(elos * ELO_PER_UNIT, DECIMALS)
 
     def mark_reference_agents(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
-        """Mark the agents, [A], that belong to a reference component of more than one agent."""
+        """Return whether each agent, [A], belongs to a reference component of more than one agent."""
         is_reference = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
             reference = self._find_reference_component(np.flatnonzero(self.groups == group), fitted.above)
@@ -341,9 +338,9 @@ class _RatedAgents:
         return is_reference
 
     def _find_reference_component(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Find the component that a group's ratings are relative to: the anchor's, else the largest.
+        """Return the members of the component to which a group's ratings are relative: the anchor's, else the largest.
 
-        Of several largest components, it is that of the agent with the most games.
+        If several components are the largest, the one that includes the agent with the most games is taken.
         """
         is_connected = above & above.T
         sizes = is_connected[members].sum(axis=1)
@@ -352,7 +349,7 @@ class _RatedAgents:
 
 
 def _compute_group_numbers(agent_count: int, games: SeatCounts) -> NDArray[np.int64]:
-    """Compute the number of each agent's group, [A]; the largest group is 0.
+    """Compute the number of each agent's group, [A]; group 0 is the largest.
 
     Games connect the agents of a group, directly or through others.
     """
@@ -371,9 +368,9 @@ def _count_games_by_agent(agent_count: int, games: SeatCounts) -> NDArray[np.int
 
 
 def _sort_by_strength(elos: NDArray[np.float64], fitted: DavidsonFit, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sort agents, best first in each group, and return their indices, [A].
+    """Return the indices of the agents, [A], group by group, with the best agent of each group first.
 
-    Agents without a bound are sorted by what their own games tell.
+    Agents without a bounded rating are sorted by the results of their own games.
     """
     strengths = np.where(np.isnan(elos), 0.0, np.round(fitted.strengths, DECIMALS))
     below = np.where(np.isnan(elos), 0, fitted.above.sum(axis=1))
@@ -383,10 +380,11 @@ def _sort_by_strength(elos: NDArray[np.float64], fitted: DavidsonFit, groups: ND
 def _compute_superiority(
     fitted: DavidsonFit, resampled_fits: Sequence[DavidsonFit], groups: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Compute the share of samples in which the row's agent is above the column's, [A, A].
+    """Compute the share of bootstrap samples in which the row's agent is above the column's agent, [A, A].
 
-    Equal or incomparable agents count as half. So do agents that all games together cannot compare, whatever a sample
-    says. The share is NaN across groups, and without samples.
+    A sample in which the two agents are equal or cannot be compared counts as half. If all games together cannot
+    compare two agents, their share is 1/2, whatever the samples say. It is NaN across groups, and if there are no
+    samples.
     """
     points = np.zeros((len(groups), len(groups)))
     for sample in resampled_fits:
@@ -398,13 +396,13 @@ def _compute_superiority(
 
 
 def _can_compare(fitted: DavidsonFit) -> NDArray[np.bool_]:
-    """Return whether the games tell which of two agents is above the other, [A, A]."""
+    """Return, for each two agents, whether the games determine which of the two is above the other, [A, A]."""
     above, below = fitted.above, fitted.above.T
     return (above | below) & ~(above & below & fitted.seat_decides)
 
 
 def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
-    """Compare agents, [A, A]: 1 if the row is above the column, 0 if below, 0.5 if equal or incomparable."""
+    """Compare agents: 1 if the row's is above the column's, 0 if below, 1/2 if equal or incomparable; [A, A]."""
     strengths = np.round(fitted.strengths * ELO_PER_UNIT, DECIMALS)
     within = fitted.above & fitted.above.T
     ahead = np.where(within, np.sign(strengths[:, None] - strengths), fitted.above * 1.0 - fitted.above.T)
@@ -412,12 +410,18 @@ def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
 
 
 def _build_unbounded_estimate(elo: float, samples: int) -> Estimate:
-    """Build the estimate of a rating without a bound; its interval is a point, because no sample can set a bound."""
+    """Build the estimate of an unbounded rating.
+
+    Its interval is a single point, because the rating is unbounded in every bootstrap sample, too.
+    """
     return Estimate(elo, *(elo if samples else math.nan,) * 2)
 
 
 def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
-    """Estimate a value's interval from samples. NaN samples are left out; without samples the interval is NaN."""
+    """Build the estimate of ``value`` with an interval from bootstrap samples.
+
+    NaN samples are left out; without other samples, the interval is NaN.
+    """
     defined_samples = np.array([sample for sample in samples if not math.isnan(sample)])
     tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
     # No interpolation between two samples: one may be infinite.
@@ -428,5 +432,5 @@ def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
 
 
 def _compute_draw_share(draw_parameter: float) -> float:
-    """Compute the share of draws between equals if the seat made no difference."""
+    """Compute the share of draws between equal agents if the seat made no difference."""
     return math.exp(draw_parameter) / (2 + math.exp(draw_parameter))

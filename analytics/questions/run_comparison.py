@@ -48,7 +48,7 @@ RESULTS = {
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Runs and their differences. Each frame has one row for each thing that is compared."""
+    """Several runs and the differences between them, in frames with one row for each thing that is compared."""
 
     runs: tuple[str, ...]  # ids; the others are compared with the first
     settings: pl.DataFrame  # ``setting``, and a column for each run, named by its id: texts
@@ -59,7 +59,7 @@ class RunComparison:
 
     @property
     def tables(self) -> list[Table]:
-        """The tables of the comparison for people; a table without rows is left out."""
+        """The tables of the comparison for people, without empty tables."""
         speeds, regret = self.speeds, self.regret
         tables = [
             Table(
@@ -119,9 +119,9 @@ def _format_share_difference(share: float) -> str:
 
 
 def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
-    """Compare runs with the first of them.
+    """Compare the first of some runs with each of the others.
 
-    Agents with the same label are compared. If two runs differ in exactly one agent each, these two agents are
+    Agents with the same label are compared. If two runs differ in exactly one agent, the two different agents are
     compared, too.
 
     Raises:
@@ -150,7 +150,7 @@ def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
 
 
 def _match_agents(base: RunRecord, other: RunRecord) -> dict[str, str]:
-    """Match each label in ``other`` with the label in ``base`` that it is compared with."""
+    """Return, for each label in the run ``other``, the label in ``base`` with which it is compared."""
     base_only = [label for label in base.labels if label not in other.labels]
     other_only = [label for label in other.labels if label not in base.labels]
     return {label: label for label in other.labels} | (
@@ -162,7 +162,7 @@ def _match_agents(base: RunRecord, other: RunRecord) -> dict[str, str]:
 
 
 def _differing_settings_frame(records: Sequence[RunRecord], agents: Sequence[Mapping[str, str]]) -> pl.DataFrame:
-    """Return the settings that differ between the runs: ``setting``, and a column of texts for each run."""
+    """Return the settings in which the runs differ: a column ``setting``, and a column of texts for each run."""
     settings = [_list_settings(record, matches) for record, matches in zip(records, agents, strict=True)]
     omitted_prefix = CODE_PREFIX if all("modules" in record.code for record in records) else MODULE_PREFIX
     names = dict.fromkeys(
@@ -185,7 +185,7 @@ CODE_PREFIX, MODULE_PREFIX = "code of ", "module "
 
 
 def _list_settings(record: RunRecord, matches: Mapping[str, str]) -> dict[str, str]:
-    """List everything on which the games of a run depend, by a name for people."""
+    """Return everything on which the games of a run depend, as texts by names for people."""
     spec, code = record.spec, record.code
     settings = {f"rules: {key}": _format_setting(value) for key, value in spec["rules"].items()}
     settings |= {
@@ -218,7 +218,7 @@ def _format_setting(value: Any) -> str:
 
 
 class _ComparedPairing(NamedTuple):
-    """A pairing of a run, with the agents' roles as in the first run."""
+    """The result of a pairing in one of the runs, from the point of view of the first agent in the first run."""
 
     record: RunRecord
     result: PairingResult
@@ -233,7 +233,7 @@ class _ComparedPairing(NamedTuple):
 def _compare_results(
     opened: OpenArchive, records: Sequence[RunRecord], matches: Sequence[Mapping[str, str]]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the results, pairing by pairing in the order of the first run, then pairings that it lacks."""
+    """Yield the rows of the results, in the order of the first run's pairings, followed by pairings that it lacks."""
     pairings: dict[tuple[str, str], list[_ComparedPairing]] = {}
     for record, run_matches in zip(records, matches, strict=True):
         for result in load_results(opened.archive, record.run_id):
@@ -258,7 +258,7 @@ class _ScoreDifference(NamedTuple):
 
 
 def _compute_score_difference(opened: OpenArchive, base: _ComparedPairing, other: _ComparedPairing) -> _ScoreDifference:
-    """Compute the score of ``other`` minus that of ``base``, pair by pair if they played the same openings."""
+    """Compute the score in ``other`` minus the score in ``base``, pair by pair if the openings were the same."""
     seeds = {pairing.record.opening_seed for pairing in (base, other)}
     has_same_settings = all(
         pairing.record.spec[key] == base.record.spec[key]
@@ -281,7 +281,10 @@ def _compute_score_difference(opened: OpenArchive, base: _ComparedPairing, other
 
 
 def _paired_difference_sql(base: _ComparedPairing, other: _ComparedPairing) -> str:
-    """Return the query that compares pairs of games with the same opening: count, mean difference, variance."""
+    """Return the query that compares pairs of games with the same opening.
+
+    It returns their count, the mean difference of the scores, and its variance.
+    """
     sides = []
     for pairing in (base, other):
         score = f"{'1 - ' if pairing.is_swapped else ''}(score_0 + score_1) / 2"
@@ -296,7 +299,7 @@ def _paired_difference_sql(base: _ComparedPairing, other: _ComparedPairing) -> s
 
 
 def _subtract_independent_estimates(base: Estimate, other: Estimate) -> Estimate:
-    """Subtract the independent estimate ``base`` from ``other``, with the interval that follows from theirs.
+    """Return ``other`` minus ``base``, two independent estimates, with an interval computed from the two intervals.
 
     This is the method of variance estimates recovery: method 10 of R. G. Newcombe, "Interval estimation for the
     difference between independent proportions", Statistics in Medicine 17 (1998) 873-890.
@@ -310,7 +313,7 @@ def _subtract_independent_estimates(base: Estimate, other: Estimate) -> Estimate
 def _compute_p_value(difference: Estimate) -> float:
     """Compute the two-sided p-value of a difference from its interval: below 0.05 if the interval excludes 0.
 
-    Without a difference, it is 1.
+    If the difference is 0, the p-value is 1.
     """
     mean, low, high = difference
     reach = mean - low if mean > 0 else high - mean
@@ -323,7 +326,7 @@ def _compute_p_value(difference: Estimate) -> float:
 
 
 def _speeds_frame(records: Iterable[RunRecord], results: pl.DataFrame) -> pl.DataFrame:
-    """Return the pace of each run; ``results`` is the frame of ``RESULTS``."""
+    """Return a row for each run with its pace; ``results`` is the frame with the schema ``RESULTS``."""
     games = dict(results.group_by("run").agg(pl.col("games").sum()).iter_rows())
     rows = [
         (record.run_id, count := games.get(record.run_id, 0), record.seconds or None, compute_pace([(record, count)]))
@@ -336,7 +339,7 @@ def _speeds_frame(records: Iterable[RunRecord], results: pl.DataFrame) -> pl.Dat
 def _regret_frame(
     opened: OpenArchive, records: Sequence[RunRecord], matches: Sequence[Mapping[str, str]]
 ) -> pl.DataFrame:
-    """Return the regret of the runs' agents by kind and ply, with a column for each run."""
+    """Return the mean regret of the agents by kind of decision and ply, with a column for each run."""
     keys = ["agent", "kind", "ply"]
     regret = pl.DataFrame(schema={"agent": pl.String(), "kind": pl.String(), "ply": pl.Int64()})
     for record, run_matches in zip(records, matches, strict=True):

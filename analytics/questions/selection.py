@@ -37,7 +37,7 @@ MISSPELLING_SIMILARITY = 0.8  # of names of rules: 'squarre' is taken for 'squar
 
 @dataclass(frozen=True)
 class GameFilter:
-    """A filter of the games of an archive: those that meet all of its conditions."""
+    """A filter that selects the games of an archive that meet all of its conditions."""
 
     where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
     runs: tuple[str, ...] = ()  # ids; none: all runs
@@ -49,7 +49,7 @@ class GameFilter:
     trainings: bool = True  # also runs that trainings played, unless they are named in ``runs``
 
     def can_match_run(self, record: RunRecord) -> bool:
-        """Return whether a run may have such games, as far as its record says.
+        """Return whether, according to its record, a run may have games that meet the filter.
 
         Raises ``RequestError`` for a malformed time.
         """
@@ -62,7 +62,7 @@ class GameFilter:
         )
 
     def can_match_agents(self, agents: tuple[str, str]) -> bool:
-        """Return whether games of two agents can meet the filter."""
+        """Return whether games between these two agents can meet the filter."""
         return any(
             self.agent in (None, one) and self.opponent in (None, other) for one, other in (agents, agents[::-1])
         )
@@ -72,7 +72,7 @@ class GameFilter:
         return earliest <= datetime.fromisoformat(record.created) <= latest
 
     def select_runs(self, archive: ArchiveStore) -> list[RunRecord]:
-        """Select the runs that may have such games, oldest first.
+        """Select the runs that may have games that meet the filter, oldest first.
 
         Raises ``RequestError`` for a run, an agent or rules that the archive does not have, for a period without runs,
         and for a run of another schema.
@@ -98,7 +98,7 @@ class GameFilter:
         return [record for record in records if self.can_match_run(record)]
 
     def check_rules(self, records: Collection[RunRecord]) -> None:
-        """Raise ``RequestError`` if there are runs, but none of them has the filter's rules."""
+        """Raise ``RequestError`` if there are runs, but none of the runs has the rules that the filter names."""
         names = sorted({record.rules.name for record in records})
         if names and self.rules is not None and self.rules not in names:
             suggestion = describe_nearest_name(self.rules, names, MISSPELLING_SIMILARITY).rstrip()
@@ -110,7 +110,7 @@ ALL_GAMES = GameFilter()
 
 
 def build_games_condition(opened: OpenArchive, game_filter: GameFilter) -> str:
-    """Build the SQL condition of a filter on the view ``games``.
+    """Build the SQL condition on the view ``games`` that is equivalent to a filter.
 
     Raises ``RequestError`` for a filter that no game can meet, and for an invalid condition in the filter.
     """
@@ -169,7 +169,7 @@ MAX_PAIRS_COMPARED = 1000  # pairs: two deterministic agents have repeated thems
 
 @dataclass(frozen=True)
 class Selection:
-    """The games that a condition chooses, counted by run."""
+    """The games that a condition selects, with their number in each run."""
 
     opened: OpenArchive
     where: str  # a condition on the view ``games``
@@ -186,11 +186,11 @@ class Selection:
 
     @cached_property
     def games_by_run(self) -> Mapping[str, int]:
-        """The number of selected games of each run."""
+        """The number of selected games in each run, by run id."""
         return {record.run_id: count for record, count in zip(self.runs, self.counts, strict=True)}
 
     def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """Yield the selected games of each stored range that has any, with the record of the run.
+        """Yield the selected games of each stored range that has any, together with the record of its run.
 
         Raises ``FailureError`` for a file that is missing or damaged.
         """
@@ -201,9 +201,9 @@ class Selection:
                     yield record, games
 
     def select_ranges_and_ids(self, record: RunRecord) -> Iterator[tuple[StoredRange, NDArray[np.int64] | None]]:
-        """Yield the stored ranges of a run that hold selected games, each with the ids of all selected games.
+        """Yield each stored range of a run that holds selected games, with the ids of the run's selected games.
 
-        The ids are those of the whole run; None if all its games are selected.
+        The ids are those of the whole run, or None if all games of the run are selected.
         """
         archive, game_ids = self.opened.archive, None
         if not self.has_whole_run(record):
@@ -214,30 +214,30 @@ class Selection:
 
     @cached_property
     def has_only_whole_runs(self) -> bool:
-        """Whether all games of the runs are selected."""
+        """Whether all games of every run in the selection are selected."""
         return all(map(self.has_whole_run, self.runs))
 
     @property
     def condition(self) -> str:
-        """The SQL condition on ``run_id`` and ``game_id`` that holds for the selected games, in any view."""
+        """The SQL condition on ``run_id`` and ``game_id`` that selects the same games in any view."""
         if self.has_only_whole_runs:  # then no row of games is read, and files of other runs stay closed
             return run_condition_sql(record.run_id for record in self.runs)
         return f"(run_id, game_id) IN (SELECT run_id, game_id FROM games WHERE (\n{self.where}\n))"  # noqa: S608  (a condition by design)
 
     def has_whole_run(self, record: RunRecord) -> bool:
-        """Return whether all games of one of the runs are selected."""
+        """Return whether all games of this run are selected."""
         stored_games = self.opened.archive.list_effective_ranges(record.run_id).units * record.unit_line.games_a_pair
         return self.games_by_run[record.run_id] == stored_games
 
     def read_game_ids(self, run_id: str) -> NDArray[np.int64]:
-        """Read the ids of the selected games of one run, ascending."""
+        """Return the ids of the selected games in one run, ascending."""
         if run_id in self.ids_by_run:
             return self.ids_by_run[run_id]
         return self.opened.scan("games", run_id).select(pl.col("game_id").sort()).collect()["game_id"].to_numpy()
 
 
 def select_games(opened: OpenArchive, where: str | None = None) -> Selection:
-    """Select the games that meet a condition in DuckDB's SQL on the columns of the view ``games``; None: all.
+    """Select the games that meet ``where``, a condition in DuckDB's SQL on the view ``games``; None: all games.
 
     The condition may query the other views: ``run_id IN (SELECT run_id FROM runs WHERE rules = 'classic')``. Raises
     ``RequestError`` if ``where`` is not a condition, or if no game meets it; ``FailureError`` for a damaged file.
@@ -265,7 +265,7 @@ def select_games(opened: OpenArchive, where: str | None = None) -> Selection:
 
 
 def _select_game_ids(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
-    """Select the ids of the games that meet a condition, by run, ascending, with one query for all ranges."""
+    """Return the ids of the games that meet a condition, by run, ascending. One query reads all ranges."""
     check_condition(opened, where)
     query = f"SELECT run_id, list(game_id) AS ids FROM games WHERE (\n{where}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
     try:
@@ -276,16 +276,16 @@ def _select_game_ids(opened: OpenArchive, where: str) -> dict[str, NDArray[np.in
 
 
 def find_pair_slice(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int) -> slice:
-    """Find the slice of ``ids``, which ascend, that holds the games of a pairing's pairs.
+    """Return the slice of ``ids`` that holds the games of a pairing's pairs.
 
-    The pairs are those from ``first_pair`` to before ``end_pair``.
+    ``ids`` ascend. The pairs are those from ``first_pair`` up to but not including ``end_pair``.
     """
     edges = (pairing << GAME_BITS) + 2 * np.array([first_pair, end_pair])
     return slice(*np.searchsorted(ids, edges).tolist())
 
 
 def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64]) -> bool:
-    """Return whether any of ``ids``, which ascend, is the id of a game in a range of units."""
+    """Return whether any of ``ids``, an ascending array, is the id of a game in the range ``stored``."""
     spans = (record.unit_line.pair_range(pairing, stored.first, stored.end) for pairing in range(len(record.pairings)))
     return any(ids[find_pair_slice(ids, pairing, first, end)].size for pairing, (first, end) in enumerate(spans))
 
@@ -293,7 +293,7 @@ def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64])
 def read_selected_games(
     archive: ArchiveStore, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> RangeGames:
-    """Read the games of a range whose ids are in ``game_ids``, which ascend; None: all of them.
+    """Read the games of a range whose ids are in ``game_ids``, an ascending array; None: all games.
 
     Raises ``FailureError`` for a file that is missing or damaged.
     """
@@ -302,10 +302,10 @@ def read_selected_games(
 
 
 def describe_repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
-    """Describe the pairings of runs whose games are copies of one or two games, because no interval shows that.
+    """Describe the pairings whose games are copies of only one or two games, because intervals do not show this.
 
-    Games repeat if two deterministic agents play without imposed openings. Games are read only of pairings whose pairs
-    all ended alike, and only the first ``MAX_PAIRS_COMPARED`` pairs of these.
+    Games repeat if two deterministic agents play without imposed openings. Games are read only in pairings whose pairs
+    all ended alike, and only the first ``MAX_PAIRS_COMPARED`` pairs of each.
     """
     uniform_games = {
         (run_id, pairing): tally.games
@@ -337,7 +337,7 @@ File = TypeVar("File", bound=Hashable)
 
 
 class SelectedPairRange(NamedTuple):
-    """Consecutive pairs of a pairing in one file; those of one run ascend by pairing and pair."""
+    """Consecutive pairs of one pairing in one file. The ranges of a run ascend by pairing and pair."""
 
     pairing: int
     first_pair: int
@@ -345,7 +345,7 @@ class SelectedPairRange(NamedTuple):
     games: int  # selected ones
 
     def find_rows(self, game_id: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Find the rows of the range's games in an array of ids, which ascend."""
+        """Return the indices in ``game_id``, an ascending array, of the games in this range."""
         rows = find_pair_slice(game_id, self.pairing, self.first_pair, self.end_pair)
         return np.arange(rows.start, rows.stop)
 
@@ -353,9 +353,9 @@ class SelectedPairRange(NamedTuple):
 def select_pair_ranges(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> Iterator[SelectedPairRange]:
-    """Yield the ranges of pairs in a file that have games with ids in ``game_ids``, which ascend; None: all games.
+    """Yield the ranges of pairs in a file that have games in ``game_ids``, an ascending array; None: all games.
 
-    Raises ``FailureError`` for a damaged file of imported games, because only the file knows their pairings.
+    Raises ``FailureError`` for a damaged file of imported games, because only the file itself tells their pairings.
     """
     for pair_range in _list_pair_ranges(archive, record, stored):
         games = pair_range.games if game_ids is None else pair_range.find_rows(game_ids).size
@@ -378,9 +378,9 @@ def _list_pair_ranges(archive: ArchiveStore, record: RunRecord, stored: StoredRa
 def read_pair_ranges(
     pair_ranges: Sequence[tuple[File, SelectedPairRange]], read_file: Callable[[File], RangeGames]
 ) -> Iterator[RangeGames]:
-    """Yield the games of each range of pairs, in the order of ``pair_ranges``, in arrays of their own.
+    """Yield the games of each range of pairs, in the order of ``pair_ranges``, in separate arrays.
 
-    ``read_file`` returns the selected games of a file; its errors pass through.
+    ``read_file`` returns the selected games of a file; its errors are passed on.
     """
     first = 0
     while first < len(pair_ranges):
@@ -415,7 +415,7 @@ _PLY_COLUMNS = ("game_id", "ply", "piece", "cell")
 def read_file_rows(
     opened: OpenArchive, files: Sequence[VerifiableFile], columns: Sequence[str], where: str
 ) -> pl.DataFrame:
-    """Read some columns of the rows that meet a condition, from files of one table, with ``run_id`` in front.
+    """Read some columns of the rows that meet a condition from files of one table, with ``run_id`` as the first column.
 
     Raises ``FailureError`` for a damaged file, ``MissingFileError`` for a missing one.
     """
@@ -430,7 +430,7 @@ def read_file_rows(
 
 
 def read_plies(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:
-    """Read the plies of games, by ``run_id`` and ``game_id``, in order; only files that hold these games are read.
+    """Read the plies of some games, in order, by ``run_id`` and ``game_id``; only the files of these games are read.
 
     Games that are not in the archive are left out. Raises ``FailureError`` for a damaged file.
     """
@@ -442,7 +442,7 @@ def read_plies(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tu
 
 
 def read_ply_rows(opened: OpenArchive, games: pl.DataFrame) -> pl.DataFrame:
-    """Read the plies of ``games``, a frame of ``run_id`` and ``game_id``.
+    """Read the plies of ``games``, a frame with the columns ``run_id`` and ``game_id``.
 
     Columns: ``run_id``, ``game_id``, ``ply``, ``piece``, ``cell``, sorted by the first three.
     """
@@ -465,7 +465,10 @@ def _read_ply_rows(opened: OpenArchive, game_keys: pl.DataFrame) -> pl.DataFrame
 
 
 def find_game_files(opened: OpenArchive, table: str, run_id: str, game_ids: Iterable[int]) -> list[VerifiableFile]:
-    """Find the files of ``games`` or ``plies`` that hold games of a run; ids that the run does not have are ignored."""
+    """Return the files of ``games`` or ``plies`` that hold these games of a run.
+
+    Ids that the run does not have are ignored.
+    """
     units = np.unique(opened.archive.load_run(run_id).unit_line.compute_units(np.array([*game_ids], np.int64)))
     ranges = opened.archive.list_effective_ranges(run_id)
     stored_ranges = dict.fromkeys(stored for unit in units.tolist() if (stored := ranges.find_range(unit)) is not None)

@@ -60,7 +60,7 @@ MAX_ROWS = 50  # of a table for people; the frame has all
 
 
 def build_crosstable_result(head_to_head: HeadToHead, by_seat: bool = False) -> Result:
-    """Build the result of a crosstable: every two agents, and each agent against all others.
+    """Build the result for a crosstable: the results of every two agents, and of each agent against all others.
 
     The frame has the columns of ``analytics.questions.pairings.pairings_frame``.
     """
@@ -86,7 +86,7 @@ def build_crosstable_result(head_to_head: HeadToHead, by_seat: bool = False) -> 
 def build_ratings_result(
     head_to_head: HeadToHead, fit: Ratings, anchor: str | None = None, anchor_elo: float = 0.0
 ) -> Result:
-    """Build the result of ratings: a table for each group of agents that games connect, and a picture of the best.
+    """Build the result for ratings: a table for each group of agents that games connect, and a picture of the best.
 
     The frame is that of ``Ratings.to_frame``.
     """
@@ -113,9 +113,9 @@ DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 
 def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool = True) -> Result:
-    """Answer a question about the decisions in a position.
+    """Return the answer to a query about the decisions in a position.
 
-    If the question names no kind of decision and ``with_turns`` is set, a second table has the most frequent whole
+    If the query names no kind of decision and ``with_turns`` is set, a second table has the most frequent whole
     turns. The frame is that of ``analytics.questions.openings.explore_position``.
     """
     answer = run_openings_query(opened, query)
@@ -130,7 +130,7 @@ def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool 
 
 
 def _build_decisions_table(answer: OpeningsResult, query: OpeningsQuery, max_rows: int) -> Table:
-    """Build the table of the first decisions with their results and sample games.
+    """Build the table of the first ``max_rows`` decisions, with their results and sample games.
 
     On a narrow terminal, the columns of the sample games are dropped first.
     """
@@ -150,14 +150,14 @@ def _build_decisions_table(answer: OpeningsResult, query: OpeningsQuery, max_row
 
 
 def _describe_deciders(query: OpeningsQuery) -> str:
-    """Describe whose decisions a question is about."""
+    """Describe the agent, and the opponent, whose decisions a query is about; return an empty text for all agents."""
     agent, opponent = query.games.agent, query.games.opponent
     against = f" against {opponent}" if opponent else ""
     return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
 
 
 def describe_alike_choices(answer: OpeningsResult, rows: pl.DataFrame) -> str:
-    """Describe the choices that one row of an answer about openings stands for."""
+    """Describe which equivalent choices a row of an answer about openings stands for, with examples from ``rows``."""
     if answer.first_free:
         return "Up to symmetry: a row stands for as many choices in its position as alike says"
     cells = set(rows["cell"]) if "cell" in rows.columns else set()
@@ -167,7 +167,10 @@ def describe_alike_choices(answer: OpeningsResult, rows: pl.DataFrame) -> str:
 
 
 def build_comparison_result(comparison: RunComparison) -> Result:
-    """Build the result of a comparison of runs; the frame has the differences of scores (``RunComparison.results``)."""
+    """Build the result for a comparison of runs.
+
+    The frame has the differences of scores (``RunComparison.results``).
+    """
     first, *others = comparison.tables or [Table("")]
     warnings = comparison.agent_match_notes
     return Result("", first, others=others, title="Comparison of runs", frame=comparison.results, warnings=warnings)
@@ -177,7 +180,7 @@ MAX_LISTED_LETTERS = 100  # of the agents of a run, of which two are named if mo
 
 
 def build_runs_result(frame: pl.DataFrame) -> Result:
-    """Build the list of all runs, whose frame has the columns of the view ``runs``."""
+    """Build the result that lists all runs; ``frame`` has the columns of the view ``runs``."""
     agents, joined = pl.col("agents"), pl.col("agents").list.join(", ")
     is_long = (agents.list.len() > 2) & (joined.str.len_chars() > MAX_LISTED_LETTERS)
     few = pl.format("{} and {} others", agents.list.first(), agents.list.len() - 1)
@@ -191,14 +194,14 @@ def build_runs_result(frame: pl.DataFrame) -> Result:
 
 
 def build_policies_result(frame: pl.DataFrame) -> Result:
-    """Build the list of all policies, whose frame has the columns of the view ``policies``."""
+    """Build the result that lists all policies; ``frame`` has the columns of the view ``policies``."""
     return Result(table=to_table(summarise_policies(frame)), title="Policies", frame=frame)
 
 
 def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None) -> Result:
-    """Build the result of the rows of a view, of which people see the first ``MAX_ROWS``.
+    """Build the result that lists the rows of a view; people see the first ``MAX_ROWS`` rows.
 
-    ``total`` is the number of all rows, if ``frame`` does not have all.
+    ``total`` is the number of all rows, if ``frame`` contains only some of them.
     """
     count = frame.height if total is None else total
     first_rows = frame.head(MAX_ROWS)
@@ -207,13 +210,13 @@ def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None)
 
 
 def build_game_result(game: ArchivedGame, judgements: Judgements, evaluations: LoggedEvaluations) -> Result:
-    """Build the result of one game, a row for each decision, with a picture of all boards.
+    """Build the result for one game: a row for each decision, and a picture of all boards.
 
     Columns: ``ply``, ``kind`` (gift or placement), ``seat``, ``agent``, ``choice`` (piece or cell as text),
     ``imposed``; ``value_before``, ``value_after`` (exact, 1 won, 0 drawn, -1 lost for the agent that decides) and
-    ``regret`` (half-points), null where the decision is not judged; ``evaluation`` (-1 to 1) and ``seconds``, what the
-    agent expected of the turn that begins with the decision, null where it is not logged; ``position`` before the
-    decision, as ``quarto.solve`` and ``qarena solve`` take it.
+    ``regret`` (half-points), null if the decision is not judged; ``evaluation`` (-1 to 1), the value that the agent
+    expected of the turn that begins with the decision, and ``seconds``, both null if they are not logged; ``position``
+    before the decision, in the form that ``quarto.solve`` and ``qarena solve`` take.
     """
     decisions = list_decisions(game, judgements)
     frame = pl.DataFrame(
@@ -238,7 +241,7 @@ def build_game_result(game: ArchivedGame, judgements: Judgements, evaluations: L
 def _build_decision_row(
     game: ArchivedGame, decision: Decision, evaluations: LoggedEvaluations
 ) -> tuple[int | float | str | bool | None, ...]:
-    """Return the values of ``GAME_SCHEMA`` of a decision."""
+    """Return the values of one decision, in the order of ``GAME_SCHEMA``."""
     judgement, rules, is_gift = decision.judgement, game.record.rules, decision.kind == GIFT
     values = (None,) * 3 if judgement is None else (judgement.before, judgement.after, judgement.regret)
     first_gift = is_gift and decision.ply == 0

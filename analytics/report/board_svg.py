@@ -27,9 +27,9 @@ END_DECISIONS = 4.0  # length of the end of an animation, in decisions
 
 
 def render_stroke_path(line: Line) -> str:
-    """Render the path through the centres of a line's cells, and a little beyond, in units of one cell.
+    """Render the path through the centres of a line's cells, which extends a little beyond them, in units of one cell.
 
-    A line that continues at the opposite edge is drawn to both edges. A square is drawn all around.
+    A line that continues at the opposite edge is drawn as far as both edges. A square is drawn as a closed path.
     """
     cells = [divmod(cell, SIDE) for cell in line]
     is_square = len({row for row, _ in cells}) == 2
@@ -50,13 +50,16 @@ def render_stroke_path(line: Line) -> str:
 
 
 def render_boards_svg(games: Sequence[Game], title: str) -> str:
-    """Render boards in rows as a file of SVG."""
+    """Render the boards of games, arranged in rows, as the text of an SVG file."""
     picture = build_boards_picture(games)
     return _render_svg(picture.width, picture.height, title, picture.shapes)
 
 
 def build_boards_picture(games: Sequence[Game]) -> SvgPicture:
-    """Draw boards in rows. The last piece has a yellow cell, a finished line green ones and a stroke."""
+    """Build a picture of the boards of games, arranged in rows.
+
+    The cell of the last piece is yellow; the cells of a finished line are green and have a stroke through them.
+    """
     boards = "".join(_render_board_in_row(number, game) for number, game in enumerate(games))
     width = MARGIN + min(len(games), BOARDS_PER_ROW) * BOARD_PITCH
     height = MARGIN + -(-len(games) // BOARDS_PER_ROW) * ROW_PITCH
@@ -64,7 +67,7 @@ def build_boards_picture(games: Sequence[Game]) -> SvgPicture:
 
 
 def _render_board_in_row(index: int, game: Game) -> str:
-    """Render the board of a game with its heading, at the place that ``index`` has in the rows."""
+    """Render the board of a game, with its heading, at the place that belongs to ``index``."""
     row, column = divmod(index, BOARDS_PER_ROW)
     return (
         f'<g transform="translate({MARGIN + column * BOARD_PITCH} {MARGIN + row * ROW_PITCH})">'
@@ -83,7 +86,7 @@ def _render_svg(width: float, height: float, title: str, content: str, scale: fl
 
 
 def _format_heading(game: Game) -> str:
-    """Format the last ply and the piece in hand."""
+    """Format the heading of a board: the last ply and the piece in hand."""
     texts = []
     if game.plies:
         piece, cell = game.plies[-1]
@@ -92,7 +95,7 @@ def _format_heading(game: Game) -> str:
 
 
 def _find_cell_colours(game: Game) -> dict[int, str]:
-    """Map the cell that was filled last and the cells of finished lines to their colours."""
+    """Return the colours of the cell that was filled last and of the cells in finished lines, by cell."""
     last = {game.plies[-1][1]: LAST_COLOUR} if game.plies else {}
     return last | dict.fromkeys((cell for line in game.lines for cell in line), FINISHED_COLOUR)
 
@@ -137,9 +140,9 @@ LINE_HEIGHT, MAX_NAME_LETTERS = 18, 18  # of a caption
 
 
 def render_animated_game_svg(game: Game, names: Sequence[str], title: str, setup_plies: int = 0) -> str:
-    """Render a game as an animation in which each piece is given, then placed. The picture has a style but no script.
+    """Render a game as an animated SVG, in which each piece is given and then placed. It has a style, but no script.
 
-    The first ``setup_plies`` plies are on the board from the beginning. ``names`` are those of the players by seat.
+    The first ``setup_plies`` plies are on the board from the beginning. ``names`` has the players' names by seat.
     Readers who prefer reduced motion see only the end of the game.
     """
     plies = range(setup_plies, len(game.plies))
@@ -172,7 +175,7 @@ Keyframes = list[tuple[float, str]]  # time in decisions, and style of the eleme
 
 
 def _build_ply_keyframes(game: Game, ply: int, start: int) -> dict[str, Keyframes]:
-    """Build the keyframes of a ply's caption and of its piece, which waits below the board before it is placed."""
+    """Build the keyframes of a ply's caption, and of its piece, which waits below the board before its placement."""
     row, column = divmod(game.plies[ply][1], SIDE)
     right, down = (BOARD_SIZE - CELL_SIZE) / 2 - column * CELL_SIZE, BOARD_SIZE + 7 - row * CELL_SIZE
     waits = f"transform:translate({right}px,{down}px)"
@@ -190,14 +193,17 @@ def _build_ply_keyframes(game: Game, ply: int, start: int) -> dict[str, Keyframe
 
 
 def _render_animation_style(element_id: str, keyframes: Keyframes, length: float) -> str:
-    """Render the style of an element; its first state lasts from the beginning, its last one until the end."""
+    """Render the style that animates an element for ``length`` seconds.
+
+    The first state lasts from the beginning of the animation, the last state until its end.
+    """
     states = [(0, keyframes[0][1]), *keyframes, (length, keyframes[-1][1])]
     frames = "".join(f"{100 * at / length:.2f}%{{{state}}}" for at, state in states)
     return f"@keyframes {element_id}{{{frames}}}#{element_id}{{animation-name:{element_id}}}"
 
 
 def _render_caption(game: Game, names: Sequence[str], ply: int) -> str:
-    """Render a line about a gift and one about its placement.
+    """Render the caption of a ply: one line about the gift and one about the placement.
 
     Without animation, only the caption of the last ply is visible.
     """

@@ -22,10 +22,10 @@ FRAME_FORMATS = ("table", *STREAMED_FORMATS)  # formats that need only rows
 
 
 def write_rows(format_name: str, rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
-    """Write rows in a format: ``table``, ``csv``, ``spreadsheet``, ``json`` or ``parquet``.
+    """Write rows to ``out`` in a format: ``table``, ``csv``, ``spreadsheet``, ``json`` or ``parquet``.
 
-    ``spreadsheet`` is CSV in which no text is a formula. The formats of ``STREAMED_FORMATS`` are written in parts.
-    ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not support.
+    ``spreadsheet`` is CSV in which no text is a formula. The formats in ``STREAMED_FORMATS`` are written in parts.
+    Calling ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars cannot represent.
     """
     _WRITERS[format_name](rows, stop, out)
 
@@ -71,9 +71,10 @@ _WRITERS: dict[str, Callable[[pl.LazyFrame, Callable[[], None], BinaryIO], None]
 def sink_batches(
     rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.DataFrame], object], size: int | None = None
 ) -> None:
-    """Pass the rows to ``take`` in batches of ``size`` rows; None: as Polars yields them.
+    """Pass the rows to ``take`` in batches of ``size`` rows; None: in the batches that Polars yields.
 
-    Raises the first error of ``take`` once nothing reads the rows any more.
+    After the first error of ``take``, ``stop`` is called to end the rows. The error is raised when no thread reads rows
+    any more.
     """
     errors: list[BaseException] = []
 
@@ -96,12 +97,12 @@ def sink_batches(
 
 
 def format_text_table(frame: pl.DataFrame) -> bytes:
-    """Format a frame as a table of text (UTF-8) at full width."""
+    """Format a frame as a text table (UTF-8) at full width."""
     return "".join(f"{line}\n" for line in render_plain_table(to_table(frame))).encode()
 
 
 def format_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
-    """Format a frame as ``to_csv`` does; lists, structs and bytes become JSON, because CSV has no form for them."""
+    """Format a frame as CSV: see ``to_csv``. Lists, structs and bytes become JSON, because CSV has no form for them."""
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested() or dtype == pl.Binary]
     texts = [pl.Series(name, [_format_json(value) for value in frame[name].to_list()], pl.String) for name in nested]
     return to_csv(frame.with_columns(texts), header, for_spreadsheet)

@@ -29,7 +29,7 @@ from quarto.errors import NotFoundError, describe_valid_names
 
 
 class Subject(NamedTuple):
-    """A question about chosen games, and the section that answers it."""
+    """A subject of a report, with the function that builds the section about it."""
 
     slug: str
     name: str
@@ -37,11 +37,14 @@ class Subject(NamedTuple):
     by_rules: bool = False  # whether it is about games by one set of rules, without trainings
 
     def build_section(self, data: ReportData, title_suffix: str = "") -> Result:
-        """Build the section about these games; ``title_suffix`` ends its title."""
+        """Build the section about these games, with ``title_suffix`` at the end of its title."""
         return replace(self.section_builder(data), title=f"{self.name}{title_suffix}")
 
     def build_sections(self, data: ReportData, data_by_rules: Sequence[ReportData]) -> list[Result]:
-        """Build the section about these games or, for a subject by rules, one for each of ``data_by_rules``."""
+        """Build the section about these games.
+
+        A subject that is treated separately for each rule set has a section for each of ``data_by_rules`` instead.
+        """
         if not self.by_rules:
             return [self.build_section(data)]
         return [
@@ -71,7 +74,7 @@ PAGE_SUBJECTS = [subject for subject in SUBJECTS.values() if subject.section_bui
 
 
 def find_subject(slug: str) -> Subject:
-    """Find the subject of this slug. Raises ``NotFoundError`` if there is none."""
+    """Return the subject with this slug. Raises ``NotFoundError`` if there is none."""
     if slug not in SUBJECTS:
         raise NotFoundError(f"{slug!r} is no section of a report{describe_valid_names(slug, SUBJECTS)}")
     return SUBJECTS[slug]
@@ -80,12 +83,12 @@ def find_subject(slug: str) -> Subject:
 def render_report(
     opened: OpenArchive, where: str | None = None, title: str | None = None, included_trainings: Collection[str] = ()
 ) -> str:
-    """Render the page about the games that meet ``where``, an SQL condition on the view ``games``; None: all.
+    """Render the report about the games that meet ``where``, an SQL condition on the view ``games``; None: all games.
 
-    There is a crosstable and a table of ratings for each rule set. They leave out trainings, except the runs in
+    Each rule set has a crosstable and a table of ratings. They leave out trainings, except the runs in
     ``included_trainings``.
 
-    Raises ``RequestError`` for an invalid condition and if no game meets it, ``FailureError`` for damaged files.
+    Raises ``RequestError`` if the condition is invalid or no game meets it, and ``FailureError`` for damaged files.
     """
     chosen = select_report_data(opened, where, included_trainings)
     data_by_rules, rules = chosen.parts_by_rules, chosen.rules

@@ -19,7 +19,7 @@ HEIGHTS = (15, 33)  # low, high
 
 
 class PieceColours(NamedTuple):
-    """The colours of the parts of a piece."""
+    """The colours of a piece, by the parts of its drawing."""
 
     top: str
     left: str
@@ -34,12 +34,15 @@ DARK = PieceColours("#a57be6", "#8150c8", "#6638ab", "#2c1357", "#210d42", "#e6d
 
 
 def piece_svg(piece: int) -> str:
-    """Render a piece for a page with ``piece_symbols``; screen readers skip it, because a text beside it names it."""
+    """Render a piece for a page that contains ``piece_symbols``.
+
+    Screen readers skip the piece, because a text beside it names it.
+    """
     return f'<svg class="piece" viewBox="0 0 54 54" aria-hidden="true"><use href="#piece-{piece}"/></svg>'
 
 
 def piece_symbols() -> str:
-    """Render all pieces as symbols ``piece-0`` to ``piece-15``, for ``<use href="#piece-0"/>`` in the same page."""
+    """Render all pieces as symbols ``piece-0`` to ``piece-15``; ``<use href="#piece-0"/>`` in the page shows one."""
     symbols = "".join(
         f'<symbol id="piece-{piece}" viewBox="{VIEW_BOX}">{piece_shapes(piece)}</symbol>' for piece in range(PIECES)
     )
@@ -48,7 +51,7 @@ def piece_symbols() -> str:
 
 @cache
 def piece_shapes(piece: int) -> str:
-    """Render the shapes of a piece in a picture of 64 by 64."""
+    """Render the shapes that draw a piece, in a picture of 64 by 64 units."""
     paint = DARK if piece & COLOURED else PLAIN
     top = FLOOR - HEIGHTS[bool(piece & HIGH)]
     bands = [top + (FLOOR - top) * (number + 1) // 3 for number in range(2)] if piece & HIGH else [(top + FLOOR) // 2]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def render_template(template: str, **values: object) -> str:
-    """Render a template with values. Raises ``jinja2.UndefinedError`` if it needs a value that is missing."""
+    """Render a template with these values. Raises ``jinja2.UndefinedError`` if the template needs another value."""
     return _build_environment().get_template(template).render(values)
 
 

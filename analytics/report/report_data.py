@@ -33,7 +33,7 @@ MAX_AGENTS = 12  # the number of colours that readers can distinguish; of more a
 
 @dataclass(frozen=True)
 class ReportData:
-    """The chosen games that a report is about, and what its figures show of them, computed once."""
+    """The games that a report is about, and the results that its figures show, each of which is computed once."""
 
     selection: Selection
     included_trainings: frozenset[str] = field(default=frozenset())  # runs of trainings that are rated nevertheless
@@ -43,22 +43,22 @@ class ReportData:
 
     @property
     def opened(self) -> OpenArchive:
-        """The archive of the games."""
+        """The archive that holds the games."""
         return self.selection.opened
 
     @cached_property
     def records(self) -> Mapping[str, RunRecord]:
-        """The runs with chosen games, by id, oldest first."""
+        """The records of the runs that contain chosen games, by run id, oldest first."""
         return {record.run_id: record for record in self.selection.runs}
 
     @property
     def results_by_pairing(self) -> ResultsByPairing:
-        """The results by run and number of the pairing: from tallies if whole runs are chosen, else counted."""
+        """The results by run and pairing number, loaded from tallies if whole runs are chosen, or else counted."""
         return self._named_results.results
 
     @property
     def agent_names(self) -> AgentNames:
-        """The names of the agents, one for each code that played under a label."""
+        """The names of the agents. If different code played under one label, each code has a name of its own."""
         return self._named_results.names
 
     @cached_property
@@ -76,14 +76,14 @@ class ReportData:
 
     @property
     def rules(self) -> list[str]:
-        """The names of the rules of these games, sorted."""
+        """The names of the rule sets under which these games were played, sorted."""
         return sorted({record.rules.name for record in self.records.values()})
 
     @cached_property
     def parts_by_rules(self) -> tuple[ReportData, ...]:
-        """The games that results and ratings are about, as ``qarena rate`` takes them: one part for each rule set.
+        """The games that count for results and ratings, split by rule set.
 
-        Games of trainings are left out, except those of ``included_trainings``.
+        ``qarena rate`` counts the same games: those of trainings are left out, except for ``included_trainings``.
         """
         rated_runs = [run for run in self.selection.runs if not run.training or run.run_id in self.included_trainings]
         parts = []
@@ -97,26 +97,26 @@ class ReportData:
 
     @cached_property
     def shared_openings(self) -> SharedOpenings | None:
-        """The pairs of games whose openings several pairings played; None if there are none.
+        """The pairs of games whose openings several pairings played, or None if there are none.
 
-        Intervals count the pairs of one opening as one unit.
+        Intervals count the pairs with the same opening as one unit.
         """
         where = None if self.selection.has_only_whole_runs else self.selection.where
         return load_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
 
     @cached_property
     def results(self) -> tuple[PairingResult, ...]:
-        """The results of every two agents, all runs together."""
+        """The results of every two agents, summed over all runs."""
         return merge_results_by_agents(self.results_by_pairing.values(), self.shared_openings)
 
     @cached_property
     def tallies_by_agents(self) -> Mapping[tuple[str, str], Tally]:
-        """The tallies by first and second agent, all runs together."""
+        """The tallies by first and second agent, summed over all runs."""
         return {(result.first, result.second): result.tally for result in self.results}
 
     @cached_property
     def games_by_agent(self) -> Mapping[str, int]:
-        """The number of games of each agent, the most first; a game against itself counts once."""
+        """The number of games of each agent, in descending order; a game of an agent against itself counts once."""
         games: dict[str, int] = {}
         for agents, tally in self.tallies_by_agents.items():
             for agent in set(agents):
@@ -124,10 +124,10 @@ class ReportData:
         return dict(sorted(games.items(), key=lambda item: (-item[1], item[0])))
 
     def rate_agents(self, samples: int | None = None) -> Ratings:
-        """Rate all agents of these games, also those that are not shown.
+        """Rate all agents in these games, including agents that are not shown.
 
-        Without ``samples``, there are as many as in ``qarena rate``. Raises ``RequestError`` if the games have several
-        rule sets, and if no two different agents played each other.
+        Without ``samples``, there are as many bootstrap samples as in ``qarena rate``. Raises ``RequestError`` if the
+        games have several rule sets, or if no two different agents played each other.
         """
         check_single_rules(self.selection.runs)
         if samples is not None:
@@ -138,7 +138,7 @@ class ReportData:
     def agents(self) -> tuple[str, ...]:
         """The agents that are shown, at most ``MAX_AGENTS``, in alphabetical order, which determines their colours.
 
-        Of more agents the best are shown: see ``analytics.questions.ranking``.
+        If there are more agents, the best are shown: see ``analytics.questions.ranking``.
         """
         if self.parent:
             return self.parent.agents
@@ -149,18 +149,18 @@ class ReportData:
 
     @property
     def omissions(self) -> list[str]:
-        """The sentences on what tables and pictures of these games leave out of the rows."""
+        """Sentences that say what the tables and pictures of these games leave out."""
         count = sum(map(self._is_requested, self.games_by_agent))
         return [f"the best {len(self.agents)} of {count:,} agents are shown"] if count > len(self.agents) else []
 
     def _is_requested(self, agent: str) -> bool:
-        """Return whether rows may be about the agent of this name."""
+        """Return whether rows about the agent with this name are wanted."""
         if self.agent is not None:
             return agent in self._list_names(self.agent)
         return self.opponent is None or agent not in self._list_names(self.opponent)
 
     def _list_names(self, label: str) -> set[str]:
-        """List the names of the agents that played under a label."""
+        """Return the names of all agents that played under this label."""
         return {
             self.agent_names.find_name(run_id, label)
             for run_id, record in self.records.items()
@@ -168,21 +168,21 @@ class ReportData:
         }
 
     def select_rows_of_requested_agents(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Select the rows about agents that were asked for."""
+        """Select the rows about the agents that the user asked for."""
         agents = [agent for agent in frame["agent"].unique() if self._is_requested(agent)]
         return frame.filter(pl.col("agent").is_in(agents))
 
     def select_rows_of_shown_agents(self, frame: pl.DataFrame, *other_agents: str) -> pl.DataFrame:
-        """Select the rows about agents that are shown, or about one of ``other_agents``."""
+        """Select the rows about the agents that are shown, or about one of ``other_agents``."""
         return frame.filter(pl.col("agent").is_in([*other_agents, *self.agents]))
 
     def find_colour_number(self, agent: str) -> int:
-        """Find the number of the colour of an agent that is shown."""
+        """Return the number of the colour in which an agent is shown."""
         return self.agents.index(agent)
 
     @cached_property
     def _ratings_by_rules(self) -> dict[str, Ratings]:
-        """The ratings by rule set, without intervals, if two different agents met under these rules."""
+        """The ratings under each rule set in which two different agents met, without intervals."""
         ratings = dict[str, Ratings]()
         for part in self.parts_by_rules:
             with suppress(RequestError):  # nobody met another agent, or all of these games were forfeited
@@ -191,9 +191,9 @@ class ReportData:
 
     @cached_property
     def _best_first(self) -> list[str]:
-        """All agents: those with a rank, the rated ones, then the others.
+        """All agents: those that have a rank, then those that only have a rating, then the rest.
 
-        If there are several rule sets, the best agents of each come first, then the second-best ones, and so on.
+        If there are several rule sets, the best agent under each comes first, then the second-best agents, and so on.
         """
         all_ratings = self._ratings_by_rules.values()
         ranked = zip_longest(*([rating.agent for rating in ratings.ranked] for ratings in all_ratings))
@@ -202,7 +202,10 @@ class ReportData:
         return [agent for agent in agents if agent in self.games_by_agent]
 
     def list_shown_agents(self, rules: str | None = None) -> list[str]:
-        """List the agents that are shown, sorted by their ratings under ``rules``, or else the best of all first."""
+        """List the agents that are shown, best first.
+
+        The order is that of the ratings under ``rules`` or, by default, that of all rule sets together.
+        """
         if self.parent:
             return self.parent.list_shown_agents(rules)
         ratings = self._ratings_by_rules.get(rules or "")
@@ -210,10 +213,10 @@ class ReportData:
         return [agent for agent in dict.fromkeys([*rated_agents, *self._best_first]) if agent in self.agents]
 
     def sort_by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
-        """Sort rows by the columns ``outer`` and then by the order of ``list_shown_agents``.
+        """Sort rows by the columns ``outer``, and then by agent, in the order of ``list_shown_agents``.
 
-        If ``rules`` is one of ``outer``, this is the order of the ratings under the row's rules. Rows about no agent
-        (``""``) come first, those about agents that are not shown last.
+        If ``rules`` is one of ``outer``, the order of the agents follows the ratings under the row's rules. Rows about
+        no agent (``""``) come first, rows about agents that are not shown come last.
         """
         keys = ["rules", "agent"] if "rules" in outer else ["agent"]
         rules = frame["rules"].unique().to_list() if "rules" in outer else [None]
@@ -227,11 +230,11 @@ class ReportData:
 
     @cached_property
     def total_tally(self) -> Tally:
-        """The tally of all pairs together."""
+        """The sum of the tallies of all pairs."""
         return reduce(Tally.__add__, self.tallies_by_agents.values(), Tally())
 
     def run_named_query(self, name: str, plies: range | None = None) -> pl.DataFrame:
-        """Return the answer to a named query about these games; ``plies`` is for a query about first plies."""
+        """Return the answer to a named query about these games; ``plies`` is only for queries about first plies."""
         if name not in self._answers:
             self._answers[name] = self.opened.sql(read_restricted_query(name, self.selection.condition, plies))
         return self._answers[name]
@@ -241,7 +244,7 @@ class ReportData:
         return {}
 
     def agents_by_seat_frame(self) -> pl.DataFrame:
-        """Return the agents by seat: a row for each run, pairing and game of a pair.
+        """Return the agent in each seat, with a row for each run, pairing and game of a pair.
 
         Columns: ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),
         ``mover_chooses`` (Boolean), ``imposed`` (Int64, plies).
@@ -268,9 +271,9 @@ SEAT_SCHEMA = {
 def select_report_data(
     opened: OpenArchive, where: str | None = None, included_trainings: Iterable[str] = ()
 ) -> ReportData:
-    """Select the games that ``where`` chooses, for a report.
+    """Select, for a report, the games that meet the condition ``where``.
 
-    ``included_trainings`` are runs of trainings that are rated nevertheless. Raises the errors of
+    ``included_trainings`` are trainings that are rated, although other trainings are not. Raises the errors of
     ``analytics.questions.selection.select_games``.
     """
     return ReportData(select_games(opened, where), frozenset(included_trainings))

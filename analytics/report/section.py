@@ -13,7 +13,7 @@ from analytics.report.style import AGENT_COLOURS, Figure, Picture
 
 
 def agent_cells(data: ReportData, agents: Iterable[str], with_ranks: bool = False) -> list[Cell]:
-    """Build cells with the labels of agents and their colours; if ``with_ranks``, a rank precedes each label."""
+    """Build cells with the labels and the colours of agents; with ``with_ranks``, a rank precedes each label."""
     return [
         Cell(agent, f"{rank} " if with_ranks else "", colour=data.find_colour_number(agent))
         for rank, agent in enumerate(agents, 1)
@@ -21,7 +21,7 @@ def agent_cells(data: ReportData, agents: Iterable[str], with_ranks: bool = Fals
 
 
 def agent_table(data: ReportData, caption: str, frame: pl.DataFrame, other_columns: Sequence[ResultColumn]) -> Table:
-    """Build a table of the column ``agent`` of a frame, followed by other columns."""
+    """Build a table from the column ``agent`` of a frame, followed by other columns."""
     return Table(caption, [text_column("agent", agent_cells(data, frame["agent"])), *other_columns])
 
 
@@ -32,7 +32,7 @@ def agent_figures(
     build_picture: Callable[..., Picture],
     *picture_arguments: object,
 ) -> list[Figure]:
-    """Build a figure of the rows of each agent of a frame, in the agent's colour.
+    """Build a figure for each agent in a frame, from the agent's rows and in the agent's colour.
 
     ``build_picture`` receives the rows, the colour and ``picture_arguments``.
     """
@@ -46,5 +46,5 @@ def agent_figures(
 
 
 def assign_figure_ids(prefix: str, figures: Iterable[Figure]) -> list[Figure]:
-    """Assign names to figures that begin with ``prefix``, so that their ids are unique in the page."""
+    """Give figures names that begin with ``prefix``, so that ids in the page are unique."""
     return [replace(figure, name=f"{prefix}{number}-") for number, figure in enumerate(figures)]

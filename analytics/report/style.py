@@ -60,7 +60,10 @@ _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
 
 @dataclass(frozen=True)
 class SvgPicture:
-    """A picture that this program writes without a renderer, which saves a tenth of a second. A notebook shows it."""
+    """A picture in SVG that this program writes itself, which saves a renderer's tenth of a second.
+
+    A notebook shows the picture.
+    """
 
     shapes: str  # elements of SVG; pieces are uses of their symbols
     width: float  # pixels
@@ -71,7 +74,7 @@ class SvgPicture:
 
 
 def render_text(x: float, y: float, text: str, size: float, colour: str = INK, attributes: str = "") -> str:
-    """Render a text of a picture; ``y`` is its base line."""
+    """Render a text in a picture; ``y`` is the height of its baseline."""
     return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}px" fill="{colour}"{attributes}>{escape(text)}</text>'
 
 
@@ -80,7 +83,7 @@ Picture = SvgPicture | Spec
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart under its title. It is drawn when it is first shown, because most charts take a twentieth of a second."""
+    """A chart with its title. The chart is drawn when it is first shown, because most take a twentieth of a second."""
 
     title: str
     picture: Picture
@@ -90,18 +93,18 @@ class Figure:
 
     @cached_property
     def svg(self) -> str:
-        """The chart as SVG for the middle of a page."""
+        """The chart as SVG to be embedded in a page."""
         return render_inline_svg(self.picture, self.name)
 
 
 def ply_axis(first_ply: int) -> Spec:
-    """Return the axis of the plies from ``first_ply`` on."""
+    """Return the axis of plies, which begins with ``first_ply``."""
     scale = {"domain": [first_ply, CELLS - 1], "nice": False, "padding": 6}
     return quantitative("ply", title="ply", axis={**CATEGORY_AXIS, "values": [*range(0, CELLS, 3)]}, scale=scale)
 
 
 def combine_figures(figures: Sequence[Figure], title: str, note: str) -> Picture:
-    """Combine all figures into one picture, each under its title. ``note`` says how to read them."""
+    """Combine figures into one picture, each under its own title; ``note`` explains how to read the picture."""
     columns = 1 if len(figures) <= FEW_PANELS else COLUMNS
     lines = wrap_text(note, LINE_LETTERS * columns)
     drawings = [(figure.title, figure.picture) for figure in figures if isinstance(figure.picture, SvgPicture)]
@@ -118,7 +121,7 @@ def combine_figures(figures: Sequence[Figure], title: str, note: str) -> Picture
 def _lay_out_pictures(
     drawings: Sequence[tuple[str, SvgPicture]], columns: int, title: str, lines: Sequence[str]
 ) -> SvgPicture:
-    """Lay out drawings of one size below a title, each under its own title."""
+    """Arrange drawings of equal size in a number of columns below a title, each drawing under its own title."""
     bold, margin, line = ' font-weight="bold"', 16, 16
     shapes = [render_text(margin, margin + 14, title, 16, attributes=bold)]
     shapes += [render_text(margin, margin + 36 + line * row, text, 12, FAINT) for row, text in enumerate(lines)]
@@ -134,7 +137,7 @@ def _lay_out_pictures(
 
 
 def style_chart(chart: Spec, title: str, subtitle: Sequence[str] = ()) -> Spec:
-    """Give a chart that stands alone its title and the common style."""
+    """Return a chart with its title and the common style, so that it can stand alone."""
     heading = {
         "text": title,
         "subtitle": list(subtitle),
@@ -152,7 +155,7 @@ def style_chart(chart: Spec, title: str, subtitle: Sequence[str] = ()) -> Spec:
 
 
 def _build_config(font_size: int) -> dict[str, Any]:
-    """Build the configuration that all pictures share; ``font_size`` is in pixels."""
+    """Build the configuration that all charts share; ``font_size`` is in pixels."""
     return {
         "view": {"stroke": None},
         "axis": {
@@ -178,9 +181,9 @@ def _build_config(font_size: int) -> dict[str, Any]:
 
 
 def render_svg(picture: Picture) -> str:
-    """Render a picture as SVG, which is light or dark as its reader prefers.
+    """Render a picture as SVG whose colours are light or dark, depending on the reader's preference.
 
-    Drawing needs no network, and the same picture gives the same text.
+    Rendering needs no network, and the same picture always gives the same text.
     """
     if isinstance(picture, SvgPicture):
         paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
@@ -192,7 +195,7 @@ def render_svg(picture: Picture) -> str:
 
 
 def _render_svg_element(drawing: SvgPicture, margin: int, attributes: str = "", background: str = "") -> str:
-    """Render a drawing as an element of SVG."""
+    """Render a drawing as an SVG element."""
     width, height = drawing.width + 2 * margin, drawing.height + 2 * margin
     box = f'width="{width:g}" height="{height:g}" viewBox="{-margin} {-margin} {width:g} {height:g}"'
     return f'<svg{attributes} {box} font-family="sans-serif">{background}{drawing.shapes}</svg>'
@@ -207,7 +210,7 @@ def _render_dark_style_element() -> str:
 
 
 def render_piece_sheet() -> str:
-    """Render all pieces with their digits and attributes, as a picture that stands alone."""
+    """Render a picture of all pieces with their digits and attributes."""
     labelled_pieces = "".join(_render_labelled_piece(piece) for piece in range(PIECES))
     width, height = 4 * _LABELLED_PIECE_SIZE[0], 4 * _LABELLED_PIECE_SIZE[1]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
@@ -244,15 +247,15 @@ def _render_labelled_piece(piece: int) -> str:
 
 
 def wrap_text(text: str, width: int) -> list[str]:
-    """Wrap a text into lines of at most ``width`` letters; a word that is longer is divided."""
+    """Wrap a text into lines of at most ``width`` characters; a longer word is divided."""
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def render_inline_svg(picture: Picture, id_prefix: str) -> str:
-    """Render a panel as SVG for the middle of a page, where text beside it describes it.
+    """Render a picture as SVG to be embedded in a page, next to a text that describes it.
 
     The SVG is transparent, its ids begin with ``id_prefix``, and it contains no address and no ARIA roles. If it shows
-    pieces, the page must have ``piece_symbols``.
+    pieces, the page must contain ``piece_symbols``.
     """
     if isinstance(picture, SvgPicture):
         return _render_svg_element(picture, 2)
@@ -272,7 +275,10 @@ def _render_spec(spec: dict[str, Any]) -> str:
 
 
 def _renumber_ids(text: str, id_prefix: str) -> str:
-    """Count the ids of a picture from its own beginning, because the renderer counts on through the process."""
+    """Renumber the ids in a picture from 0.
+
+    The renderer itself continues its numbers from one picture to the next, so its ids depend on earlier pictures.
+    """
     ids = dict.fromkeys(re.findall(r'<\w+ id="([\w-]+)"', text))
     numbered = {old_id: f"{id_prefix}{number}" for number, old_id in enumerate(ids)}
     return re.sub(
@@ -285,7 +291,7 @@ def _renumber_ids(text: str, id_prefix: str) -> str:
 def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
     """Render a learning curve as SVG: win rate by games, or fitness or strength by generations, with 95 % intervals.
 
-    ``curve`` is a table by ``analytics.policies.relearning.compute_learning_curve``, or has other columns:
+    ``curve`` is a frame from ``analytics.policies.relearning.compute_learning_curve``, or has other columns:
 
     - With ``generation``, each column of type Float64 is a line.
     - With ``strength`` too, the lines are the columns ``v OPPONENT``, with their intervals in ``v OPPONENT low`` and
@@ -298,14 +304,14 @@ def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -
 
 
 def build_curve_chart(curve: pl.DataFrame, width: int, height: int) -> Spec:
-    """Build the chart of ``render_curve_svg`` before it gets a title and a style; the size is in pixels."""
+    """Build the chart for ``render_curve_svg``, without a title and a style; ``width`` and ``height`` are in pixels."""
     kinds = {"strength": _build_strength_chart, "pass": _build_passes_chart, "win_rate": _build_win_rate_chart}
     draw = next((kinds[name] for name in kinds if name in curve.columns), _build_fitness_chart)
     return {"width": width, "height": height, **draw(curve)}
 
 
 def _build_win_rate_chart(curve: pl.DataFrame) -> Spec:
-    """Build the chart of the win rate of each block of games, at the block's end, with a band of its 95 % interval."""
+    """Build the chart of the win rate in each block of games, drawn at the end of the block, with a 95 % interval."""
     curve = _sum_curve_rows(curve)
     low, high = wilson_bounds(curve["wins"], curve["games"])
     rows = curve.select(
@@ -327,7 +333,7 @@ def _build_win_rate_chart(curve: pl.DataFrame) -> Spec:
 
 
 def _build_strength_chart(curve: pl.DataFrame) -> Spec:
-    """Build the chart of points a game against each opponent, by generation, with bands of 95 % intervals."""
+    """Build the chart of points per game against each opponent by generation, with 95 % intervals."""
     opponents = [name for name in curve.columns if name.startswith("v ") and f"{name} low" in curve.columns]
     rows = pl.concat(
         curve.select("generation", "games", opponent=pl.lit(name), score=name, low=f"{name} low", high=f"{name} high")
@@ -350,7 +356,7 @@ def _build_strength_chart(curve: pl.DataFrame) -> Spec:
 
 
 def _build_passes_chart(curve: pl.DataFrame) -> Spec:
-    """Build the chart of the mean squared errors of two chances after each pass, a line for each number of pieces."""
+    """Build the chart of the mean squared errors of both chances by pass, with a line for each number of pieces."""
     chances = {"not_lost": "not lost", "won": "won"}
     rows = pl.concat(
         curve.select(
@@ -372,9 +378,9 @@ def _build_passes_chart(curve: pl.DataFrame) -> Spec:
 
 
 def _sum_curve_rows(curve: pl.DataFrame) -> pl.DataFrame:
-    """Sum the rows of a curve to at most ``MAX_POINTS`` rows with the same number of games.
+    """Sum adjacent rows of a curve, so that at most ``MAX_POINTS`` rows with equal numbers of games remain.
 
-    A last row with fewer games is dropped.
+    If the last row has fewer games, it is dropped.
     """
     row_number = pl.int_range(pl.len()) // (-(-len(curve) // MAX_POINTS))
     counts = pl.col("games", "wins").sum()
@@ -384,7 +390,7 @@ def _sum_curve_rows(curve: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_fitness_chart(curve: pl.DataFrame) -> Spec:
-    """Build the chart of a line for every fitness."""
+    """Build the chart of fitness by generation, with a line for each column of fitness."""
     names = [name for name, kind in curve.schema.items() if kind == pl.Float64]
     rows = curve.select("generation", *names).unpivot(index="generation", variable_name="fitness")
     colours = {"domain": names, "range": [light for light, _ in AGENT_COLOURS][: len(names)]}

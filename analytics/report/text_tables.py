@@ -26,29 +26,29 @@ def compute_column_width(column: ResultColumn) -> int:
 
 
 def is_foldable(column: ResultColumn) -> bool:
-    """Return whether a column has texts so long that they may be folded into several lines."""
+    """Return whether a column has texts so long that they may be wrapped."""
     return not column.right_aligned and compute_column_width(column) > FOLD_WIDTH
 
 
 def compute_min_width(column: ResultColumn) -> int:
-    """Compute the width of a column whose long texts are folded, in terminal cells."""
+    """Compute the width of a column, in terminal cells, if its long texts are wrapped."""
     return FOLD_WIDTH if is_foldable(column) else compute_column_width(column)
 
 
 def compute_table_width(table: Table) -> int:
-    """Compute the width of a table with each text in one line, in terminal cells."""
+    """Compute the width of a table, in terminal cells, if no text is wrapped."""
     return 1 + sum(compute_column_width(column) + FRAME_WIDTH for column in table.columns)
 
 
 class NarrowedTable(NamedTuple):
-    """A table that fits a width, and the headings of the columns that it lost."""
+    """A table that fits a given width, and the headings of the columns that were dropped for this."""
 
     table: Table
     dropped_headings: list[str]
 
 
 def drop_spare_columns(table: Table, width: int) -> NarrowedTable:
-    """Drop as many columns, by their ``drop_priority``, as a table with folded texts has to lose to fit ``width``."""
+    """Drop columns, in the order of ``drop_priority``, until the table with wrapped texts fits ``width``."""
     columns = table.columns
     candidates = sorted((column.drop_priority, index) for index, column in enumerate(columns) if column.drop_priority)
     table_width, dropped = 1 + sum(compute_min_width(column) + FRAME_WIDTH for column in columns), list[int]()
@@ -60,9 +60,9 @@ def drop_spare_columns(table: Table, width: int) -> NarrowedTable:
 
 
 def build_rich_table(table: Table, folded: bool = False) -> RichTable:
-    """Build the table for Rich, which neither cuts its texts nor reads them as markup.
+    """Build a table for Rich in such a way that Rich neither cuts its texts nor interprets them as markup.
 
-    With ``folded``, long texts are folded.
+    With ``folded``, long texts are wrapped.
     """
     rich_table = RichTable(title=Text(table.title, "table.title") if table.title else None, title_justify="left")
     sides: list[JustifyMethod] = ["right" if column.right_aligned else "left" for column in table.columns]
@@ -78,9 +78,9 @@ def build_rich_table(table: Table, folded: bool = False) -> RichTable:
 
 
 def render_plain_table(table: Table) -> Iterator[str]:
-    """Yield the lines of a table without a title at full width, as Rich draws it.
+    """Yield the lines of a table without a title, at full width, in the form that Rich draws.
 
-    Rich takes a millisecond a row, which is too long for large tables.
+    Rich itself takes a millisecond per row, which is too long for large tables.
     """
     columns = table.columns
     texts = [(column.heading, *column.texts) for column in columns]
@@ -108,7 +108,7 @@ def render_plain_table(table: Table) -> Iterator[str]:
 
 
 def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
-    """Build a table of these columns, with hidden characters made visible, so that no text commands a terminal."""
+    """Build a table from columns, with hidden characters made visible, so that no text can control the terminal."""
     visible = [
         column._replace(
             heading=escape_hidden_characters(column.heading),
@@ -120,16 +120,16 @@ def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
 
 
 def build_visible_table(table: Table) -> Table:
-    """Build a table of plain texts, with hidden characters made visible, without the colours and links of a page."""
+    """Return a table as plain texts, without the colours and links of pages; hidden characters are made visible."""
     splits = [[build_visible_table(part) for part in split] for split in table.splits]
     return replace(build_table(table.columns, table.title), splits=splits, legend=table.legend)
 
 
 def print_fitting_tables(console: Console, choices: Sequence[Sequence[Table]], wide: bool | None = None) -> None:
-    """Print the first choice of tables that fits the console; if none does, the last one without spare columns.
+    """Print the first choice of tables that fits the console or, if none fits, the last choice with fewer columns.
 
-    A line then names the columns that are left out. On a console that is no terminal (a pipe, a text), or if ``wide``,
-    print the first choice at full width. ``wide`` is None if the user has no option ``--wide``.
+    If columns were dropped, a line names them. If the console is not a terminal (a pipe, a text), or ``wide`` is true,
+    the first choice is printed at full width. ``wide`` is None if the user has no option ``--wide``.
     """
     fitting = [tables for tables in choices if max(map(compute_table_width, tables)) <= console.width]
     if wide or not console.is_terminal:
@@ -160,9 +160,9 @@ def _print_uncut_tables(console: Console, tables: Sequence[Table], folded: bool 
 
 
 def _can_render_plain(console: Console, table: Table) -> bool:
-    """Return whether ``render_plain_table`` prints what Rich would: no bold text, no ASCII boxes, no wide title.
+    """Return whether ``render_plain_table`` prints a table as Rich would: no bold text, ASCII boxes or wide title.
 
-    Rich takes 80 microseconds a cell, and tables of hundreds of agents have thousands of cells.
+    Rich takes 80 microseconds per cell, and tables of hundreds of agents have thousands of cells.
     """
     return not (console.is_terminal or console.options.ascii_only) and cell_len(table.title) <= compute_table_width(
         table
@@ -170,7 +170,7 @@ def _can_render_plain(console: Console, table: Table) -> bool:
 
 
 def _print_dropped_columns(console: Console, headings: Sequence[str], has_wide_option: bool) -> None:
-    """Print the names of the columns that did not fit, and a way to see them."""
+    """Print the names of the columns that did not fit, and how to see these columns."""
     if headings:
         more = len(headings) - MAX_NAMED_COLUMNS
         names = ", ".join(headings[:MAX_NAMED_COLUMNS]) + (f" and {more:,} more columns" if more > 0 else "")
@@ -182,9 +182,9 @@ MAX_NAMED_COLUMNS = 6  # omitted columns that a line names
 
 
 def to_table(frame: pl.DataFrame) -> Table:
-    """Convert a frame to a table with all rows and columns, numbers aligned to the right.
+    """Convert a frame to a table with all rows and columns, in which numbers are aligned to the right.
 
-    Where there is too little room, the last columns are dropped first.
+    If there is too little room, the last columns are dropped first.
     """
     return build_table(
         [
@@ -200,7 +200,7 @@ def to_table(frame: pl.DataFrame) -> Table:
 
 
 def format_table_cell(value: Any) -> str:
-    """Format a value of a frame as a table shows it."""
+    """Format a value from a frame for a table."""
     if value is None:
         return "·"
     if isinstance(value, float):

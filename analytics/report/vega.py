@@ -15,12 +15,12 @@ Spec = dict[str, Any]
 
 
 def inline_data(rows: pl.DataFrame | Iterable[Mapping[str, Any]]) -> Spec:
-    """Return the data of a chart or a layer: its rows."""
+    """Return rows as the inline data of a chart or a layer."""
     return {"values": rows.to_dicts() if isinstance(rows, pl.DataFrame) else [*rows]}
 
 
 def quantitative(column: str, **more: Any) -> Spec:
-    """Return a channel, such as position x or y, that shows a column of numbers."""
+    """Return a channel, such as the x or y position, that shows a column of numbers."""
     return {"field": column, "type": "quantitative", **more}
 
 
@@ -35,10 +35,10 @@ def nominal(column: str, **more: Any) -> Spec:
 
 
 def range_end(column: str) -> Spec:
-    """Return the channel of the other end of a range, as ``y2`` is that of ``y``."""
+    """Return a channel for the second end of a range, such as ``y2``, which belongs to ``y``."""
     return {"field": column}
 
 
 def layer(mark: str, encoding: Spec, **look: Any) -> Spec:
-    """Return a layer of a chart: marks of one kind, their own channels beside those of the chart, and their look."""
+    """Return a layer of a chart: marks of one kind with their look, and channels in addition to those of the chart."""
     return {"mark": {"type": mark, **look}, "encoding": encoding}

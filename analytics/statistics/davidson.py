@@ -41,7 +41,7 @@ _NUMBERS, _VECTOR, _MATRIX = types.int64[::1], types.float64[::1], types.float64
 
 
 class SeatCounts(NamedTuple):
-    """Counts of games by the agents of both seats and the result of seat 0, in ``M`` rows."""
+    """Counts of games in ``M`` rows, each with the agent in seat 0, the agent in seat 1, and the results for seat 0."""
 
     zero: NDArray[np.int64]  # [M] index of the agent in seat 0
     one: NDArray[np.int64]  # [M] index of the agent in seat 1, a different one
@@ -49,7 +49,7 @@ class SeatCounts(NamedTuple):
 
 
 class DavidsonFit(NamedTuple):
-    """The most likely parameters, in natural units; strengths compare within a component only."""
+    """The most likely parameters, in natural units. Strengths can be compared only within a component."""
 
     strengths: NDArray[np.float64]  # [A]
     seat: float  # infinite if seat 0 took all points or none; NaN if no game counts
@@ -58,14 +58,15 @@ class DavidsonFit(NamedTuple):
 
     @property
     def seat_decides(self) -> bool:
-        """Whether the seat decides every game, so that all strengths are equally likely."""
+        """Whether the same seat wins every game, so that the games say nothing about the strengths."""
         return bool(np.isinf(self.seat) and self.draws < 0)
 
 
 def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit | None = None) -> DavidsonFit:
     """Fit the strengths of each component, one seat parameter and one draw parameter by maximum likelihood.
 
-    The search starts at ``initial_fit``, a fit to similar games, if it is given: this only saves time.
+    If ``initial_fit``, a fit to similar games, is given, the search starts there. This saves time and does not change
+    the result.
     """
     above = _find_point_chains(agent_count, games)
     within = (above & above.T)[games.zero, games.one]
@@ -89,9 +90,9 @@ def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit |
 
 
 def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return [A, A] whether a path of ``edges`` [A, A] leads from row to column; every agent reaches itself.
+    """Return [A, A] whether a path of ``edges`` [A, A] leads from the row's agent to the column's; each reaches itself.
 
-    S. Warshall, "A theorem on Boolean matrices", JACM 9 (1962), on rows of eight agents a byte.
+    S. Warshall, "A theorem on Boolean matrices", JACM 9 (1962), with the rows packed into bytes of eight agents each.
     """
     agents = len(edges)
     rows = np.packbits(edges | np.eye(agents, dtype=np.bool_), axis=1)
@@ -102,7 +103,7 @@ def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _find_point_chains(agent_count: int, games: SeatCounts) -> NDArray[np.bool_]:
-    """Return [A, A] whether a chain of points leads from row to column."""
+    """Return [A, A] whether a chain of agents, each of which scored against the next, leads from row to column."""
     scored = np.zeros((agent_count, agent_count), np.bool_)
     some = games.counts > 0
     for results, scorer, other in (((WIN, DRAW), games.zero, games.one), ((LOSS, DRAW), games.one, games.zero)):
@@ -112,7 +113,10 @@ def _find_point_chains(agent_count: int, games: SeatCounts) -> NDArray[np.bool_]
 
 
 def _mean_penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]:
-    """Return a penalty [A + 2, A + 2] that fixes each component's mean, on which the likelihood does not depend."""
+    """Return a penalty [A + 2, A + 2] that fixes the mean strength of each component.
+
+    The penalty is needed because the likelihood does not depend on these means.
+    """
     size = len(above) + 2
     penalty = RIDGE * games * np.eye(size)
     penalty[:-2, :-2] += games / len(above) * (above & above.T)
@@ -122,7 +126,7 @@ def _mean_penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]
 def _maximize_by_newton(
     games: SeatCounts, start: NDArray[np.float64], penalty: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the parameters [A + 2] that Newton's method reaches from ``start``; the curvature includes ``penalty``."""
+    """Return the parameters [A + 2] that Newton's method reaches from ``start``, with ``penalty`` in the curvature."""
     parameters, slope, curvature = start, np.empty(len(start)), np.empty_like(penalty)
 
     def evaluate(parameters: NDArray[np.float64]) -> float:
@@ -152,13 +156,13 @@ def _add_log_likelihood(
     slope: NDArray[np.float64],
     curvature: NDArray[np.float64],
 ) -> float:
-    """Return the logarithm of the likelihood; add its gradient to ``slope``, minus its Hessian to ``curvature``.
+    """Return the log-likelihood; add its gradient to ``slope`` and its negative Hessian to ``curvature``.
 
     Only the half of ``curvature`` below the diagonal is written.
 
-    With x half of what seat 0 is ahead by, the three results are in the ratio exp(-x) : exp(d) : exp(x), so a row of
-    games takes one exponential and one logarithm. Its derivatives in the strength of seat 0, in that of seat 1 with
-    the other sign, and in the seat's value are equal.
+    If x is half of seat 0's advantage, a win of seat 1, a draw and a win of seat 0 have the ratio
+    exp(-x) : exp(d) : exp(x), so a row of games needs only one exponential and one logarithm. The derivatives with
+    respect to the strength of seat 0, to minus the strength of seat 1, and to the seat parameter are equal.
     """
     seat, draws, total = len(parameters) - 2, len(parameters) - 1, 0.0
     drawn = math.exp(parameters[draws])

@@ -37,10 +37,11 @@ PairCounts = Sequence[float]  # of pairs, by PAIR_SCORES
 
 
 class Hypotheses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The hypotheses of a test: strength at most ``elo0`` against at least ``elo1``, in normalised Elo.
+    """The two hypotheses of a test, in normalised Elo: the strength is at most ``elo0``, or at least ``elo1``.
 
-    ``alpha`` is the probability of accepting elo1 although elo0 holds, ``beta`` of the opposite error. Raises
-    ``RequestError`` unless elo0 < elo1, neither beyond 500, and both errors are above 0 and together below 1.
+    ``alpha`` is the probability of accepting elo1 although elo0 is true, and ``beta`` that of accepting elo0 although
+    elo1 is true. Raises ``RequestError`` unless elo0 < elo1, both are within 500 of 0, ``alpha`` and ``beta`` are above
+    0, and their sum is below 1.
     """
 
     elo0: float = 0.0
@@ -60,13 +61,13 @@ class Hypotheses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The log-likelihood ratios at which elo0 and elo1 are accepted."""
+        """The log-likelihood ratios at which the test accepts elo0 and elo1, respectively."""
         return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
 
 
 @dataclass(frozen=True)
 class Strength:
-    """Estimates of the first agent's strength from counts of pairs."""
+    """Estimates of the first agent's strength from the outcomes of pairs of games."""
 
     pairs: int
     normalised_elo: Estimate
@@ -75,7 +76,7 @@ class Strength:
 
 
 def check_counts(counts: PairCounts) -> tuple[int, ...]:
-    """Return five counts of pairs as integers. Raises ``RequestError`` if they are not five whole, feasible numbers."""
+    """Return five counts of pairs as integers. Raises ``RequestError`` unless they are five whole, possible numbers."""
     text = ",".join(f"{count:g}" for count in counts)
     if len(counts) != len(PAIR_SCORES) or any(count < 0 or count != int(count) for count in counts):
         raise RequestError(f"counts {text}: five whole numbers are needed, of pairs that went LL,LD,DD,WD,WW")
@@ -85,7 +86,7 @@ def check_counts(counts: PairCounts) -> tuple[int, ...]:
 
 
 def log_likelihood_ratio(counts: PairCounts, hypotheses: Hypotheses) -> float:
-    """Return the log-likelihood ratio of elo1 over elo0, each at its most likely distribution; 0 without pairs."""
+    """Return the log-likelihood ratio of elo1 to elo0, each with its most likely distribution; 0 without pairs."""
     if not sum(counts):
         return 0.0
     shares, pairs = _outcome_shares(counts)
@@ -97,12 +98,12 @@ def log_likelihood_ratio(counts: PairCounts, hypotheses: Hypotheses) -> float:
 
 
 def find_hypothesis_from_counts(counts: PairCounts, hypotheses: Hypotheses) -> str | None:
-    """Return ``elo0`` or ``elo1`` once the ratio has reached a bound, or None while more pairs are needed."""
+    """Return the accepted hypothesis, ``elo0`` or ``elo1``, or None if these counts of pairs do not decide the test."""
     return find_accepted_hypothesis(log_likelihood_ratio(counts, hypotheses), hypotheses)
 
 
 def find_accepted_hypothesis(ratio: float, hypotheses: Hypotheses) -> str | None:
-    """Return the hypothesis that a log-likelihood ratio accepts, or None."""
+    """Return ``elo0`` or ``elo1`` if the log-likelihood ratio has reached its bound, else None."""
     lower, upper = hypotheses.bounds
     return "elo1" if ratio >= upper else "elo0" if ratio <= lower else None
 
@@ -110,8 +111,8 @@ def find_accepted_hypothesis(ratio: float, hypotheses: Hypotheses) -> str | None
 def pair_counts_at_looks(max_pairs: int) -> Iterator[int]:
     """Yield the numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ..., ``max_pairs``.
 
-    They are fixed beforehand, so the decision depends on the games alone, not on threads or the sizes of blocks.
-    Looking less often makes no error more likely: at a look the ratio is further past a bound.
+    These numbers are fixed, so the decision depends on the games alone and not on threads or the sizes of blocks.
+    Looking less often makes neither error more likely, because at a look the ratio is at least as far beyond a bound.
     """
     pairs = 0
     while pairs < max_pairs:
@@ -120,9 +121,10 @@ def pair_counts_at_looks(max_pairs: int) -> Iterator[int]:
 
 
 def pair_outcomes(winner: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Return indices [P] into ``PAIR_SCORES`` from the winning seats [2 P] (-1: draw) of consecutive pairs' games.
+    """Return an index into ``PAIR_SCORES`` for each pair of games, [P].
 
-    The first agent holds seat 0 in the first game of each pair, seat 1 in the second one.
+    ``winner`` [2 P] has the winning seats (-1: draw) of the games, with the games of a pair one after the other. The
+    first agent holds seat 0 in the first game of each pair and seat 1 in the second.
     """
     seats = np.array([[0, 1]])
     games = winner.reshape(-1, 2)
@@ -131,7 +133,7 @@ def pair_outcomes(winner: NDArray[np.int8]) -> NDArray[np.int8]:
 
 
 class SequentialTest:
-    """A running test. It takes pairs in the order of their numbers and ignores all that come after its end."""
+    """A running test, which takes pairs in the order of their numbers and ignores pairs after its end."""
 
     def __init__(self, hypotheses: Hypotheses, max_pairs: int) -> None:
         self.hypotheses = hypotheses
@@ -148,11 +150,11 @@ class SequentialTest:
 
     @property
     def ended(self) -> bool:
-        """Whether a hypothesis is accepted, or the largest number of pairs is reached."""
+        """Whether a hypothesis has been accepted, or the largest number of pairs has been reached."""
         return self.accepted is not None or self.pairs == self.most
 
     def add_outcomes(self, outcomes: NDArray[np.int8]) -> None:
-        """Add the outcomes of the next pairs, as ``pair_outcomes`` returns them."""
+        """Add the outcomes of the next pairs, in the form that ``pair_outcomes`` returns."""
         while len(outcomes) and not self.ended:
             room = self.horizon - self.pairs
             seen, outcomes = outcomes[:room], outcomes[room:]
@@ -170,9 +172,9 @@ class SequentialTest:
 
 
 def estimate_strength(counts: PairCounts) -> Strength:
-    """Estimate the strength with intervals, as if the number of pairs had been fixed beforehand.
+    """Estimate the first agent's strength with intervals, which assume that the number of pairs was fixed in advance.
 
-    Raises ``RequestError`` without pairs.
+    Raises ``RequestError`` if there are no pairs.
     """
     if not sum(counts):
         raise RequestError("counts 0,0,0,0,0: strength cannot be estimated without pairs")
@@ -191,7 +193,7 @@ def estimate_strength(counts: PairCounts) -> Strength:
 
 
 def _outcome_shares(counts: PairCounts) -> tuple[list[float], float]:
-    """Return the shares of the five outcomes, none of them 0, and the number of pairs."""
+    """Return the shares of the five outcomes, all kept above 0, and the number of pairs."""
     smoothed = [count or PSEUDO_COUNT for count in counts]
     return [count / sum(smoothed) for count in smoothed], sum(smoothed)
 
@@ -202,19 +204,19 @@ def _mean_and_variance(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def _most_likely_distribution(shares: Sequence[float], strength_a_pair: float) -> list[float]:
-    """Return the most likely distribution of the given strength, where ``shares`` were observed.
+    """Return the distribution of the given strength that makes the observed ``shares`` most likely.
 
-    Strength is the distance of the mean from 1/2 in standard deviations of the distribution.
+    Strength is the distance of the mean from 1/2, in standard deviations of the distribution.
     """
     maxima = [_find_local_maximum(shares, strength_a_pair, start) for start in _list_starts(strength_a_pair)]
     return max(maxima, key=lambda maximum: sum(p * math.log(q) for p, q in zip(shares, maximum, strict=True)))
 
 
 def _find_local_maximum(shares: Sequence[float], strength_a_pair: float, start: list[float]) -> list[float]:
-    """Return the local maximum that Van den Bergh's iteration reaches from a distribution.
+    """Return the local maximum of the likelihood that Van den Bergh's iteration reaches from ``start``.
 
-    The condition on strength is not linear in the distribution. Each round replaces it by the linear condition that
-    touches it at the last distribution found, until nothing changes.
+    The constraint on the strength is not linear in the distribution. Each round therefore replaces the constraint with
+    its tangent at the latest distribution, until the distribution no longer changes.
     """
     distribution = start
     for _ in range(ROUNDS):
@@ -230,7 +232,7 @@ def _find_local_maximum(shares: Sequence[float], strength_a_pair: float, start: 
 
 
 def _slopes(distribution: Sequence[float], strength_a_pair: float) -> list[float]:
-    """Return each outcome's coefficient in the linear condition that touches the strength condition at this point."""
+    """Return each outcome's coefficient in the linear constraint that is tangent to the strength constraint here."""
     mean, variance = _mean_and_variance(distribution)
     deviation = math.sqrt(variance)
     return [
@@ -240,11 +242,12 @@ def _slopes(distribution: Sequence[float], strength_a_pair: float) -> list[float
 
 
 def _list_starts(strength_a_pair: float) -> list[list[float]]:
-    """List the starts of the iteration: the uniform distribution, unless it is far weaker than required.
+    """List the distributions from which the iteration starts: the uniform one, unless it is far weaker than required.
 
-    In that case no distribution meets the linear condition. The distributions of at least the required strength are a
-    convex set, since the standard deviation is concave. Started inside it, the iteration stays inside and always finds
-    a next distribution. That far from the data there may be several maxima, and each start leads to one.
+    If it is, no distribution satisfies its linear constraint, and other starts are needed. Distributions of at least
+    the required strength form a convex set, because the standard deviation is concave. An iteration that starts inside
+    this set stays inside, and always finds a next distribution. So far from the data, there may be several maxima, and
+    each start leads to one of them.
     """
     uniform = [1 / len(PAIR_SCORES)] * len(PAIR_SCORES)
     if _has_both_signs(_slopes(uniform, strength_a_pair)):
@@ -254,7 +257,7 @@ def _list_starts(strength_a_pair: float) -> list[list[float]]:
 
 
 def _shift_to_strength(start: list[float], strength_a_pair: float) -> list[float]:
-    """Shift a distribution towards one end of the scores until the iteration can start from it."""
+    """Shift the distribution ``start`` towards one end of the scores until the iteration can begin there."""
     end, distribution = -1 if strength_a_pair > 0 else 0, start
     while not _has_both_signs(_slopes(distribution, strength_a_pair)):
         distribution = [p * KEPT_SHARE for p in distribution]
@@ -267,9 +270,9 @@ def _has_both_signs(slopes: Sequence[float]) -> bool:
 
 
 def _lagrange_multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:
-    """Find Lagrange's multiplier: the x with sum p s / (1 + x s) = 0 between the poles next to 0.
+    """Return Lagrange's multiplier: the x between the poles next to 0 with sum p s / (1 + x s) = 0.
 
-    The sum falls with x, so bisection finds it.
+    The sum falls as x grows, so bisection finds the multiplier.
     """
     low, high = -1 / max(slopes), -1 / min(slopes)
     for _ in range(200):
@@ -282,7 +285,7 @@ def _lagrange_multiplier(shares: Sequence[float], slopes: Sequence[float]) -> fl
 
 
 def _logistic_elo(score: float) -> float:
-    """Return the Elo difference at which the logistic curve expects ``score``; infinite at or beyond 0 and 1."""
+    """Return the Elo difference at which the logistic curve expects ``score``; infinite for a score of 0 or 1."""
     if score <= 0 or score >= 1:
         return math.copysign(math.inf, score - EVEN_SCORE)
     return -400 * math.log10(1 / score - 1)

@@ -32,7 +32,10 @@ NO_SINGLES: tuple[ResultCounts, ResultCounts] = ((0, 0, 0), (0, 0, 0))
 
 
 class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Counts over pairs of one pairing; ``a + b`` is the tally of both sets. "First" is the pairing's first agent."""
+    """Counts of how the pairs of one pairing ended; ``a + b`` is the tally of both sets of pairs.
+
+    "First" stands for the first agent of the pairing.
+    """
 
     pairs: tuple[ResultCounts, ResultCounts, ResultCounts] = (
         NO_PAIRS  # [first's result in game 0][in game 1], each LOSS, DRAW or WIN
@@ -58,18 +61,21 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all pairs, two or more, ended in the same way: perhaps they are copies of one."""
+        """Whether all pairs (at least two) ended in the same way, which suggests that they are copies of one pair."""
         return self.pair_count > 1 and self.pair_count in {*sum(self.pairs, ()), *sum(self.singles, ())}
 
     def results(self, game: int) -> ResultCounts:
-        """Return the first agent's (losses, draws, wins) in game 0 of the pairs, where it holds seat 0, or game 1."""
+        """Return the first agent's (losses, draws, wins) in one game of each pair: game 0 or 1.
+
+        In game 0, the first agent holds seat 0.
+        """
         columns = self.pairs if game == 0 else tuple(zip(*self.pairs, strict=True))
         losses, draws, wins = (sum(row) + alone for row, alone in zip(columns, self.singles[game], strict=True))
         return losses, draws, wins
 
     @property
     def trinomial(self) -> ResultCounts:
-        """The first agent's (losses, draws, wins) over all games."""
+        """The first agent's (losses, draws, wins) in all games."""
         losses, draws, wins = (a + b for a, b in zip(self.results(0), self.results(1), strict=True))
         return losses, draws, wins
 
@@ -87,7 +93,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def pentanomial(self) -> tuple[int, int, int, int, int]:
-        """Pairs of two games by the first agent's points in them: 0, 1/2, 1, 3/2, 2."""
+        """The numbers of pairs of two games in which the first agent scored 0, 1/2, 1, 3/2 and 2 points."""
         counts = [0] * 5
         for in_game_0, row in enumerate(self.pairs):
             for in_game_1, count in enumerate(row):
@@ -96,7 +102,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def with_agents_swapped(self) -> Tally:
-        """The same pairs from the second agent's point of view: it holds seat 0 in what was game 1."""
+        """The same pairs from the second agent's point of view. Games 0 and 1 of each pair are exchanged too."""
         (ll, ld, lw), (dl, dd, dw), (wl, wd, ww) = self.pairs
         of_seat_0, of_seat_1 = self.singles
         return Tally(
@@ -110,7 +116,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def forfeits(self) -> tuple[int, int]:
-        """Games forfeited in any of the three ways, by agent: first, second."""
+        """The numbers of games that the first and the second agent forfeited, in any of the three ways."""
         first, second = map(sum, zip(self.illegal, self.errors, self.late, strict=True))
         return first, second
 
@@ -121,7 +127,10 @@ msgspec.json.Decoder(
 
 
 def sum_tallies(tallies: Iterable[Tally]) -> Tally:
-    """Return the tally of all pairs of several tallies, which are added count by count: there may be thousands."""
+    """Return the sum of several tallies.
+
+    The counts are added directly, because there may be thousands of tallies.
+    """
     counts = [sum(column) for column in zip(*map(_tally_to_counts, tallies), strict=True)]
     if not counts:
         return Tally()
@@ -133,13 +142,13 @@ def sum_tallies(tallies: Iterable[Tally]) -> Tally:
 
 
 def _tally_to_counts(tally: Tally) -> tuple[int, ...]:
-    """Return all counts of a tally: 15 cells, 2 illegal, 2 errors, 2 late, plies."""
+    """Return all counts of a tally in one sequence: 15 cells, 2 illegal, 2 errors, 2 late, plies."""
     (one, two, three), (zero, last) = tally.pairs, tally.singles
     return (*one, *two, *three, *zero, *last, *tally.illegal, *tally.errors, *tally.late, tally.plies)
 
 
 def sum_tallies_by_key(tallies: Iterable[tuple[Key, Tally]]) -> dict[Key, Tally]:
-    """Sum the tallies of each key, in the order in which the keys first occur."""
+    """Sum the tallies that have the same key; the keys of the result keep the order of their first occurrence."""
     totals: dict[Key, Tally] = {}
     for key, tally in tallies:
         totals[key] = totals[key] + tally if key in totals else tally
@@ -156,7 +165,7 @@ def _add_block_counts(
 ) -> None:
     """Add the counts of a block to ``out`` [16].
 
-    9 of ``pairs`` (or 3 of ``singles``), 2 illegal, 2 errors, 2 late, plies.
+    The order is: 9 of ``pairs`` or 3 of ``singles``, 2 illegal, 2 errors, 2 late, plies.
     """
     for pair in range(winner.shape[0] // games_a_pair):
         cell = np.int64(0)
@@ -174,7 +183,7 @@ def _add_block_counts(
 
 
 def tally_block(block: Block) -> Tally:
-    """Count how the pairs of one block ended."""
+    """Return the tally of the pairs in one block."""
     games, counts = block.games, np.zeros(16, np.int64)
     _add_block_counts(games.winner, games.ending, games.plies, block.games_per_pair, counts)
     pairs = counts[:9].reshape(3, 3).tolist()
@@ -183,16 +192,17 @@ def tally_block(block: Block) -> Tally:
 
 
 def build_tally(results: Mapping[str, Any], forfeits: Iterable[Sequence[int]], plies: int) -> Tally:
-    """Build a tally from ``pairs`` and ``singles``, forfeits (illegal turn, exception, late turn) and plies.
+    """Build a tally from the counts ``pairs`` and ``singles``, the forfeits, and the number of plies.
 
-    Raises ``msgspec.ValidationError`` for what is no count.
+    ``forfeits`` has the counts of illegal turns, exceptions and late turns, in this order, each by agent. Raises
+    ``msgspec.ValidationError`` for a value that is not a count.
     """
     named = dict(zip(FORFEITS, forfeits, strict=True))
     return msgspec.convert({**results, **named, "plies": plies}, Tally)
 
 
 def tally_by_pairing(blocks: Iterable[Block]) -> dict[int, Tally]:
-    """Count the results of each pairing in ``blocks``, in constant memory."""
+    """Count the results of each pairing in ``blocks``; the memory needed does not depend on the number of blocks."""
     return sum_tallies_by_key((block.pairing, tally_block(block)) for block in blocks)
 
 
@@ -216,7 +226,7 @@ SWAPPED_CELLS = np.array(
 
 
 class ClusterSums(NamedTuple):
-    """Sums over independent clusters, each of n values that add up to y. The variance of the mean follows from them."""
+    """Sums over independent clusters, each with n values whose total is y. They determine the variance of the mean."""
 
     clusters: int
     n: int
@@ -231,29 +241,31 @@ class ClusterSums(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """The variance of the mean, a ratio of two sums over clusters; 0 for one cluster, which says nothing of it."""
+        """The variance of the mean, a ratio of two sums over clusters; 0 for one cluster, which cannot show it."""
         spread = self.y_y - 2 * self.mean * self.n_y + self.mean**2 * self.n_n
         return max(0.0, spread) * self.clusters / max(1, self.clusters - 1) / self.n**2
 
 
 class Clusters(NamedTuple):
-    """Independent clusters of games."""
+    """Sums of points and of wins over independent clusters of games."""
 
     points: ClusterSums  # a win is a point, a draw half of one
     wins: ClusterSums
 
 
 def tally_to_cells(tally: Tally) -> NDArray[np.int64]:
-    """Return the counts [15] of a tally by cell."""
+    """Return the counts of pairs in a tally as an array [15], one element for each cell."""
     return np.array([*sum(tally.pairs, ()), *sum(tally.singles, ())], np.int64)
 
 
 def build_clusters(
     cluster_counts: NDArray[np.int64], single_pair_counts: NDArray[np.int64], seat: int | None = None
 ) -> Clusters:
-    """Build clusters: one a row of ``cluster_counts`` [G, 15], and one a pair of ``single_pair_counts`` [15].
+    """Build clusters from the counts of pairs by cell.
 
-    With ``seat``, of the games in which the first agent held it; clusters without such a game do not count.
+    Each row of ``cluster_counts`` [G, 15] is one cluster. In ``single_pair_counts`` [15], each pair is a cluster of its
+    own. With ``seat``, only games in which the first agent held this seat count; clusters without such games are left
+    out.
     """
     results = SEAT_RESULTS.sum(axis=1) if seat is None else SEAT_RESULTS[:, seat]
     of_clusters = np.concatenate([cluster_counts @ results, results])  # [G + 15, result]
@@ -282,16 +294,16 @@ class Estimate(NamedTuple):
 
 
 def normal_quantile(confidence: float = CONFIDENCE) -> float:
-    """Return the half-width of a two-sided normal interval in standard errors: 1.96 for a ``confidence`` of 0.95."""
+    """Return half the width of a two-sided normal interval in standard errors: 1.96 for a ``confidence`` of 0.95."""
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
 def wilson_interval(successes: float, n: float) -> tuple[float, float]:
-    """Return Wilson's score interval (low, high) for a proportion; ``n``, an effective number, need not be whole.
+    """Return Wilson's score interval (low, high) for a proportion; ``n`` may be an effective number that is not whole.
 
-    (0, 1) when ``n`` is 0. E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA
-    22 (1927) 209-212; without continuity correction, as method 3 of R. G. Newcombe, Statistics in Medicine 17 (1998)
-    857-872.
+    The interval is (0, 1) if ``n`` is 0. E. B. Wilson, "Probable inference, the law of succession, and statistical
+    inference", JASA 22 (1927) 209-212; without continuity correction, as method 3 of R. G. Newcombe, Statistics in
+    Medicine 17 (1998) 857-872.
     """
     if n <= 0:
         return 0.0, 1.0
@@ -307,7 +319,7 @@ def wilson_interval(successes: float, n: float) -> tuple[float, float]:
 
 
 def wilson_bounds(successes: Iterable[float], n: Iterable[float]) -> tuple[list[float], list[float]]:
-    """Return the lower and the upper bounds of Wilson's intervals for many proportions."""
+    """Return two lists, the lower and the upper bounds of Wilson's intervals for many proportions."""
     intervals = [wilson_interval(*proportion) for proportion in zip(successes, n, strict=True)]
     return [low for low, _ in intervals], [high for _, high in intervals]
 
@@ -315,13 +327,13 @@ def wilson_bounds(successes: Iterable[float], n: Iterable[float]) -> tuple[list[
 def design_effect(tally: Tally) -> float:
     """Return the variance of the win rate, as a multiple of its variance if all games were independent.
 
-    The two games of a pair share an opening, so the pair is the unit, as is a game that comes alone. The effect is the
-    variance of wins over games, divided by p (1 - p) / n, the variance of n independent games. The first variance is
-    that of a ratio over units of one or two games. The effect is above 1 when openings decide games, below 1 when
-    swapping the seats balances them. L. Kish, "Survey Sampling" (1965), sections 5.4 and 6.3.
+    The two games of a pair share an opening, so the pair is the unit; a single game is a unit too. The effect is the
+    variance of the win rate, as a ratio over units of one or two games, divided by p (1 - p) / n, the variance for n
+    independent games. The effect is above 1 if openings decide games, and below 1 if swapping the seats balances the
+    openings. L. Kish, "Survey Sampling" (1965), sections 5.4 and 6.3.
 
-    It is 1 for fewer than two units. It is also 1 when the units do not differ, as the pairs of two deterministic
-    agents without random openings. Then the sample says nothing about its variance, and the games count as independent.
+    The effect is 1 if there are fewer than two units, or if all units ended alike, as happens with two deterministic
+    agents without random openings. The sample then says nothing about its variance, and the games count as independent.
     """
     units: dict[tuple[int, int], int] = {}  # by games and wins
     for cells, games in ((tally.pairs, 2), (tally.singles, 1)):
@@ -340,7 +352,8 @@ def design_effect(tally: Tally) -> float:
 def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
     """Return the first agent's share of games won, with Wilson's interval over the effective number of games.
 
-    That is the number of games, by pairs divided by ``design_effect``, or as many as ``clusters`` are worth.
+    With ``clusters``, the effective number follows from the variance over the clusters. Otherwise, it is the number of
+    games, divided by ``design_effect`` if ``by_pairs`` is set.
     """
     if clusters is not None:
         return share_over_clusters(clusters.wins)
@@ -352,10 +365,11 @@ def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> 
 def mean_score(counts: Sequence[int]) -> Estimate:
     """Return the mean of a score from 0 to 1 and its normal interval, cut to [0, 1]; (0.5, 0, 1) without counts.
 
-    ``counts[i]`` units scored ``i / (len(counts) - 1)``. Counts are of losses, draws and wins of games, or the five
-    counts of pairs (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is the
-    sample's own. If all units scored 0, or all 1, it is 0 and the interval is Wilson's. If all scored the same in
-    between, as the pairs of deterministic agents do, the interval is their mean.
+    ``counts[i]`` units scored ``i / (len(counts) - 1)``. The counts are the losses, draws and wins of games, or the
+    five counts of pairs (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is
+    that of the sample. If all units scored 0, or all scored 1, the variance is 0 and the interval is Wilson's. If all
+    units scored the same value in between, as pairs of deterministic agents do, the interval is a single point, the
+    mean.
     """
     n = sum(counts)
     if not n:
@@ -367,11 +381,11 @@ def mean_score(counts: Sequence[int]) -> Estimate:
 
 
 def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
-    """Return the first agent's mean score (win 1, draw 1/2) and its interval; by pairs, over pairs instead of games.
+    """Return the first agent's mean score (win 1, draw 1/2) and its interval.
 
-    By pairs, a game that comes alone is a unit too. The mean is then a ratio over units of one or two games. Its
-    variance is that of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3). With ``clusters`` they are the
-    units.
+    If ``by_pairs`` is set, the unit of variance is the pair, or a single game; otherwise it is the game. The mean by
+    pairs is a ratio over units of one or two games, and its variance that of such a ratio (L. Kish, "Survey Sampling",
+    1965, section 6.3). With ``clusters``, the clusters are the units.
     """
     if clusters is not None:
         return mean_over_clusters(clusters.points, 1.0)
@@ -387,10 +401,10 @@ def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Est
 
 
 def mean_over_clusters(sums: ClusterSums, max_value: float) -> Estimate:
-    """Return the mean of values from 0 to ``max_value`` and its normal interval over clusters, cut to that range.
+    """Return the mean of values from 0 to ``max_value``, with its normal interval over clusters, cut to that range.
 
-    If all values are 0, or all ``max_value``, the variance is 0 and the interval is Wilson's over the clusters. It is
-    (0, ``max_value``) for a single cluster, which says nothing about the variance.
+    If all values are 0, or all are ``max_value``, the variance is 0 and the interval is Wilson's over the clusters. For
+    a single cluster, which says nothing about the variance, the interval is (0, ``max_value``).
     """
     if sums.mean in (0, max_value):
         low, high = wilson_interval(sums.clusters * sums.mean / max_value, sums.clusters)
@@ -402,9 +416,10 @@ def mean_over_clusters(sums: ClusterSums, max_value: float) -> Estimate:
 
 
 def share_over_clusters(sums: ClusterSums) -> Estimate:
-    """Return the share of values that are 1, not 0, with Wilson's interval over the effective number of values.
+    """Return the share of the values (each 0 or 1) that are 1, with Wilson's interval over their effective number.
 
-    The effective number follows from the variance over clusters. If all clusters are alike, it is their number.
+    The effective number of values follows from the variance over clusters. If all clusters are alike, it is the number
+    of clusters.
     """
     share, variance = sums.mean, sums.variance
     effective = share * (1 - share) / variance if variance else float(sums.clusters)
@@ -412,7 +427,10 @@ def share_over_clusters(sums: ClusterSums) -> Estimate:
 
 
 def _build_estimate(mean: float, variance: float, units: int) -> Estimate:
-    """Build the estimate of a mean with a variance over independent units; ``mean_score`` explains means of 0 and 1."""
+    """Build the estimate of a mean from its variance and its number of independent units.
+
+    ``mean_score`` explains the intervals of means of 0 and 1.
+    """
     if mean in (0, 1):
         return Estimate(mean, *wilson_interval(mean * units, units))
     reach = normal_quantile() * math.sqrt(variance)

@@ -47,7 +47,7 @@ BOTH_SEATS = 0b11  # seats, a bit each
 
 
 class RunSpan(NamedTuple):
-    """The games of a run in a dataset."""
+    """The part of a dataset that holds the games of one run."""
 
     record: RunRecord
     start: int  # index of the first game
@@ -56,7 +56,7 @@ class RunSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class Dataset:
-    """``G`` games of runs under the same rules, by run and game id."""
+    """``G`` games in memory from runs under the same rules, grouped by run and sorted by game id within each run."""
 
     runs: tuple[RunRecord, ...]  # in the order in which they are learned from
     begins: tuple[int, ...]  # index of the first game of each run, and G
@@ -74,7 +74,7 @@ class Dataset:
         return len(self.game_id)
 
     def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """Yield the games of each run, as a ``GameSource`` does."""
+        """Yield the record of each run with the run's games, as one block: see ``GameSource.read_blocks``."""
         for record, start, end in self.list_run_spans():
             rows = slice(start, end)
             yield record, RangeGames(self.game_id[rows], self.opening[rows], select_games(self.games, rows))
@@ -84,15 +84,15 @@ class Dataset:
         return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
 
     def list_run_spans(self) -> Iterator[RunSpan]:
-        """Yield the games of each run."""
+        """Yield the span of each run in the arrays of the dataset."""
         yield from map(RunSpan, self.runs, self.begins[:-1], self.begins[1:])
 
     def to_id_ranges(self) -> pl.DataFrame:
-        """Return the ids of all games as ranges."""
+        """Return the ids of all games as a frame of ranges, as ``build_id_ranges`` builds it."""
         return build_id_ranges({record.run_id: self.game_id[start:end] for record, start, end in self.list_run_spans()})
 
     def compute_fingerprints(self, threads: int) -> dict[str, str]:
-        """Compute the fingerprint of each run's chosen games, 16 hex digits, by run id."""
+        """Compute the fingerprint, 16 hex digits, of each run's chosen games; return the fingerprints by run id."""
 
         def add(first: int, last: int) -> int:
             return int(compute_fingerprint(self.game_id, self.opening, self.games, (first, last)))
@@ -103,12 +103,12 @@ class Dataset:
 
 
 def format_fingerprints(sums: Mapping[str, int]) -> dict[str, str]:
-    """Format the sums of all parts of the runs' games as fingerprints, 16 hex digits, by run id."""
+    """Format the total of each run as a fingerprint of 16 hex digits; totals and fingerprints are keyed by run id."""
     return {run_id: f"{total % MODULUS:016x}" for run_id, total in sums.items()}
 
 
 class GameSource(Protocol):
-    """Games in the order in which they are learned from: in memory, or read file by file."""
+    """Games to learn from, in the order of learning: held in memory, or read file by file."""
 
     @property
     def runs(self) -> tuple[RunRecord, ...]: ...
@@ -120,20 +120,24 @@ class GameSource(Protocol):
     def size(self) -> int: ...
 
     def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """Yield blocks of games, run by run, each block ascending by id; may be called again."""
+        """Yield blocks of games with the record of their run: run by run, and in each block by ascending game id.
+
+        The method may be called several times.
+        """
         ...
 
     def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
-        """Read the logged value of each turn for its player, [16, G] in millionths, or ``NO_VALUE``.
+        """Read the values that players reported for their turns: [16, G] in millionths, NO_VALUE where none is logged.
 
-        Row n has the turn that placed ply n, and where the plies before were imposed the first gift after ply n.
+        Row n holds the turn that placed ply n. If all plies up to ply n were imposed, row n holds the first gift that a
+        player chose.
         """
         ...
 
 
 @dataclass(frozen=True)
 class LearnedPolicy:
-    """A policy and how it was learned."""
+    """A policy and, if the method keeps one, the curve of its learning."""
 
     policy: Policy
     curve: pl.DataFrame | None = None  # in a form that ``analytics.report.style.render_curve_svg`` draws
@@ -141,44 +145,47 @@ class LearnedPolicy:
 
 @runtime_checkable
 class PolicyKind(Protocol):
-    """A kind of policy, which derives one from games. Objects are made from ``conf/kind/KIND.yaml``."""
+    """A method that derives a policy from games. Its instances are built from ``conf/kind/KIND.yaml``."""
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
-        """Derive the policy: the same for the same games on any number of threads.
+        """Derive the policy. It depends on the games alone, not on the number of threads.
 
-        Raises ``RequestError`` if its parameters do not fit the games.
+        Raises ``RequestError`` if the parameters of this kind do not fit the games.
         """
         ...
 
 
 @runtime_checkable
 class LearningKind(Protocol):
-    """A kind of policy that is learned pass by pass, from games that need not be in memory."""
+    """A kind that learns its policy in several passes over games that need not fit into memory."""
 
     def derive(self, dataset: GameSource, threads: int) -> Policy:
-        """Derive the policy, as a ``PolicyKind`` does."""
+        """Derive the policy: see ``PolicyKind.derive``."""
         ...
 
     def learn(self, dataset: GameSource, threads: int) -> LearnedPolicy:
-        """Learn the policy that ``derive`` returns, and report how it was learned."""
+        """Learn the policy that ``derive`` returns; return the policy and its learning curve."""
         ...
 
 
 @runtime_checkable
 class CountingKind(Protocol):
-    """A kind whose policy follows from counts that add up over games, so that files of games can be counted apart."""
+    """A kind whose policy follows from counts of games. Counts add up, so each file can be counted separately."""
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
-        """Count some games: an array of the same shape for any games."""
+        """Return the counts for some games, in an array of the same shape for any games, so that counts add up."""
         ...
 
     def policy_from_counts(self, counts: NDArray[np.int64]) -> Policy:
-        """Build the policy that follows from the counts of all games."""
+        """Build the policy from the summed counts of all games."""
         ...
 
 
 def find_agent_seat_bits(agent: str | None, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Return the seats that an agent held in games of a run: [G], bit s for seat s; without agent, both seats."""
+    """Return the seats that an agent held in each game of a run, as bits: [G], where bit s is set for seat s.
+
+    ``agent`` is a label. If it is None, the bits of both seats are set.
+    """
     if agent is None:
         return np.full(len(game_id), BOTH_SEATS, np.int8)
     first, second = (np.array([labels[i] == agent for labels in record.pairings]) for i in (0, 1))
@@ -188,16 +195,16 @@ def find_agent_seat_bits(agent: str | None, record: RunRecord, game_id: NDArray[
 
 
 def check_agent_played(agent: str | None, played: bool, runs: Sequence[RunRecord]) -> None:
-    """Check that an agent ``played`` some of the games. Raises ``RequestError`` if not."""
+    """Raise ``RequestError`` unless the agent ``played`` some of the games of ``runs``."""
     if not played:
         labels = {label for record in runs for label in record.labels}
         raise RequestError(f"agent={agent} played none of the games{describe_valid_names(str(agent), labels)}")
 
 
 def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
-    """Call ``function(first, last)`` for equal parts of a range, a thread each, and return the results in order.
+    """Split a range into equal parts, and return the results of ``function(first, last)`` for the parts, in order.
 
-    Kernels release the GIL.
+    Each part has its own thread. Threads help because kernels release the GIL.
     """
     edges = np.linspace(start, end, threads + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(threads) as pool:
@@ -207,11 +214,11 @@ def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: 
 def load_dataset(selection: Selection, run_order: Sequence[str] = ()) -> Dataset:
     """Load the games of a selection into memory.
 
-    ``run_order``, ids of all its runs, is the order in which they are learned from; by default that in which they
-    began.
+    ``run_order`` lists the ids of all runs of the selection in the order of learning. By default, this is the order in
+    which the runs began.
 
-    Raises ``RequestError``, before any is read, for runs with different rules or rules under which the mover chooses
-    the piece; ``FailureError`` for a damaged file.
+    Raises ``RequestError`` if the runs have different rules, or rules under which the mover chooses the piece; no game
+    is read before this check. Raises ``FailureError`` for a damaged file.
     """
     runs = sort_for_learning(selection.runs, run_order)
     counts = dict(zip((record.run_id for record in selection.runs), selection.counts, strict=True))
@@ -231,9 +238,9 @@ def load_dataset(selection: Selection, run_order: Sequence[str] = ()) -> Dataset
 
 
 def sort_for_learning(runs: Sequence[RunRecord], run_order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
-    """Sort runs in the order of learning: that of their ids in ``run_order``, or that in which they began.
+    """Sort runs by the position of their ids in ``run_order`` or, by default, by the time at which they began.
 
-    Raises ``RequestError`` as ``_check_same_rules`` does.
+    Raises ``RequestError`` if the rules of the runs cannot be learned together: see ``_check_same_rules``.
     """
     _check_same_rules(runs)
     by_begin = sorted(runs, key=lambda record: (record.number, record.run_id))
@@ -241,7 +248,7 @@ def sort_for_learning(runs: Sequence[RunRecord], run_order: Sequence[str] = ()) 
 
 
 def _check_same_rules(runs: Sequence[RunRecord]) -> None:
-    """Check that all runs have the same rules, under which the opponent chooses the piece. Raises ``RequestError``."""
+    """Raise ``RequestError`` unless all runs have the same rules, under which the opponent chooses the piece."""
     first = runs[0]
     for record in runs[1:]:
         if replace(record.rules, name="") != replace(first.rules, name=""):
@@ -258,7 +265,10 @@ def _check_same_rules(runs: Sequence[RunRecord]) -> None:
 
 
 def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
-    """Sort the games of a run by their ids, one row of the arrays at a time to save memory."""
+    """Sort the games from index ``start`` up to but not including ``end`` by game id, in place.
+
+    To save memory, the arrays are reordered one row at a time.
+    """
     ids = dataset.game_id[start:end]
     if np.all(ids[1:] > ids[:-1]):
         return
@@ -270,7 +280,7 @@ def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
 
 @kernel()
 def compute_values_fingerprint(game_id: NDArray[np.int64], values: NDArray[np.int32]) -> int:
-    """Sum (uint64) a mixed number for each reported value [16, G] of a turn."""
+    """Hash each reported value of a turn in ``values`` [16, G] with its game and ply, and return the sum (uint64)."""
     total = uint64(0)
     for ply in range(values.shape[0]):
         for game in range(values.shape[1]):
@@ -287,10 +297,11 @@ WHERE run_id = ? AND ply >= 0 AND value IS NOT NULL AND game_id BETWEEN ? AND ?
 
 
 class GameStream:
-    """The games of a selection, runs in the order in which they are learned from, games of a run by id.
+    """The games of a selection, read from files: runs in the order of learning, and the games of each run by game id.
 
-    It is a ``GameSource``, which may be read several times. Its checksums and the ranges of its ids are noted in the
-    first whole reading. Raises ``RequestError`` as ``load_dataset`` does; reading, ``FailureError`` for a damaged file.
+    The stream is a ``GameSource``, which may be read several times. The first complete reading records the checksums of
+    the games and the ranges of their ids. Building a stream raises ``RequestError`` under the conditions of
+    ``load_dataset``; reading it raises ``FailureError`` for a damaged file.
     """
 
     def __init__(self, selection: Selection, run_order: Sequence[str] = ()) -> None:
@@ -308,7 +319,7 @@ class GameStream:
         return self.runs[0].rules
 
     def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """Yield the games by pairing and pair, those of a pairing in a file together."""
+        """Yield the games of each run by pairing and pair; games of the same pairing in one file form one block."""
         sums, ranges = dict[str, int](), list[pl.DataFrame]()
         for record in self.runs:
             for chosen in self._read_run_blocks(record):
@@ -333,7 +344,7 @@ class GameStream:
         )
 
     def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
-        """Read the values of turns as a ``GameSource`` does."""
+        """Read the values that players reported for their turns: see ``GameSource.read_evaluation_values``."""
         values = np.full(games.games.pieces.shape, NO_VALUE, np.int32)
         span = [run_id, int(games.game_id[0]), int(games.game_id[-1])]
         turns = self._selection.opened.sql(EVALUATED_TURNS_SQL, span)
@@ -349,7 +360,7 @@ class GameStream:
 
     @property
     def evaluation_sums(self) -> dict[str, str]:
-        """For each run whose evaluations were learned from the sum of their values, 16 hex digits."""
+        """The checksums (16 hex digits) of the reported values that were learned from, by run id."""
         return format_fingerprints({run_id: total for run_id, (total, _) in self._value_sums.items()})
 
     def _ensure_read(self) -> None:
@@ -358,12 +369,12 @@ class GameStream:
                 pass
 
     def compute_fingerprints(self, threads: int) -> dict[str, str]:  # noqa: ARG002  (each file is read by one)
-        """Compute the fingerprints as a ``Dataset`` does."""
+        """Return the fingerprint of each run's games by run id: see ``Dataset.compute_fingerprints``."""
         self._ensure_read()
         return format_fingerprints(self._sums)
 
     def to_id_ranges(self) -> pl.DataFrame:
-        """Return the ids of all games as ranges, adjacent ones joined."""
+        """Return the ids of all games as a frame of ranges, in which adjacent ranges are joined."""
         self._ensure_read()
         rows = pl.concat(self._ranges)
         end = pl.col("first_game") + pl.col("games") * pl.col("step")
@@ -382,7 +393,10 @@ ID_RANGES_SCHEMA = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int
 
 
 def build_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
-    """Build ranges of ascending game ids, by run: ``games`` ids from ``first_game`` on, ``step`` apart."""
+    """Build a frame of ranges from the ascending game ids of each run.
+
+    A range stands for ``games`` ids that begin with ``first_game`` and are ``step`` apart.
+    """
     parts = []
     for run_id, ids in ids_by_run.items():
         apart = np.diff(ids)
@@ -395,7 +409,7 @@ def build_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame
 
 
 def expand_id_ranges(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
-    """Expand ranges to the ids in them, by run."""
+    """Expand a frame of ranges to the game ids that it stands for, and return these ids by run."""
     ids_by_run = {}
     for (run_id,), rows in ranges.group_by("run_id", maintain_order=True):
         first, games, step = (rows[name].to_numpy() for name in ("first_game", "games", "step"))
@@ -405,9 +419,9 @@ def expand_id_ranges(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
 
 
 def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
-    """Select the games that a policy was derived from.
+    """Select the games from which a policy was derived.
 
-    Raises ``RequestError`` if the archive lacks any of them, or a file that they were in.
+    Raises ``RequestError`` if the archive lacks any of these games, or a file that held them.
     """
     ranges = _read_id_ranges(opened.archive, card)
     records = {run_id: opened.archive.find_run(run_id) for run_id in card.learned["run_ids"]}
@@ -445,7 +459,10 @@ def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
 
 
 def _read_id_ranges(archive: ArchiveStore, card: PolicyCard) -> pl.DataFrame:
-    """Read the ranges of a card. Raises ``RequestError`` for a table that no derivation stores."""
+    """Read the ranges of game ids that belong to a policy's card.
+
+    Raises ``RequestError`` if the table does not have the form in which derivations store it.
+    """
     ranges = policy_store.read_table(archive, card, ID_RANGES_TABLE)
     wrong = "other columns" if ranges.schema != pl.Schema(ID_RANGES_SCHEMA) else None
     if (
@@ -463,12 +480,15 @@ def _read_id_ranges(archive: ArchiveStore, card: PolicyCard) -> pl.DataFrame:
 
 
 def _select_missing_ids(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Select the ids that the run does not hold."""
+    """Select the ids that belong to no game of the run in the archive."""
     return ids[~archive.list_effective_ranges(record.run_id).mark_held_units(record.unit_line.compute_units(ids))]
 
 
 def _find_missing_plies_path(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
-    """Find the file of plies that a range with some of the ids lacks; a range counts by its file of games."""
+    """Return a missing file of plies that should hold some of these games, or None if no such file is missing.
+
+    The archive lists a range as soon as its file of games exists, so the file of plies may be absent.
+    """
     for stored in archive.list_effective_ranges(record.run_id):
         if has_any_game(record, stored, ids):
             try:

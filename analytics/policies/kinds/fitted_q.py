@@ -30,18 +30,19 @@ from quarto.rules import CELLS, NONE
 class FittedQ:
     """Q-iteration over the logged transitions (D. Ernst et al., Tree-Based Batch Mode Reinforcement Learning, 2005).
 
-    The value of a turn is minus ``discount`` times the value of the position that it leaves to the opponent. That value
-    is 1 if the piece in hand finishes a line there. Else it is a maximum over the logged games. A game that ended with
-    the placement gives its result, any other game the value of the turn made there. Only turns in the log count (S.
-    Fujimoto et al., Off-Policy Deep Reinforcement Learning without Exploration, 2019). Imposed turns count too, because
-    it does not matter who chose them.
+    The value of a turn is minus ``discount`` times the value of the position that the turn leaves to the opponent. The
+    value of a position is 1 if the piece in hand finishes a line there. Otherwise, it is the maximum over the logged
+    games that met the position: a game that ended with the next placement contributes its result, and any other game
+    contributes the value of the turn that was made there. Turns that nobody made do not contribute (S. Fujimoto et al.,
+    Off-Policy Deep Reinforcement Learning without Exploration, 2019). Imposed turns do, because it does not matter who
+    chose them.
 
     Each ply adds a piece, so one sweep from the last ply to the first reaches the fixed point exactly. Maxima and
     products do not depend on the order of games.
 
     Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64 (games), ``value`` float64. Rows are the afterstates
-    with a count of at least ``least``. Their values take the others into account. Raises ``ValueError`` for a number
-    out of range.
+    with a count of at least ``least``; rarer afterstates have no row, although they contributed to the values of
+    earlier afterstates. Raises ``ValueError`` for a parameter that is out of range.
     """
 
     def __init__(self, discount: float = 0.98, least: int = 2) -> None:
@@ -62,7 +63,10 @@ class FittedQ:
     def _fit_level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, worth: NDArray[np.float64], threads: int
     ) -> tuple[NDArray[Any], ...]:
-        """Fit the columns of the afterstates with ``pieces`` pieces; ``worth`` becomes that of this level."""
+        """Fit the afterstates with ``pieces`` pieces on the board, and return the columns of their rows.
+
+        ``worth`` [G] holds the value of each game's next turn; the turns of this level replace these values.
+        """
         games, level, size = dataset.games, build_level(dataset.rules, pieces), len(dataset.game_id)
         keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), dataset.rules.tables
 
@@ -78,7 +82,7 @@ class FittedQ:
 
 
 class FittedLevel(NamedTuple):
-    """The afterstates of a level; all [K]."""
+    """The distinct afterstates of one level, their numbers of games, and their values; all [K]."""
 
     keys: NDArray[np.uint64]
     games: NDArray[np.int64]
@@ -96,9 +100,10 @@ def fit_level(
     discount: float,
     worth: NDArray[np.float64],
 ) -> FittedLevel:
-    """Fit the afterstates of a level; ``order`` sorts the games by key.
+    """Fit the afterstates of one level; ``order`` contains the indices of the games, sorted by afterstate key.
 
-    ``worth`` [G] comes in as the values of the games' next turns and goes out as those of the turns at this level.
+    ``worth`` [G] is updated: on entry it has the value of each game's next turn, and on return the value of each game's
+    turn at this level.
     """
     size, different = len(keys), int64(0)
     for i in range(size):

@@ -18,8 +18,9 @@ from quarto.position import ALL_PIECES
 class Gift:
     """The giver's probability of losing, by the features of the gift (``agents/gifts.py``).
 
-    Counted over the gifts that were chosen. To estimate ``risk``, ``smoothing`` lost games and as many others are added
-    to each count: (losses + smoothing) / (count + 2 smoothing); with 1 it is Laplace's rule of succession.
+    Only gifts that a player chose are counted. ``risk`` is estimated as (losses + smoothing) / (count + 2 smoothing),
+    as if there had been ``smoothing`` more losses and as many more games without a loss. A smoothing of 1 gives
+    Laplace's rule of succession.
 
     Columns: ``pieces``, ``wins``, ``safe``, ``dangers`` int8, ``count`` int64, ``losses`` int64, ``risk`` float64; a
     row for each combination of features in the games, ascending. Raises ``ValueError`` for a smoothing below 0.
@@ -34,7 +35,7 @@ class Gift:
         return self.policy_from_counts(self.count(dataset, threads))
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
-        """Count the gifts by their features, [2, COMBINATIONS]: row 0 where the giver lost, row 1 elsewhere."""
+        """Count the gifts by their features, [2, COMBINATIONS]: in row 0 if the giver lost, in row 1 otherwise."""
         rules = dataset.rules.tables
 
         def count_span(first: int, last: int) -> NDArray[np.int64]:
@@ -58,7 +59,7 @@ class Gift:
 def count_gifts(
     games: Games, opening: NDArray[np.int8], rules: np.void, counts: NDArray[np.int64], span: tuple[int, int]
 ) -> None:
-    """Count chosen gifts by features into ``counts`` [2, COMBINATIONS]: row 0 if the giver lost, row 1 otherwise."""
+    """Add the gifts that players chose to ``counts`` [2, COMBINATIONS]: to row 0 if the giver lost, else to row 1."""
     for game in range(span[0], span[1]):
         lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
         for ply in range(games.plies[game]):

@@ -57,7 +57,7 @@ SAMPLED_TURNS = 8  # turns that are compared, the logged one first; all if there
 
 
 class TurnMemory(NamedTuple):
-    """Memory for the turns of one position that are compared."""
+    """Work memory for comparing the turns of one position."""
 
     boards: NDArray[np.int64]  # [4, BOARD]: before the placement, after it, a reply, and an answer to it
     gifts: NDArray[np.int64]  # [16] the safe gifts after a placement on each cell, as bits
@@ -71,7 +71,7 @@ class TurnMemory(NamedTuple):
 
 @inline_function
 def allocate_turn_memory(units: int) -> TurnMemory:
-    """Allocate the memory of one thread."""
+    """Allocate the work memory of one thread, for ``units`` hidden units."""
     return TurnMemory(
         np.empty((5, BOARD), np.int64),
         np.empty(CELLS, np.int64),
@@ -88,9 +88,9 @@ def allocate_turn_memory(units: int) -> TurnMemory:
 def fill_and_count_turns(
     lanes: int, occupied: int, cells: int, hand: int, available: int, words: Any, memory: TurnMemory
 ) -> int:
-    """Fill ``memory`` with the safe gifts after a placement on each of ``cells``; return the number of turns.
+    """Fill ``memory`` with the safe gifts after a placement on each of ``cells`` (bits); return the number of turns.
 
-    0 if the player could choose the cell and finish a line.
+    If the player was free to choose the cell and could have finished a line, return 0, so that nothing is compared.
     """
     before, byte, turns = memory.boards[0], piece_byte(hand), int64(0)
     fill_line_states(lanes, occupied, words, before)
@@ -107,7 +107,7 @@ def fill_and_count_turns(
 
 @inline_function
 def turn_number(cell: int, gift: int, memory: TurnMemory) -> int:
-    """Return the number of a turn among those of ``memory``, by cell, then by gift."""
+    """Return the index of a turn among the turns in ``memory``, which are sorted by cell, then by gift."""
     number = int64(popcount(memory.gifts[cell] & ((int64(1) << gift) - 1)))
     for other in range(cell):
         number += int64(popcount(memory.gifts[other]))
@@ -116,7 +116,7 @@ def turn_number(cell: int, gift: int, memory: TurnMemory) -> int:
 
 @inline_function
 def turn_at(number: int, memory: TurnMemory) -> tuple[int, int]:
-    """Return the cell and the gift of a turn by its number."""
+    """Return the cell and the gift of the turn with this index in ``memory``."""
     cell = int64(0)
     while number >= int64(popcount(memory.gifts[cell])):
         number -= int64(popcount(memory.gifts[cell]))
@@ -130,7 +130,10 @@ def turn_at(number: int, memory: TurnMemory) -> tuple[int, int]:
 
 @inline_function
 def fill_sampled_turn_numbers(logged: int, turns: int, word: int, numbers: Any) -> int:
-    """Sample the logged turn's number and others into ``numbers`` [SAMPLED]; return how many, all if they fit."""
+    """Write the indices of the logged turn and of random other turns into ``numbers`` [SAMPLED]; return their count.
+
+    If there is room for all turns, all are taken.
+    """
     numbers[0], count = logged, int64(1)
     if turns <= SAMPLED_TURNS:
         for other in range(turns):
@@ -153,7 +156,10 @@ def fill_sampled_turn_numbers(logged: int, turns: int, word: int, numbers: Any) 
 def fill_turn_features_and_values(
     i: int, number: int, occupied: int, hand: int, available: int, words: Any, fit: StageFit, memory: TurnMemory
 ) -> None:
-    """Fill row ``i`` of ``memory`` with a turn's features and values; a decided afterstate has no features."""
+    """Fill row ``i`` of ``memory`` with the features and the values of the turn with this index.
+
+    If the outcome of the resulting afterstate is already decided, the turn has no features.
+    """
     cell, gift = turn_at(number, memory)
     filled = occupied | int64(1) << cell
     fill_line_states_after(memory.boards[0], hand, cell, words, memory.boards[1])
@@ -170,9 +176,9 @@ def fill_turn_features_and_values(
 
 @inline_function
 def fill_value_gradients(count: int, memory: TurnMemory, squared_errors: Any) -> None:
-    """Compute the gradient of each turn's values.
+    """Write the gradient of each turn's values into ``memory.errors``; row 0 is the logged turn.
 
-    The squared errors, a mean over the others, are added to ``squared_errors``.
+    For each head, the mean squared error over the other turns is added to ``squared_errors``.
     """
     for head in range(HEADS):
         memory.errors[0, head] = np.float32(0.0)
@@ -195,11 +201,11 @@ def learn_and_count_stage_turns(
     fit: StageFit,
     squared_errors: Any,
 ) -> int:
-    """Learn the turns of some games after which ``stage`` pieces are on the board; return how many there were.
+    """Learn from the turns of some games that left ``stage`` pieces on the board; return the number of these turns.
 
-    ``imposed_and_seats`` [2, G]: the plies that were imposed on each game, and the seats whose turns are learned, a
-    bit each. The squared errors before a turn was learned are added to ``squared_errors`` [HEADS]. At a ``rate`` of 0
-    nothing is learned.
+    ``imposed_and_seats`` [2, G] has the number of imposed plies of each game, and the seats whose turns are learned, as
+    bits. The squared errors, taken before each turn is learned, are added to ``squared_errors`` [HEADS]. If ``rate`` is
+    0, the errors are measured but nothing is learned.
     """
     choice, numbers, rate32 = allocate_turn_memory(fit.units), np.empty(SAMPLED_TURNS, np.int64), np.float32(rate)
     learned = int64(0)
@@ -233,7 +239,7 @@ def learn_and_count_stage_turns(
 
 
 class CloningBlock(NamedTuple):
-    """Games of one run that are learned from, or that measure the error."""
+    """Games of one run, either for learning or for measuring the error."""
 
     games: Games
     imposed_and_seats: NDArray[np.int8]  # [2, G] imposed plies, seats
@@ -243,7 +249,7 @@ class CloningBlock(NamedTuple):
 def select_cloning_block(
     range_games: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool
 ) -> CloningBlock:
-    """Select the games that measure the error, or those that are learned from."""
+    """Select the games for measuring the error if ``held_out`` is set, or else the games for learning."""
     rows = np.flatnonzero(is_held_out(words) == held_out)
     taken = range_games.select_rows(rows)
     games = Games(*(np.ascontiguousarray(column) for column in taken.games))
@@ -253,9 +259,10 @@ def select_cloning_block(
 def learn_stages_from_turns(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """Learn the weights by which an agent, or all, preferred the turns they made; return them and each pass's errors.
+    """Learn weights that prefer the logged turns to other turns; return the weights and the errors of each pass.
 
-    Raises ``RequestError`` for an agent without games.
+    Learn from the turns of the agent with the label ``agent``, or from all turns if it is None. Raises ``RequestError``
+    if this agent played none of the games.
     """
 
     def read_learners(number: int) -> Iterator[StageLearner]:

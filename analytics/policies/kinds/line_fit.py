@@ -29,7 +29,7 @@ HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.05, 0.3  # of the random weights before the fir
 
 
 class Examples(NamedTuple):
-    """The features of ``N`` afterstates of one stage, and the chances to learn."""
+    """The features of ``N`` afterstates of one stage, and the chances that the heads should learn for each."""
 
     feature_numbers: NDArray[np.int32]  # [M] numbers of features, those of one afterstate after those of the other
     begins: NDArray[np.int64]  # [N + 1] where those of each begin
@@ -37,7 +37,7 @@ class Examples(NamedTuple):
 
 
 class StageFit(NamedTuple):
-    """The weights of one stage while they are learned."""
+    """The weights of one stage during learning."""
 
     weights: NDArray[np.float32]  # [stage_size]: see ``agents/line_values.py``
     squares: NDArray[np.float32]  # [features, HEADS + 1], then [HEADS, units]: sums of squared gradients; 0: never met
@@ -46,7 +46,7 @@ class StageFit(NamedTuple):
 
 
 def build_stage_fit(words: NDArray[np.uint64], units: int, seed: int) -> StageFit:
-    """Build the weights before the first pass: 0, except random ones to and from the hidden layer."""
+    """Build the initial weights of a stage: random to and from the hidden units, and 0 elsewhere."""
     features = int(words[STAGE_SIZE])
     fit = StageFit(
         np.zeros(stage_size(features, units), np.float32),
@@ -71,7 +71,10 @@ def _randomise_hidden_weights(fit: StageFit, seed: int) -> None:
 
 @inline_function
 def fill_logits(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> None:
-    """Compute the logits of the heads, then the sums of the hidden units, into ``sums`` [HEADS + units] float32."""
+    """Fill ``sums`` [HEADS + units] float32 with the logits of the heads, followed by the sums of the hidden units.
+
+    ``feature_numbers`` has ``count`` features of one afterstate.
+    """
     width, units = HEADS + fit.units, fit.units
     if units == 0:  # both sums stay in registers
         not_lost, won = np.float32(0.0), np.float32(0.0)
@@ -92,7 +95,10 @@ def fill_logits(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> N
 
 @inline_function
 def learn_output_weights(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
-    """Change the output weights, fill ``slopes`` with the gradients of the units, and return their mean square."""
+    """Update the weights from the hidden units to the heads for one afterstate.
+
+    Fill ``slopes`` with the gradient of each hidden unit, and return the mean square of these gradients.
+    """
     width, units, mean = HEADS + fit.units, fit.units, np.float32(0.0)
     output, squares = fit.features * width, fit.features * (HEADS + 1)
     for k in range(units):
@@ -112,7 +118,7 @@ def learn_output_weights(errors: Any, rate: Any, fit: StageFit, sums: Any, slope
 
 @inline_function
 def allocate_step_memory() -> NDArray[np.float32]:
-    """Allocate the memory for ``learn_feature_weights``: [HEADS + 1, MAX_FEATURES]."""
+    """Allocate work memory for ``learn_feature_weights``: [HEADS + 1, MAX_FEATURES]."""
     return np.empty((HEADS + 1, MAX_FEATURES), np.float32)
 
 
@@ -120,10 +126,10 @@ def allocate_step_memory() -> NDArray[np.float32]:
 def learn_feature_weights(
     feature_numbers: Any, count: int, errors: Any, rate: Any, fit: StageFit, slopes: Any, mean: Any, steps: Any
 ) -> None:
-    """Change the weights of the features of one afterstate, one feature after the other.
+    """Update the weights of the ``count`` features of one afterstate, one feature after the other.
 
-    Sums of squares do not depend on weights, so all of them come first. Then the roots and quotients, which take most
-    of the time, are of neighbouring numbers. The processor takes several of them at once.
+    The sums of squares do not depend on the weights, so all of them are computed first. The roots and quotients, which
+    take most of the time, then work on neighbouring numbers, and the processor computes several of them at once.
     """
     for head in range(HEADS):
         square = errors[head] * errors[head]
@@ -156,9 +162,8 @@ def learn_feature_weights(
 def learn_examples(examples: Examples, rate: float, fit: StageFit, squared_errors: NDArray[np.float64]) -> None:
     """Learn from the examples in one pass.
 
-    Their squared errors, before each was learned from, are added to ``squared_errors`` [HEADS].
-
-    At a ``rate`` of 0 nothing is learned.
+    The squared error of each example, taken before the example is learned, is added to ``squared_errors`` [HEADS]. If
+    ``rate`` is 0, the errors are measured but nothing is learned.
     """
     sums, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
     errors, steps, rate32 = np.empty(HEADS, np.float32), allocate_step_memory(), np.float32(rate)
@@ -175,7 +180,7 @@ def learn_examples(examples: Examples, rate: float, fit: StageFit, squared_error
 
 
 def round_weights(fit: StageFit) -> NDArray[np.int16]:
-    """Round the weights to multiples of ``UNIT``, as a policy has them; those of features never met are 0."""
+    """Round the weights to multiples of ``UNIT``, the precision of a policy; set weights of features never met to 0."""
     clipped = np.clip(fit.weights, -MAX_WEIGHT, MAX_WEIGHT)
     weights: NDArray[np.int16] = np.rint(clipped / np.float32(UNIT)).astype(np.int16)
     rows = weights[: fit.features * (HEADS + fit.units)].reshape(fit.features, -1)
@@ -196,14 +201,14 @@ Stages = dict[int, NDArray[np.int16]]  # the weights of both heads by number of 
 
 
 class LearningPlan(NamedTuple):
-    """The plan of learning weights: see ``conf/kind/line_values.yaml``."""
+    """The settings for learning weights: see ``conf/kind/line_values.yaml``."""
 
     passes: int
     rate: float
     seed: int
 
     def rate_for_pass(self, number: int) -> float:
-        """Return the step size of a pass, numbered from 0."""
+        """Return the step size of the pass with this number; the first pass has number 0."""
         return self.rate * (LAST_RATE if number >= max(self.passes - LAST_PASSES, 1) else 1.0)
 
 
@@ -211,7 +216,10 @@ class StageLearner(Protocol):
     """A function that learns one stage from a block of games."""
 
     def __call__(self, stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64]) -> None:
-        """Learn a stage; add boards and squared errors, learned and held out, to ``sums`` [2, 1 + HEADS]."""
+        """Learn one stage, and add to ``sums`` [2, 1 + HEADS] the number of boards and their squared errors.
+
+        Row 0 of ``sums`` is for games that are learned from, row 1 for games that measure the error.
+        """
         ...
 
 
@@ -221,9 +229,10 @@ def learn_in_passes(
     read_learners: Callable[[int], Iterator[StageLearner]],
     threads: int,
 ) -> tuple[Stages, pl.DataFrame]:
-    """Learn linear weights of each stage that was met; return them and each pass's mean errors before learning.
+    """Learn linear weights for each stage that occurs in the games; return the weights and each pass's mean errors.
 
-    ``read_learners`` gives the blocks of games of a pass, by its number from 0.
+    ``read_learners`` yields a learner for each block of games in a pass; its argument is the number of the pass, from
+    0. Errors are measured before each example is learned.
     """
     fits = {stage: build_stage_fit(words, 0, plan.seed) for stage in range(1, CELLS)}
     rows, sums = list[tuple[float | None, ...]](), dict[int, NDArray[np.float64]]()

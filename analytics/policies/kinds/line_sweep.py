@@ -58,7 +58,7 @@ HELD_OUT_ONE_IN = 16  # games is not learned from, but measures the error
 
 
 class StagePlan(NamedTuple):
-    """The plan of learning a stage."""
+    """The settings for learning one stage."""
 
     games: int  # whose boards are learned from, at most
     turns: tuple[int, int] = (1, 2)  # so many second-last turns and last turns after each, the first as it was logged
@@ -78,7 +78,10 @@ MIN_FOR_UNITS = 50_000  # games: with fewer, a hidden layer learns the boards by
 
 
 def build_stage_plans(games: int, passes: int | None) -> dict[int, StagePlan]:
-    """Build the plans for at most ``games`` games, and for ``passes`` passes if given."""
+    """Build the plan of each stage; ``passes``, if given, replaces the number of passes of every plan.
+
+    Each plan uses at most ``games`` games.
+    """
     return {
         stage: plan._replace(
             games=min(plan.games, games),
@@ -90,7 +93,7 @@ def build_stage_plans(games: int, passes: int | None) -> dict[int, StagePlan]:
 
 
 class StageBoards(NamedTuple):
-    """``N`` afterstates of one stage whose gift finishes no line."""
+    """``N`` afterstates of one stage in which the gift cannot finish a line."""
 
     lanes: NDArray[np.uint64]  # [N]
     occupied: NDArray[np.int64]  # [N]
@@ -109,25 +112,25 @@ class StageBoards(NamedTuple):
 
 
 def is_held_out(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return whether each game measures the error, by its random word; the others are learned from."""
+    """Return whether each game measures the error, as its random word decides; all other games are learned from."""
     held_out: NDArray[np.bool_] = words % np.uint64(HELD_OUT_ONE_IN) == 0
     return held_out
 
 
 class GameSample(NamedTuple):
-    """Games in the order of their random words [G], ascending."""
+    """Games and their random words [G], sorted by word."""
 
     words: NDArray[np.uint64]
     games: Games
 
     def select_games(self, held_out: bool) -> GameSample:
-        """Select the games that measure the error, or those that are learned from."""
+        """Select the games for measuring the error if ``held_out`` is set, or else the games for learning."""
         rows = np.flatnonzero(is_held_out(self.words) == held_out)
         return GameSample(self.words[rows], Games(*(np.ascontiguousarray(column[..., rows]) for column in self.games)))
 
 
 def sample_games(dataset: GameSource, seed: int) -> GameSample:
-    """Sample at most about ``MAX_GAMES`` games, those with the least words, which depend on the chosen games alone."""
+    """Sample about ``MAX_GAMES`` games at most: those with the smallest random words."""
     limit = np.uint64(min(MAX_GAMES / dataset.size, 1.0) * MAX_WORD)
     words, parts = [], []
     for record, part in dataset.read_blocks():
@@ -143,9 +146,9 @@ def sample_games(dataset: GameSource, seed: int) -> GameSample:
 
 @kernel()
 def compute_game_words(run_key: int, game_id: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
-    """Compute a random word for each game of a run, the same whatever else was chosen: [G] uint64.
+    """Compute a random word for each game of a run, [G] uint64, which does not depend on the other games in the call.
 
-    ``run_key`` is the run's number by ``run_id_to_stream_key``.
+    ``run_key`` is the number that ``run_id_to_stream_key`` returns for the run.
     """
     words = np.empty(game_id.shape[0], np.uint64)
     for i in range(game_id.shape[0]):
@@ -154,7 +157,7 @@ def compute_game_words(run_key: int, game_id: NDArray[np.int64], seed: int) -> N
 
 
 class ReplayedBoard(NamedTuple):
-    """A board in the course of a logged game."""
+    """The board of a logged game after some plies."""
 
     lanes: int
     occupied: int
@@ -163,7 +166,7 @@ class ReplayedBoard(NamedTuple):
 
 @kernel()
 def replay_board(games: Games, game: int, plies: int) -> ReplayedBoard:
-    """Replay the first plies of a logged game."""
+    """Replay the first ``plies`` plies of the logged game with index ``game``, and return the board."""
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(plies):
         piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
@@ -174,7 +177,7 @@ def replay_board(games: Games, game: int, plies: int) -> ReplayedBoard:
 
 
 class SampledTurn(NamedTuple):
-    """A random turn."""
+    """A random turn: a cell, and a gift or NONE."""
 
     cell: int
     gift: int  # NONE if the piece can finish a line, or no gift is safe
@@ -182,7 +185,10 @@ class SampledTurn(NamedTuple):
 
 @inline_function
 def sample_turn(lanes: int, occupied: int, available: int, piece: int, word: int, rules: Any) -> SampledTurn:
-    """Draw a placement and a safe gift."""
+    """Draw a random cell for ``piece`` and a random safe gift.
+
+    The gift is NONE if no gift is safe, or if ``piece`` can finish a line.
+    """
     cell, gift = random_cell(word, ~occupied & ALL_CELLS), int64(NONE)
     safe = available & safe_pieces(lanes | piece_to_lanes(piece) << uint64(cell), occupied | int64(1) << cell, rules)
     if safe != 0 and winning_cells(lanes, occupied, piece, rules) == 0:
@@ -197,10 +203,10 @@ SECOND_LAST_DRAWS = 512  # the first of the random words for second-last turns; 
 def fill_stage_boards(
     chosen: GameSample, span: tuple[int, int], stage: int, turns: tuple[int, int], boards: StageBoards, rules: Any
 ) -> int:
-    """Fill ``boards`` with afterstates of ``stage`` pieces from some games; return how many.
+    """Fill ``boards`` with afterstates of ``stage`` pieces from some games; return their number.
 
-    First come the boards of all these games as they were logged, then those with another last turn, then those with
-    another turn before that. A turn is drawn again as ``sample_turn`` says.
+    The logged boards of all these games come first. They are followed by boards whose last turn was replaced with a
+    random one (see ``sample_turn``), and then by boards whose second-last turn was replaced as well.
     """
     count = int64(0)
     for number in range(turns[0] * turns[1]):
@@ -235,9 +241,10 @@ def fill_stage_boards(
 def compact_undecided_boards_with_features(
     boards: StageBoards, count: int, words: Any, feature_numbers: NDArray[np.int32], begins: NDArray[np.int64]
 ) -> int:
-    """Extract the features of ``count`` boards, as ``Examples`` have them; return how many boards are kept.
+    """Extract the features of the first ``count`` boards in the form of ``Examples``; return the number of boards kept.
 
-    Boards whose replies show how the game ends are left out: the others are moved to the beginning of ``boards``.
+    Boards whose replies already show how the game ends are dropped, and the kept boards move to the beginning of
+    ``boards``.
     """
     state, board_features = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     kept, begins[0] = int64(0), 0
@@ -263,10 +270,10 @@ def compact_undecided_boards_with_features(
 def mix_reply_values_into_targets(
     boards: StageBoards, words: NDArray[np.uint64], weights: Weights, share: float, targets: NDArray[np.float64]
 ) -> None:
-    """Mix ``share`` of the chances by the best replies, as ``weights`` of the next stage value them, into ``targets``.
+    """Mix the chances after the best replies, with weight ``share``, into ``targets``.
 
-    P(not lost) = 1 - the greatest P(won) of a turn, P(won) = 1 - the greatest P(not lost). Where every turn gives a win
-    away both are 1.
+    The weights of the next stage, ``weights``, value the replies. P(not lost) = 1 - the greatest P(won) of a reply, and
+    P(won) = 1 - the greatest P(not lost) of a reply. Both are 1 if every reply gives a win away.
     """
     work = allocate_work_memory(np.array([0.0, 1.0]), 1)  # P(not lost) alone, and P(won)
     for i in range(boards.lanes.shape[0]):
@@ -277,14 +284,14 @@ def mix_reply_values_into_targets(
 
 
 def solve_targets(boards: StageBoards, solver: Solver) -> NDArray[np.float64]:
-    """Solve boards exactly and return their values as chances of 0 or 1, [N, HEADS]."""
+    """Solve boards exactly, and return the chances of not losing and of winning, each 0 or 1: [N, HEADS]."""
     occupied, hands = boards.occupied.astype(np.uint16), boards.gift.astype(np.int8)
     values = -solver.values(boards.lanes, occupied, hands)
     return np.stack([values >= 0, values > 0], axis=-1).astype(np.float64)
 
 
 class StageExamples(NamedTuple):
-    """Boards of a stage from some games."""
+    """Boards of one stage from a block of games, with what is learned from them."""
 
     boards: StageBoards
     examples: Examples
@@ -298,7 +305,7 @@ EXACT_ERROR_FROM = (
 
 
 class LineSweep:
-    """A sweep in progress."""
+    """A sweep over the stages, from the last to the first, which learns the weights of each."""
 
     def __init__(
         self,
@@ -319,9 +326,9 @@ class LineSweep:
         self._curve: dict[int, list[tuple[float | None, ...]]] = {}
 
     def run(self) -> tuple[Stages, pl.DataFrame]:
-        """Fit each stage that has boards; return the weights and the errors after each pass.
+        """Fit each stage that has boards; return the weights of these stages and the errors after each pass.
 
-        Tasks wait only for those that began before them.
+        A task waits only for tasks that were submitted earlier, so the threads cannot block each other.
         """
         fitted = dict[int, Future[NDArray[np.int16] | None]]()
         with ThreadPoolExecutor(self._threads) as pool:
@@ -350,7 +357,7 @@ class LineSweep:
         plan: StagePlan,
         next_stage_weights: Future[NDArray[np.int16] | None] | None,
     ) -> list[Future[StageExamples]]:
-        """Submit the tasks that prepare the boards of a stage, in blocks of games."""
+        """Submit the tasks that prepare the boards of a stage, one for each block of games, and return the futures."""
         size, step = min(plan.games, len(games.words)), max(BLOCK_BOARDS // (plan.turns[0] * plan.turns[1]), 1)
         spans = [(first, min(first + step, size)) for first in range(0, size, step)]
         prepared = [pool.submit(self.build_block_examples, games, span, stage, plan) for span in spans]
@@ -364,7 +371,7 @@ class LineSweep:
     def build_block_examples(
         self, games: GameSample, span: tuple[int, int], stage: int, plan: StagePlan
     ) -> StageExamples:
-        """Prepare the boards of some games with their features, and their exact values if these are learned."""
+        """Build the examples of one stage from a block of games, with exact values if the plan needs them."""
         boards = StageBoards.empty((span[1] - span[0]) * plan.turns[0] * plan.turns[1])
         count = fill_stage_boards(games, span, stage, plan.turns, boards, self._rules)
         feature_numbers, begins = np.empty(count * MAX_FEATURES, np.int32), np.empty(count + 1, np.int64)
@@ -383,7 +390,10 @@ class LineSweep:
     def mix_in_block_replies(
         self, block: Future[StageExamples], share: float, next_stage_weights: Future[NDArray[np.int16] | None]
     ) -> StageExamples:
-        """Mix ``share`` of the best replies, by the weights of the next stage, into the targets of a block."""
+        """Mix the value of the best replies, with weight ``share``, into the targets of a block.
+
+        The weights of the next stage value the replies.
+        """
         weights, (boards, examples) = next_stage_weights.result(), block.result()
         if weights is None:
             return StageExamples(boards, examples._replace(targets=self._solve_targets(boards)))
@@ -397,7 +407,7 @@ class LineSweep:
     def _fit_stage(
         self, stage: int, learned_blocks: list[Future[StageExamples]], held_out: list[Future[StageExamples]]
     ) -> NDArray[np.int16] | None:
-        """Fit the weights of a stage, None without boards, and add its errors to the curve."""
+        """Fit a stage, and add its errors to the curve; return the weights, or None if there are no boards."""
         learned, measured = ([block.result().examples for block in futures] for futures in (learned_blocks, held_out))
         learned_blocks.clear()  # their memory is needed for other stages
         size, plan = sum(len(block.targets) for block in learned), self._plans[stage]
@@ -416,7 +426,10 @@ class LineSweep:
 
 
 def learn_and_return_errors(examples: Sequence[Examples], rate: float, fit: StageFit) -> NDArray[np.float64]:
-    """Learn from examples; return the mean squared error of each head before (Brier's score), NaN without examples."""
+    """Learn from examples, and return each head's mean squared error before learning (Brier's score).
+
+    The errors are NaN if there are no examples.
+    """
     squared = np.zeros(HEADS)
     for block in examples:
         learn_examples(block, rate, fit, squared)

@@ -51,7 +51,7 @@ from quarto.threats import SAFE_PIECES
 
 
 class ValuesBlock(NamedTuple):
-    """Games that are learned from."""
+    """A block of games to learn from, with the reported values of their turns."""
 
     games: Games
     opening: NDArray[np.int8]  # [G] plies that were imposed
@@ -68,12 +68,12 @@ def learn_and_count_stage_boards(
     fit: StageFit,
     sums: Any,
 ) -> int:
-    """Learn one stage from some games, in their order; return how many boards there were.
+    """Learn one stage from a block of games, in the order of the games; return the number of boards that were learned.
 
-    A game counts if a player chose the gift and it could finish no line at once. The answer to a gift that can finish a
-    line says nothing about the board. What is learned is the score that the player expected when it made the turn.
-    Games in which it reported none are left out, and boards whose replies show how the game ends. The squared errors
-    are added to ``sums`` [HEADS].
+    The target is the score that the player expected when it made the turn. A game is skipped in four cases: the player
+    did not choose the gift; the player reported no value; the gift can finish a line at once, because the reply to it
+    then says nothing about the board; or the replies already show how the game ends. The squared errors are added to
+    ``sums`` [HEADS].
     """
     board, features = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
@@ -116,9 +116,9 @@ def learn_and_count_stage_boards(
 def learn_stages_from_evaluations(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """Learn the weights from the evaluations in the games; return them and the errors of each pass.
+    """Learn weights from the evaluations in the games; return the weights and the errors of each pass.
 
-    See ``learn_in_passes``. Raises ``RequestError`` for an agent without games.
+    See ``learn_in_passes``. Raises ``RequestError`` if ``agent`` played none of the games.
     """
 
     def read_learners(_number: int) -> Iterator[StageLearner]:
@@ -149,17 +149,19 @@ GAME_PASSES = 3  # over the games, with evaluations and cloning
 
 @dataclass(frozen=True, kw_only=True)
 class LineValuesKind:
-    """Two values of sparse features for each number of pieces: the chances not to lose and to win.
+    """Policies of sparse features with two values for each number of pieces: the chances of not losing and of winning.
 
     ``method`` chooses what is learned:
 
-    - 'fitted': exact values late in the game, and the value that the best reply by the rules leaves early, in one sweep
-      backwards over the numbers of pieces (fitted Q-iteration, D. Ernst et al., 2005). With seven pieces it is the mean
-      of both. The boards are those that were logged and others one or two turns away. Stages with many boards have a
-      hidden layer: see ``line_sweep.py``.
-    - 'evaluations': the values that the logged turns had for their players, as far as these reported any: a search's
-      values (``archive.evaluations=true``). Both heads learn the expected score. ``agent``: those of one label alone.
-    - 'cloning': which turns were made, by the agent with the label ``agent`` or by all (``line_cloning.py``).
+    - 'fitted': late in the game, exact values; early in the game, the value of the position after the best reply that
+      the rules allow; with seven pieces on the board, the mean of the two. One sweep goes backwards over the numbers of
+      pieces (fitted Q-iteration, D. Ernst et al., 2005). It learns from the logged boards and from boards one or two
+      turns away. Stages with many boards have a hidden layer: see ``line_sweep.py``.
+    - 'evaluations': the values that players reported for their logged turns, such as those of a search
+      (``archive.evaluations=true``). Both heads learn the expected score. ``agent`` limits this to the agent with that
+      label.
+    - 'cloning': the turns that were chosen by the agent with the label ``agent`` or, without it, by all agents: see
+      ``line_cloning.py``.
 
     ``conf/kind/line_values.yaml`` explains the other parameters. The features are in
     ``agents/learning/line_features.py``, the update in ``line_fit.py``.

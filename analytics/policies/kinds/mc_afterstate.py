@@ -34,10 +34,10 @@ MAX_LEAST = 1 << 31
 class McAfterstate:
     """Monte Carlo estimates of afterstates (R. Sutton and A. Barto, Reinforcement Learning, 2nd edition, 5.1 and 6.8).
 
-    A row is an afterstate: the board after a placement with the gift in the opponent's hand, by its canonical form.
-    ``mean`` is the mean outcome for the player who made the turn, 1 won, 0 drawn, -1 lost, ``count`` the number of
-    games. Turns count from the first gift that was chosen: no agent chose an imposed opening. Afterstates met less
-    than ``least`` times are left out: their means are noise, and most afterstates are such.
+    Each row is an afterstate in its canonical form: the board after a placement, with the gift in the opponent's hand.
+    ``mean`` is the mean outcome for the player who made the turn (1 won, 0 drawn, -1 lost), and ``count`` is the number
+    of games. Imposed turns do not count, because no agent chose them. Afterstates that fewer than ``least`` games met
+    are left out: most afterstates are so rare, and their means are noise.
 
     Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64, ``mean`` float64; ascending by the first two.
     """
@@ -55,7 +55,7 @@ class McAfterstate:
     def _average_level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int
     ) -> tuple[NDArray[Any], ...]:
-        """Return lanes, occupied, count and mean of the afterstates with ``pieces`` pieces."""
+        """Return the columns lanes, occupied, count and mean of the afterstates with ``pieces`` pieces on the board."""
         level = build_level(dataset.rules, pieces)
         keys, counts, totals = sum_outcomes_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
         kept = counts >= self.least
@@ -64,9 +64,9 @@ class McAfterstate:
 
 
 def build_afterstate_table(levels: Sequence[tuple[NDArray[Any], ...]], value_column: str) -> dict[str, NDArray[Any]]:
-    """Build the table of the afterstates of all levels, rows ascending by lanes, then by occupied.
+    """Build one table from the afterstates of all levels, with rows ascending by lanes, then by occupied.
 
-    Each level has the columns lanes, occupied, count and the one named ``value_column``.
+    The columns of each level are lanes, occupied, count, and the values, which the table names ``value_column``.
     """
     lanes, occupied, *value_columns = (np.concatenate(column) for column in zip(*levels, strict=True))
     order = np.lexsort((occupied, lanes))
@@ -78,19 +78,19 @@ NO_KEY = (1 << 64) - 1  # of a game that ends before the level
 
 
 class GameBoards(NamedTuple):
-    """The boards of ``G`` games at one level."""
+    """The boards of ``G`` games after the same number of plies."""
 
     lanes: NDArray[np.uint64]  # [G]
     occupied: NDArray[np.uint16]  # [G]
 
     @staticmethod
     def empty(size: int) -> GameBoards:
-        """Return empty boards, as before the first ply."""
+        """Return ``size`` empty boards, the state before the first ply."""
         return GameBoards(np.zeros(size, np.uint64), np.zeros(size, np.uint16))
 
 
 class AfterstateLevel(NamedTuple):
-    """A level and the tables that its keys are made with. The numbers are int64 in kernels."""
+    """The afterstates with one number of pieces, and the tables for their keys. In kernels, the numbers are int64."""
 
     pieces: int  # on the board
     first_mask: int  # number of the first canonical mask of this many cells
@@ -98,7 +98,7 @@ class AfterstateLevel(NamedTuple):
 
 
 def build_level(rules: Rules, pieces: int) -> AfterstateLevel:
-    """Build the level with ``pieces`` pieces on the board."""
+    """Build the level of the afterstates with ``pieces`` pieces on the board."""
     tables = build_symmetries(rules)
     counts = np.bitwise_count(tables.masks)
     return AfterstateLevel(pieces, int(np.searchsorted(counts, pieces)), tables)
@@ -106,7 +106,7 @@ def build_level(rules: Rules, pieces: int) -> AfterstateLevel:
 
 @inline_function
 def encode_afterstate(lanes: int, occupied: int, gift: int, level: AfterstateLevel) -> int:
-    """Encode an afterstate of this level as its key (uint64)."""
+    """Encode an afterstate of this level as a key (uint64), which is the same for all symmetric afterstates."""
     least, minimal = canonical_form(lanes, occupied, gift, level.tables)
     word = squeeze_lanes(least, minimal, level.tables)
     rank = int64(level.tables.number[minimal]) - level.first_mask
@@ -115,7 +115,7 @@ def encode_afterstate(lanes: int, occupied: int, gift: int, level: AfterstateLev
 
 @kernel()
 def decode_afterstates(keys: NDArray[np.uint64], level: AfterstateLevel) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Decode keys to canonical forms: lanes and occupied, both [K]."""
+    """Decode keys to the canonical forms of their afterstates: arrays of lanes and of occupied, both [K]."""
     lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
     for i in range(keys.shape[0]):
         mask = int64(level.tables.masks[int64(keys[i] >> uint64(ATTRIBUTES * level.pieces)) + level.first_mask])
@@ -125,7 +125,7 @@ def decode_afterstates(keys: NDArray[np.uint64], level: AfterstateLevel) -> tupl
 
 @kernel()
 def add_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
-    """Add a ply to the boards of the games that have it."""
+    """Add the placement of ply ``ply`` to the boards of those games in ``span`` that have this ply."""
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
             cell = int64(games.cells[ply, game])
@@ -135,7 +135,7 @@ def add_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -
 
 @kernel()
 def remove_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
-    """Take a ply from the boards of the games that have it."""
+    """Remove the placement of ply ``ply`` from the boards of those games in ``span`` that have this ply."""
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
             cell = int64(games.cells[ply, game])
@@ -146,7 +146,7 @@ def remove_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]
 def add_or_remove_ply_everywhere(
     step: Callable[..., None], games: Games, ply: int, boards: GameBoards, threads: int
 ) -> None:
-    """Apply ``add_ply`` or ``remove_ply`` to the boards of all games."""
+    """Apply ``step``, which is ``add_ply`` or ``remove_ply``, to the boards of all games, on several threads."""
     map_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, len(boards.lanes), threads)
 
 
@@ -159,10 +159,10 @@ def fill_outcome_words(
     words: NDArray[np.uint64],
     span: tuple[int, int],
 ) -> int:
-    """Fill ``words`` with a level's afterstates that a chosen gift reached: the key, then two bits with the outcome.
+    """Write a word for each afterstate of a level that a chosen gift reached; return the number of words.
 
-    The outcome is that of the player who made the turn: 2 won, 1 drawn, 0 lost. Written from ``words[span[0]]`` on;
-    returns how many.
+    A word is the key of the afterstate, followed by two bits with the outcome for the player who made the turn: 2 won,
+    1 drawn, 0 lost. The first word is written at ``words[span[0]]``.
     """
     index = span[0]
     for game in range(span[0], span[1]):
@@ -187,7 +187,11 @@ def fill_keys_and_wins(
     wins: NDArray[np.bool_],
     span: tuple[int, int],
 ) -> None:
-    """Fill in the key of each game's afterstate, or NO_KEY, and whether the piece in hand finishes a line there."""
+    """Fill ``keys`` and ``wins`` for the games in ``span``.
+
+    ``keys`` gets the key of the game's afterstate at this level, or NO_KEY if the game has none; ``wins`` gets whether
+    the piece in hand can finish a line there.
+    """
     for game in range(span[0], span[1]):
         keys[game], wins[game] = uint64(NO_KEY), False
         if level.pieces < games.plies[game]:
@@ -197,7 +201,7 @@ def fill_keys_and_wins(
 
 
 class OutcomeSums(NamedTuple):
-    """Outcomes of games by the key of an afterstate; all [K]."""
+    """The outcomes of games, summed for each of ``K`` afterstates; all [K]."""
 
     keys: NDArray[np.uint64]
     games: NDArray[np.int64]
@@ -206,7 +210,7 @@ class OutcomeSums(NamedTuple):
 
 @kernel()
 def sum_outcomes_by_key(words: NDArray[np.uint64]) -> OutcomeSums:
-    """Sum sorted words of ``fill_outcome_words`` by key."""
+    """Sum the outcomes of each key; ``words`` has the sorted words of ``fill_outcome_words``."""
     different = int64(words.shape[0] > 0)
     for i in range(1, words.shape[0]):
         different += int64(words[i] >> uint64(2) != words[i - 1] >> uint64(2))
@@ -225,7 +229,7 @@ def sum_outcomes_by_key(words: NDArray[np.uint64]) -> OutcomeSums:
 def encode_sorted_outcomes(
     dataset: Dataset, level: AfterstateLevel, boards: GameBoards, threads: int
 ) -> NDArray[np.uint64]:
-    """Encode all games' words of ``fill_outcome_words``, ascending."""
+    """Return the words of ``fill_outcome_words`` for all games, ascending."""
     size = len(dataset.game_id)
     words = np.empty(size, np.uint64)
 

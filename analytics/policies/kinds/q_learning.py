@@ -40,10 +40,10 @@ def learn_until_full(
     span: tuple[int, int],
     games: Games,
 ) -> tuple[int, bool]:
-    """Learn from views ``span[0]`` to ``span[1] - 1`` of the run with this word, or until there is no room for more.
+    """Learn from the views ``span[0]`` to ``span[1] - 1`` of a run, or until the table has no more room.
 
-    View ``2 g + s`` is game ``g`` with seat ``s`` as the learner's; it is used if bit ``s`` of ``seats[g]`` is set.
-    Returns the view after the last one used, and whether there is room.
+    View ``2 g + s`` is game ``g`` with the learner in seat ``s``; it is used if bit ``s`` of ``seats[g]`` is set.
+    ``run`` is the run's stream key. Returns the number of the next view, and whether there is still room.
     """
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
     for view in range(span[0], span[1]):
@@ -60,7 +60,10 @@ def learn_until_full(
 
 
 def learn_policy_from_games(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Policy:
-    """Learn a policy from all games, by run and id; ``seats`` [G] has a bit for each seat that the learner takes."""
+    """Learn a policy from all games, run by run and by game id.
+
+    ``seats`` [G] has the seats that the learner takes in each game, as bits.
+    """
     state = LearnerState(learner, dataset.rules)
     update, rules = learner.load_update(), dataset.rules.tables
     for record, first, end in dataset.list_run_spans():
@@ -74,10 +77,11 @@ def learn_policy_from_games(learner: Learner, dataset: Dataset, seats: NDArray[n
 
 
 class QTable:
-    """Q-learning of turns as ``QTableLearner`` does while it plays: it learns from every turn of both players.
+    """Q-learning of turns from logged games, with the update by which ``QTableLearner`` learns while it plays.
 
-    So the policy derived from a training's own games is the one that the training saved. It learns from imposed plies
-    too, because the value of a turn does not depend on who chose it. Raises ``ValueError`` for a number outside 0 to 1.
+    It learns from every turn of both players, so the policy derived from the games of a training is the policy that the
+    training saved. It learns from imposed plies too, because the value of a turn does not depend on who chose it.
+    Raises ``ValueError`` for a parameter outside 0 to 1.
     """
 
     def __init__(self, learning_rate: float = 0.3, discount: float = 0.98) -> None:
@@ -88,12 +92,12 @@ class QTable:
 
 
 class EncodedQ:
-    """Study C's update of the values of boards by their code in eight digits, from the games of any agents.
+    """Study C's update of the values of boards, each encoded in eight digits, from the games of any agents.
 
-    It learns from each game as seat 0, then as seat 1. With ``agent`` it learns only as the seats of the agent with
-    that label. The update is in ``agents/rl_encoded.py``. The policy is of kind 'encoded_values', which ``rl_encoded``
-    plays. Raises ``ValueError`` for a number that the learner refuses. ``derive`` raises ``RequestError`` for an agent
-    without games.
+    It learns from each game twice, first in seat 0, then in seat 1. With ``agent``, it takes only the seats that the
+    agent with that label held. The update is in ``agents/rl_encoded.py``. The policy is of kind 'encoded_values', which
+    ``rl_encoded`` plays. Raises ``ValueError`` for a parameter that the learner refuses. ``derive`` raises
+    ``RequestError`` if ``agent`` played none of the games.
     """
 
     def __init__(

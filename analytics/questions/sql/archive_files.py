@@ -40,35 +40,35 @@ IRREPLACEABLE_TABLES = (DECISIONS_TABLE, EVALUATIONS_TABLE)  # their rows are in
 
 
 class MissingFileError(FailureError):
-    """An effective file is not there: other processes may have replaced it since the archive was listed."""
+    """An error for a missing effective file: another process may have replaced it since the archive was listed."""
 
 
 class FileGroup(NamedTuple):
-    """Files of a table that have the same condition on rows and the same columns from records."""
+    """Files of a table that share the condition on their rows and the columns that follow from records."""
 
     files: list[VerifiableFile]
     record_columns: dict[str, str]  # SQL by column
 
 
 class DerivedFiles(NamedTuple):
-    """The effective files of a derived table of a run, and the ranges of games that are in none of them."""
+    """The effective files of a derived table of one run, and the ranges of games that none of these files covers."""
 
     files: list[VerifiableFile]
     missing_ranges: list[StoredRange]
 
 
 class FirstPlyFiles(NamedTuple):
-    """The files that count first plies, and the files of plies of the games in none of these."""
+    """The files with counts of first plies, and the files of plies for games that are not counted there."""
 
     counted_files: list[VerifiableFile]
     uncounted_ply_files: list[VerifiableFile]
 
 
 class ArchiveFiles:
-    """The effective files of an archive as it was at one moment. Any number of threads may use it."""
+    """The effective files that an archive had at one moment. Any number of threads may use this object."""
 
     def __init__(self, root: PurePath, check: bool = True) -> None:
-        """List the files of the archive at ``root``; with ``check``, verify that none of its games are lost.
+        """List the files of the archive at ``root``; if ``check`` is set, verify that no games have been lost.
 
         Raises the errors of ``OpenArchive``.
         """
@@ -85,16 +85,16 @@ class ArchiveFiles:
 
     @property
     def folders(self) -> list[PurePath]:
-        """The folders of all tables."""
+        """The folders that hold the files of all tables."""
         return [self.archive.root / name for name in (*TABLE_FOLDERS, FOLDER)]
 
     def list_and_check_files(self, table: str, run_id: str | None = None) -> list[VerifiableFile]:
-        """List the effective files of a table, of one run or of all, and compare them with their checksums.
+        """List the effective files of a table, in one run or in all, and verify their checksums.
 
         Raises:
-            FailureError: A file is not as it was written.
-            MissingFileError: A file is not there.
-            NotIndexedError: ``table`` is ``positions``, and not all games are indexed deep enough.
+            FailureError: The content of a file has changed since it was written.
+            MissingFileError: A file is missing.
+            NotIndexedError: ``table`` is ``positions``, and some games are not indexed deep enough.
 
         """
         files = list[VerifiableFile]()
@@ -111,7 +111,7 @@ class ArchiveFiles:
         return files
 
     def _load_record_or_error(self, run_id: str) -> RunRecord | FailureError:
-        """Load the record of a run that has games; if it is damaged or lost, return the error."""
+        """Load the record of a run that has games, or return the error if the record is damaged or lost."""
         try:
             return self.archive.load_run(run_id)
         except FailureError as error:
@@ -119,10 +119,10 @@ class ArchiveFiles:
             return error
 
     def group_files_by_condition(self, table: str, files: Iterable[VerifiableFile]) -> list[FileGroup]:
-        """Group the files of a table by their condition and by the columns that follow from records.
+        """Group the files of a table by the condition on their rows and by the columns that follow from records.
 
-        Only ``games`` has such columns. For a run whose record is damaged or lost, they raise an error when they are
-        read.
+        Only ``games`` has such columns. If the record of a run is damaged or lost, reading these columns of the run's
+        games raises an error.
         """
         groups: dict[tuple[str, ...], FileGroup] = {}
         for file in files:
@@ -131,10 +131,10 @@ class ArchiveFiles:
         return [*groups.values()]
 
     def _list_deepest_position_files(self, run_id: str) -> list[VerifiableFile]:
-        """List the files of ``positions`` of the greatest extent that all games have.
+        """List the files of ``positions`` with the greatest extent that covers all games of a run.
 
-        Files of different extents cannot be mixed, because the smaller ones lack plies. Raises ``NotIndexedError`` if
-        no extent covers all games.
+        Files of different extents cannot be mixed, because files of a smaller extent lack plies. Raises
+        ``NotIndexedError`` if no extent covers all games.
         """
         least = format_extent(END_PLY)
         extents = [extent for extent in list_extents(self.archive, run_id, POSITIONS_TABLE) if extent >= least]
@@ -154,15 +154,15 @@ class ArchiveFiles:
         )
 
     def list_range_files(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[VerifiableFile]:
-        """List the files of ``games`` or ``plies`` that hold the ranges. Raises ``MissingFileError`` for a lost one."""
+        """List the files of ``games`` or ``plies`` with these ranges. Raises ``MissingFileError`` if one is lost."""
         return [self._build_range_file(table, run_id, stored) for stored in ranges]
 
     def list_derived_files_and_gaps(
         self, table: RangeTable, run_id: str, extent_filter: ExtentFilter | None = None
     ) -> DerivedFiles:
-        """List the files of a derived table of a run, and the ranges of games that are in none of them.
+        """List the files of a derived table of one run, and the ranges of games that none of these files covers.
 
-        Without ``extent_filter``, list the files of the extent that most games have.
+        ``extent_filter`` selects the files by their extent. Without it, take the extent that covers the most games.
         """
         archive, folder = self.archive, self.archive.folder(table.name, run_id)
         if extent_filter is None and self._check:
@@ -176,9 +176,9 @@ class ArchiveFiles:
         return DerivedFiles(files, archive.list_effective_ranges(run_id).select_outside(stored_ranges))
 
     def _check_lost_units(self, table: RangeTable, run_id: str) -> None:
-        """Raise ``FailureError`` if a derived table has fewer units of a run than the run's record says.
+        """Raise ``FailureError`` if a derived table has fewer units of a run than the record of the run says.
 
-        Only irreplaceable tables can lose units: the rows of others are derived from the games where they are missing.
+        Only irreplaceable tables can lose units, because missing rows of other tables are derived again from the games.
         """
         record = self.archive.find_run(run_id) if table in IRREPLACEABLE_TABLES else None
         lost = count_lost_units(self.archive, record, table) if record else 0
@@ -186,9 +186,9 @@ class ArchiveFiles:
             raise FailureError(f"{self.archive.folder(table.name, run_id)} {describe_loss(record, table, lost)}")
 
     def list_first_ply_files_and_rest(self) -> FirstPlyFiles:
-        """List the files that count first plies, and the files of plies of the games in none of these.
+        """List the files with counts of first plies, and the files of plies for games that are not counted there.
 
-        Raises ``FailureError`` if a file is not as it was written.
+        Raises ``FailureError`` if the content of a file has changed since it was written.
         """
         counted_files, uncounted_ply_files = list[VerifiableFile](), list[VerifiableFile]()
         for run_id in self.archive.list_run_ids():
@@ -217,7 +217,7 @@ class ArchiveFiles:
         return VerifiableFile(run_id, backend.absolute(path), checksum, backend, rows)
 
     def _build_damage_error(self, file: VerifiableFile) -> FailureError:
-        """Build the error for a file that is missing or not as it was written."""
+        """Build the error for a file that is missing or has changed since it was written."""
         kind = MissingFileError if self._current_backend.status(file.path) is None else FailureError
         return kind(self._describe_damage(str(file.path)))
 
@@ -225,7 +225,10 @@ class ArchiveFiles:
         return f"{path} is missing or damaged: run {self.archive.format_command('archive verify')}"
 
     def check_files(self, files: Iterable[VerifiableFile]) -> None:
-        """Raise ``FailureError`` if a file is not as it was written. Each file is checked once."""
+        """Raise ``FailureError`` if the content of a file has changed since it was written.
+
+        Each file is checked only once.
+        """
         unchecked_files = {file.path: file for file in files if file.path not in self._checked_files}
         if self._check:
             damaged = find_damaged_file(self.archive.root, [*unchecked_files.values()])
@@ -236,9 +239,10 @@ class ArchiveFiles:
         self._checked_files |= unchecked_files
 
     def find_damage_error(self, message: str, format_path: Callable[[PurePath], str]) -> FailureError | None:
-        """Find the damaged file behind a message and build its error; None if no file is damaged.
+        """Return an error for the damaged file that caused an error message, or None if no file is damaged.
 
-        ``format_path`` formats the path of a file as messages name it. Only files that a question has read are checked.
+        ``format_path`` formats the path of a file in the form that messages use. Only files that a query has read are
+        examined.
         """
         files = list(self._checked_files.values())
         candidates = [file for file in files if format_path(file.path) in message] or files
@@ -247,12 +251,12 @@ class ArchiveFiles:
         return None if damaged is None else self._build_damage_error(damaged)
 
     def check_run_exists(self, run_id: str) -> None:
-        """Raise ``RequestError`` unless a run is in the archive."""
+        """Raise ``RequestError`` unless the archive contains this run."""
         if run_id not in self.archive.list_run_ids() and self.archive.find_run(run_id) is None:
             raise unknown_run_error(self.archive, run_id, self.archive.list_run_ids())
 
     def find_policy_card(self, name_or_id: str) -> PolicyCard:
-        """Find the card of a policy by its id or name. Raises ``RequestError`` if there is none."""
+        """Return the card of the policy with this name or id. Raises ``RequestError`` if there is none."""
         cards = self.archive.load_cards()
         matching_cards = [card for card in cards if name_or_id in (card.policy_id, card.name)]
         if not matching_cards:
@@ -263,7 +267,10 @@ class ArchiveFiles:
         return matching_cards[-1]  # the newest card of a name
 
     def find_policy_file(self, card: PolicyCard) -> VerifiableFile | None:
-        """Find the table of a policy; None for a genome, which has none. Raises ``FailureError`` for a damaged one."""
+        """Return the file of a policy's table, or None for a genome, which has no table.
+
+        Raises ``FailureError`` if the file is damaged.
+        """
         if TABLE not in card.files:
             return None
         path = policy_folder(self.archive, card.policy_id) / card.stored_name(TABLE)

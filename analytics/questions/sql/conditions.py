@@ -14,14 +14,14 @@ from quarto.errors import RequestError
 
 
 class Parser(Protocol):
-    """The parser that checks a condition: an ``OpenArchive``."""
+    """A parser for checking conditions, as an ``OpenArchive`` is."""
 
     def parse_query(self, text: str) -> ParsedQuery:
-        """Parse a text. Raises ``RequestError`` for one that is nested too deeply."""
+        """Parse an SQL text. Raises ``RequestError`` for a text that is nested too deeply."""
         ...
 
     def list_functions(self, names: Iterable[str]) -> Sequence[tuple[str, str | None, str | None]]:
-        """List the name, stability and definition of each function and macro that has one of these names."""
+        """List the name, the stability and the definition of each function or macro that has one of these names."""
         ...
 
 
@@ -35,7 +35,7 @@ _SAMPLING_FUNCTIONS = frozenset({"reservoir_quantile"})  # DuckDB lists it as co
 
 
 def check_and_combine_conditions(parser: Parser, first: str, second: str) -> str:
-    """Combine two conditions, each checked on its own, so that neither can cancel the other.
+    """Combine two conditions with AND; each is checked on its own first, so that neither can cancel the other.
 
     Raises the errors of ``check_condition``.
     """
@@ -49,9 +49,9 @@ def _enclose_in_brackets(where: str) -> str:
 
 
 def check_condition(parser: Parser, where: str) -> None:
-    """Raise ``RequestError`` unless ``where`` is one expression that always has the same result.
+    """Raise ``RequestError`` unless ``where`` is a single expression whose result does not change over time.
 
-    Columns are not checked: when the condition is used, DuckDB reports those that do not exist.
+    Columns are not checked here, because DuckDB reports unknown columns when the condition is used.
     """
     if all(kind == duckdb.token_type.comment for _, kind in duckdb.tokenize(where)):
         raise RequestError(f"where={to_line(repr(where))} is empty: leave it out to choose all games")
@@ -72,9 +72,9 @@ def check_condition(parser: Parser, where: str) -> None:
 
 
 def _parse_condition(parser: Parser, expression: str) -> Node:
-    """Parse a SELECT with an expression after WHERE, and return its syntax tree.
+    """Parse a SELECT that has the expression after WHERE, and return the syntax tree of the SELECT.
 
-    Raises ``RequestError`` if there is more than an expression.
+    Raises ``RequestError`` if the text is more than an expression.
     """
     query = parser.parse_query(f"SELECT 1 FROM games WHERE {expression}\n")  # noqa: S608  (it is parsed, not asked)
     if query.error:
@@ -94,14 +94,14 @@ def _parse_condition(parser: Parser, expression: str) -> Node:
 
 
 def _remove_spans(tree: Any) -> Any:
-    """Copy a syntax tree without the positions in the text, so that trees of the same expression are equal."""
+    """Copy a syntax tree without positions in the text, so that the trees of equal expressions are equal."""
     if isinstance(tree, dict):
         return {name: _remove_spans(value) for name, value in tree.items() if name not in _TEXT_SPANS}
     return [_remove_spans(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def _describe_changing_part(parser: Parser, expression: Node) -> str | None:
-    """Describe the part of an expression that may make its result change over time; None if there is none."""
+    """Describe the part of an expression that may make its result change over time, or return None if there is none."""
     function_names = set()
     for node in walk_nodes(expression):
         if node.get("sample"):
@@ -122,7 +122,7 @@ def _describe_changing_part(parser: Parser, expression: Node) -> str | None:
 
 
 def _list_changing_functions(parser: Parser, names: Iterable[str]) -> list[str]:
-    """List the functions that DuckDB does not call consistent, sorted; a macro counts if its definition calls one."""
+    """List, sorted, the functions that DuckDB does not call consistent, and the macros that call such functions."""
     return sorted(
         {
             name

@@ -59,12 +59,13 @@ _FILE_ERROR = re.compile(r"(Invalid|Invalid Input|IO) Error: |(?![A-Z][A-Za-z ]+
 
 
 class Connection:
-    """A connection in which a view exists, and has its rows, from the first question on that reads it."""
+    """A connection to DuckDB, in which a view is created and filled just before the first query that reads it."""
 
     def __init__(self, archive_files: ArchiveFiles, limits: QueryLimits) -> None:
         """Connect to DuckDB.
 
-        Raises ``FailureError`` if there is no room for temporary files, ``RequestError`` if there is no memory.
+        Raises ``FailureError`` if there is no room for temporary files, and ``RequestError`` if there is too little
+        memory.
         """
         self._files = archive_files
         self._defined: set[str] = set()  # views and macros that DuckDB knows
@@ -100,8 +101,8 @@ class Connection:
     def to_queryable_path(self, path: PurePath) -> PurePath:
         """Return the path or URL by which DuckDB and Polars read a file of the archive.
 
-        DuckDB and Polars take some names of folders for patterns, and refuse names that are not UTF-8. The returned
-        path avoids both. URLs have neither problem.
+        DuckDB and Polars interpret some names of folders as patterns, and refuse names that are not UTF-8. The returned
+        path avoids both problems, which URLs do not have.
         """
         backend = self._files.archive.backend
         root = backend.absolute(self._files.archive.root)
@@ -129,7 +130,7 @@ class Connection:
     # The views that a question reads are filled before it is asked.
 
     def fill_referenced_views(self, query: ParsedQuery) -> None:
-        """Fill the views that a question reads. Raises ``FailureError`` if their files are damaged."""
+        """Fill the views that a query reads. Raises ``FailureError`` if the files of a view are damaged."""
         view_names = query.select_views(QUERYABLE_NAMES)
         self._define_missing(list_needed_names(query))
         columns = views.ON_DEMAND_COLUMNS if query.columns is None else views.ON_DEMAND_COLUMNS & query.columns
@@ -151,7 +152,7 @@ class Connection:
             )
 
     def _find_labels(self, texts: Collection[str], labels: Collection[str]) -> None:
-        """Define the macro ``label`` for a question's labels, and warn of labels that are stored in another form."""
+        """Define the macro ``label`` for the labels in a query, and warn of labels that are stored in another form."""
         archive, records = self._files.archive, list[RunRecord]()
         for run_id in archive.list_recorded_run_ids():
             with suppress(FailureError):  # a damaged record raises its error when a question reads it
@@ -164,9 +165,9 @@ class Connection:
             self.duckdb.execute(views.create_label_macro_sql(stored))
 
     def _define_missing(self, names: Iterable[str]) -> bool:
-        """Define the views, without their rows, and macros that are not defined yet; return whether there were any.
+        """Define the views, still without rows, and the macros that are not defined yet; return whether there were any.
 
-        ``names`` are in the order of ``list_needed_names``.
+        ``names`` must be in the order of ``list_needed_names``.
         """
         missing_names = [name for name in names if name not in self._defined]
         for name in missing_names:
@@ -175,11 +176,11 @@ class Connection:
         return bool(missing_names)
 
     def define_all(self) -> bool:
-        """Define every view and macro, so that DuckDB can propose them; return whether any were not defined yet."""
+        """Define every view and macro, so that DuckDB can suggest their names; return whether any was undefined."""
         return self._define_missing(add_dependencies(load_definitions()))
 
     def list_functions(self, names: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
-        """List the name, stability and definition of each function and macro of these names.
+        """List the name, the stability and the definition of each function or macro that has one of these names.
 
         A macro has no stability.
         """
@@ -192,9 +193,9 @@ class Connection:
         return self.duckdb.execute(query, [names]).fetchall()
 
     def _try_fill_view(self, view: str, may_be_unread: bool) -> None:
-        """Fill a view with its rows, or raise ``FailureError`` if its files cannot be read.
+        """Fill a view with its rows. Raises ``FailureError`` if the files of the view cannot be read.
 
-        With ``may_be_unread``, a view that cannot be read raises the error only when DuckDB reads it.
+        With ``may_be_unread``, the error is raised only when DuckDB reads the view.
         """
         message = None
         try:
@@ -256,13 +257,16 @@ class Connection:
         self.duckdb.execute(views.create_view_sql(view, sources))
 
     def build_from_clause(self, files: Sequence[VerifiableFile]) -> str:
-        """Build the clause FROM that reads files with one condition."""
+        """Build the FROM clause that reads files whose rows have the same condition."""
         return views.file_rows_sql((self.to_queryable_path(file.path) for file in files), files[0].condition)
 
     def _create_replay_view(
         self, view: str, run_ids: Iterable[str], replay: ReplayScanner, record_columns: RecordColumns
     ) -> None:
-        """Register the replays of runs, and create the view over them; a condition on the run skips the other runs."""
+        """Register the replays of some runs, and create the view that reads them.
+
+        A condition on ``run_id`` skips the replays of other runs.
+        """
         self._files.list_and_check_files("plies")
         archive, sources = self._files.archive, list[tuple[str, dict[str, str]]]()
         for run_id in run_ids:
@@ -272,7 +276,7 @@ class Connection:
         self.duckdb.execute(views.create_view_sql(view, sources))
 
     def _create_position_keys_if_read(self, run_ids: Iterable[str]) -> None:
-        """Create the view of position keys of these runs if a question reads those columns of ``decisions``."""
+        """Create the view of position keys for these runs, if a query reads the key columns of ``decisions``."""
         reads_keys = not KEY_COLUMNS.keys().isdisjoint(self._columns)
         if reads_keys:
             self._create_replay_view(
@@ -284,7 +288,7 @@ class Connection:
         self.duckdb.execute(f"CREATE OR REPLACE MACRO _keyed() AS {reads_keys}")
 
     def build_policy_query(self, name: str) -> str:
-        """Build the query that returns the table of a policy. Raises ``RequestError`` for an unknown policy."""
+        """Build the query that returns the table of a policy. Raises ``RequestError`` if there is no such policy."""
         card = self._files.find_policy_card(name)
         file = self._files.find_policy_file(card)
         if file is None:
@@ -294,7 +298,7 @@ class Connection:
         return views.policy_table_sql(path, rows.collect_schema())
 
     def find_damage_error(self, message: str) -> FailureError | None:
-        """Find the error for the damaged file behind DuckDB's message; None if no file is damaged."""
+        """Return an error for the damaged file behind a message of DuckDB, or None if no file is damaged."""
         for failure in (*self._errors_by_view.values(), *self._files.record_failures.values()):
             if _format_for_duckdb(failure) in message:
                 return failure
@@ -304,7 +308,10 @@ class Connection:
 
     @contextmanager
     def register_frames(self, frames: Mapping[str, Any]) -> Iterator[None]:
-        """Register frames under their names inside the context. Raises ``RequestError`` for other values."""
+        """Register frames under their names for the duration of the context.
+
+        Raises ``RequestError`` for values that are not frames.
+        """
         registered_names: list[str] = []
         try:
             for name, frame in frames.items():
@@ -331,12 +338,12 @@ def _build_rules_column(record: RunRecord) -> dict[str, str]:
 
 
 def _format_for_duckdb(error: FailureError) -> str:
-    """Format an error's message as DuckDB takes it: bytes of a path that are not UTF-8 are replaced."""
+    """Format the message of an error for DuckDB, replacing bytes of a path that are not UTF-8."""
     return str(error).encode(errors="replace").decode()
 
 
 def _to_registrable(frame: Any) -> Any:
-    """Convert a frame to a form that DuckDB reads."""
+    """Convert a frame to a form that DuckDB can read."""
     if isinstance(frame, pl.LazyFrame):
         return LazyArrowStream(frame)
     return ArrowStream(frame) if isinstance(frame, pl.DataFrame) else frame
@@ -349,16 +356,16 @@ _YOUNG_SECONDS = 60  # a folder without a lock may be about to get it
 
 
 class ScratchFolder:
-    """A new temporary folder. Making it removes the folders that killed processes of this user left behind.
+    """A new temporary folder. Creating it also removes folders that killed processes of the same user left behind.
 
-    Each folder holds a file that its process has locked, so that the next process sees which folders are not in use any
-    more. The folder is removed with the last reference to it, or when the interpreter ends.
+    Each folder holds a file that its process has locked, so that other processes can tell which folders are no longer
+    in use. The folder is removed with the last reference to it, or when the interpreter ends.
     """
 
     folders: ClassVar[set[Path]] = set()  # of this process: a handler that ends the process at once removes them
 
     def __init__(self) -> None:
-        """Create the folder. Raises ``FailureError`` if that is impossible."""
+        """Create the folder. Raises ``FailureError`` if this fails."""
         try:
             remove_abandoned_folders(Path(tempfile.gettempdir()))
             self.folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
@@ -377,18 +384,18 @@ class ScratchFolder:
 
     @property
     def spill_folder(self) -> Path:
-        """The folder for the rows that questions spill; DuckDB makes it when it needs it."""
+        """The folder to which queries spill rows; DuckDB creates it when needed."""
         return self.folder / "spill"
 
     def remove(self) -> None:
-        """Remove the folder and its content. May be called twice."""
+        """Remove the folder and its content. Calling this again is harmless."""
         self._remove()
 
 
 def _remove_folder_and_unlock(folder: Path, lock: int, process_id: int) -> None:
     """Remove a folder, and close its lock.
 
-    A fork of the process closes only the lock, because its parent still uses the folder.
+    In a fork of the process, only close the lock, because the parent still uses the folder.
     """
     if os.getpid() == process_id:
         shutil.rmtree(folder, ignore_errors=True)  # links in it are removed, not followed
@@ -397,7 +404,10 @@ def _remove_folder_and_unlock(folder: Path, lock: int, process_id: int) -> None:
 
 
 def ensure_plain_path(root: Path) -> Path:
-    """Return a path to an archive that DuckDB and Polars do not take for a pattern: if necessary a temporary link."""
+    """Return a path to an archive that DuckDB and Polars do not interpret as a pattern.
+
+    If necessary, the path is a temporary link.
+    """
     if is_plain_path(root):
         return root
     link = _create_link_folder(os.getpid()).folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
@@ -412,13 +422,13 @@ def _create_link_folder(_process: int) -> ScratchFolder:
 
 
 def is_plain_path(path: PurePath) -> bool:
-    """Return whether DuckDB takes a path literally: it has no pattern, and is UTF-8."""
+    """Return whether DuckDB takes a path literally, because it is UTF-8 and contains no pattern."""
     text = str(path)
     return not _GLOB_CHARACTERS & set(text) and text.encode(errors="replace").decode() == text
 
 
 def remove_abandoned_folders(temporary_folder: Path) -> None:
-    """Remove the folders that ended processes of this user left behind; folders of other users stay."""
+    """Remove the folders that ended processes of this user left behind, but no folders of other users."""
     for folder in temporary_folder.glob(f"{SCRATCH_PREFIX}*"):
         with suppress(OSError):  # another process removes it at the same time
             status = folder.lstat()

@@ -46,10 +46,9 @@ _IMPORTING_PROCESS = os.getpid()  # the process that has the threads of Polars
 
 
 def _check_not_forked() -> None:
-    """Raise ``RequestError`` in a process that ``fork()`` made from one that has imported this module.
+    """Raise ``RequestError`` in a process that was created by ``fork()`` after this module was imported.
 
-    The threads of Polars are missing in such a process, and code that waits for them would wait for ever without a
-    message.
+    Such a process lacks the threads of Polars. Code that waits for these threads would hang without a message.
     """
     if os.getpid() != _IMPORTING_PROCESS:
         raise RequestError(
@@ -59,12 +58,12 @@ def _check_not_forked() -> None:
 
 
 class OpenArchive:
-    """The content of an archive when it was opened; ``refresh`` updates it. A context manager.
+    """An open archive with the content that it had when it was opened, which ``refresh`` updates. A context manager.
 
     The views are ``games``, ``plies``, ``runs``, ``results``, ``agents``, ``policies``, ``sweeps``, ``verdicts``,
     ``seats``, ``pairs``, ``boards``, ``positions``, ``first_plies`` and ``decisions``. ``docs/sql.md`` has an example
-    of each view and macro. ``scan(name)`` returns a view as a Polars LazyFrame. With its argument ``run_id``, only the
-    files of that run are read; with a filter on the column, all are.
+    of each view and macro. ``scan(name)`` returns a view as a Polars LazyFrame. With its argument ``run_id``, it reads
+    only the files of that run; a filter on the column of this name reads all files.
     """
 
     def __init__(
@@ -74,11 +73,11 @@ class OpenArchive:
 
         Args:
             root: The folder or the location in a bucket.
-            limits: A question that goes beyond these limits is an error.
+            limits: Limits of memory and time; a query that exceeds one raises an error.
             check: Check that runs have all games that their records name, and compare each file with its checksum
-                before the first question that reads it, once per machine (see ``ArchiveFiles.check_files``).
-            vocabulary_only: Let questions read only the views and the macros of ``docs/sql.md``. Questions of strangers
-                need this.
+                before the first query that reads it, once per machine (see ``ArchiveFiles.check_files``).
+            vocabulary_only: Restrict queries to the views and the macros of ``docs/sql.md``. This is necessary for
+                queries from strangers.
 
         Raises:
             RequestError: ``root`` is no archive.
@@ -95,7 +94,7 @@ class OpenArchive:
             warn_if_unknown_archive(root)
 
     def refresh(self) -> None:
-        """Update the content to the archive as it is now. Raises ``FailureError`` as opening the archive does."""
+        """Update the content to the present state of the archive. Raises the errors of opening an archive."""
         self.close()
         self.files = ArchiveFiles(self._root, self._check)
 
@@ -108,7 +107,7 @@ class OpenArchive:
     def to_queryable_path(self, path: PurePath) -> PurePath:
         """Return the path or URL by which DuckDB and Polars read a file of the archive.
 
-        A plain path needs no connection.
+        If the path is plain, no connection is opened for this.
         """
         root = self.archive.backend.absolute(self.archive.root)
         return path if isinstance(root, Path) and is_plain_path(root) else self._connect().to_queryable_path(path)
@@ -121,23 +120,23 @@ class OpenArchive:
     # Questions.
 
     def sql(self, text: str, parameters: Parameters | None = None, **frames: Any) -> pl.DataFrame:
-        """Answer one SELECT (or EXPLAIN) in DuckDB's dialect.
+        """Return the answer to one SELECT (or EXPLAIN) in DuckDB's dialect.
 
         If files are missing because other processes replaced them since the archive was opened, the archive is
         refreshed.
 
         Args:
-            text: The question.
+            text: The query.
             parameters: The values of ``?`` or ``$1`` in the text, in order; or those of ``$name``, by name.
-            **frames: Tables that the question reads by these names: frames of Polars, lazy or not, of pandas, or of
+            **frames: Tables that the query reads by these names: frames of Polars, lazy or not, of pandas, or of
                 Arrow.
 
         Returns:
             The answer. Whole numbers have 64 bits if they fit.
 
         Raises:
-            RequestError: ``text`` is not one question that DuckDB accepts, or the question exceeds a limit.
-            FailureError: The question reads a damaged file.
+            RequestError: ``text`` is not a single query that DuckDB accepts, or the query exceeds a limit.
+            FailureError: The query reads a damaged file.
 
         Examples:
             >>> import analytics
@@ -153,18 +152,21 @@ class OpenArchive:
         return self.retry_if_file_missing(lambda: self._run_query(text, lambda answer: answer.read_first_rows(rows)))
 
     def fork(self) -> Self:
-        """Return the same content for another thread, with a connection of its own, which is closed separately."""
+        """Return an archive with the same content for another thread.
+
+        It has a connection of its own, and is closed separately.
+        """
         copied = copy(self)
         copied._connection = None
         return copied
 
     def stream(self, text: str, write: RowConsumer, exact: bool = True) -> None:
-        """Pass the answer of a question to a function in parts, so that it need not fit into memory.
+        """Pass the answer to a query to a function in parts, so that the answer need not fit into memory.
 
         Args:
-            text: The question.
-            write: Consumes the rows once. It also receives a function that ends the rows early; after calling that, it
-                consumes the remaining rows.
+            text: The query.
+            write: Consumes the rows once. It also receives a function that ends the rows early; after calling that
+                function, it consumes the remaining rows.
             exact: Give the rows and types that ``sql`` gives. If false, sums stay 128-bit decimals, and the first rows
                 come at once.
 
@@ -183,22 +185,25 @@ class OpenArchive:
             raise
 
     def query_files_by_path(self, text: str) -> pl.DataFrame:
-        """Answer a question that reads files by their paths. Raises ``MissingFileError`` if a file is missing."""
+        """Return the answer to a query that reads files by their paths.
+
+        Raises ``MissingFileError`` if a file is missing.
+        """
         return self._run_query(text, QueryResult.read_frame)
 
     def retry_if_file_missing(self, operation: Callable[[], AnswerT]) -> AnswerT:
-        """Return the result of ``operation``; if a file is missing, refresh the archive and call it again."""
+        """Return the result of ``operation``. If a file is missing, refresh the archive and repeat ``operation``."""
         with suppress(MissingFileError):
             return operation()
         self.refresh()
         return operation()
 
     def parse_query(self, text: str) -> ParsedQuery:
-        """Parse a text in SQL. Raises ``RequestError`` for one that is nested too deeply."""
+        """Parse an SQL text. Raises ``RequestError`` for a text that is nested too deeply."""
         return parse_query(self._connect().duckdb, text)
 
     def list_functions(self, names: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
-        """List the name, stability and definition of each function and macro of these names."""
+        """List the name, the stability and the definition of each function or macro that has one of these names."""
         return self._connect().list_functions(names)
 
     def _run_query(
@@ -239,7 +244,7 @@ class OpenArchive:
         return answer
 
     def _build_error(self, query_failure: QueryFailure) -> ArenaError:
-        """Build the error for a failure of DuckDB: a damaged file, an exceeded limit, or an invalid question."""
+        """Build the error for a failed query: a damaged file, an exceeded limit, or an invalid query."""
         damage_error = self._connection and self._connection.find_damage_error(query_failure.text)
         if query_failure.is_fatal:
             self.close()  # the connection answers no more questions
@@ -250,9 +255,9 @@ class OpenArchive:
     # The views as lazy frames.
 
     def scan(self, name: str, run_id: str | None = None) -> pl.LazyFrame:
-        """Return the rows of a view as a lazy frame, which reads only the columns and rows that a query needs.
+        """Return the rows of a view as a lazy frame, which reads only the columns and rows that a computation needs.
 
-        A filter on ``ply`` reads only the row groups of ``plies`` that have these plies.
+        A filter on ``ply`` reads only those row groups of ``plies`` that contain the plies in question.
 
         Args:
             name: The name of a view.
@@ -287,14 +292,16 @@ class OpenArchive:
         return self._scan_query(f"{name} WHERE run_id = {views.quote_literal(run_id)}")
 
     def policy(self, name: str) -> pl.LazyFrame:
-        """Return the table of a policy, given by name or id, as a lazy frame; for a genome its genes.
+        """Return the table of the policy with this name or id as a lazy frame; for a genome, the table of its genes.
 
-        Raises ``RequestError`` for an unknown policy.
+        Raises ``RequestError`` if there is no such policy.
         """
         return self._scan_query(f"({self._connect().build_policy_query(name)})")
 
     def ordered_openings(self, plies: int, run_id: str | None = None) -> pl.LazyFrame:
-        """Return the first plies of each game that has them, up to symmetry: the macro ``ordered_openings(plies)``.
+        """Return the first ``plies`` plies of each game that is long enough, up to symmetry, in the order of play.
+
+        The macro ``ordered_openings(plies)`` gives the same rows in SQL.
 
         Args:
             plies: The number of plies, 1 to 8.
@@ -311,8 +318,9 @@ class OpenArchive:
     def _scan_table(self, table: str, run_id: str | None) -> pl.LazyFrame:
         """Scan the rows of a stored table.
 
-        Raises ``FailureError`` if a file is not as it was written. Raises it for ``games``, too, if a record is damaged
-        or lost: some columns follow from records, and it is not known yet which columns will be read.
+        Raises ``FailureError`` if the content of a file has changed since it was written. For ``games``, also raises it
+        if a record is damaged or lost, because some columns follow from records, and it is not known yet which will be
+        read.
         """
         _check_not_forked()
         if run_id is not None:
@@ -330,7 +338,7 @@ class OpenArchive:
         return pl.concat(frames) if frames else pl.LazyFrame(schema=types)
 
     def _scan_files(self, files: Sequence[VerifiableFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
-        """Scan the rows of files with one condition, with their locations in ``path``."""
+        """Scan the rows of files that share one condition, with the location of each file in the column ``path``."""
         # The scan itself widens integers, because filters could not skip row groups if a cast followed the scan.
         rows = pl.scan_parquet(
             [str(self.to_queryable_path(file.path)) for file in files],
@@ -348,14 +356,14 @@ class OpenArchive:
     def _build_columns(
         types: Mapping[str, pl.DataType], run_id: str | None, record_columns: Mapping[str, str]
     ) -> dict[str, pl.Expr]:
-        """Build the columns of scanned rows, including those that follow from records."""
+        """Build the expressions for the columns of scanned rows, including columns that follow from records."""
         run_of_file = pl.col("path").str.extract("/run=([0-9a-f]{12})/[^/]*$")
         expressions = {"run_id": run_of_file if run_id is None else pl.lit(run_id)}
         expressions |= {name: pl.sql_expr(value).cast(types[name]) for name, value in record_columns.items()}
         return {name: expressions.get(name, pl.col(name)) for name in types}
 
     def _scan_query(self, from_clause: str) -> pl.LazyFrame:
-        """Scan the rows of a clause FROM, which DuckDB reads anew each time that the frame is collected."""
+        """Scan the rows of a FROM clause; DuckDB reads them anew each time that the lazy frame is collected."""
         return scan_frames(
             self.sql(f"FROM {from_clause} LIMIT 0").schema, partial(self._stream_query_frames, from_clause)
         )
@@ -363,7 +371,7 @@ class OpenArchive:
     def _stream_query_frames(
         self, from_clause: str, columns: Sequence[str] | None, max_rows: int | None
     ) -> Iterator[pl.DataFrame]:
-        """Yield the answer in parts, on a connection of its own."""
+        """Yield the rows of a FROM clause in parts, over a separate connection."""
         column_list = "*" if columns is None else ", ".join(f'"{name}"' for name in columns)
         limit = "" if max_rows is None else f" LIMIT {max_rows}"
         text = f"SELECT {column_list} FROM {from_clause}{limit}"  # noqa: S608  (names of columns)
@@ -389,7 +397,7 @@ class OpenArchive:
         return f"{self._describe_contents()}\nviews: {names}; {hint}"
 
     def _repr_html_(self) -> str:
-        """Return the description of the archive for a notebook, with a table of the runs."""
+        """Return a description of the archive, with a table of its runs, for a notebook."""
         try:
             runs = (
                 self.scan("runs")
@@ -409,7 +417,7 @@ class OpenArchive:
         return f"archive {self._root}: {format_count_with_noun(runs, 'run')}, {format_count_with_noun(games, 'game')}"
 
     def close(self) -> None:
-        """Free memory and temporary files. May be called twice; the next question connects again."""
+        """Free memory and temporary files. Calling this again is harmless, and the next query connects again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -22,7 +22,7 @@ _WORD = re.compile(r"\w+")
 
 @cache
 def load_definitions() -> dict[str, str]:
-    """Load the statement for each name; a view of stored rows is created without rows."""
+    """Load the SQL statement that defines each view and macro, by name. Views of stored rows are created empty."""
     stored = {
         view: views.create_empty_view_sql(view)
         for view in (*TABLE_SCHEMAS, *views.RECORD_VIEWS, *views.HIDDEN_VIEWS, "boards")
@@ -33,7 +33,7 @@ def load_definitions() -> dict[str, str]:
 
 @cache
 def _read_definition_files() -> dict[str, str]:
-    """Read the statements of the SQL files, by the name that each creates."""
+    """Read the statements in the SQL files, by the name of the view or macro that each creates."""
     texts = [
         _COMMENT.sub("", (files("analytics.questions.sql") / name).read_text(encoding="utf-8"))
         for name in _DEFINITION_FILES
@@ -43,12 +43,15 @@ def _read_definition_files() -> dict[str, str]:
 
 
 def list_needed_names(query: ParsedQuery) -> Sequence[str]:
-    """List the names of views and macros that a question may need, each after the names that its definition uses."""
+    """List the views and macros that a query may need, each after the views and macros that its definition uses."""
     return add_dependencies(load_definitions() if query.lists_catalogue or query.is_composed else query.names)
 
 
 def add_dependencies(names: Iterable[str]) -> Sequence[str]:
-    """Add to the defined ones of these names the names that their definitions use; each follows the names it uses."""
+    """Return those of these names that are defined, with the names that their definitions use.
+
+    Each name comes after the names that its definition uses.
+    """
     return _add_dependencies(tuple(sorted(load_definitions().keys() & set(names))))
 
 

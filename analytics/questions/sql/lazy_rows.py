@@ -33,7 +33,7 @@ from quarto.errors import ArenaError
 
 
 class ArrowStream:
-    """A wrapper of an object with the Arrow PyCapsule interface, which passes on its rows only."""
+    """A wrapper that exposes only the rows of an object, through the Arrow PyCapsule interface."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -43,7 +43,7 @@ class ArrowStream:
 
 
 class LazyArrowStream:
-    """A relation to register with DuckDB: rows that a lazy frame computes each time that DuckDB reads them."""
+    """A relation to register with DuckDB; a lazy frame computes its rows each time that DuckDB reads them."""
 
     def __init__(self, frame: pl.LazyFrame) -> None:
         self._frame = frame
@@ -59,7 +59,7 @@ FrameSource = Callable[[Sequence[str] | None, int | None], Iterator[pl.DataFrame
 
 
 def scan_frames(schema: pl.Schema, frame_source: FrameSource) -> pl.LazyFrame:
-    """Return a lazy frame whose rows ``frame_source`` yields in parts, anew each time that the frame is collected."""
+    """Return a lazy frame whose rows ``frame_source`` yields in parts, anew each time the frame is collected."""
 
     def read_frames(
         columns: list[str] | None, predicate: pl.Expr | None, max_rows: int | None, _size: int | None
@@ -85,7 +85,10 @@ ReplayScanner = Callable[[ArchiveStore, RunRecord, Failures], pl.LazyFrame]
 def scan_boards(
     archive: ArchiveStore, record: RunRecord, failures: Failures, extra_columns: Collection[str]
 ) -> pl.LazyFrame:
-    """Scan the plies of a run with the board before each, by the schema ``BOARDS`` with some of ``EXTRA_COLUMNS``."""
+    """Scan the plies of a run, each with the board before it.
+
+    The rows have the schema ``BOARDS``, with ``extra_columns``, which are some of ``EXTRA_COLUMNS``.
+    """
     schema = pl.Schema({**BOARDS, **{name: kind for name, kind in EXTRA_COLUMNS.items() if name in extra_columns}})
     return _scan_replay(
         archive,
@@ -97,7 +100,10 @@ def scan_boards(
 
 
 def scan_ordered_openings(archive: ArchiveStore, record: RunRecord, failures: Failures) -> pl.LazyFrame:
-    """Scan the first plies of each game of a run, in order and up to symmetry, by the schema ``ORDERED_OPENINGS``."""
+    """Scan the first plies of each game of a run, in the order of play and up to symmetry.
+
+    The rows have the schema ``ORDERED_OPENINGS``.
+    """
     return _scan_replay(
         archive, record.run_id, lambda plies: derive_ordered_openings(plies, record.rules), ORDERED_OPENINGS, failures
     )
@@ -132,10 +138,10 @@ def _stop_at_failure(frames: Iterator[pl.DataFrame], failures: Failures) -> Iter
 
 
 def _copy_to_polars(rows: pl.DataFrame) -> pl.DataFrame:
-    """Copy rows to memory of Polars, because columns made of arrays borrow the memory of NumPy.
+    """Copy rows into memory that Polars owns, because columns made from arrays borrow the memory of NumPy.
 
-    DuckDB's threads free the last rows of a stream. If that freed an array, Python sometimes ended by a segmentation
-    fault (DuckDB 2.0, Polars 2.1).
+    DuckDB's threads free the last rows of a stream. When this freed a NumPy array, Python sometimes ended with a
+    segmentation fault (DuckDB 2.0, Polars 2.1).
     """
     return rows[pl.int_range(rows.height, eager=True)]
 
@@ -143,9 +149,9 @@ def _copy_to_polars(rows: pl.DataFrame) -> pl.DataFrame:
 def _read_ahead(
     read_range: Callable[[StoredRange], pl.DataFrame], ranges: Sequence[StoredRange]
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows of ranges in order, reading as many ranges at once as there are cores.
+    """Yield the rows of ranges in order, while reading as many ranges in parallel as there are cores.
 
-    When nobody needs more rows, no more ranges are read.
+    If the consumer stops, no further ranges are read.
     """
     threads = os.cpu_count() or 1
     pool = ThreadPoolExecutor(threads)

@@ -43,7 +43,7 @@ _NESTED_TYPES = ("list", "array", "struct", "tuple", "map")
 
 
 class QueryFailure(NamedTuple):
-    """The message of DuckDB or Polars about a question that it cannot answer."""
+    """The message with which DuckDB or Polars failed to answer a query."""
 
     text: str
     is_fatal: bool  # whether the connection can answer no more questions
@@ -57,32 +57,32 @@ class QueryFailure(NamedTuple):
 
     @property
     def is_unknown_name(self) -> bool:
-        """Whether the question names a table or function that DuckDB does not know."""
+        """Whether the query names a table or function that DuckDB does not know."""
         return self.text.startswith("Catalog Error")
 
 
 class QueryResult:
-    """The rows of one question, which can be read once. Whole numbers have 64 bits if they fit."""
+    """The rows of the answer to a query, which can be read once. Whole numbers have 64 bits if they fit."""
 
     def __init__(self, relation: duckdb.DuckDBPyRelation, stop: Callable[[], None]) -> None:
-        """Wrap DuckDB's relation. ``stop`` interrupts the connection."""
+        """Wrap a relation of DuckDB. ``stop`` interrupts the query on the relation's connection."""
         self._relation = relation
         self._stop = stop
         self.is_open = False  # whether unread rows occupy the connection, which can then do nothing else
 
     def read_frame(self) -> pl.DataFrame:
-        """Read all rows."""
+        """Read all rows into a frame."""
         return _read_frame(self._relation)
 
     def read_first_rows(self, rows: int) -> pl.DataFrame:
-        """Read the first ``rows`` rows; DuckDB computes no more than these need."""
+        """Read the first ``rows`` rows; DuckDB computes only what these rows require."""
         return _read_frame(self._relation.limit(rows))
 
     def stream(self, write: RowConsumer, folder: Path | None) -> None:
-        """Pass the rows to ``write`` in parts, with a function that ends them early.
+        """Pass the rows in parts to ``write``, together with a function that ends the rows early.
 
-        Only the last row tells whether 128-bit numbers fit into 64 bits, so rows with such numbers go to ``folder``
-        first. Without a folder, these numbers stay decimals.
+        Whether 128-bit numbers fit into 64 bits is known only after the last row. Rows with such numbers are therefore
+        stored in ``folder`` first; without a folder, the numbers stay decimals.
         """
         self.is_open = True
         rows = pl.scan_arrow_c_stream(ArrowStream(self._relation))
@@ -104,7 +104,7 @@ class QueryResult:
 def sink_parquet(rows: pl.LazyFrame, out: Path | BinaryIO, **options: Any) -> None:
     """Write rows as Parquet, in parts.
 
-    Raises ``RequestError`` for dates that Polars does not support, ``OSError`` if writing fails.
+    Raises ``RequestError`` for dates that Polars cannot represent, ``OSError`` if writing fails.
     """
     if any(True for kind in rows.collect_schema().values() for _ in _iterate_times(pl.Series(dtype=kind))):
         rows = rows.map_batches(check_times, streamable=True)
@@ -129,17 +129,17 @@ def run_query(
     consume_result: Callable[[QueryResult], AnswerT],
     limits: AbstractContextManager[None],
 ) -> AnswerT | QueryFailure:
-    """Run a query, and return what ``consume_result`` returns for its result, or the failure of DuckDB.
+    """Run a query; return what ``consume_result`` returns for the result, or DuckDB's failure.
 
     Args:
         connection: A connection whose views are filled.
         query: The query.
-        parameters: The values of the query's placeholders, in order or by name; None: it has none.
+        parameters: The values of the query's placeholders, in order or by name; None: the query has no placeholders.
         consume_result: Reads the rows.
         limits: A context that may interrupt the query.
 
     Raises:
-        RequestError: ``query`` is not one query whose answer a frame can hold.
+        RequestError: ``query`` is not a single query whose answer a frame can hold.
 
     """
     _check_single_select(query)
@@ -163,7 +163,7 @@ def run_query(
 
 
 def build_query_error(message: str) -> RequestError:
-    """Build the error for DuckDB's message, without its excerpt of the question, and with a hint at views that fit."""
+    """Build the error for a message of DuckDB: without its excerpt of the query, but with a hint at suitable views."""
     unknown_table = re.match(r"Catalog Error: Table with name (\S+) does not exist!", message)
     if unknown_table:
         return RequestError(
@@ -182,9 +182,9 @@ def build_query_error(message: str) -> RequestError:
 
 
 def _check_single_select(query: ParsedQuery) -> None:
-    """Raise ``RequestError`` unless a query is one SELECT, or one EXPLAIN of a SELECT, that only reads.
+    """Raise ``RequestError`` unless a query is one SELECT, or one EXPLAIN of a SELECT, and only reads data.
 
-    A query with a syntax error passes, because DuckDB describes the error.
+    A query with a syntax error passes, because DuckDB describes the error better.
     """
     if not query.text.isascii() and query.text.encode(errors="replace").decode() != query.text:
         raise RequestError("SQL: the question holds bytes that are not UTF-8: write it in UTF-8")
@@ -225,7 +225,10 @@ def _is_unsupported_type(kind: DuckDBPyType) -> bool:
 
 
 def _list_lossless_integer_casts(rows: pl.LazyFrame) -> list[pl.Expr]:
-    """List the casts to 64 bits, among columns of whole numbers (DuckDB sums to 128 bits), that lose no number."""
+    """List the casts from 128 to 64 bits that lose no number, for the columns of whole numbers in ``rows``.
+
+    Such columns exist because DuckDB computes sums with 128 bits.
+    """
     casts = []
     for name, kind in rows.collect_schema().items():
         integer_kind = _to_integer_type(kind)
@@ -262,7 +265,7 @@ _TIME_BOUNDS = {
 
 
 def check_times(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the frame. Raises ``RequestError`` for a date or time that DuckDB supports and Polars does not."""
+    """Return the frame unchanged. Raises ``RequestError`` for a date or time that Polars cannot represent."""
     for column in frame.iter_columns():
         for times in _iterate_times(column):
             earliest, latest = _TIME_BOUNDS[times.dtype.time_unit if isinstance(times.dtype, pl.Datetime) else None]
@@ -275,7 +278,7 @@ def check_times(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _iterate_times(column: pl.Series) -> Iterator[pl.Series]:
-    """Yield the dates and times in a column, also those in lists and structs."""
+    """Yield the dates and times in a column, including those inside lists and structs."""
     match column.dtype:
         case pl.Date() | pl.Datetime():
             yield column
@@ -293,7 +296,7 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class QueryLimits:
-    """Limits of a question. Raises ``RequestError`` for a value that is no amount of memory or time."""
+    """Limits of memory, disk and time for a query. Raises ``RequestError`` for a value that is not such an amount."""
 
     memory: str = DEFAULT_MEMORY  # such as 1GiB or 70%; a question that needs more spills to the disk
     spill: str | None = None  # such as 10GiB; None: nine tenths of the free space
@@ -313,10 +316,10 @@ class QueryLimits:
     def enforce(
         self, connection: duckdb.DuckDBPyConnection, spill_folder: Path, errors: list[RequestError]
     ) -> Iterator[None]:
-        """Interrupt the connection inside the context when a limit is reached, and add the error to ``errors``.
+        """Interrupt the connection inside the context when a limit is exceeded, and append the error to ``errors``.
 
         The spill folder is measured twenty times a second, because DuckDB 2.0 does not obey its own setting
-        ``max_temp_directory_size``: it spilled 740 MB where 5 MB were allowed.
+        ``max_temp_directory_size``: it spilled 740 MB although only 5 MB were allowed.
         """
         if self.seconds is None and self.spill is None and self.stop_event is None:
             yield
@@ -351,14 +354,14 @@ class QueryLimits:
                 connection.interrupt()  # repeated, because an interrupt between two statements has no effect
 
     def build_timeout_error(self) -> RequestError:
-        """Build the error for a question that took too long."""
+        """Build the error for a query that took too long."""
         return RequestError(
             f"SQL: the question took longer than {self.seconds:g} seconds: "
             f"{self._format_option_hint('allow more (--timeout), or ')}ask about fewer games"
         )
 
     def build_memory_error(self, message: str) -> RequestError | None:
-        """Build the error for DuckDB's message if the question needs too much memory; None if it does not."""
+        """Return the error for a query that needs too much memory, or None if DuckDB's message is not about memory."""
         if not message.startswith("Out of Memory Error"):
             return None
         remedy = self._format_option_hint("raise the limit (--memory 4GiB), or ")
@@ -369,7 +372,7 @@ class QueryLimits:
 
 
 def _measure_folder(folder: Path) -> int:
-    """Return the bytes on the disk of the files in a folder, 0 if it does not exist."""
+    """Return the total size, in bytes, of the files in a folder, or 0 if the folder does not exist."""
     total = 0
     with suppress(OSError):  # files come and go
         for file in folder.iterdir():

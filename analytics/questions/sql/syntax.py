@@ -41,7 +41,7 @@ _TOO_DEEP = "it is nested too deeply: write fewer levels of brackets, or name pa
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """A text in SQL with its kinds of statements and the names in it, in lower case."""
+    """A parsed SQL text: its kinds of statements, and the names in it, in lower case."""
 
     text: str
     kinds: tuple[str, ...] = ()  # of its statements, as DuckDB names them; of an EXPLAIN, those of what it explains
@@ -60,16 +60,16 @@ class ParsedQuery:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the query certainly reads all that it names."""
+        """Whether it is certain that the query reads every table that it names."""
         return self.tree is not None and not self.is_composed
 
     def select_views(self, queryable_names: Iterable[str]) -> set[str]:
-        """Select from these names of views and table macros those that the query may read."""
+        """Return those of these views and table macros that the query may read."""
         return {name for name in queryable_names if self.is_composed or name in self.names}
 
 
 def parse_query(connection: duckdb.DuckDBPyConnection, text: str) -> ParsedQuery:
-    """Parse a text; a syntax error is in the result's ``error``.
+    """Parse an SQL text; a syntax error is reported in the field ``error`` of the result.
 
     Raises ``RequestError`` for a text that is nested too deeply for DuckDB.
     """
@@ -90,7 +90,7 @@ def build_depth_error() -> RequestError:
 
 
 def _serialise(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
-    """Return the tree of a text of SELECTs; ``error`` is true in that of any other text.
+    """Return the syntax tree of a text of SELECTs. For any other text, the field ``error`` of the tree is true.
 
     Return None if the tree is too deep for Python, although not for DuckDB.
     """
@@ -107,7 +107,7 @@ def _serialise(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
 
 
 def _parse_explained(connection: duckdb.DuckDBPyConnection, query: ParsedQuery) -> ParsedQuery:
-    """Parse the query that an EXPLAIN explains; an EXPLAIN with options in brackets stays unparsed."""
+    """Parse the query that an EXPLAIN explains. An EXPLAIN with options in parentheses is returned unparsed."""
     tokens = _list_tokens(query.text)
     words = [word.lower() for _, word in tokens[:2]]
     start = tokens[1 + (words[1:] == ["analyze"])][0] if len(tokens) > 2 else 0
@@ -121,7 +121,7 @@ def _parse_explained(connection: duckdb.DuckDBPyConnection, query: ParsedQuery) 
 
 
 def walk_nodes(tree: Any) -> Iterator[Node]:
-    """Yield all mappings in a tree, each before those inside it."""
+    """Yield all mappings in a tree, each before the mappings inside it."""
     waiting = [tree]  # no recursion, because a few hundred additions are as deep as Python allows
     while waiting:
         node = waiting.pop()
@@ -160,8 +160,8 @@ def _describe_tree(text: str, tree: Node) -> ParsedQuery:
 def _list_tables(tree: Node) -> Iterator[Node]:
     """Yield the nodes that name tables, except names that WITH defines.
 
-    A name that WITH defines is known in the query after WITH and in later definitions of the same WITH, but not in its
-    own definition, unless in the second half of a recursive one.
+    A name that WITH defines is known in the query after WITH and in later definitions of the same WITH. In its own
+    definition it is known only if this is recursive, and then only in the second half.
     """
     waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
     while waiting:
@@ -184,7 +184,7 @@ def _list_tables(tree: Node) -> Iterator[Node]:
 
 
 def _find_policies(table_functions: Iterable[Node]) -> frozenset[str] | None:
-    """Find the names in policy('NAME'); None if an argument is not a string literal."""
+    """Return the names in calls such as policy('NAME'), or None if an argument is not a string literal."""
     names = {
         _parse_text_argument(argument)
         for function in table_functions
@@ -195,7 +195,7 @@ def _find_policies(table_functions: Iterable[Node]) -> frozenset[str] | None:
 
 
 def _find_label_texts(nodes: Sequence[Node]) -> tuple[frozenset[str], frozenset[str]]:
-    """Find the string literals that end like a label with parameters, and those inside the macro ``label``."""
+    """Return two sets of string literals: those that look like a label with parameters, and those in ``label(...)``."""
     calls = [
         node
         for node in nodes
@@ -213,7 +213,7 @@ def _find_label_texts(nodes: Sequence[Node]) -> tuple[frozenset[str], frozenset[
 
 
 def _find_column_names(tree: Node) -> frozenset[str] | None:
-    """Find the names of columns that a question reads; None if it reads columns without naming them, as ``*`` does."""
+    """Return the names of the columns that a query reads, or None if it reads columns without naming them (``*``)."""
     nodes = [*walk_nodes(tree)]
     tables = [node for node in nodes if node.get("type") == "BASE_TABLE"]
     row_names = {node[name].lower() for node in tables for name in ("alias", "table_name")}  # names of whole rows
@@ -233,7 +233,7 @@ def _find_column_names(tree: Node) -> frozenset[str] | None:
 
 
 def _parse_text_argument(argument: Node) -> str | None:
-    """Return the text of an argument that is a string literal; None for any other argument."""
+    """Return the text of an argument that is a string literal, or None for any other argument."""
     literal = argument["expression"].get("literal", {})
     return literal["text"] if literal.get("kind") == "STRING" else None
 
@@ -242,7 +242,10 @@ def _parse_text_argument(argument: Node) -> str | None:
 
 
 def _parse_tokens(text: str) -> ParsedQuery:
-    """Parse a text that has no tree: each word may be a name, except in comments and in strings of several words."""
+    """Parse a text that has no tree.
+
+    Each word may be a name, except words in comments and in strings of several words.
+    """
     try:
         kinds = tuple(statement.type.name for statement in duckdb.extract_statements(text))
     except duckdb.Error as error:
@@ -262,7 +265,7 @@ def _parse_tokens(text: str) -> ParsedQuery:
 
 
 def _list_tokens(text: str) -> Sequence[tuple[int, str]]:
-    """List the start, in bytes, and the text of each token; comments are left out."""
+    """List the tokens of a text, each with its start in bytes; comments are left out."""
     content = text.encode(errors="replace")
     tokens = duckdb.tokenize(content.decode())
     ends = [*(start for start, _ in tokens[1:]), len(content)]
@@ -274,10 +277,10 @@ def _list_tokens(text: str) -> Sequence[tuple[int, str]]:
 
 
 def _is_question_in_brackets(text: str) -> bool:
-    """Return whether a statement that DuckDB splits into several is one question.
+    """Return whether a text is a single query, although DuckDB splits it into several statements.
 
-    DuckDB also splits a COPY of a PIVOT without its values. But after FROM, a COPY in brackets is a syntax error,
-    because the grammar allows only questions there.
+    DuckDB splits a PIVOT without its values in this way, and also a COPY of such a PIVOT. A COPY in parentheses after
+    FROM is a syntax error, because the grammar allows only queries there.
     """
     try:
         return [statement.type.name for statement in duckdb.extract_statements(f"FROM (\n{text}\n)")] == [*PIVOT_KINDS]

@@ -48,7 +48,7 @@ _SQL_TYPES: dict[type[pl.DataType], str] = {pl.Int64: "BIGINT", pl.Int32: "INTEG
 
 
 def _to_sql_types(schema: Mapping[str, pl.DataType]) -> dict[str, str]:
-    """Return the SQL type of each column of a table of runs."""
+    """Return the SQL type of each column of a table that is stored by run, including ``run_id``."""
     return {"run_id": "VARCHAR"} | {name: _SQL_TYPES.get(type(kind), "VARCHAR") for name, kind in schema.items()}
 
 
@@ -64,14 +64,14 @@ def _read_column_rows() -> Iterator[dict[str, str]]:
 
 
 class ColumnDescription(NamedTuple):
-    """The description of a column of a view, as ``views.csv`` has it."""
+    """The description of a column of a view, from ``views.csv``."""
 
     meaning: str  # may be empty
     unit: str  # may be empty
 
 
 def read_column_descriptions(view: str) -> dict[str, ColumnDescription]:
-    """Read the meaning and the unit of each column of a view."""
+    """Read the descriptions of a view's columns, by name."""
     return {
         row["column"]: ColumnDescription(row["meaning"], row["unit"])
         for row in _read_column_rows()
@@ -106,7 +106,7 @@ RUN_ID_SQL = "regexp_extract(filename, '/run=([0-9a-f]{12})/[^/]*$', 1)"
 
 
 def quote_literal(value: object) -> str:
-    """Format a text or a number as an SQL literal, for statements that take no parameters."""
+    """Format a text or a number as an SQL literal, for statements that cannot have parameters."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
@@ -114,11 +114,11 @@ MAX_COMPARED = 256  # runs with which DuckDB compares the name of every file bef
 
 
 def run_condition_sql(runs: Iterable[str]) -> str:
-    """Return the condition that a row belongs to one of these runs; without runs, return ``true``.
+    """Return the condition that a row belongs to one of these runs; if there are no runs, return ``true``.
 
-    DuckDB compares few runs with the name of each file, so that the other files stay closed. For many runs, the time of
-    that comparison grows with the square of their number: 7 s for 3,000 runs. So many runs are joined with the rows,
-    which takes a tenth of that time.
+    For a few runs, DuckDB compares their ids with the name of each file, so that other files stay closed. For many
+    runs, the time of that comparison would grow with the square of their number (7 s for 3,000 runs). Many runs are
+    therefore joined with the rows, which takes a tenth of that time.
     """
     literals = [*map(quote_literal, runs)]
     if not literals:
@@ -132,9 +132,9 @@ def run_condition_sql(runs: Iterable[str]) -> str:
 
 
 def file_rows_sql(paths: Iterable[PurePath], condition: str = "") -> str:
-    """Return the clause FROM that reads the rows of table files that meet a condition.
+    """Return the FROM clause that reads from table files the rows that meet a condition.
 
-    Each row has the ``filename`` that ``RUN_ID_SQL`` reads.
+    Each row has a column ``filename``, which ``RUN_ID_SQL`` reads.
     """
     path_list = ", ".join(quote_literal(str(path)) for path in paths)  # a view takes no parameters
     rows = f"read_parquet([{path_list}], filename = true, hive_partitioning = false)"
@@ -145,19 +145,19 @@ _PAIR_SQL = "game_id % 4294967296 // 2"
 
 
 def _unit_sql(line: UnitLine) -> str:
-    """Return the unit of a row of ``games`` or ``plies``, in SQL of DuckDB and Polars."""
+    """Return the expression for the unit of a row of ``games`` or ``plies``, in SQL of DuckDB and Polars."""
     return _PAIR_SQL if line.pairings == 1 else f"({_PAIR_SQL} * {line.pairings} + pairing)"
 
 
 def unit_condition_sql(line: UnitLine, first: int, end: int) -> str:
-    """Return the condition that a row of ``games`` or ``plies`` is in a range of units, in SQL of DuckDB and Polars."""
+    """Return the condition that a row of ``games`` or ``plies`` has a unit in a range, in SQL of DuckDB and Polars."""
     return f"{_unit_sql(line)} >= {first} AND {_unit_sql(line)} < {end}"
 
 
 def record_columns_sql(record: RunRecord | FailureError) -> dict[str, str]:
     """Return the columns of ``games`` that follow from a run's record, in SQL of DuckDB and Polars.
 
-    For a record that is damaged or lost, they are the error, which DuckDB raises when a question reads them.
+    If ``record`` is the error of a damaged or lost record, DuckDB raises the error when a query reads these columns.
     """
     if isinstance(record, FailureError):
         return dict.fromkeys(RECORD_COLUMNS, f"error({quote_literal(str(record))})")
@@ -170,9 +170,9 @@ def record_columns_sql(record: RunRecord | FailureError) -> dict[str, str]:
 
 
 def create_view_sql(view: str, sources: Sequence[tuple[str, Mapping[str, str]]]) -> str:
-    """Return the statement that creates a view of the rows of several clauses FROM.
+    """Return the statement that creates a view from the rows of several FROM clauses.
 
-    ``sources`` has each clause with the columns that its rows lack, in SQL.
+    ``sources`` has each clause, with the SQL of the columns that its rows lack.
     """
     column_names = {name: name for name in _find_view_columns(view)}
     selects = [f"SELECT {_cast_columns_sql(view, column_names | dict(values))} {source}" for source, values in sources]
@@ -187,9 +187,9 @@ def create_empty_view_sql(view: str) -> str:
 
 
 def board_columns_sql(record: RunRecord, omitted_columns: Collection[str]) -> dict[str, str]:
-    """Return the columns of ``boards`` that a run's record makes of replayed numbers.
+    """Return the columns of ``boards`` that are computed from replayed numbers and a run's record.
 
-    Reading one of ``omitted_columns`` is an error.
+    A query that reads one of ``omitted_columns`` raises an error.
     """
     labels, rules = f"[{', '.join(map(quote_literal, record.labels))}]", record.rules
     lines = [" ".join(map(format_cell, line)) for line in rules.lines]
@@ -205,20 +205,23 @@ def board_columns_sql(record: RunRecord, omitted_columns: Collection[str]) -> di
 
 
 def _bit_texts_sql(column: str, texts: Sequence[str]) -> str:
-    """Return the list of the texts whose bits are set in ``column``, in SQL; NULL if no bit is."""
+    """Return the expression, in SQL, that lists the texts whose bits are set in ``column``; NULL if no bit is set."""
     literals = ", ".join(map(quote_literal, texts))
     return f"CASE WHEN {column} <> 0 THEN list_filter([{literals}], lambda _, bit: {column} >> (bit - 1) & 1 = 1) END"
 
 
 def create_label_macro_sql(stored_labels: Mapping[str, str]) -> str:
-    """Return the statement that defines ``label(agent)``: the stored label of a text, else the text itself."""
+    """Return the statement that defines ``label(agent)``: the stored form of a label, or else the text itself."""
     pairs = ", ".join(f"{quote_literal(text)}: {quote_literal(label)}" for text, label in stored_labels.items())
     expression = f"coalesce(MAP {{{pairs}}}[agent], agent)" if pairs else "agent"
     return f"CREATE OR REPLACE MACRO label(agent) AS {expression}"
 
 
 def create_policy_macro_sql(queries_by_policy: Mapping[str, str]) -> str:
-    """Return the statement that defines ``policy(name)``: for each name, the answer to a query."""
+    """Return the statement that defines the macro ``policy(name)``, which returns the table of a policy.
+
+    ``queries_by_policy`` has the query that reads the table of each policy.
+    """
     pairs = ", ".join(
         f"{quote_literal(name)}: {quote_literal(question)}" for name, question in queries_by_policy.items()
     )
@@ -226,7 +229,7 @@ def create_policy_macro_sql(queries_by_policy: Mapping[str, str]) -> str:
 
 
 def policy_table_sql(path: PurePath, schema: Mapping[str, pl.DataType]) -> str:
-    """Return the query for the table of a policy; small integers are widened, as in the views."""
+    """Return the query that reads the table of a policy; small integers are widened, as they are in the views."""
     quoted = {name: '"' + name.replace('"', '""') + '"' for name in schema}  # names may be a stranger's
     small = (pl.Int8, pl.Int16)
     values = {quoted[name]: quoted[name] + "::INTEGER" * (kind in small) for name, kind in schema.items()}
@@ -234,7 +237,7 @@ def policy_table_sql(path: PurePath, schema: Mapping[str, pl.DataType]) -> str:
 
 
 def genome_table_sql(genes: Mapping[str, float]) -> str:
-    """Return the query for a table with a row for each gene."""
+    """Return the query for a table of genes, with one row for each."""
     rows = ", ".join(f"({quote_literal(gene)}, {value!r}::DOUBLE)" for gene, value in genes.items())
     return f"SELECT gene, value FROM (VALUES {rows}) AS genes (gene, value)"  # noqa: S608  (quoted)
 
@@ -244,14 +247,15 @@ def _find_view_columns(view: str) -> Mapping[str, str]:
 
 
 def _replace_struct_types(view: str) -> dict[str, str]:
-    """Return the columns of a view, with JSON as the type of those whose fields depend on the archive."""
+    """Return the column types of a view, with JSON for the columns whose fields depend on the archive."""
     return {name: "JSON" if kind == STRUCT else kind for name, kind in _find_view_columns(view).items()}
 
 
 def create_record_view_sql(view: str, schema: Mapping[str, pl.DataType]) -> str:
-    """Return the statements that create one of ``RECORD_VIEWS`` from the registered ``_frame`` of this schema.
+    """Return the statements that create one of ``RECORD_VIEWS`` from the registered frame ``_frame``.
 
-    A column of settings without any field becomes JSON, in which every field is NULL.
+    ``schema`` is the schema of the frame. A column of settings that has no fields becomes JSON, in which every field is
+    NULL.
     """
     fieldless_columns = {name for name, kind in VIEWS[view].items() if kind == STRUCT and not schema[name].is_nested()}
     kinds = VIEWS[view] | dict.fromkeys(fieldless_columns, "JSON")
@@ -261,7 +265,7 @@ def create_record_view_sql(view: str, schema: Mapping[str, pl.DataType]) -> str:
 
 
 def create_failing_view_sql(view: str, reason: str) -> str:
-    """Return the statement that creates a view that cannot be read: DuckDB raises ``reason`` instead."""
+    """Return the statement that creates an unreadable view: reading it raises an error with the text ``reason``."""
     error = f"error({quote_literal(reason)})"
     # The error is in every column, too, because DuckDB decides a condition on a column that is always NULL without
     # reading a row.
@@ -283,7 +287,7 @@ def _select_list_sql(values: Mapping[str, str]) -> str:
 
 
 def build_pairings_table(archive: ArchiveStore) -> pl.DataFrame:
-    """Build the rows of the table ``_pairings``: every pairing of every run.
+    """Build the rows of the table ``_pairings``, one for every pairing of every run.
 
     Raises ``FailureError`` for a damaged record.
     """
@@ -301,9 +305,10 @@ Row = dict[str, Any]
 
 
 def build_view_frame(view: str, archive: Snapshot) -> pl.DataFrame:
-    """Build one of the views ``RECORD_VIEWS``. Raises ``FailureError`` for a damaged record, tally, verdict or card.
+    """Build one of the views in ``RECORD_VIEWS`` as a frame.
 
-    A column of settings has a field for each setting of any row. If there are no settings, it is a column of nulls.
+    A column of settings has a field for each setting that occurs in any row, or only nulls if there are no settings.
+    Raises ``FailureError`` for a damaged record, tally, verdict or card.
     """
     rows = [{name: _replace_surrogates(value) for name, value in row.items()} for row in _ROW_BUILDERS[view](archive)]
     columns = {
@@ -316,9 +321,9 @@ def build_view_frame(view: str, archive: Snapshot) -> pl.DataFrame:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Replace the bytes in texts that are not UTF-8, which DuckDB and Polars refuse.
+    """Replace bytes in texts that are not UTF-8, because DuckDB and Polars refuse them.
 
-    A path or a command may have such bytes.
+    Such bytes can occur in paths and commands.
     """
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
@@ -328,10 +333,11 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 def settings_to_struct_column(rows: Sequence[Mapping[str, Any]]) -> pl.Series:
-    """Convert settings to one column of structs: a field for each name, sorted; nulls if there are no names.
+    """Convert settings to one column of structs, with a field for each name, sorted by name.
 
-    A field is BOOLEAN, BIGINT or DOUBLE if all its values are. Otherwise it is VARCHAR, and lists and the like are
-    JSON. If names differ only in case, which SQL ignores, the later ones get an underscore.
+    Without any names, the column has only nulls. A field is BOOLEAN, BIGINT or DOUBLE if all its values are. Otherwise
+    it is VARCHAR, and lists and similar values are JSON. If names differ only in case, which SQL ignores, an underscore
+    is appended to the later ones.
     """
     fields: dict[str, str] = {}
     for name in sorted({name for row in rows for name in row}):
@@ -363,7 +369,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re
 
 
 def parse_setting(text: str) -> bool | int | float | str | None:
-    """Parse the value of a setting that is stored as text, as it was typed on a command line."""
+    """Parse the value of a setting that is stored as text, in the form in which it was typed on a command line."""
     if text.lower() in _WORD_VALUES:
         return _WORD_VALUES[text.lower()]
     if _INTEGER.fullmatch(text):
@@ -394,7 +400,7 @@ def _build_run_row(archive: ArchiveStore, record: RunRecord) -> Row:
 
 
 def _build_result_rows(result: PairingResult, record: RunRecord) -> Iterator[Row]:
-    """Yield a row for each agent of a pairing and each seat in which it played."""
+    """Yield a row for each agent of a pairing and each seat in which the agent played."""
     agents = result.first, result.second
     for second, seat in ((0, 0), (0, 1), (1, 0), (1, 1)):
         losses, draws, wins = result.results_in_seat(seat ^ second)  # of the first agent, which then holds that seat
@@ -414,7 +420,7 @@ def _build_result_rows(result: PairingResult, record: RunRecord) -> Iterator[Row
 
 
 def _build_job_rows(job: SweepJob, results: Sequence[PairingResult]) -> list[Row]:
-    """Build a row for each pairing that was played; one row without agents and counts if the job played none."""
+    """Build a row for each pairing that the job's run played, or one row without agents and counts if there is none."""
     job_columns = {
         "sweep_id": job.sweep_id,
         "job": job.job,

@@ -39,7 +39,7 @@ _INCONSISTENT = """
 
 
 def check_vocabulary(connection: duckdb.DuckDBPyConnection, query: ParsedQuery, allowed_names: Collection[str]) -> None:
-    """Raise ``RequestError`` unless a question reads only ``allowed_names`` and what it defines itself."""
+    """Raise ``RequestError`` if a query reads anything but ``allowed_names`` and tables that it defines itself."""
     if query.error:
         raise RequestError(f"SQL: Parser Error: {query.error}")
     if query.is_too_deep:
@@ -71,7 +71,7 @@ def _list_catalogue(connection: duckdb.DuckDBPyConnection) -> set[str]:
 
 
 def _check_table(node: Node, forbidden_names: Collection[str], allowed_names: Collection[str]) -> None:
-    """Raise ``RequestError`` for a table name that has a schema, is in the catalogue, or may be that of a file."""
+    """Raise ``RequestError`` for a table name that has a schema, is in the catalogue, or may name a file."""
     parts = [*filter(None, (node["catalog_name"], node["schema_name"], node["table_name"]))]
     if len(parts) > 1 or parts[0].lower() in forbidden_names or "." in parts[0]:
         raise RequestError(f"SQL: there is no table {'.'.join(parts)!r} here; views: {_format_names(allowed_names)}")

@@ -25,7 +25,7 @@ SEATS = {"both": (0, 1), "0": (0,), "1": (1,), "first": (1,), "second": (0,)}  #
 
 @dataclass(frozen=True)
 class Study:
-    """A publication and its source."""
+    """A student study that published win rates, and where it was published."""
 
     study: str  # a letter
     title: str
@@ -34,7 +34,7 @@ class Study:
 
 @dataclass(frozen=True)
 class PercentRange:
-    """A published percentage, or a range of percentages."""
+    """A published percentage, given as one number or as a range."""
 
     text: str  # as it was published
     least: float
@@ -54,7 +54,7 @@ class PercentRange:
 
 @dataclass(frozen=True)
 class PublishedRate:
-    """A published win rate. ``player`` and ``opponent`` are labels of our agents that follow the study's text."""
+    """A published win rate. ``player`` and ``opponent`` are the labels of our agents that follow the study's text."""
 
     figure: str  # its name: the study and a number
     study: str
@@ -72,13 +72,16 @@ class PublishedRate:
 
     @property
     def is_training(self) -> bool:
-        """Whether the published games are those that the player learned from."""
+        """Whether the published games are the games from which the player learned."""
         return self.player.endswith(TRAINING_SUFFIX)
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """Our agents for a published player: one by the study's text, and one by its code if that differs."""
+    """Our agents for a published player: one that follows the study's text, and one that follows its code.
+
+    The second one is given only if text and code are known to differ.
+    """
 
     player: str  # as in the figures
     version: str  # of the study's program, as in the figures
@@ -90,7 +93,7 @@ class Implementation:
 
 @dataclass(frozen=True)
 class Note:
-    """An explanation of one or more figures that differ from ours."""
+    """An explanation of why one or more published figures differ from ours."""
 
     figures: tuple[str, ...]
     certainty: str  # proven: shown by an experiment; likely: inferred
@@ -99,38 +102,38 @@ class Note:
 
 @cache
 def read_studies() -> tuple[Study, ...]:
-    """Read all studies, in order."""
+    """Read all studies, in the order of the file."""
     return tuple(Study(**row) for row in _read_rows("studies"))
 
 
 @cache
 def read_published_rates() -> tuple[PublishedRate, ...]:
-    """Read all published win rates, in order. Raises ``ValueError`` for an invalid row."""
+    """Read all published win rates, in the order of the file. Raises ``ValueError`` for an invalid row."""
     return tuple(_parse_published_rate(row) for row in _read_rows("figures"))
 
 
 @cache
 def read_implementations() -> dict[tuple[str, str], Implementation]:
-    """Read our agents by published player and version of the program; the last version is ``""``."""
+    """Read our agents by published player and version of the study's program; ``""`` stands for the last version."""
     return {(row["player"], row["version"]): Implementation(**row) for row in _read_rows("players")}
 
 
 def find_implementation(player: str, version: str) -> Implementation | None:
-    """Find our agents for a published player in a version of its program, or else in the last version.
+    """Return our agents for a published player in a version of the study's program, or else in its last version.
 
-    Return None if our agent has the label of the player, and no difference between text and program is known.
+    Return None if none is listed: our agent then has the player's label, and its text and code are not known to differ.
     """
     return read_implementations().get((player, version)) or read_implementations().get((player, ""))
 
 
 @cache
 def read_notes() -> tuple[Note, ...]:
-    """Read all notes, in order."""
+    """Read all notes, in the order of the file."""
     return tuple(Note(tuple(row["figures"].split()), row["certainty"], row["note"]) for row in _read_rows("notes"))
 
 
 def select_notes(figure_name: str) -> Sequence[Note]:
-    """Select the notes on one figure, in order."""
+    """Select the notes that explain the figure of this name, in the order of the file."""
     return [note for note in read_notes() if figure_name in note.figures]
 
 

@@ -27,7 +27,7 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class MeasuredRate:
-    """The result of a published pairing, played by two of our agents."""
+    """The result of a published pairing when two of our agents play it."""
 
     player: str  # labels
     opponent: str
@@ -39,7 +39,7 @@ class MeasuredRate:
 
 @dataclass(frozen=True)
 class ComparedRate:
-    """A published figure and ours, by the study's text and by its code."""
+    """A published figure and our two figures, from agents that follow the study's text and the study's code."""
 
     figure: PublishedRate
     text: MeasuredRate | None  # None: not played yet
@@ -51,7 +51,7 @@ class ComparedRate:
 
 
 def build_measured_rate(figure: PublishedRate, player: str, opponent: str, results: ResultCounts) -> MeasuredRate:
-    """Build the result to compare with a figure, from ``player``'s (losses, draws, wins) in the published seat."""
+    """Build our result for a published figure from ``player``'s (losses, draws, wins) in the published seat."""
     rate = estimate_win_rate(results, figure.draws_for)
     games = sum(results)
     return MeasuredRate(player, opponent, games, rate, results[DRAW] / max(1, games), is_in_agreement(figure, rate))
@@ -62,13 +62,13 @@ NOT_AVAILABLE = "·"  # not known, or not played yet
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Comparisons and their notes, which are numbered in the order of their first use."""
+    """Comparisons of published figures with ours, and notes that are numbered in the order of their first use."""
 
     comparisons: tuple[ComparedRate, ...]
 
     @property
     def comparisons_by_study(self) -> Iterator[tuple[Study, list[ComparedRate]]]:
-        """Each study that occurs, with its comparisons."""
+        """Each study that has comparisons, with those comparisons."""
         for study in read_studies():
             comparisons = [rate for rate in self.comparisons if rate.figure.study == study.study]
             if comparisons:
@@ -76,11 +76,11 @@ class Reproduction:
 
     @cached_property
     def notes(self) -> list[Note]:
-        """The notes in the order of the figures that they explain; the first one has number 1."""
+        """The notes, in the order of the figures that they explain; the first note has number 1."""
         return list(dict.fromkeys(note for comparison in self.comparisons for note in comparison.notes))
 
     def build_columns(self, comparisons: Sequence[ComparedRate]) -> dict[str, ResultColumn]:
-        """Build columns of texts from comparisons, by name; ``note`` has numbers of notes.
+        """Build the columns of a table of comparisons, by name; the column ``note`` has the numbers of the notes.
 
         A column without any value is left out.
         """
@@ -116,11 +116,11 @@ class Reproduction:
         return {name: column for name, column in columns.items() if {*column.texts} - {"", NOT_AVAILABLE}}
 
     def list_note_numbers(self, comparison: ComparedRate) -> list[int]:
-        """List the numbers of the notes on a comparison."""
+        """List the numbers of the notes that explain a comparison."""
         return [1 + self.notes.index(note) for note in comparison.notes]
 
     def describe_agreement_counts(self) -> str:
-        """Describe how many figures agree, in a sentence."""
+        """Describe in a sentence how many published figures agree with ours."""
         played = [rate for rate in self.comparisons if rate.text or rate.code]
         by_text = sum(rate.text is not None and rate.text.agrees for rate in played)
         by_either = sum(any(ours is not None and ours.agrees for ours in (rate.text, rate.code)) for rate in played)
@@ -147,7 +147,7 @@ def _format_agreement(measured_rate: MeasuredRate | None) -> str:
 
 
 def render_markdown(reproduction: Reproduction, command_note: str) -> str:
-    """Render all comparisons as a Markdown document; ``command_note`` says which command made it."""
+    """Render all comparisons as a Markdown document; ``command_note`` says which command produced it."""
     parts = ["# Published figures and ours", command_note, LEGEND, f"{reproduction.describe_agreement_counts()}."]
     for study, comparisons in reproduction.comparisons_by_study:
         table = Table("", [*reproduction.build_columns(comparisons).values()]).markdown
@@ -159,7 +159,7 @@ def render_markdown(reproduction: Reproduction, command_note: str) -> str:
 
 
 def format_note(note: Note) -> str:
-    """Format a note after its certainty."""
+    """Format a note, preceded by how certain it is."""
     return f"{note.certainty.capitalize()}: {note.note}"
 
 
@@ -167,26 +167,26 @@ AGREEMENT_MARGIN = 0.03  # rates that differ by at most this agree, even if thei
 
 
 def count_results_in_seat(tally: Tally, seat: str) -> ResultCounts:
-    """Count the first agent's (losses, draws, wins) in ``seat``, a key of ``published.SEATS``."""
+    """Count the first agent's (losses, draws, wins) in ``seat``, which is a key of ``published.SEATS``."""
     results = (tally.results(number) for number in SEATS[seat])
     losses, draws, wins = (sum(counts) for counts in zip(*results, strict=True))
     return losses, draws, wins
 
 
 def estimate_win_rate(results: ResultCounts, draws_for: str) -> Estimate:
-    """Estimate the share of games that (losses, draws, wins) count as won, with Wilson's interval.
+    """Estimate the share of games won from (losses, draws, wins), with Wilson's interval.
 
-    With ``draws_for='player'``, drawn games count as won, as in a study that counts them for the player. Without games,
-    the estimate is 0 with the interval from 0 to 1.
+    With ``draws_for='player'``, a draw counts as a win, because some studies count draws for the player. Without games,
+    the estimate is 0, and its interval is from 0 to 1.
     """
     games, won = sum(results), results[WIN] + (results[DRAW] if draws_for == "player" else 0)
     return Estimate(won / games if games else 0.0, *wilson_interval(won, games))
 
 
 def estimate_published_rate(figure: PublishedRate) -> Estimate:
-    """Estimate the published share of games won, with Wilson's interval for as many games.
+    """Estimate the published share of games won, with Wilson's interval for the published number of games.
 
-    For a published range, return its middle, and an interval that covers those of both ends.
+    For a published range, return its middle, and an interval that covers the intervals of both ends.
     """
     least, most = figure.win.least / 100, figure.win.most / 100
     low, _ = wilson_interval(least * figure.games, figure.games)
@@ -195,7 +195,7 @@ def estimate_published_rate(figure: PublishedRate) -> Estimate:
 
 
 def is_in_agreement(figure: PublishedRate, ours: Estimate) -> bool:
-    """Return whether our rate is within three points of the published figure or range, or the two intervals overlap."""
+    """Return whether our rate is within three points of the published figure or range, or the intervals overlap."""
     theirs = estimate_published_rate(figure)
     distance = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)
     return distance <= AGREEMENT_MARGIN + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)
@@ -205,9 +205,9 @@ TINTS = {"yes": 0.5, "no": -0.5}  # of the cells that say whether rates agree
 
 
 def render_page(reproduction: Reproduction, command_note: str, plots: Mapping[str, str]) -> str:
-    """Render the page of all comparisons.
+    """Render the page with all comparisons.
 
-    ``command_note`` says which command made it. ``plots`` has a chart as SVG by the letter of the study.
+    ``command_note`` says which command produced the page. ``plots`` has a chart in SVG for each study, by its letter.
     """
     return render_template(
         "reproduction.html",
@@ -229,7 +229,7 @@ def render_page(reproduction: Reproduction, command_note: str, plots: Mapping[st
 
 
 def _build_study_table(reproduction: Reproduction, study: Study, comparisons: Sequence[ComparedRate]) -> Table:
-    """Build the table of a study; the labels of our agents are hints of our rates."""
+    """Build the table of a study; the labels of our agents appear as hints when the pointer rests on our rates."""
     columns = reproduction.build_columns(comparisons)
     cells = {
         "text": _build_cells(columns, "text", hints=[_format_agent_labels(rate.text) for rate in comparisons]),
@@ -260,7 +260,7 @@ LABEL_WIDTH = 260  # pixels: wide enough for every label, so that all charts hav
 
 
 def render_charts(reproduction: Reproduction) -> Mapping[str, str]:
-    """Render a chart of each study as SVG for the middle of a page, by the study's letter."""
+    """Render a chart for each study, as SVG to be embedded in a page; return the charts by the letter of the study."""
     return {
         study.study: render_inline_svg(build_chart(comparisons), f"study{study.study}-")
         for study, comparisons in reproduction.comparisons_by_study
@@ -268,7 +268,7 @@ def render_charts(reproduction: Reproduction) -> Mapping[str, str]:
 
 
 def build_chart(comparisons: Sequence[ComparedRate]) -> Spec:
-    """Build the chart of the comparisons of one study, one row each."""
+    """Build the chart of one study's comparisons, with a row for each comparison."""
     names = [_format_figure_label(rate.figure) for rate in comparisons]
     labels = {"labelLimit": LABEL_WIDTH, "minExtent": LABEL_WIDTH, "grid": True, "tickBand": "extent"}
     series_options = {"sort": SERIES, "title": None}

@@ -35,7 +35,7 @@ MEANS = """
 
 
 def build_evaluations_section(data: ReportData) -> Result:
-    """Build the section about the values that agents expected of their turns."""
+    """Build the section about agents' own evaluations: the values that agents expected of their turns."""
     all_totals = evaluations_frame(data, by_ply=False)
     if all_totals.is_empty():
         return Result(missing="no evaluations were stored ('archive.evaluations=true' stores them)")
@@ -67,7 +67,7 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
-    """Return a row for each agent and, with ``by_ply``, ply.
+    """Return a summary of the evaluations, with a row for each agent and, if ``by_ply`` is set, each ply.
 
     Columns: ``agent``, ``ply``; counts ``turns``, ``reported``, ``judged``; means ``value``, ``result``, ``exact``
     (-1 to 1); ``error``, the root mean square error of ``value``; ``seconds`` (mean) and ``slowest``.
@@ -93,7 +93,7 @@ def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
 
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
-    """Build a figure for each agent that reported values: their means by ply."""
+    """Build a figure for each agent that reported values, with the means by ply."""
     return agent_figures(data, "evaluations", frame.filter(pl.col("reported") > 0), _build_chart)
 
 

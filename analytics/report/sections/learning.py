@@ -37,7 +37,7 @@ class LearningCurve(NamedTuple):
 
 
 def build_learning_section(data: ReportData) -> Result:
-    """Build the section about the learning curves of the policies that learned in these runs."""
+    """Build the section with the learning curves of the policies that were trained in these runs."""
     all_curves = load_newest_curves(data)
     if not all_curves:
         return Result(missing="no policy was learned in these runs")
@@ -59,7 +59,7 @@ def build_learning_section(data: ReportData) -> Result:
 
 
 def _build_numbers_table(curves: list[LearningCurve]) -> Table:
-    """Build the table of the curves' values; of long curves, only every second step, or every third, and so on."""
+    """Build the table of the curves' values; if a curve is long, only every second, third, ... step has a row."""
     frame = learning_frame(curves)
     step = pl.int_range(pl.len()).over("policy_id", "series")
     rows = frame.filter(step % (1 + len(frame) // MAX_ROWS) == 0)
@@ -86,7 +86,7 @@ def build_learning_figure(curve: LearningCurve) -> Figure:
 
 
 def select_policy_cards(data: ReportData) -> list[PolicyCard]:
-    """Select the cards of the policies that learned in one of the chosen runs and keep a curve, oldest first.
+    """Select the cards of policies that learned in one of the chosen runs and have a curve, oldest first.
 
     Raises ``FailureError`` for a damaged card.
     """
@@ -98,7 +98,7 @@ def select_policy_cards(data: ReportData) -> list[PolicyCard]:
 
 
 def load_newest_curves(data: ReportData) -> list[LearningCurve]:
-    """Load the curves of ``select_policy_cards``, each over the whole training.
+    """Load a learning curve, over the whole training, for each card from ``select_policy_cards``.
 
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
     """
@@ -107,12 +107,12 @@ def load_newest_curves(data: ReportData) -> list[LearningCurve]:
 
 
 def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
-    """Return all curves as one frame, a row for each step of each series.
+    """Return all curves as one frame, with a row for each step of each series.
 
     Columns: ``policy``, ``policy_id``, ``series`` (String); ``step`` (Int64): the number of games learned from, or the
     number of the generation or pass; ``value``, ``low``, ``high`` (Float64). ``series`` is ``win_rate`` or the name of
-    a fitness, error or score. ``low`` and ``high`` are the value's 95 % interval: Wilson's for win rates, the stored
-    one for scores, null for others.
+    a fitness, error or score. ``low`` and ``high`` are the ends of the value's 95 % interval: Wilson's for win rates,
+    the stored interval for scores, and null for other series.
     """
     frames = [pl.DataFrame(schema=CURVES)]
     for card, curve in curves:
@@ -130,7 +130,7 @@ def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
 
 
 def _find_interval(rows: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
-    """Find the ends of the 95 % interval of a line of a curve; null if its values have none."""
+    """Return the lower and the upper ends of the 95 % intervals of a series; null if the series has no intervals."""
     if name == "win_rate":
         low, high = wilson_bounds(rows["wins"], rows["games"])
         return pl.Series(low), pl.Series(high)
@@ -141,7 +141,10 @@ def _find_interval(rows: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]
 
 
 def _pivot_passes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Convert a curve by passes to one by generations, with a column for each error and number of pieces."""
+    """Convert a curve by passes to the form of a curve by generations.
+
+    The result has a column for each combination of an error and a number of pieces.
+    """
     errors = [name for name, kind in rows.schema.items() if kind == pl.Float64]
     long = rows.unpivot(errors, index=["pieces", "pass"], variable_name="error").drop_nulls()
     named = long.with_columns(series=pl.format("{}, {} pieces", "error", "pieces"))

@@ -30,7 +30,7 @@ ENOUGH_GAMES = 100  # games that an agent needs for its bars to set the common s
 
 
 def build_lengths_section(data: ReportData) -> Result:
-    """Build the section about the lengths of each agent's games."""
+    """Build the section about the lengths of the games of each agent."""
     all_lengths = lengths_frame(data)
     frame = data.select_rows_of_shown_agents(all_lengths)
     if frame.is_empty():
@@ -81,11 +81,11 @@ def _describe_mean_length(rows: pl.DataFrame) -> str:
 
 
 def lengths_frame(data: ReportData) -> pl.DataFrame:
-    """Return a row for each rule set, agent and length; forfeited games are left out.
+    """Return a row for each rule set, agent and length of games; forfeited games are left out.
 
     Columns: ``rules``, ``agent`` (String); ``plies``, ``games``, ``wins``, ``draws``, ``losses`` of the agent (Int64);
-    ``share`` of its games, ``low``, ``high`` (95 %, Wilson), ``random`` (Float64). ``random`` is the share in exact
-    random play, null where that is not known. There is a row for every length from ``SHORTEST`` to 16.
+    ``share`` of its games, ``low``, ``high`` (95 %, Wilson), ``random`` (Float64). ``random`` is the share under random
+    play, computed exactly; it is null if it is not known. There is a row for every length from ``SHORTEST`` to 16.
     """
     counts_by_seat = (
         data.run_named_query("lengths")
@@ -118,7 +118,10 @@ def lengths_frame(data: ReportData) -> pl.DataFrame:
 
 
 def _select_seat_games(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
-    """Select the games from the view of the agent in a seat; games of an agent against itself only from seat 0."""
+    """Return the counts of games from the point of view of the agent in ``seat``.
+
+    Games of an agent against itself count only for seat 0.
+    """
     if seat:
         counts = counts.filter(pl.col("agent_0") != pl.col("agent_1"))
     games = pl.col("games")
@@ -143,7 +146,7 @@ def _compute_random_shares(data: ReportData, frame: pl.DataFrame) -> list[float 
 
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
-    """Build a figure for each rule set and agent, all on the same scale."""
+    """Build a figure for each rule set and agent; all figures have the same scale."""
     frequent = frame.filter(pl.col("games").sum().over("rules", "agent") >= ENOUGH_GAMES)
     scaling = frame if frequent.is_empty() else frequent
     shares = [share for name in ("high", "random") for share in scaling[name].drop_nulls()]
@@ -160,9 +163,9 @@ def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
 
 
 def _build_chart(rows: pl.DataFrame, max_share: float) -> Spec:
-    """Build the chart of shares by length, with intervals and, if known, random play.
+    """Build the chart of shares by length, with intervals and, if they are known, the shares under random play.
 
-    A bar has games won at the bottom, then lost, then drawn.
+    Each bar has the games won at the bottom, then the games lost, then the draws.
     """
     counts = zip(style.RESULT_COLOURS, ("wins", "losses", "draws"), strict=True)
     totals = {result: pl.col(name) * pl.col("share") / pl.col("games") for result, name in counts}

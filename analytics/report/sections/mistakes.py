@@ -40,7 +40,7 @@ HEADROOM = 1.25  # height of the figures in units of the largest share; interval
 
 
 def build_mistakes_section(data: ReportData) -> Result:
-    """Build the section about the regret and the blunders of agents, in total and by ply."""
+    """Build the section about the regret and the blunders of agents, over all plies and by ply."""
     all_totals = mistakes_frame(data, by_ply=False)
     if all_totals.is_empty():
         return Result(missing="no decision of these games is judged ('qarena annotate' does that)")
@@ -61,7 +61,7 @@ def build_mistakes_section(data: ReportData) -> Result:
 
 
 def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
-    """Build the result about mistakes: the section, the positions in which most was given up, and warnings."""
+    """Build the result for mistakes: the section, the ``max_positions`` positions of largest regret, and warnings."""
     section = build_mistakes_section(data)
     if section.missing:
         return section
@@ -78,7 +78,7 @@ def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
 
 
 def build_worst_mistakes_table(mistakes: Sequence[Mistake]) -> Table:
-    """Build the table of positions in which most was given up."""
+    """Build the table of the positions with the largest regret."""
     columns = [
         text_column("position", [mistake.text for mistake in mistakes]),
         text_column("decision", [mistake.kind for mistake in mistakes]),
@@ -96,13 +96,16 @@ def build_worst_mistakes_table(mistakes: Sequence[Mistake]) -> Table:
 
 
 def mistakes_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
-    """Return the decisions of agents in the columns of ``summarise_decisions``; no rows if nothing was judged."""
+    """Return a summary of the agents' decisions with the columns of ``summarise_decisions``.
+
+    It has no rows if no decision was judged.
+    """
     decisions = summarise_decisions(data.opened, data.selection.condition, by_ply, data.agent_names)
     return data.sort_by_rank(data.select_rows_of_requested_agents(decisions))
 
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
-    """Build a figure for each agent, all on the same scale: the share of blunders by ply, with its interval."""
+    """Build a figure for each agent with the share of blunders by ply and its interval; all have the same scale."""
     largest = frame["blunders"].max()
     top = min(1.0, HEADROOM * float(largest)) if isinstance(largest, float) and largest > 0 else 1.0
     cut = frame.with_columns(pl.col("blunders_high").clip(upper_bound=top))

@@ -38,7 +38,7 @@ ALL_AGENTS = ""  # stands for all agents together
 
 
 class DecisionKind(NamedTuple):
-    """A kind of decision that a section is about: placements on cells, or gifts of pieces."""
+    """The kind of decision that a section is about: placements on cells, or gifts of pieces."""
 
     query_name: str
     column: str
@@ -51,7 +51,7 @@ GIFTS = DecisionKind("first_gifts", "piece", "gift", format_piece)
 
 
 def build_first_placements_section(data: ReportData) -> Result:
-    """Build the section about the cells of the first placements."""
+    """Build the section about the cells of the first placements in games."""
     note = (
         "Where the first pieces are placed, and the score of the mover against all its opponents, both in percent; a "
         "draw counts half. First all agents together, by ply; then the first placement of each agent."
@@ -60,7 +60,7 @@ def build_first_placements_section(data: ReportData) -> Result:
 
 
 def build_first_gifts_section(data: ReportData) -> Result:
-    """Build the section about the pieces that are given first."""
+    """Build the section about the pieces that are given first in games."""
     note = (
         "Which pieces are given first, and the score of the giver, both in percent. A piece is a hexadecimal digit, "
         "8 high, 4 coloured, 2 solid, 1 square: coloured pieces are purple with light bands, those that are not solid "
@@ -97,7 +97,7 @@ def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
 
 
 def _describe_first_free_plies(data: ReportData) -> str:
-    """Describe from which ply the games count, if openings were imposed; else return an empty text."""
+    """Describe from which plies on the games count, if openings were imposed; otherwise return an empty text."""
     games_by_ply: dict[int, int] = {}
     for record in data.records.values():
         ply = record.spec["opening_plies"]
@@ -109,13 +109,13 @@ def _describe_first_free_plies(data: ReportData) -> str:
 
 
 def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
-    """Return the choices at the first free plies of games, with their outcomes for the agent that chose.
+    """Return the choices at the first free plies of games, with the outcomes for the agent that chose.
 
-    There is a row for each rule set, agent, ply and choice. The first free plies are the ``PLIES`` plies after those
-    that a run imposed: plies 0 to 2 without imposed openings. The agent ``ALL_AGENTS`` stands for all agents together.
-    Columns: ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``, ``losses``
-    of the agent that chose (Int64); ``share`` of the choices at that ply (Float64); ``score`` (1 won, 1/2 drawn, 0
-    lost) with ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
+    There is a row for each rule set, agent, ply and choice. The first free plies are the ``PLIES`` plies that follow
+    the imposed plies of a run: plies 0 to 2 without imposed openings. The agent ``ALL_AGENTS`` stands for all agents
+    together. Columns: ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``,
+    ``losses`` of the agent that chose (Int64); ``share`` of the choices at that ply (Float64); ``score`` (1 won, 1/2
+    drawn, 0 lost) with ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
     players = data.agents_by_seat_frame()
     imposed = [record.spec["opening_plies"] for record in data.records.values()]
@@ -164,7 +164,10 @@ def _add_shares_and_scores(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_figures(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) -> list[Figure]:
-    """Build figures of two 4 x 4 boards: for each first ply of all agents together, then for each agent's first ply."""
+    """Build figures of two 4 x 4 boards: one for each of the first plies of all agents, and one for each agent.
+
+    The figure of an agent is about its first free ply.
+    """
     frequent = (2 * frame.filter(pl.col("games") >= ENOUGH_GAMES)["score"] - 1).abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
     has_several_rules = frame["rules"].n_unique() > 1
@@ -181,7 +184,7 @@ def _build_figures(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) ->
 
 
 def _render_boards(rows: pl.DataFrame, kind: DecisionKind, max_deviation: float) -> SvgPicture:
-    """Render the shares of the cells or pieces that were chosen and, beside them, the scores."""
+    """Render two boards: the shares of the cells or pieces that were chosen and, beside them, the scores."""
     rows_by_choice = {row[kind.column]: row for row in rows.iter_rows(named=True)}
     max_share = max(FULL_COLOUR_SHARE, *(row["share"] for row in rows_by_choice.values()))
     shapes, right = [], (SIDE + GAP) * TILE_SIZE
@@ -201,7 +204,7 @@ def _render_boards(rows: pl.DataFrame, kind: DecisionKind, max_deviation: float)
 
 
 def _render_tile(kind: DecisionKind, index: int, left: float, text: str, shade: float) -> str:
-    """Render a cell or a piece with its name and a number, on a colour from orange (-1) to blue (1)."""
+    """Render a cell or a piece with its name and a number, on a background from orange (-1) to blue (1)."""
     x, y = left + index % SIDE * TILE_SIZE, (HEADING + index // SIDE) * TILE_SIZE
     colour, opacity = style.SECOND_COLOUR if shade < 0 else style.FIRST_COLOUR, MAX_SHADE * min(1.0, abs(shade))
     fill = f'fill="{colour}" fill-opacity="{opacity:.3g}" stroke="{style.FAINT}" stroke-width="0.5"'

@@ -14,7 +14,7 @@ MAX_RUNS = 50  # rows
 
 
 def build_runs_section(data: ReportData) -> Result:
-    """Build the section about the runs that the games come from, and the parameters of their agents."""
+    """Build the section about the runs of the games, and the parameters of the agents that played in them."""
     records = list(data.records.values())
     rows = list(zip(records, data.selection.counts, strict=True))[:MAX_RUNS]
     columns = [
@@ -47,7 +47,7 @@ def _format_code_version(record: RunRecord) -> str:
 
 
 def _build_parameters_table(records: Iterable[RunRecord]) -> Table:
-    """Build the table of the agents of runs with all of their parameters, also those that labels omit."""
+    """Build the table of the agents of runs with all of their parameters, including those that labels omit."""
     agents = dict.fromkeys(
         (
             str(agent["label"]),

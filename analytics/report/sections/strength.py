@@ -43,7 +43,7 @@ LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as
 
 
 def build_crosstable_section(data: ReportData) -> Result:
-    """Build the section about the score of each agent against each other."""
+    """Build the section with the score of each agent against each other agent."""
     try:
         check_single_rules(data.selection.runs)
     except RequestError as error:
@@ -81,20 +81,20 @@ def build_crosstable_section(data: ReportData) -> Result:
 
 
 def build_shown_crosstable(data: ReportData) -> Crosstable:
-    """Build the crosstable of the agents that are shown, best first; other agents count as opponents only."""
+    """Build the crosstable of the agents that are shown, best first; other agents appear only as opponents."""
     ranked = build_crosstable(data.results, data.shared_openings).standings
     return Crosstable(tuple(standing for standing in ranked if standing.agent in data.agents and standing.games))
 
 
 def _describe_variance_unit(data: ReportData) -> str:
-    """Describe the unit of variance of the crosstable, with the reason for it."""
+    """Describe which unit the intervals of the crosstable treat as independent, and why."""
     if data.shared_openings is not None:
         return "openings, since pairings of one seed share them"
     return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in data.results) else "games"
 
 
 def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
-    """Build cells with the scores against one agent, on the colour of a win or of a loss."""
+    """Build cells with the scores against one agent, on backgrounds that show wins and losses."""
     return [
         Cell("", hint="itself", is_diagonal=True)
         if text == DIAGONAL
@@ -106,7 +106,7 @@ def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Ce
 
 
 def build_ratings_section(data: ReportData) -> Result:
-    """Build the section about the ratings of the agents that are shown, from one fit over all games."""
+    """Build the section about the ratings of the agents that are shown; the ratings are fitted to all games."""
     try:
         fit = data.rate_agents()
     except RequestError as error:
@@ -135,7 +135,7 @@ def build_ratings_section(data: ReportData) -> Result:
 
 
 def _number_superiority_columns(fit: Ratings, frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build the columns of superiority over the agents of ``frame``, with the numbers of their rows as headings."""
+    """Build the columns of superiority over the agents in ``frame``, with row numbers as headings."""
     ratings = fit.to_frame().filter(pl.col("agent").is_in(frame["agent"].implode()))
     return [column._replace(heading=f"> {number}") for number, column in enumerate(superiority_columns(ratings), 1)]
 
@@ -144,7 +144,7 @@ def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.Data
     """Return a row for each agent in ``shown`` (None: all), best first within each group of agents that met.
 
     Columns: those of ``Ratings.to_frame`` up to ``unranked``; ``above_next`` (Float64), the probability that the agent
-    is above that of the next row, null for the last of a group. The choice of rows changes no other value.
+    is above the agent in the next row, null for the last agent of a group. The choice of rows changes no other value.
     """
     frame = fit.to_frame()
     if shown is not None:
@@ -159,9 +159,9 @@ def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.Data
 
 
 def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) -> Spec:
-    """Build the chart of ratings: for each its label and number and, below, a dot with its interval.
+    """Build the chart of ratings: the label and the number of each rating and, below, a dot with its interval.
 
-    There is no dot if the games set no bound.
+    There is no dot if the games do not bound the rating.
     """
     labels = [style.wrap_text(agent, LABEL_LETTERS) for agent in frame["agent"]]
     step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
@@ -194,7 +194,7 @@ def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) 
 
 
 def _clip_infinite_ends(frame: pl.DataFrame) -> pl.DataFrame:
-    """Replace ratings without a bound by null, and clip an interval without an end to the last value on its side."""
+    """Replace unbounded ratings with null, and clip an infinite end of an interval to the last value on its side."""
     names = ("elo", "low", "high")
     values = [value for name in names for value in frame[name].drop_nulls() if math.isfinite(value)]
     finite = pl.col("elo").is_finite()
@@ -203,7 +203,7 @@ def _clip_infinite_ends(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_chart_row(row: dict[str, Any], lines: list[str], index: int, step: int) -> dict[str, Any]:
-    """Build a row of the chart: its values, its texts, and their distances from the top, in pixels."""
+    """Build a row of the chart: its values, its texts, and the distances of the texts from the top, in pixels."""
     number = format_signed(row["elo"], 0) if row["bounded"] and row["elo"] is not None else "no bound"
     ends = {name: row[name] for name in ("elo", "low", "high")}
     return {**ends, "label": lines, "number": number, "top": index * step + 2, "dot": (index + 1) * step - 9}
