@@ -40,11 +40,14 @@ TurnsByGame = dict[Game, tuple[int, int] | AgentFailedError]
 
 
 class TurnPendingError(Exception):
-    """The agent has not taken its turn yet."""
+    """The agent has not chosen its turn yet."""
 
 
 class RememberingOpponent:
-    """An opponent that repeats the turns it took before. New positions go to ``opponent``, if there is one."""
+    """An opponent that repeats the turns that it took before.
+
+    In new positions, the turn comes from ``opponent``, if there is one.
+    """
 
     def __init__(self, label: str, turns_by_game: TurnsByGame, opponent: Opponent | None = None) -> None:
         self.label = label
@@ -52,9 +55,9 @@ class RememberingOpponent:
         self._thinking = opponent
 
     def take_turn(self, game: Game) -> tuple[int, int]:
-        """Return the remembered turn, or ask the opponent for one and remember it.
+        """Return the remembered turn, or get one from ``opponent`` and remember it.
 
-        Raises ``TurnPendingError`` if there is no opponent to ask, and the ``AgentFailedError`` of a failed turn.
+        Raises ``TurnPendingError`` if there is no opponent, and ``AgentFailedError`` if the opponent fails.
         """
         if game not in self._answers and self._thinking is not None:
             try:
@@ -70,7 +73,7 @@ class RememberingOpponent:
 
 
 class GameState(NamedTuple):
-    """A game after some decisions of the person."""
+    """The state of a game after some of the person's decisions."""
 
     session: Session
     turns: tuple[int, ...]  # indices of the decisions that began the person's turns
@@ -83,7 +86,7 @@ class GameState(NamedTuple):
 
 
 class WebGame:
-    """A game between a person and an agent."""
+    """A game between a person and an agent on the web."""
 
     def __init__(self, start_address: GameAddress, prepared_game: PreparedGame, aids: Sequence[str] = ()) -> None:
         self.start_address = start_address
@@ -99,11 +102,17 @@ class WebGame:
         self._started = time.perf_counter()
 
     def replay(self, moves: Sequence[str]) -> GameState:
-        """Return the game after these decisions. Raises ``RequestError`` for an illegal decision."""
+        """Return the state of the game after the person's decisions ``moves``.
+
+        Raises ``RequestError`` for an illegal decision.
+        """
         return self._replay_against(moves, RememberingOpponent(self.prepared.opponent.label, self._answers))
 
     def play_agent_turn(self, moves: Sequence[str]) -> None:
-        """Let the agent take its turn. If that ends the game and ``moves`` are the current decisions, log the game."""
+        """Let the agent take its turn after the person's decisions ``moves``.
+
+        If the turn ends the game and ``moves`` are the current decisions, the game is logged.
+        """
         with self._thinking:
             opponent = self.prepared.opponent
             state = self._replay_against(moves, RememberingOpponent(opponent.label, self._answers, opponent))
