@@ -247,7 +247,7 @@ def describe_code_differences(record: RunRecord, code: Mapping[str, Any]) -> str
 
 
 def _format_changed_files(label: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """Format, in brackets, the names of an agent's data files that differ between two versions; may be ""."""
+    """Format in brackets the names of the data files that differ between two versions of an agent; "" if none does."""
     before, now = (code.get("files", {}).get(label, {}) for code in (theirs, ours))
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     return f" ({', '.join(names)})" if names else ""

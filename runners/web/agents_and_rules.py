@@ -27,7 +27,7 @@ from runners.web.site import Site
 
 
 class Parameter(NamedTuple):
-    """A parameter of an agent, as a form shows it."""
+    """A parameter of an agent in the form in which pages show it."""
 
     name: str
     default: str  # default value, as labels format it

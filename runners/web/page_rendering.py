@@ -153,7 +153,7 @@ def add_error_pages(app: FastAPI) -> None:
 
 
 def find_error_status(error: Exception) -> int:
-    """Return the HTTP status for an error of this project."""
+    """Return the HTTP status with which the server answers an error of this project."""
     return next(status for kind, status in ERROR_STATUSES if isinstance(error, kind))
 
 

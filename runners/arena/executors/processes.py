@@ -156,7 +156,7 @@ class _Worker:
             self._stops.send(pool_number)
 
     def describe_death(self) -> str:
-        """Describe how the process was lost."""
+        """Describe how the process ended, for the message about its loss."""
         code = self._process.wait(DEATH_SECONDS)
         return "its process closed its pipe" if code is None else describe_exit(code)
 

@@ -97,7 +97,7 @@ class StreamPool:
     """A source of generators for games. It reuses NumPy's generators, because building them takes long."""
 
     def __init__(self, build_numpy_state: Callable[[], Any]) -> None:
-        """Take the factory that ``patch_random_returning_state_factory`` returned."""
+        """Take the function that builds NumPy states, as ``patch_random_returning_state_factory`` returns it."""
         self._build_numpy_state = build_numpy_state
         self._free_states: list[Any] = []
 

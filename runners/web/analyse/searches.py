@@ -61,7 +61,7 @@ class SafeGifts(NamedTuple):
 
 
 class SolvedPosition(NamedTuple):
-    """What a search knows about a position so far."""
+    """What a search has found out about a position so far."""
 
     solution: Solution  # the values of turns and the distances come later than the value
     safe_gifts: int  # as in ``SafeGifts``

@@ -66,7 +66,7 @@ def sweep_url(sweep_id: str) -> str:
 
 
 def analysis_url(position: str) -> str:
-    """Return the address of the analysis of a position."""
+    """Return the address of the page that analyses a position, given as text."""
     return build_url("/analyse", {"text": position})
 
 
