@@ -43,7 +43,7 @@ ROUNDING_TOLERANCE = 1e-6  # of a unit: a sum of fractions that should be whole 
 
 
 class PairRange(NamedTuple):
-    """Consecutive pairs of one pairing that are still to be played; ``Block`` has the games of such pairs."""
+    """Consecutive pairs of one pairing that are still to be played. A ``Block`` holds the games of such pairs."""
 
     pairing: int
     first_pair: int
@@ -51,9 +51,10 @@ class PairRange(NamedTuple):
 
 
 class Pace:
-    """The number of pairs of each pairing that take ``TARGET_SECONDS``. It affects the time of writing, not the rows.
+    """For each pairing, the number of pairs that can be played in ``TARGET_SECONDS``.
 
-    It begins with a single pair, because an agent may take a second for a turn. Threads may share it.
+    The pace affects when games are written, but not which. It begins with a single pair, because an agent may take a
+    second for a turn. Threads may share a pace.
     """
 
     TARGET_SECONDS = 0.25  # long against the overhead of a block, short for a user who pressed Ctrl-C
@@ -67,17 +68,17 @@ class Pace:
         self._lock = threading.Lock()  # guards ``_pairs`` and ``_share``
 
     def next_pair_count(self, pairing: int) -> int:
-        """Return the number of pairs of a pairing to play next."""
+        """Return how many pairs of a pairing to play next."""
         return min(self._pairs.get(pairing, self.FIRST_PAIRS), self._max_pairs)
 
     def next_unit_count(self, pairings: int) -> int:
-        """Return the number of units to play next, if the run has ``pairings`` pairings."""
+        """Return how many units to play next if the run has ``pairings`` pairings."""
         with self._lock:
             inverse_pairs = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST_PAIRS) / pairings
         return max(1, min(int(1 / inverse_pairs + ROUNDING_TOLERANCE), self._max_pairs * pairings))
 
     def add_block_time(self, pairing: int, pairs: int, seconds: float) -> None:
-        """Update the pace with the time of a block that was played."""
+        """Update the pace with the time that a block of ``pairs`` pairs took."""
         pairs_in_time = int(pairs * self.TARGET_SECONDS / max(seconds, 1e-9))
         with self._lock:
             old_pairs = self._pairs.get(pairing)
@@ -89,7 +90,7 @@ class Pace:
 class BatchEngine:
     """The engine that plays the pairings of one run.
 
-    A block depends on its ``PairRange`` alone, because the engine is given everything else that affects its games.
+    A block depends only on its ``PairRange``, because the engine holds everything else that affects its games.
 
     Args:
         rules: Rules of all games.
@@ -99,10 +100,10 @@ class BatchEngine:
         seed: Seed of the openings.
         run: Word of the run (``run_id_to_stream_key``), which seeds everything else.
         opening_plies: Number of imposed plies.
-        swapped: Whether a second game of each pair is played, with the seats exchanged.
+        swapped: Whether each pair has a second game, with the seats exchanged.
 
     Raises:
-        RequestError: An agent does not play these rules.
+        RequestError: An agent cannot play by these rules.
 
     """
 
@@ -139,12 +140,12 @@ class BatchEngine:
         """Play ``pair_ranges`` on ``threads`` threads and yield the blocks as they are finished, in any order.
 
         A range is taken from the iterable only when a thread is about to be free, so the caller may decide late what to
-        play next. Once ``stop`` is set, no range is begun, and of the ranges in progress only those that are finished
-        soon are yielded. ``on_idle`` is called in the calling thread while no block is finished.
+        play next. Once ``stop`` is set, no further range is begun, and of the ranges in progress only those that are
+        finished soon are yielded. ``on_idle`` is called in the calling thread while no block is ready.
 
         Raises:
             AllForfeitedError: An agent has forfeited all its games, and ``keep_going`` is False.
-            StuckError: Too many turns of an agent do not end.
+            StuckError: Too many turns of an agent never end.
 
         """
         abandoned = threading.Event()
@@ -167,7 +168,7 @@ class BatchEngine:
     def play_block(self, pair_range: PairRange, should_abort: Callable[[], bool]) -> Block | None: ...
 
     def play_block(self, pair_range: PairRange, should_abort: Callable[[], bool] | None = None) -> Block | None:
-        """Play all games of some pairs in the calling thread; return None if ``should_abort()`` became true meanwhile.
+        """Play all games of some pairs in the calling thread; return None if ``should_abort()`` becomes true meanwhile.
 
         Raises ``AllForfeitedError`` and ``StuckError``.
         """
@@ -191,7 +192,10 @@ class BatchEngine:
         return openings
 
     def play_half(self, pair_range: PairRange, game_in_pair: int, games: Games) -> None:
-        """Play game 0 or 1 of each pair of ``pair_range`` into its columns of ``games``, in the calling thread."""
+        """Play game 0 or 1 of each pair of ``pair_range`` in the calling thread.
+
+        The games are written to their columns of ``games``.
+        """
         half = self._build_half(
             pair_range, game_in_pair, self.compute_openings(pair_range.first_pair, pair_range.pairs), games
         )
@@ -201,9 +205,9 @@ class BatchEngine:
         write_outcomes(games, game_in_pair, 1 + self.swapped)
 
     def get_player(self, agent: int, copy_index: int = 0) -> BatchPlayer:
-        """Return the calling thread's player of an agent.
+        """Return the player that chooses an agent's turns in the calling thread.
 
-        An agent that plays against itself needs a second player with memory of its own: the one with ``copy_index`` 1.
+        An agent that plays against itself needs a second player with separate memory: the one with ``copy_index`` 1.
         """
         players: dict[tuple[int, int], BatchPlayer] | None = getattr(self._local, "players", None)
         if players is None:
@@ -213,7 +217,7 @@ class BatchEngine:
         return players[agent, copy_index]
 
     def replace_player(self, agent: int, player: BatchPlayer) -> None:
-        """Let ``player`` play for an agent from now on. This must not be called while games are being played."""
+        """Let ``player`` choose an agent's turns from now on. This must not be called while games are being played."""
         self.guarded_agents[agent].replace_player(player)
         self._local = threading.local()
 
@@ -227,20 +231,20 @@ class BatchEngine:
                 agent.check_forfeits()
 
     def describe_misbehaviour(self) -> list[str]:
-        """Describe each way in which an agent forfeited games so far, one line each."""
+        """Describe, in one line each, the faults for which agents have forfeited games so far."""
         return [line for agent in self.guarded_agents for line in agent.describe_misbehaviour()]
 
     def take_new_misbehaviour(self) -> list[Misbehaviour]:
-        """Return each agent's misbehaviour since the last call, to add it to the engine of another process."""
+        """Return each agent's games and faults since the last call, to be added to the engine of another process."""
         return [agent.take_new_misbehaviour() for agent in self.guarded_agents]
 
     def add_misbehaviour(self, misbehaviour_by_agent: Sequence[Misbehaviour]) -> None:
-        """Add the misbehaviour of each agent in another process."""
+        """Add the games and faults of each agent in another process."""
         for agent, misbehaviour in zip(self.guarded_agents, misbehaviour_by_agent, strict=True):
             agent.add_misbehaviour(misbehaviour)
 
     def _split_by_memory(self, pair_range: PairRange) -> Iterator[PairRange]:
-        """Split a range if its players' memory of all its games would exceed ``GAME_MEMORY_BYTES``."""
+        """Split a range into ranges for which the players' memory of games takes at most ``GAME_MEMORY_BYTES``."""
         words = sum(self.guarded_agents[agent].game_words for agent in self.pairings[pair_range.pairing])
         max_pairs = max(1, GAME_MEMORY_BYTES // (8 * words)) if words else pair_range.pairs
         end = pair_range.first_pair + pair_range.pairs
@@ -254,7 +258,7 @@ class BatchEngine:
         evaluations: Evaluations | None,
         should_abort: Callable[[], bool] | None,
     ) -> bool:
-        """Play all pairs of ``pair_range`` at once; return False if ``should_abort()`` became true meanwhile."""
+        """Play all pairs of ``pair_range`` together; return False if ``should_abort()`` becomes true meanwhile."""
         openings = self.compute_openings(pair_range.first_pair, pair_range.pairs)
         halves = [self._build_half(pair_range, game, openings, games) for game in range(1 + self.swapped)]
         for half in halves:
@@ -270,10 +274,10 @@ class BatchEngine:
         return True
 
     def _play_turns(self, halves: Sequence[BlockHalf]) -> Iterator[None]:
-        """Play halves to their ends, asking for each turn from Python; yield after each turn.
+        """Play the halves of a block to their ends, calling the players from Python, and yield after each turn.
 
-        Both games of a pair are played at once. If players have memory, one game is played after the other, because a
-        player has memory only for the games of one half.
+        Both games of a pair are played at the same time. If players have memory, the games are played one after the
+        other, because a player can remember only the games of one half.
         """
         has_memory = any(half.has_memory for half in halves)
         for together in [[half] for half in halves] if has_memory else [halves]:
@@ -291,7 +295,7 @@ class BatchEngine:
     def _build_half(
         self, pair_range: PairRange, game_in_pair: int, openings: NDArray[np.int8], games: Games
     ) -> BlockHalf:
-        """Return the half that consists of game 0 or 1 of each pair, ready to be played."""
+        """Build the half that consists of game 0 or game 1 of each pair, ready to be played."""
         zero, one = self.pairings[pair_range.pairing][:: -1 if game_in_pair else 1]
         players = self.get_player(zero), self.get_player(one, copy_index=int(zero == one))
         seats = self.guarded_agents[zero], self.guarded_agents[one]
@@ -301,7 +305,7 @@ class BatchEngine:
         return BlockHalf(self.rules, self.opening_plies, seats, players, numbers, openings, games, state, size)
 
     def _add_forfeit_counts(self, pair_range: PairRange, games: Games) -> None:
-        """Add the numbers of games, and of forfeited games, to the counts of both agents."""
+        """Add the numbers of finished and of forfeited games to the counts of both agents."""
         total, forfeited = len(games.ending), np.flatnonzero(games.ending >= FORFEIT_ILLEGAL)
         by_first = int(((games.winner[forfeited] == 1) ^ (forfeited % (1 + self.swapped) == 1)).sum())
         first, second = self.pairings[pair_range.pairing]
@@ -309,7 +313,7 @@ class BatchEngine:
         self.guarded_agents[second].add_game_counts(total * (first != second), len(forfeited) - by_first)
 
     def _record_illegal_turns(self, pair_range: PairRange, games: Games) -> None:
-        """Count the games that were forfeited by illegal turns, and report each agent's first illegal turn."""
+        """Count the games that were forfeited by illegal turns, and log each agent's first illegal turn."""
         for column in np.flatnonzero(games.ending == FORFEIT_ILLEGAL).tolist():
             pair, game = divmod(column, 1 + self.swapped)
             loser = self.pairings[pair_range.pairing][(1 - int(games.winner[column])) ^ game]
@@ -328,7 +332,7 @@ class BatchEngine:
                     pass
 
     def _get_lockstep(self, size: int, game_in_pair: int = 0) -> Lockstep:
-        """Return the calling thread's lockstep for game 0 or 1, reused while the number of games stays the same."""
+        """Return the calling thread's lockstep state for game 0 or 1, which is reused while ``size`` stays the same."""
         states: dict[int, Lockstep] | None = getattr(self._local, "states", None)
         if states is None:
             states = self._local.states = {}
@@ -339,7 +343,7 @@ class BatchEngine:
 
 @dataclass
 class BlockHalf:
-    """One half of a block: game 0, or game 1, of each of its pairs, in lockstep."""
+    """One half of a block: game 0 of each pair, or game 1 of each pair, played in lockstep."""
 
     rules: Rules
     opening_plies: int  # imposed plies
@@ -354,11 +358,11 @@ class BlockHalf:
 
     @property
     def has_memory(self) -> bool:
-        """Whether a player remembers its games."""
+        """Whether one of the players remembers its games."""
         return any(player.game_words for player in self.players)
 
     def set_up(self) -> None:
-        """Set up the games, and let the players forget earlier ones."""
+        """Set up the games, and make the players forget earlier games."""
         set_up_games(self.numbers, self.openings, self.state, self.games)
         for player in self.players:
             player.start(range(self.numbers.game_in_pair, len(self.games.plies), self.numbers.games_a_pair))
@@ -366,7 +370,8 @@ class BlockHalf:
     def try_play_in_kernel(self) -> bool:
         """Play all games in one kernel, and return whether that was possible.
 
-        It is not if a player is not jitted, if a turn raised, or if evaluations are requested; no game is played then.
+        It is impossible if a player is not jitted, if a turn raises an exception, or if evaluations are requested. No
+        game is played then.
         """
         zero, one = self.players
         if self.evaluations is not None or not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
@@ -383,7 +388,7 @@ class BlockHalf:
         return True
 
     def play_turn(self, turn_number: int) -> None:
-        """Request turn number ``turn_number`` in each game that goes on, and play it."""
+        """Request turn number ``turn_number`` in all games that are not over, and play it."""
         state, size, guarded, player = self.state, self.size, self.seats[turn_number & 1], self.players[turn_number & 1]
         rng, batch, slots = (
             Streams(state.streams[:size] + turn_offset_word(turn_number)),

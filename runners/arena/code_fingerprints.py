@@ -42,9 +42,9 @@ LEARNING_MODULES = (
 def build_code_record(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:
     """Describe the code that will play a run, for the run's record.
 
-    An agent's fingerprint covers the modules that play, the agent's module, every module that this one imports, and the
-    agent's data files. It is the same in a training: only the fingerprint of the whole code covers the modules that
-    learn.
+    An agent's fingerprint covers the modules that play games, the agent's module with every module that it imports, and
+    the agent's data files. The fingerprint is the same in a training, because only the fingerprint of the whole code
+    covers the modules that learn.
 
     Args:
         spec: The run.
@@ -83,7 +83,7 @@ def build_code_record(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str
 
 
 def list_targets(settings: Any) -> Iterator[Any]:
-    """Yield each value under a key ``_target_`` in nested mappings and lists: identities of classes."""
+    """Yield each value under a key ``_target_``, which identifies a class, in nested mappings and lists."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
             if key == TARGET_KEY:
@@ -96,13 +96,13 @@ def list_targets(settings: Any) -> Iterator[Any]:
 
 
 def build_class_code_record(targets: Iterable[Any], learning: bool) -> dict[str, str]:
-    """Describe the code that plays games of some classes, as ``build_code_record`` does, but without ``agents``.
+    """Describe the code that plays games with the given classes, as ``build_code_record`` does but without ``agents``.
 
     No module is imported, because an identity may come from a card that a stranger wrote.
 
     Args:
-        targets: Identities of the classes; values that are not texts are ignored.
-        learning: Whether an agent learns from the games, so that the code that learns counts too.
+        targets: Identities of the classes; values that are not strings are ignored.
+        learning: Whether an agent learns from the games, so that the code that learns is included.
 
     """
     modules = sorted({to_module_name(target) for target in targets if isinstance(target, str)})
@@ -126,23 +126,23 @@ def project_version() -> str:
 
 
 def _fingerprint_playing_code(learning: bool) -> str:
-    """Return the fingerprint of the modules that play games of any agent and, if ``learning``, of those that learn."""
+    """Return the fingerprint of the modules that any game needs and, if ``learning``, of the modules that learn."""
     packages = KERNEL_PACKAGES if learning else ("quarto",)
     modules = read_module_files((*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())))
     return source_fingerprint(packages) + modules_fingerprint(modules)
 
 
 def _read_agent_modules(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
-    """Read the sources of each module that defines a class of an agent, and of all modules that it imports."""
+    """Read the sources of each module that defines a class of an agent, and of all modules that this module imports."""
     modules = sorted({to_module_name(target) for target in _list_agent_targets(agent)})
     return {module: read_imported_modules(module, _affects_games) for module in modules}
 
 
 def _affects_games(importing_module: str, imported_module: str) -> bool:
-    """Return whether an imported module counts for an agent's fingerprint.
+    """Return whether an imported module is covered by the fingerprint of the agent that imports it.
 
-    ``quarto`` does not, because it is covered as a whole. Modules of this project outside the packages of kernels serve
-    other ends.
+    ``quarto`` is not, because the fingerprint of the playing code covers it. Modules of this project outside the
+    packages of kernels are not, because they do not affect games.
     """
     if is_project_module(imported_module, ("quarto",)):
         return False
@@ -162,7 +162,7 @@ class DataFile(NamedTuple):
 def _fingerprint_agent(
     modules: Mapping[str, Mapping[str, bytes]], files: Iterable[DataFile], playing_fingerprint: str
 ) -> str:
-    """Return the fingerprint of an agent: of the code that plays, of the agent's modules, and of its data files."""
+    """Return an agent's fingerprint, which covers the code that plays, the agent's modules and its data files."""
     digest = hashlib.sha256(playing_fingerprint.encode())
     for contents in modules.values():
         digest.update(modules_fingerprint(contents).encode())
@@ -172,7 +172,7 @@ def _fingerprint_agent(
 
 
 def _list_agent_targets(agent: AgentSpec) -> Iterator[str]:
-    """Yield the identities of an agent's class, of the player in its place, and of agents in its parameters."""
+    """Yield the identities of an agent's class, of the player that replaces it, and of the agents in its parameters."""
     yield agent.target
     if agent.player:
         yield from _list_agent_targets(agent.player)
@@ -182,7 +182,7 @@ def _list_agent_targets(agent: AgentSpec) -> Iterator[str]:
 
 
 def _list_strings(value: Any) -> Iterator[str]:
-    """Yield all strings in nested mappings and lists, except keys."""
+    """Yield all strings in nested mappings and lists, except the keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | Sequence):
@@ -191,7 +191,7 @@ def _list_strings(value: Any) -> Iterator[str]:
 
 
 def _list_data_files(agent: AgentSpec, agent_object: Agent) -> Iterator[DataFile]:
-    """Yield the files on which an agent's turns depend: its parameters, its ``data_files`` and its yaml name them."""
+    """Yield the files on which an agent's turns depend, as named by its parameters, ``data_files`` and yaml."""
     for value in _list_strings(dict(agent.params)):
         if os.path.isfile(value):  # noqa: PTH113  (False for a text that cannot be a path)
             yield DataFile("", value, _compute_checksum(Path(value)))
@@ -207,7 +207,7 @@ def _list_data_files(agent: AgentSpec, agent_object: Agent) -> Iterator[DataFile
 
 
 def _list_files_below(given_name: str, path: Path) -> Iterator[DataFile]:
-    """Yield a file or, if the path is a folder, all files in it."""
+    """Yield the file ``path`` or, if it is a folder, all files in it."""
     if path.is_dir():
         names = sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
         yield from (DataFile(name, f"{given_name}/{name}", _compute_checksum(path / name)) for name in names)
@@ -224,9 +224,10 @@ def _compute_checksum(path: Path) -> str:
 
 
 def describe_code_differences(record: RunRecord, code: Mapping[str, Any]) -> str:
-    """Describe how ``code`` differs from the code that played a run, for a message; empty if it does not.
+    """Describe, for a message, how ``code`` differs from the code that played a run; return "" if it does not.
 
-    Code counts as equal if it has played a sample of the run's games with the same results (``same_games``).
+    Two versions of the code count as equal if both played a sample of the run's games with the same results
+    (``same_games``).
     """
     theirs, ours = record.code, code
     same = {theirs.get("fingerprint"), *theirs.get("same_games", ())}
@@ -246,7 +247,7 @@ def describe_code_differences(record: RunRecord, code: Mapping[str, Any]) -> str
 
 
 def _format_changed_files(label: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """Format the names of an agent's data files that differ between two codes, in brackets; empty if none does."""
+    """Format in brackets the names of the data files that differ between two versions of an agent; "" if none does."""
     before, now = (code.get("files", {}).get(label, {}) for code in (theirs, ours))
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     return f" ({', '.join(names)})" if names else ""

@@ -48,7 +48,10 @@ class RunOutcome:
 def execute_request(
     request: RunRequest, command: str, stop: threading.Event, progress: Progress | None = None
 ) -> RunOutcome:
-    """Open an experiment for a request and execute it. Raise as ``open_experiment`` and ``execute_experiment`` do."""
+    """Open the experiment that a request describes, and execute it.
+
+    Raises what ``open_experiment`` and ``execute_experiment`` raise.
+    """
     return execute_experiment(open_experiment(request), command, stop, progress)
 
 
@@ -57,7 +60,7 @@ def execute_experiment(
 ) -> RunOutcome:
     """Play the games that the archive lacks, write them, and load the results of the run.
 
-    Games whose evaluations are requested but missing are played again too.
+    Games whose evaluations are requested but missing are played again, too.
 
     Args:
         experiment: The opened request.
@@ -66,8 +69,8 @@ def execute_experiment(
         progress: Receiver of the number of games, if anybody looks.
 
     Raises:
-        FailureError: The disk refused a file, workers were lost, files vanished, games came out differently when they
-            were played again, or an agent forfeited all its games. All files written before are kept.
+        FailureError: A file could not be written, workers were lost, files vanished, games came out differently when
+            they were played again, or an agent forfeited all its games. All files written before that are kept.
 
     """
     request, archive, run_id = experiment.request, experiment.archive, experiment.run_id
@@ -112,9 +115,9 @@ def execute_experiment(
 def _play_missing_units(
     experiment: Experiment, missing_ranges: Sequence[Range], stop: threading.Event, progress: Progress | None
 ) -> list[Range]:
-    """Play the units that the archive lacks, and return the ranges that were written, as few as possible.
+    """Play the units that the archive lacks; return the ranges that were written, merged into as few as possible.
 
-    Raises what tasks raise; finished games are written before.
+    Raises what tasks raise, after writing all finished games.
     """
     request, line, written = experiment.request, experiment.unit_line, list[Range]()
     local_player, reporter = ChunkPlayer(experiment), _ProgressReporter(progress)
@@ -146,7 +149,7 @@ def _play_missing_units(
 
 
 class _ProgressReporter:
-    """A filter that turns total numbers of games into calls of a display, if there is one."""
+    """A reporter that converts total numbers of games into updates of a progress display, if there is one."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress, self._games = progress, 0
@@ -156,7 +159,7 @@ class _ProgressReporter:
             self._progress.start(games)
 
     def report_total_games(self, games_played: int, turns_taken: int | None = None) -> None:
-        """Report how many games were played in all or, without new games, how many turns were taken."""
+        """Report the total number of games played or, if no game is new, the number of turns taken."""
         if self._progress and games_played > self._games:
             self._progress.advance(games_played - self._games)
             self._games = games_played
@@ -165,9 +168,9 @@ class _ProgressReporter:
 
 
 def _check_written_units(experiment: Experiment, written_ranges: Sequence[Range]) -> None:
-    """Raise ``FailureError`` if the archive lacks units that tasks wrote, because somebody has removed files.
+    """Raise ``FailureError`` if the archive lacks units that tasks have written, because somebody has removed files.
 
-    A bucket may list an object only seconds after it was written, so this function lists a bucket again for a while.
+    A bucket may list an object only some seconds after it was written, so a bucket is listed repeatedly for a while.
     """
     archive, run_id = experiment.archive, experiment.run_id
     deadline = time.monotonic() + (0.0 if isinstance(archive.root, Path) else LISTING_SECONDS)
@@ -184,7 +187,7 @@ def _check_written_units(experiment: Experiment, written_ranges: Sequence[Range]
 
 
 def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Sequence[Range]) -> list[Range]:
-    """Return the written units that no listed file holds."""
+    """Return the ranges of written units that are in no file that the archive lists."""
     listed_ranges = (
         archive.list_effective_ranges(run_id).covered_ranges
         if written_ranges and archive.find_run(run_id) is not None
@@ -194,17 +197,18 @@ def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Se
 
 
 class ChunkQueue:
-    """The missing units of a run as an iterator of chunks, each of which becomes one file; the first units come first.
+    """An iterator over the missing units of a run as chunks, from the first unit on; each chunk becomes one file.
 
-    A task whose chunk takes too long plays only its beginning, and the rest is put back into the queue.
+    If a chunk takes too long, its task plays only the beginning, and the rest is put back into the queue.
     """
 
     def __init__(
         self, missing_ranges: Iterable[Range], total_units: int, max_units: int, workers: int, max_seconds: float
     ) -> None:
-        """Take the missing ranges of a run of ``total_units`` units, which ``workers`` workers play.
+        """Take the missing ranges of a run of ``total_units`` units, which ``workers`` workers will play.
 
-        ``max_units`` is the most units in a chunk, ``max_seconds`` the most seconds that a chunk should take.
+        ``max_units`` is the largest number of units in a chunk, and ``max_seconds`` is the longest time that a chunk
+        should take.
         """
         self._missing_ranges = [*missing_ranges]
         heapq.heapify(self._missing_ranges)
@@ -228,7 +232,7 @@ class ChunkQueue:
         return chunk
 
     def put_back_rest(self, result: ChunkResult) -> None:
-        """Put the unplayed rest of a chunk back into the queue, and update the time that a unit takes."""
+        """Put the units of a chunk that were not played back into the queue, and update the time per unit."""
         (first, end), reached = result.chunk, result.reached
         if reached > first:
             self._seconds_per_unit = max(result.seconds / (reached - first), 1e-9)
@@ -236,7 +240,7 @@ class ChunkQueue:
             heapq.heappush(self._missing_ranges, (reached, end))
 
     def _compute_chunk_size(self) -> int:
-        """Return the number of units of the next chunk: few enough for all workers to have some, and for its time."""
+        """Return the number of units for the next chunk, so that all workers get some and no chunk takes too long."""
         if self._seconds_per_unit is None:
             return min(self._max_units, 1 << (self._share - 1).bit_length())
         share = self._count_units() // (2 * self._workers)  # so that the last chunks end at about the same time

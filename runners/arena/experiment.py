@@ -36,7 +36,7 @@ SMALL_RANGE_RATIO = 8  # a range waits for more games if it is smaller than the 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A request that is ready to be carried out: its agents are built, its archive is open, its run may be extended."""
+    """A request that is ready to be carried out: agents are built, the archive is open, and the run may be extended."""
 
     request: RunRequest
     engine: BatchEngine
@@ -52,13 +52,13 @@ class Experiment:
         return self.request.spec.unit_line
 
     def missing_units(self, games_per_pairing: int) -> list[Range]:
-        """Return the units that the archive lacks, if each pairing is to have ``games_per_pairing`` games."""
+        """Return the units that the archive lacks if each pairing is to have ``games_per_pairing`` games."""
         return self.archive.list_effective_ranges(self.run_id).list_gaps(self.unit_line.count_units(games_per_pairing))
 
     def units_missing_evaluations(self, games_per_pairing: int) -> list[Range]:
-        """Return the units to play again: their games are stored, but the requested evaluations are not.
+        """Return the units to play again because their games are stored without the requested evaluations.
 
-        Nothing is returned for games that are no function of their numbers, because they cannot be played again.
+        If games do not depend on their numbers alone, nothing is returned, because they cannot be played again.
         """
         if not (self.request.storage.evaluations and self.request.spec.is_repeatable):
             return []
@@ -77,18 +77,18 @@ class Experiment:
         return [(unit_slice.first, unit_slice.end) for unit_slice in slices if unit_slice.file.first < end]
 
     def count_missing_games(self, games_per_pairing: int) -> int:
-        """Return the number of games that the archive lacks, if each pairing is to have ``games_per_pairing``."""
+        """Return the number of games that the archive lacks if each pairing is to have ``games_per_pairing`` games."""
         return count_missing_games(self.archive, self.request.spec, games_per_pairing)
 
 
 def open_experiment(request: RunRequest) -> Experiment:
-    """Build the agents and open the archive, which is created if it does not exist; no run is changed.
+    """Build the agents and open the archive, which is created if it does not exist. No run is changed.
 
-    If other code began the run, a sample of its games is played again: see ``_resolve_other_code``.
+    If another version of the code began the run, a sample of its games is played again; see ``_resolve_other_code``.
 
     Raises:
-        RequestError: An agent cannot be built, the folder is not an archive, or other code began the run and its games
-            come out differently.
+        RequestError: An agent cannot be built, the folder is not an archive, or another version of the code began the
+            run and its games come out differently.
 
     """
     check_can_be_archive(request.storage.root)  # before kernels are loaded
@@ -106,18 +106,19 @@ def open_experiment(request: RunRequest) -> Experiment:
 
 
 class ResolvedCode(NamedTuple):
-    """A request for the run that this code plays, and the code as the run's record describes it."""
+    """A request for the run that this version of the code plays, and the code's description for the run's record."""
 
     request: RunRequest
     code: dict[str, Any]
 
 
 def _resolve_other_code(request: RunRequest, code: dict[str, Any], agents: Sequence[Agent]) -> ResolvedCode:
-    """Choose the run that this code plays, and describe this code for the run's record.
+    """Choose the run that this version of the code plays, and describe the code for the run's record.
 
-    This code plays a run of its own if the user asked for one, or if there is one beside the run of other code. If
-    other code began the run and the user allowed extending it, a note says so. Otherwise a sample of the run's games is
-    played again; if all come out the same, the run goes on, and a note says so.
+    This version plays a separate run if the user asked for one, or if there already is one besides the run of the other
+    version. If the other version began the run and the user allowed extending it, a note in the description says so.
+    Otherwise, a sample of the run's games is played again; if all games come out the same, the run is continued, and a
+    note says so.
 
     Raises:
         RequestError: A game of the sample came out differently, or the games cannot be repeated. It is raised even if
@@ -152,11 +153,11 @@ def _resolve_other_code(request: RunRequest, code: dict[str, Any], agents: Seque
 def _replay_and_describe_sample(
     archive: ArchiveStore, record: RunRecord, spec: RunSpec, agents: Sequence[Agent], other_code_message: str
 ) -> str:
-    """Play a sample of the games of a run of other code again, and return a note that all came out the same.
+    """Replay a sample of the games of a run that other code began, and return a note that all came out the same.
 
     Raises:
-        RequestError: A game came out differently, or games of this run cannot be repeated. ``other_code_message``
-            begins its message.
+        RequestError: A game came out differently, or games of this run cannot be repeated. The error message begins
+            with ``other_code_message``.
 
     """
     from runners.arena.replay import replay_sample  # few runs were begun by other code
@@ -185,7 +186,7 @@ def _replay_and_describe_sample(
 
 @dataclass
 class Contribution:
-    """The games that this process has added to a run."""
+    """The number of games that this process has added to a run."""
 
     games: int = 0  # games written
     seconds: float = 0.0  # time of playing and writing, by ``WorkClock``; set when ``record_contribution`` is left
@@ -193,10 +194,10 @@ class Contribution:
 
 @contextmanager
 def record_contribution(experiment: Experiment, command: str) -> Iterator[Contribution]:
-    """Keep a run's record up to date while the context's body plays games for it.
+    """Keep a run's record up to date while the context's body plays games for the run.
 
     The body sets ``games`` of the yielded value to the number of games that it wrote. Raises ``RequestError`` if the
-    run's games cannot be repeated and another process plays it.
+    run's games cannot be repeated and another process is playing the run.
     """
     archive, spec = experiment.archive, experiment.request.spec
     contribution = Contribution()
@@ -214,7 +215,7 @@ def record_contribution(experiment: Experiment, command: str) -> Iterator[Contri
 
 
 def _record_contribution_end(experiment: Experiment, seconds: float) -> None:
-    """Save in the run's record how it ended and, if evaluations were requested, how many units have them."""
+    """Save in the run's record how the run ended and, if evaluations were requested, how many units have some."""
     record_run_end(experiment.archive, experiment.request.spec, seconds)
     if experiment.request.storage.evaluations:
         from analytics.tables.derived.definitions import EVALUATIONS_TABLE
@@ -226,7 +227,7 @@ def _record_contribution_end(experiment: Experiment, seconds: float) -> None:
 def build_engine(
     spec: RunSpec, agents: Sequence[Agent] | None = None, keep_going: bool = True, evaluations: bool = False
 ) -> BatchEngine:
-    """Build the engine of a run.
+    """Build the engine that plays a run.
 
     Args:
         spec: The run.
@@ -235,7 +236,7 @@ def build_engine(
         evaluations: Whether blocks contain the agents' evaluations.
 
     Raises:
-        RequestError: An agent cannot be built or does not play these rules.
+        RequestError: An agent cannot be built or cannot play by these rules.
 
     """
     built_agents = [agent_spec.build() for agent_spec in spec.agents] if agents is None else agents
@@ -257,7 +258,7 @@ def build_engine(
 
 
 def count_missing_games(archive: ArchiveStore, spec: RunSpec, games_per_pairing: int) -> int:
-    """Return the number of games of a run that the archive lacks, if each pairing is to have ``games_per_pairing``."""
+    """Return how many games of a run the archive lacks if each pairing is to have ``games_per_pairing`` games."""
     return spec.unit_line.count_games(
         archive.list_effective_ranges(spec.run_id).list_gaps(spec.unit_line.count_units(games_per_pairing))
     )
@@ -266,7 +267,7 @@ def count_missing_games(archive: ArchiveStore, spec: RunSpec, games_per_pairing:
 def save_run_start(
     archive: ArchiveStore, spec: RunSpec, code: Mapping[str, Any], games_per_pairing: int, command: str
 ) -> None:
-    """Save the record of a run of ``games_per_pairing`` games a pairing, or update the existing record."""
+    """Save the record of a run with ``games_per_pairing`` games for each pairing, or update its existing record."""
 
     def update_record(stored_record: RunRecord | None) -> RunRecord | None:
         if stored_record is None:
@@ -285,7 +286,7 @@ def save_run_start(
 
 
 def record_run_end(archive: ArchiveStore, spec: RunSpec, seconds: float) -> None:
-    """Save in a run's record whether it is complete, and add ``seconds`` of playing."""
+    """Save in a run's record whether the run is complete, and add ``seconds`` to the time of playing."""
 
     def update_record(record: RunRecord | None) -> RunRecord | None:
         if record is None:
@@ -297,15 +298,15 @@ def record_run_end(archive: ArchiveStore, spec: RunSpec, seconds: float) -> None
 
 
 class RangeWriter:
-    """A writer of the games of a run, which are added in the order of their units.
+    """A writer for the games of a run, which must be added in the order of their units.
 
-    Leaving the context writes all games that are held, except after an exception other than ``StuckError`` or
-    ``AllForfeitedError``. Several threads may use one writer; games that are added after ``close`` are ignored.
+    Leaving the context writes all games that are not written yet, except after an exception other than ``StuckError``
+    or ``AllForfeitedError``. Several threads may use one writer. Games that are added after ``close`` are ignored.
 
     Args:
         experiment: The opened request.
-        first_unit: Unit with which writing begins.
-        total_units: Number of units of the run, whose last file may be shorter than an aligned range; None for unknown.
+        first_unit: Unit at which writing begins.
+        total_units: Number of units of the run, whose last file may be shorter than an aligned range; None if unknown.
 
     """
 
@@ -334,7 +335,7 @@ class RangeWriter:
             self.close()
 
     def add(self, end_unit: int, blocks: Sequence[Block]) -> None:
-        """Add the games of all units before ``end_unit``. Raise ``FailureError`` if the disk refuses a file."""
+        """Add the games of all units up to but not including ``end_unit``. Raises ``FailureError`` if writing fails."""
         with self._lock:
             if self._closed:
                 return
@@ -345,13 +346,13 @@ class RangeWriter:
             self.write_if_due()
 
     def skip_to(self, first_unit: int) -> None:
-        """Go on at unit ``first_unit``, because the archive holds the units before it. Raise as ``add`` does."""
+        """Continue at unit ``first_unit``, because the archive has all units before it. Raises what ``add`` raises."""
         with self._lock:
             self.flush()
             self._first = self._end = first_unit
 
     def write_if_due(self) -> None:
-        """Write large ranges if there are enough games or enough time has passed. Raise as ``add`` does."""
+        """Write the large ranges if there are enough games or enough time has passed. Raises what ``add`` raises."""
         with self._lock:
             is_overdue = time.monotonic() - self._held_since >= self._storage.shard_seconds
             if self._blocks and (is_overdue or self._end - self._first >= self._max_units):
@@ -364,12 +365,12 @@ class RangeWriter:
                 self._write(ranges[:end_index])
 
     def flush(self) -> None:
-        """Write all games that are held. Raise as ``add`` does."""
+        """Write all games that are not written yet. Raises what ``add`` raises."""
         with self._lock:
             self._write([*self._split_held_units()])
 
     def close(self) -> None:
-        """Write all games that are held, and ignore later ones. Raise as ``add`` does."""
+        """Write all games that are not written yet, and ignore later games. Raises what ``add`` raises."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -398,7 +399,7 @@ class RangeWriter:
         ]
 
     def _cut_block(self, block: Block, first: int, end: int) -> Block | None:
-        """Return the part of a block that lies in a range of units; None if there is none."""
+        """Return the part of a block whose units are in the range, or None if there is none."""
         low, high = self._spec.unit_line.pair_range(block.pairing, first, end)
         low, high = max(low, block.first_pair), min(high, block.first_pair + block.pairs)
         if low >= high:

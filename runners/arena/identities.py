@@ -25,14 +25,14 @@ CLASS_GROUPS = ("agent", "executor", "kind", "objective", "trainer")  # folders 
 
 
 class ShippedClass(NamedTuple):
-    """A class that a yaml of the project names."""
+    """A class that a yaml of this project names."""
 
     path: str  # dotted
     starts_programs: bool = False
 
 
 def is_shipped(identity: Any) -> bool:
-    """Return whether a yaml of the project names the class."""
+    """Return whether a yaml of this project names the class with this identity."""
     return isinstance(identity, str) and identity in _load_shipped_classes()
 
 
@@ -42,12 +42,12 @@ def starts_programs(identity: Any) -> bool:
 
 
 def is_allowed_in_data(identity: Any) -> bool:
-    """Return whether data may name the class, because it belongs to this project and starts no programs."""
+    """Return whether data may name the class, because the class belongs to this project and starts no programs."""
     return is_shipped(identity) and not starts_programs(identity)
 
 
 def to_class_path(identity: str) -> str:
-    """Return the dotted path of a class: the table's or, for a user's class, the identity itself."""
+    """Return the dotted path of a class: the path in the table or, for a user's class, the identity itself."""
     return _load_shipped_classes()[identity].path if is_shipped(identity) else identity
 
 
@@ -57,9 +57,9 @@ def to_module_name(identity: str) -> str:
 
 
 def to_identities(settings: Any) -> Any:
-    """Replace the dotted paths of shipped classes in nested settings by their identities, and drop the keys ``id``.
+    """Replace the dotted paths of shipped classes in nested settings with their identities, and drop the keys ``id``.
 
-    The dotted path of any other class is its identity, so it stays.
+    The identity of any other class is its dotted path, which stays unchanged.
     """
     if isinstance(settings, list):
         return [to_identities(value) for value in settings]
@@ -110,7 +110,7 @@ def read_identities(folder: Path) -> dict[str, ShippedClass]:
 
 
 def _list_classes(settings: Any) -> Iterator[tuple[str, ShippedClass]]:
-    """Yield the identity and the class of each ``_target_`` in nested settings."""
+    """Yield the identity and the class for each ``_target_`` in nested settings."""
     if not isinstance(settings, Mapping):
         return
     if TARGET_KEY in settings:

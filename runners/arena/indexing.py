@@ -33,7 +33,7 @@ class IndexTask(Task[Chunk[IndexExtent], IndexSummary]):
 
 
 class IndexOutcome(NamedTuple):
-    """What was indexed, and how many files were made of smaller ones."""
+    """What was indexed, and how many files were built from smaller ones."""
 
     summary: IndexSummary
     compacted_files: int
@@ -47,7 +47,9 @@ def index_and_compact_sums(
     executor: Executor = THREADS,
     stop: threading.Event | None = None,
 ) -> IndexOutcome:
-    """Index the games of some runs that are not indexed yet, and compact the index; show a progress bar on a terminal.
+    """Index the games of some runs that are not indexed yet, and compact the index.
+
+    A progress bar is shown if the output is a terminal.
 
     Args:
         archive: Archive with the games.
@@ -58,7 +60,7 @@ def index_and_compact_sums(
         stop: Event that ends the work early.
 
     Raises:
-        FailureError: A file is damaged, the disk refused one, or workers were lost.
+        FailureError: A file is damaged or could not be written, or workers were lost.
 
     """
     chunks = list_index_chunks(archive, runs, end_ply)
@@ -85,14 +87,14 @@ def index_and_compact_sums(
 
 
 def index_new_games_if_writable(root: PurePath) -> None:
-    """Index all games of an archive that are not indexed yet, if this user may write the index."""
+    """Index all games of an archive that are not indexed yet, unless this user lacks the permission to write."""
     archive = ArchiveStore.open(root)
     if is_index_writable(root):
         index_and_compact_sums(archive, archive.list_run_ids())
 
 
 def is_index_writable(root: PurePath) -> bool:
-    """Return whether files can be added to the index of an archive, and its records can be updated."""
+    """Return whether this user can add files to the index of an archive and update its records."""
     backend = find_backend(root)
     names = {*backend.list_names(root)}
     table_folders = [root / table.name for table in INDEX_TABLES if table.name in names]

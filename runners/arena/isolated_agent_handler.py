@@ -18,15 +18,15 @@ from runners.hosting.subprocess_program import Handler, Message
 
 
 def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> Handler:
-    """Build an agent in this subprocess, and return a function that answers requests to it.
+    """Build an agent in this subprocess, and return a function that handles requests for its turns.
 
     Args:
         setup: Fields of the agent's specification, and whether compile times are measured.
         policy_bytes: Columns of the agent's policy, one after the other; empty without a policy.
 
     Returns:
-        The fields of ``AgentFacts`` as first message, and a handler. The handler's first request has the rules, every
-        further one has a batch of positions and is answered by turns and evaluations.
+        The fields of ``AgentFacts`` as the first message, and a handler. The first request to the handler has the
+        rules; each further request has a batch of positions, and its response has turns and evaluations.
 
     """
     record_compile_time(setup["compiling"])

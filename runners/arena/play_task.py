@@ -29,12 +29,12 @@ PATIENCE_SHARE = 0.25
 
 
 def power_of_two_units_within(seconds: float, seconds_per_unit: float) -> int:
-    """Return the number of units that play for ``seconds``, rounded down to a power of two."""
+    """Return the number of units that can be played within ``seconds``, rounded down to a power of two."""
     return 1 << (max(1, int(min(seconds / max(seconds_per_unit, 1e-9), 1e12))).bit_length() - 1)
 
 
 def list_pair_ranges(line: UnitLine, first: int, end: int) -> Iterator[PairRange]:
-    """Yield the pairs of each pairing in a range of units, at most ``MAX_BLOCK_PAIRS`` at a time."""
+    """Yield the pairs of each pairing that a range of units contains, at most ``MAX_BLOCK_PAIRS`` at a time."""
     has_all_pairings = end - first >= line.pairings
     for pairing in (
         range(line.pairings) if has_all_pairings else sorted({unit % line.pairings for unit in range(first, end)})
@@ -45,7 +45,7 @@ def list_pair_ranges(line: UnitLine, first: int, end: int) -> Iterator[PairRange
 
 
 class ChunkResult(NamedTuple):
-    """How far a task came with its chunk, and what it wrote."""
+    """The result of a chunk: how far the task came, and which ranges it wrote."""
 
     chunk: Range
     reached: int  # all units of the chunk before this one were played
@@ -56,7 +56,10 @@ class ChunkResult(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayTask(Task[Range, ChunkResult]):
-    """The task that plays chunks of a run, ranges (first, end) of units, and writes them to the archive itself."""
+    """The task that plays chunks of a run and writes the games to the archive itself.
+
+    A chunk is a range (first, end) of units.
+    """
 
     run: Mapping[str, Any]  # result of ``RunSpec.to_dict``
     games: int  # number of games of each pairing
@@ -69,7 +72,7 @@ class PlayTask(Task[Range, ChunkResult]):
 
     @classmethod
     def from_experiment(cls, experiment: Experiment) -> PlayTask:
-        """Return the task that plays chunks of an experiment."""
+        """Build the task that plays chunks of an experiment."""
         request, storage = experiment.request, experiment.request.storage
         return cls(
             run=request.spec.to_dict(),
@@ -83,14 +86,14 @@ class PlayTask(Task[Range, ChunkResult]):
         )
 
     def build_worker(self) -> Worker[Range, ChunkResult]:
-        """Build the player of chunks in a worker's process. Raise as ``_build_experiment`` does."""
+        """Build the function that plays chunks in a worker's process. Raises what ``_build_experiment`` raises."""
         return ChunkPlayer(self._build_experiment(), remote=True).play
 
     def _build_experiment(self) -> Experiment:
         """Build the experiment in a worker's process.
 
-        Raises ``RequestError`` for an agent that cannot be built here, and ``FailureError`` if this machine sees
-        another archive than the user's process, or has other code.
+        Raises ``RequestError`` if an agent cannot be built here, and ``FailureError`` if this machine has other code or
+        sees another archive than the user's process.
         """
         storage = ArchiveOptions(
             parse_location(self.root), self.shard_games, self.shard_seconds, evaluations=self.evaluations
@@ -115,7 +118,7 @@ class PlayTask(Task[Range, ChunkResult]):
 
 @dataclass
 class ChunkPlayer:
-    """A player of chunks of an experiment in this process, on any number of threads."""
+    """A player that plays an experiment's chunks in this process, on any number of threads."""
 
     experiment: Experiment
     remote: bool = False  # this process is a worker, not the one that the user started
@@ -139,7 +142,7 @@ class ChunkPlayer:
                 self.close_writers_and_list_ranges(only_overdue=True)
 
     def play(self, chunk: Range, stop: StopSignal) -> ChunkResult:
-        """Play a chunk and write it; play only its beginning if ``stop`` is set or the whole would take too long."""
+        """Play a chunk and write it. If ``stop`` is set or the chunk takes too long, play only its beginning."""
         total = self.experiment.unit_line.count_units(self.experiment.request.games)
         started, writer = time.perf_counter(), RangeWriter(self.experiment, chunk[0], total)
         with self.lock:
@@ -180,7 +183,10 @@ class ChunkPlayer:
     def _play_units_unless_aborted(
         self, unit_range: Range, should_abort: Callable[[], bool], writer: RangeWriter
     ) -> bool:
-        """Play all games of a few units, or none: return False, and keep no game, if ``should_abort()`` became true."""
+        """Play all games of a few units, and return True.
+
+        If ``should_abort()`` becomes true meanwhile, no game is kept, and False is returned.
+        """
         blocks, games = [], 0
         for pair_range in list_pair_ranges(self.experiment.unit_line, *unit_range):
             block = self.experiment.engine.play_block(pair_range, should_abort)
@@ -195,16 +201,17 @@ class ChunkPlayer:
         return True
 
     def write_if_due(self) -> None:
-        """Write the games that have waited long enough, on behalf of threads whose turns take long."""
+        """Write games that have waited long enough, on behalf of threads that are busy with long turns."""
         with self.lock:
             writers = [*self.writers]
         for writer in writers:
             writer.write_if_due()
 
     def close_writers_and_list_ranges(self, only_overdue: bool = False) -> list[Range]:
-        """Write the finished games of chunks in progress, ignore later ones, and return the ranges written of them.
+        """Write the finished games of chunks in progress, and return the ranges of these chunks that were written.
 
-        With ``only_overdue`` this concerns only chunks that were asked to stop and have not ended in time.
+        Games that these chunks finish later are ignored. With ``only_overdue``, only chunks that were asked to stop and
+        have not ended in time are closed.
         """
         with self.lock:
             writers = [writer for writer, is_overdue in self.writers.items() if is_overdue() or not only_overdue]

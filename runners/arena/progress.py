@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """A display of the number of games that have been played."""
+    """A display that shows how many games have been played."""
 
     def start(self, games: int) -> None:
-        """Begin to show the progress of ``games`` games."""
+        """Start showing the progress of ``games`` games."""
         ...
 
     def advance(self, games: int) -> None:
-        """Add ``games`` games to those that have been played."""
+        """Add ``games`` to the number of games that have been played."""
         ...
 
     def report_turns(self, turns: int) -> None:

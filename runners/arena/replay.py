@@ -47,13 +47,13 @@ class GameDifference(NamedTuple):
 
     @property
     def change(self) -> str:
-        """The first ply, or the ending, that differs, as a clause for messages."""
+        """The first ply that differs or, if all plies agree, the different ending, as a clause for messages."""
         was, is_now = (text.split()[self.ply] for text in (self.stored, self.played))
         return f"ply {self.ply} was {was} and is now {is_now}"
 
 
 class Replay(NamedTuple):
-    """The comparison of stored games with the same games played again."""
+    """The result of comparing stored games with the same games played again."""
 
     games: int = 0  # compared games
     pairings: int = 0  # pairings with compared games
@@ -78,7 +78,7 @@ def replay_run(
     Args:
         archive: Archive that holds the run. It is only read.
         run_id: Id of the run.
-        engine: Engine of the run, built for this purpose alone because it counts forfeits.
+        engine: Engine of the run, built only for this purpose because it counts forfeits.
         line: Shape of the run's line of units.
         threads: Number of threads that play.
         stop: Event that ends the replay early. What was played by then is compared.
@@ -113,7 +113,7 @@ def _compute_replay_fingerprints(
     stop: threading.Event,
     progress: Progress | None,
 ) -> dict[PairRange, int]:
-    """Play a range of games and return the fingerprint of each block, given by its pairs."""
+    """Play the games of a range again, and return the fingerprint of each block by the block's pairs."""
     fingerprints = dict[PairRange, int]()
 
     def show_turns() -> None:
@@ -131,7 +131,7 @@ def _compute_replay_fingerprints(
 
 
 def _list_pair_ranges(line: UnitLine, stored_range: StoredRange, pace: Pace) -> Iterator[PairRange]:
-    """Yield the pairs of a range, as many at a time as the pace allows at that moment."""
+    """Yield the pairs of a range, each time as many as the pace then allows."""
     for pairing in range(line.pairings):
         pair, end = line.pair_range(pairing, stored_range.first, stored_range.end)
         while pair < end:
@@ -147,9 +147,9 @@ def _find_first_difference(
     stored_range: StoredRange,
     played_fingerprints: dict[PairRange, int],
 ) -> GameDifference | None:
-    """Return the first game of a range that came out differently; None if none did.
+    """Return the first game of a range that came out differently, or None if all came out the same.
 
-    ``played_fingerprints`` are those of the blocks that were played.
+    ``played_fingerprints`` are the fingerprints of the blocks that were played again, by their pairs.
     """
     games = read_games(archive, run_id, stored_range)
     differing = [
@@ -166,7 +166,7 @@ def _find_first_difference(
 def find_replay_difference(
     stored_games: RangeGames, engine: BatchEngine, pair_range: PairRange
 ) -> GameDifference | None:
-    """Play a block of pairs again and return its first game that differs from ``stored_games``; None if none does."""
+    """Play a block of pairs again, and return the first game that differs from ``stored_games``, or None."""
     games = _select_games(stored_games, pair_range)
     (played,) = concat_blocks([engine.play_block(pair_range)])
     plies = _find_differing_plies(games, played)
@@ -177,14 +177,16 @@ def find_replay_difference(
 
 
 def _select_games(stored_games: RangeGames, pair_range: PairRange) -> RangeGames:
-    """Return the games of consecutive pairs of one pairing, which have neighbouring ids."""
+    """Return the games of consecutive pairs of one pairing, whose ids are consecutive."""
     ids = game_ids(*pair_range, swapped=True)
     low, high = np.searchsorted(stored_games.game_id, [ids[0], ids[-1] + 1]).tolist()
     return stored_games.select_contiguous(slice(low, high))
 
 
 def _find_differing_plies(stored_games: RangeGames, played_games: RangeGames) -> NDArray[np.intp]:
-    """Return for each game [G] the first ply that differs, the number of plies if only the ending does, or -1.
+    """Return, for each game [G], the first ply that differs, or -1 if the games agree.
+
+    If only the ending differs, the number of plies is returned.
 
     Raises:
         ValueError: The games do not have the same numbers.
@@ -205,7 +207,7 @@ def _find_differing_plies(stored_games: RangeGames, played_games: RangeGames) ->
 
 
 def _format_game(games: RangeGames, index: int) -> str:
-    """Format the plies of a game, and how it ended."""
+    """Format the plies of a game and its ending."""
     plies = zip(games.games.pieces[:, index].tolist(), games.games.cells[:, index].tolist(), strict=True)
     text = format_game(islice(plies, int(games.games.plies[index])))
     return f"{text} ({ENDINGS[games.games.ending[index]]})"
@@ -221,10 +223,10 @@ def replay_sample(
     line: UnitLine,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Replay:
-    """Play a sample of a run's games again, see ``select_sample_units``, up to the first game that differs.
+    """Play a sample of a run's games again, up to the first game that differs; see ``select_sample_units``.
 
-    It ends after ``SAMPLE_SECONDS``, once it has a unit of each pairing. If the agents are so slow that this takes
-    ``MAX_SAMPLE_SECONDS``, a unit of each agent is enough.
+    The replay ends after ``SAMPLE_SECONDS``, once it has played a unit of each pairing. If the agents are so slow that
+    this takes ``MAX_SAMPLE_SECONDS``, a unit with each agent is enough.
 
     Raises:
         FailureError: A file of the run is damaged.
@@ -248,10 +250,11 @@ def replay_sample(
 
 
 def select_sample_units(ranges: Ranges, pairings: Sequence[tuple[int, int]], run_id: str) -> list[int]:
-    """Return units of a run in the order in which a sample plays them: the same whenever the same files are there.
+    """Select units of a run for a sample, in the order in which to play them; the same files give the same units.
 
     A round has one unit of each pairing that has stored games. The first round begins at the first stored unit, the
-    second consists of the last units of the run, and further rounds begin at units that are drawn by the run's id.
+    second round consists of the run's last units, and each further round begins at a unit that is drawn with the run's
+    id as seed.
 
     Args:
         ranges: Effective files of games.
@@ -273,7 +276,10 @@ def select_sample_units(ranges: Ranges, pairings: Sequence[tuple[int, int]], run
 
 
 def _select_one_per_pairing(ranges: Ranges, pairing_count: int, start_unit: int) -> list[int]:
-    """Return one stored unit of each pairing: the next one from ``start_unit`` on, or else the first one."""
+    """Return one stored unit of each pairing, the first one from ``start_unit`` on.
+
+    A pairing without a stored unit from there on is represented by its first one.
+    """
     units, number = dict[int, int](), int(np.searchsorted(ranges.ends, start_unit, "right"))
     for index in chain(range(number, len(ranges)), range(number + 1)):
         first_unit = max(start_unit, ranges[index].first) if index >= number else ranges[index].first
@@ -295,7 +301,7 @@ def _put_new_agents_first(units: Iterable[int], pairings: Sequence[tuple[int, in
 
 
 def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, int]]) -> int:
-    """Return the number of leading units that together have all agents of ``units``."""
+    """Return how many of the first units are needed to include all agents of ``units``."""
     agents, needed = set[int](), 0
     for number, unit in enumerate(units):
         pairing = pairings[unit % len(pairings)]
@@ -308,7 +314,7 @@ def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, 
 def _read_games_by_unit(
     archive: ArchiveStore, run_id: str, line: UnitLine, units: Sequence[int]
 ) -> dict[int, RangeGames]:
-    """Read the games of some units; return for each unit the games of all given units that are in its file."""
+    """Read the games of some units. For each unit, return the games of all given units that share its file."""
     ranges, by_file = archive.list_effective_ranges(run_id), dict[StoredRange, list[int]]()
     for unit in units:
         stored = ranges.find_range(unit)

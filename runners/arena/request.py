@@ -11,7 +11,7 @@ from runners.arena.storage import ArchiveOptions
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A checked configuration: which games to play, how many, and where to store them."""
+    """A checked configuration that says which games to play, how many, and where to store them."""
 
     spec: RunSpec
     games: int  # per pairing, even if the seats are swapped

@@ -46,7 +46,7 @@ AGENT_KEYS = {"label": str, "target": str, "params": Mapping, "policy_id": str, 
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """An agent as its yaml and the command line describe it."""
+    """An agent as described by its yaml and the command line."""
 
     label: str  # the agent's name in the archive
     target: str  # the identity of its class, see ``runners.arena.identities``
@@ -62,7 +62,7 @@ class AgentSpec:
     agent_object: Any = field(default=None, compare=False, repr=False)  # passed by a program, see ``OBJECT_TARGET``
 
     def build(self) -> Agent:
-        """Build the agent, inside a wrapper that enforces its limits if it has any.
+        """Build the agent. If the agent has limits, it is wrapped in an agent that enforces them.
 
         Returns:
             The agent, not yet prepared for a rule set.
@@ -109,20 +109,23 @@ class AgentSpec:
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 
     def _build_parameter(self, name: str, value: Any) -> Any:
-        """Build the agent that a parameter of ``AGENT_PARAMETERS`` describes; return any other value as it is."""
+        """Build the agent that a parameter of ``AGENT_PARAMETERS`` describes; return any other value unchanged."""
         if name not in AGENT_PARAMETERS or value is None:
             return value
         return AgentSpec.from_record(value, self.trusted).build()
 
     def find_policy_parameter(self) -> str | None:
-        """Find the constructor parameter that takes a policy; return None if there is none. Raise as ``build`` does."""
+        """Return the constructor parameter that takes a policy, or None if there is none.
+
+        Raises what ``build`` raises.
+        """
         self.check_is_trusted()
         name = next((name for name in POLICY_PARAMETERS if name in self.params), None)
         return name if name and name in inspect.signature(self._load_class()).parameters else None
 
     @property
     def is_object(self) -> bool:
-        """Whether the agent is an object that a program passed, which no description can build again."""
+        """Whether the agent is an object that a program passed, so that it cannot be built again from a description."""
         return self.target == OBJECT_TARGET
 
     @property
@@ -132,7 +135,7 @@ class AgentSpec:
 
     @property
     def choosers(self) -> Sequence[str]:
-        """The values of ``Rules.chooser`` under which the agent can play. Raises as ``build`` does."""
+        """The values of ``Rules.chooser`` under which the agent can play. Raises what ``build`` raises."""
         from agents.base.player import list_choosers  # loads the compiler, which few callers need
 
         self.check_is_trusted()
@@ -145,7 +148,7 @@ class AgentSpec:
         return _import_class(f"agent '{self.label}'", self.target, self.trusted)
 
     def _load_agent_class(self) -> type[Any]:
-        """Return the agent's class; raise ``RequestError`` if it lacks the interface of an agent."""
+        """Return the agent's class. Raises ``RequestError`` if the class lacks the interface of an agent."""
         agent_class = self._load_class()
         if issubclass(agent_class, KernelAgent) or any(
             callable(getattr(agent_class, name, None)) for name in AGENT_METHODS
@@ -157,14 +160,14 @@ class AgentSpec:
         )
 
     def check_is_trusted(self) -> None:
-        """Raise ``RequestError`` if the agent would run third-party code, and the user did not name the agent."""
+        """Raise ``RequestError`` if the agent would run third-party code although the user did not name the agent."""
         if not self.trusted:
             check_no_third_party_code(f"agent '{self.label}'", self.third_party_code())
 
     def third_party_code(self) -> Iterator[str]:
-        """Describe all third-party code that the agent would run, code of the agents inside it included.
+        """Describe all third-party code that the agent would run, including the code of agents inside the agent.
 
-        No third-party module is imported for that.
+        No third-party module is imported to find out.
         """
         if self.agent_object is None and not is_shipped(self.target):
             yield from third_party_classes([self.target])
@@ -185,12 +188,12 @@ class AgentSpec:
 
     @property
     def id_fields(self) -> dict[str, Any]:
-        """The fields of ``to_record``, with paths shortened so that a moved folder does not change the agent."""
+        """The fields of ``to_record``, with paths shortened so that moving a folder does not change the agent."""
         return {**self.to_record(), "params": shorten_paths(self.params, self.paths)}
 
     @staticmethod
     def from_record(record: Any, trusted: bool = False) -> AgentSpec:
-        """Return the agent that ``to_record`` described, without its policy.
+        """Build the specification of the agent that ``to_record`` described, without its policy.
 
         Args:
             record: What ``to_record`` returned. It may be data from a stranger.
@@ -211,7 +214,7 @@ class AgentSpec:
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values, from which ``from_dict`` builds the same agent in another process.
 
-        Of a policy only its presence is recorded, because ``from_dict`` loads it by its id.
+        Only the presence of a policy is recorded, because ``from_dict`` loads the policy by its id.
         """
         return {
             **asdict(replace(self, policy=None, player=None, agent_object=None)),
@@ -224,12 +227,12 @@ class AgentSpec:
     def from_dict(
         fields_by_name: Mapping[str, Any], load_policy: Callable[[str], Policy], policy_id: str | None = None
     ) -> AgentSpec:
-        """Return the agent that ``to_dict`` described.
+        """Build the specification of the agent that ``to_dict`` described.
 
         Args:
             fields_by_name: What ``to_dict`` returned.
-            load_policy: Reads a policy by its id.
-            policy_id: Id of the policy of the agent in whose place this one plays.
+            load_policy: Function that loads a policy by its id.
+            policy_id: Id of the policy to use if the fields name none: that of the agent that this player replaces.
 
         """
         policy_id = fields_by_name["policy_id"] or policy_id
@@ -263,13 +266,13 @@ def check_no_third_party_code(subject: str, code: Iterable[str]) -> None:
 
 
 def third_party_classes(identities: Iterable[Any]) -> Iterator[str]:
-    """Describe each class that data must not name, given the classes' identities."""
+    """Describe each class, among those with the given identities, that data must not name."""
     yield from (f"class {to_line(str(identity), 100)}" for identity in identities if not is_allowed_in_data(identity))
 
 
 @functools.cache
 def _load_tablebase(rules: Rules) -> TablebaseIndex | None:
-    """Load the tablebase of a rule set once, for agents that can use one; None if there is none."""
+    """Load the tablebase of a rule set, once for all agents that can use it; return None if there is none."""
     from analytics.exact.tablebase import load_tablebase_index
 
     return load_tablebase_index(rules)
@@ -277,7 +280,7 @@ def _load_tablebase(rules: Rules) -> TablebaseIndex | None:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that affects a run's games, except their number."""
+    """Everything that affects the games of a run, except their number."""
 
     rules: Rules
     agents: tuple[AgentSpec, ...]
@@ -290,7 +293,10 @@ class RunSpec:
     training: bool = False  # a trainer requested the games; this affects neither them nor the id
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fields as JSON values, from which the run's id is computed; rare fields appear only if set."""
+        """Return the fields as JSON values, from which the run's id is computed.
+
+        Rare fields appear only if they are set.
+        """
         rare_fields = {"seats": (self.seats, "swapped"), "learner": (self.learner, None), "salt": (self.salt, "")}
         return {
             "rules": asdict(self.rules),
@@ -306,7 +312,7 @@ class RunSpec:
 
     @staticmethod
     def from_dict(fields_by_name: Mapping[str, Any], archive: ArchiveStore) -> RunSpec:
-        """Return the run that ``to_dict`` described, with the policies of an archive.
+        """Build the specification of the run that ``to_dict`` described, with the policies of an archive.
 
         Args:
             fields_by_name: What ``to_dict`` returned.
@@ -331,7 +337,7 @@ class RunSpec:
 
     @functools.cached_property
     def run_id(self) -> str:
-        """The run's id: twelve hex digits of a hash of the specification, the same on every machine."""
+        """The run's id: twelve hexadecimal digits of a hash of the specification, the same on every machine."""
         return compute_run_id(self.to_record())
 
     @property
@@ -345,9 +351,9 @@ class RunSpec:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the run's games are a function of their numbers, so that they can be played again.
+        """Whether the run's games depend only on their numbers, so that they can be played again.
 
-        They are not if a person, an object of a program, a learner or an agent with a limit by the clock takes part.
+        They do not if a person, an object of a program, a learner or an agent with a wall-clock limit takes part.
         """
         return self.learner is None and all(
             agent.target not in (HUMAN_TARGET, OBJECT_TARGET) and agent.limits.turn_seconds is None
@@ -356,12 +362,12 @@ class RunSpec:
 
     @property
     def pairing_labels(self) -> tuple[tuple[str, str], ...]:
-        """The labels of each pairing: its first agent's and its second agent's."""
+        """The labels of the first and the second agent of each pairing."""
         return tuple((self.agents[first].label, self.agents[second].label) for first, second in self.pairings)
 
 
 def build_from_settings(subject: str, settings: Mapping[str, Any], base_class: type[Any], trusted: bool = False) -> Any:
-    """Build an object that a yaml describes: call the class under ``_target_`` with the other settings.
+    """Build the object that a yaml describes: call the class under ``_target_`` with the other settings.
 
     Args:
         subject: Name of the object in error messages.
@@ -383,7 +389,7 @@ def build_from_settings(subject: str, settings: Mapping[str, Any], base_class: t
 
 
 def find_target(subject: str, settings: Mapping[str, Any]) -> str:
-    """Return the identity of the class that a yaml names; raise ``RequestError`` if it names none."""
+    """Return the identity of the class that a yaml names. Raises ``RequestError`` if the yaml names none."""
     target = settings.get(TARGET_KEY)
     if not isinstance(target, str):
         raise RequestError(f"{subject}: its yaml names no class under {TARGET_KEY}")
@@ -393,7 +399,7 @@ def find_target(subject: str, settings: Mapping[str, Any]) -> str:
 def _call_constructor(
     subject: str, target_class: type[Any], params: Mapping[str, Any], overriding_params: Mapping[str, Any]
 ) -> Any:
-    """Call a class with ``params``, of which ``overriding_params`` replace some.
+    """Call a class with ``params``, some of which are replaced by ``overriding_params``.
 
     Raises ``RequestError`` if the class does not accept the parameters, or if its constructor fails.
     """
@@ -417,7 +423,10 @@ def _call_constructor(
 
 
 def _check_type(subject: str, parameter: inspect.Parameter, value: Any) -> None:
-    """Raise ``RequestError`` for a value of a wrong type, if the annotation names only types of ``SIMPLE_TYPES``."""
+    """Raise ``RequestError`` if a value has the wrong type.
+
+    Only parameters whose annotations consist of types in ``SIMPLE_TYPES`` are checked.
+    """
     hint = parameter.annotation
     text = OPTIONAL_HINT.sub(r"\1 | None", hint if isinstance(hint, str) else inspect.formatannotation(hint))
     types = [name.strip() for name in text.split("|")]
@@ -435,9 +444,9 @@ def _check_type(subject: str, parameter: inspect.Parameter, value: Any) -> None:
 
 
 def _import_class(subject: str, identity: str, trusted: bool) -> type[Any]:
-    """Import the class that an identity stands for; no other function turns a text into a class.
+    """Import the class with this identity. No other function converts a text to a class.
 
-    Raises as ``build_from_settings`` does.
+    Raises ``RequestError`` as ``build_from_settings`` does.
     """
     if not trusted:
         check_no_third_party_code(subject, third_party_classes([identity]))
@@ -456,7 +465,7 @@ def _import_class(subject: str, identity: str, trusted: bool) -> type[Any]:
 
 
 def _describe_import_error(module: str, name: str, error: BaseException) -> str:
-    """Explain why a class cannot be imported: its module is missing, lacks the class, or itself fails."""
+    """Explain why a class cannot be imported: its module is missing, lacks the class, or fails itself."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     is_absent = bool(missing) and f"{module}.".startswith(f"{missing}.")
     if not module or is_absent or (isinstance(error, AttributeError) and error.name == name):
@@ -471,12 +480,12 @@ def _describe_import_error(module: str, name: str, error: BaseException) -> str:
 
 
 def shorten_paths(params: Mapping[str, Any], path_parameters: Iterable[str]) -> dict[str, Any]:
-    """Shorten the paths in ``params`` to their last part, so that a place on a disk is no part of an identity.
+    """Shorten the paths in ``params`` to their last part, because an identity must not depend on a place on a disk.
 
     Args:
         params: Parameters of an agent.
-        path_parameters: Names of the parameters that are paths. A command with arguments is one too: every path in it
-            is shortened.
+        path_parameters: Names of the parameters that are paths. They include commands with arguments, in which every
+            path is shortened.
 
     """
     short_values = {
@@ -488,7 +497,7 @@ def shorten_paths(params: Mapping[str, Any], path_parameters: Iterable[str]) -> 
 
 
 def format_label(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """Format an agent's label: its name and, in brackets, the parameters that differ from its yaml's.
+    """Format an agent's label: its name and, in brackets, the parameters that differ from those in its yaml.
 
     Examples:
         >>> format_label("ga_minimax", {"depth": 2, "width": 8}, {"depth": 4, "width": 8})

@@ -38,7 +38,7 @@ class SprtExperiment:
         return self.experiment.request.games // 2
 
     def load_test_state(self) -> SequentialTest:
-        """Return the test after all games that the archive holds now."""
+        """Return the state of the test after all games that the archive now holds."""
         return sprt_verdicts.run_sequential_test(
             self.experiment.archive, self.experiment.run_id, self.hypotheses, self.max_pairs
         )
@@ -64,10 +64,10 @@ def execute_sprt(
         sprt_experiment: The test.
         command: The user's command, for the records.
         stop: Event that ends playing early.
-        on_pairs: Called with the test after more pairs were added to it.
+        on_pairs: Called with the test each time pairs have been added to it.
 
     Raises:
-        FailureError: The disk refused a file. Games written before are kept.
+        FailureError: A file could not be written. Games written before are kept.
 
     """
     experiment, trial = sprt_experiment.experiment, sprt_experiment.load_test_state()
@@ -89,7 +89,10 @@ def execute_sprt(
 def _play_missing_pairs(
     sprt_experiment: SprtExperiment, trial: SequentialTest, stop: threading.Event, on_pairs: OnPairs
 ) -> int:
-    """Play and write the pairs that ``trial`` lacks until it ends or ``stop`` is set; return the number of games."""
+    """Play and write the pairs that ``trial`` lacks until the test ends or ``stop`` is set.
+
+    Returns the number of games that were written.
+    """
     experiment, max_pairs = sprt_experiment.experiment, sprt_experiment.max_pairs
     outcomes = _PairOutcomes(sprt_verdicts.read_outcomes(experiment.archive, experiment.run_id, max_pairs))
     gaps, pace = experiment.missing_units(2 * max_pairs), Pace(experiment.request.storage.shard_games // 16)
@@ -116,7 +119,7 @@ def _play_missing_pairs(
 
 
 def _list_pair_ranges(gaps: list[tuple[int, int]], max_pairs: int, pace: Pace) -> Iterator[PairRange]:
-    """Yield the pairs in ``gaps``, ascending. No block crosses a look, since a test ends at a look."""
+    """Yield the pairs in ``gaps`` in ascending order. No range extends beyond a look, because a test ends at a look."""
     start = 0
     for look in pair_counts_at_looks(max_pairs):
         for gap_start, gap_end in gaps:
@@ -129,13 +132,16 @@ def _list_pair_ranges(gaps: list[tuple[int, int]], max_pairs: int, pace: Pace) -
 
 
 class _PairOutcomes:
-    """The outcomes of pairs by number, as ``sprt_verdicts.read_outcomes`` returns them, in an array that grows."""
+    """The outcome of each pair, in the form in which ``sprt_verdicts.read_outcomes`` returns them.
+
+    The index is the number of the pair. The array grows when outcomes are added.
+    """
 
     def __init__(self, known_outcomes: NDArray[np.int8]) -> None:
         self._outcomes = known_outcomes
 
     def put(self, first_pair: int, outcomes: NDArray[np.int8]) -> None:
-        """Set the outcomes of consecutive pairs from number ``first_pair`` on."""
+        """Set the outcomes of consecutive pairs, the first of which has the number ``first_pair``."""
         end = first_pair + len(outcomes)
         if end > len(self._outcomes):
             added_size = max(end, 2 * len(self._outcomes)) - len(self._outcomes)
@@ -143,5 +149,5 @@ class _PairOutcomes:
         self._outcomes[first_pair:end] = outcomes
 
     def select_known_from(self, first_pair: int) -> NDArray[np.int8]:
-        """Return the outcomes from pair ``first_pair`` to before the first unknown one."""
+        """Return the outcomes from pair ``first_pair`` up to but not including the first unknown one."""
         return sprt_verdicts.select_known_outcomes(self._outcomes, first_pair)

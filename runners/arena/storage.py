@@ -22,5 +22,5 @@ class ArchiveOptions:
     evaluations: bool = False  # whether the agents' evaluations are stored too
 
     def max_units_per_file(self, games_a_pair: int) -> int:
-        """Return the most units in a file, a power of two."""
+        """Return the largest number of units that a file may hold, which is a power of two."""
         return 1 << (max(1, self.shard_games // games_a_pair).bit_length() - 1)

@@ -27,16 +27,19 @@ CLOCK_RECORD = struct.Struct("=dd")
 
 
 class CompileClock:
-    """The time of compiling of one process, in a nameless file that it shares with the process that waits."""
+    """A clock of the time that one process spends compiling.
+
+    The time is kept in an unnamed temporary file, which the process shares with the process that waits for it.
+    """
 
     def __init__(self) -> None:
-        """Create the file. Raise ``OSError`` if there can be no temporary file."""
+        """Create the file. Raises ``OSError`` if no temporary file can be created."""
         self.descriptor, path = tempfile.mkstemp()
         Path(path).unlink()
         os.pwrite(self.descriptor, CLOCK_RECORD.pack(0.0, 0.0), 0)
 
     def read_seconds(self) -> float:
-        """Return the seconds so far, including those of a compilation in progress."""
+        """Return the seconds of compiling so far, including a compilation in progress."""
         finished_seconds, start = CLOCK_RECORD.unpack(os.pread(self.descriptor, CLOCK_RECORD.size, 0))
         return float(finished_seconds + (time.monotonic() - start if start else 0.0))
 
@@ -48,7 +51,10 @@ class CompileClock:
 
 
 class _CompileRecorder(event.Listener):  # type: ignore[misc]
-    """A listener that records when numba compiles a kernel that the cache lacks. One thread compiles at a time."""
+    """A listener that records when numba compiles a kernel that is not in the cache.
+
+    Only one thread compiles at a time.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._depth, self._ended, self._since = descriptor, 0, 0.0, 0.0
@@ -70,7 +76,10 @@ class _CompileRecorder(event.Listener):  # type: ignore[misc]
 
 
 def record_compile_time(descriptor: int) -> None:
-    """Record this process's time of compiling in a file from now on, for a ``CompileClock``."""
+    """Record from now on, in the file with this descriptor, the time that this process spends compiling.
+
+    A ``CompileClock`` reads the file.
+    """
     event.register("numba:compile", _CompileRecorder(descriptor))
 
 
@@ -83,9 +92,9 @@ def get_process_clock() -> CompileClock:
 
 
 def load_view_kernels(rules: Rules, for_batches: bool) -> None:
-    """Load the compiled queries that agents send to positions, or to batches, before their turns are timed.
+    """Load the compiled methods with which agents query positions or batches, before turns are timed.
 
-    Reading them from the cache and importing the compiler take time that the clock does not see.
+    Reading the kernels from the cache and importing the compiler take time that the clock does not measure.
     """
     view = BatchView(Batch.from_positions([EMPTY]), rules) if for_batches else Position(EMPTY, rules)
     view.winning_cells(0)
@@ -93,9 +102,9 @@ def load_view_kernels(rules: Rules, for_batches: bool) -> None:
 
 
 def build_deadline(seconds: float, clock: CompileClock | None) -> Callable[[], float]:
-    """Return a function that returns the moment, by ``time.monotonic``, until which a response may come.
+    """Return a function that returns the current deadline for a response, as a time of ``time.monotonic``.
 
-    The response may take ``seconds``; the moment moves on while the process of ``clock`` compiles.
+    The response may take ``seconds``, not counting the time that the process of ``clock`` spends compiling.
     """
     end, start_seconds = time.monotonic() + seconds, clock.read_seconds() if clock else 0.0
     return lambda: end + (clock.read_seconds() - start_seconds if clock else 0.0)

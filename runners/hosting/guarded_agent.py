@@ -46,7 +46,7 @@ Misbehaviour = dict[str, Any]  # JSON values: faults, remarks, counts of games a
 
 @contextmanager
 def silence_forfeit_log() -> Iterator[None]:
-    """Count forfeits inside the context without logging them, because the caller reports them."""
+    """Count forfeits without logging them while the context lasts, because the caller reports them."""
     logger.addFilter(_reject_record)
     try:
         yield
@@ -59,16 +59,16 @@ def _reject_record(_record: logging.LogRecord) -> bool:
 
 
 class StuckError(FailureError):
-    """Too many turns of an agent do not end, so the run cannot go on. Finished games are kept."""
+    """Too many turns of an agent never end, so the run cannot go on. Finished games are kept."""
 
 
 class AllForfeitedError(FailureError):
-    """An agent has forfeited all its games so far, so the run is not worth its time. Played games are kept."""
+    """An agent has forfeited all its games so far, so going on would be pointless. Games already played are kept."""
 
 
 @dataclass
 class Fault:
-    """One way in which an agent forfeits games."""
+    """A fault for which an agent forfeits games."""
 
     verb: str  # one of ``FAULT_VERBS``
     cause: str  # the exception and its text, or the illegal turn
@@ -81,13 +81,16 @@ class Fault:
 
     @property
     def description(self) -> str:
-        """The fault, its first position, and how often it happened."""
+        """The fault, the first position in which it occurred, and how often it occurred."""
         times = "once" if self.count == 1 else f"{self.count:,} times"
         return f"{self}, first in position {self.position}: {times}"
 
 
 class GuardedAgent:
-    """An agent with its label, for all threads: it builds its player, requests turns, and makes failures forfeits."""
+    """An agent with its label, shared by all threads.
+
+    It builds the agent's players, requests their turns, and turns failures into forfeits.
+    """
 
     def __init__(self, agent: Agent, label: str, rules: Rules) -> None:
         self.label = label
@@ -110,7 +113,7 @@ class GuardedAgent:
         self._remarks: list[str] = []  # from players in other processes, or sent to another process
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return everything but the lock, for a copy. Raise ``RequestError`` for a player that cannot be copied."""
+        """Return the state to copy, without the lock. Raises ``RequestError`` if the player cannot be copied."""
         if self._player.copy_obstacle:
             raise RequestError(
                 f"agent '{self.label}' cannot be copied: {self._player.copy_obstacle}; "
@@ -122,16 +125,16 @@ class GuardedAgent:
         self.__dict__.update(state, _lock=threading.Lock())
 
     def fork_player(self) -> BatchPlayer:
-        """Return a player for one more thread."""
+        """Return a player for an additional thread."""
         return self._player.fork()
 
     def replace_player(self, player: BatchPlayer) -> None:
-        """Use ``player`` from now on."""
+        """Let ``player`` choose this agent's turns from now on."""
         self._player = player
 
     @property
     def game_words(self) -> int:
-        """The number of uint64 words that a player remembers of each game."""
+        """The number of uint64 words that a player remembers about each game."""
         return self._player.game_words
 
     def take_turns(
@@ -143,10 +146,10 @@ class GuardedAgent:
         on_error: ErrorCallback | None = None,
         evaluations: Evaluations | None = None,
     ) -> Turns:
-        """Return the turns of ``player``, which plays for this agent.
+        """Return the turns that ``player`` chooses for this agent.
 
-        Where the player raises, the cell is ``ERROR_CELL``. Where it takes too long, the cell is ``LATE_CELL``. An
-        exception does not show which game of the batch caused it, so each game's turn is then requested alone.
+        If the player raises an exception, the cell is ``ERROR_CELL``; if it takes too long, the cell is ``LATE_CELL``.
+        An exception does not show which game of the batch caused it, so each game's turn is then requested on its own.
 
         Args:
             player: Player of the calling thread.
@@ -157,7 +160,7 @@ class GuardedAgent:
             evaluations: Filled in with the player's evaluations [B]; None if they are not requested.
 
         Raises:
-            StuckError: Too many turns of the agent do not end.
+            StuckError: Too many turns of the agent never end.
 
         """
         size = len(rng.seeds)
@@ -190,7 +193,7 @@ class GuardedAgent:
         evaluations: Evaluations | None,
         on_error: ErrorCallback | None,
     ) -> tuple[int, int]:
-        """Return the turn in a single position: cell and gift."""
+        """Return the turn (cell, gift) in the only position of ``batch``."""
         try:
             turns = _take_turns_and_time(player, batch, rng, slots, evaluations)
         except StuckError:
@@ -206,7 +209,7 @@ class GuardedAgent:
     def _fill_in_failures(
         self, turns_error: SomeTurnsFailedError, batch: Batch, on_error: ErrorCallback | None
     ) -> Turns:
-        """Return the turns of a batch with ``ERROR_CELL`` or ``LATE_CELL`` for turns that were not taken."""
+        """Return the turns of a batch, with ``ERROR_CELL`` or ``LATE_CELL`` for each turn that failed."""
         for i, error in turns_error.failures.items():
             turns_error.turns.cells[i], turns_error.turns.gifts[i] = (
                 self._record_and_encode_failure(error, batch.position(i), on_error),
@@ -217,7 +220,7 @@ class GuardedAgent:
     def _record_and_encode_failure(
         self, error: BaseException, position: PackedPosition, on_error: ErrorCallback | None
     ) -> int:
-        """Record an exception or a late turn, and return the code that stands for the turn's cell."""
+        """Record an exception or a late turn, and return the code that stands for its cell."""
         if isinstance(error, TurnTimeoutError):
             self._record_fault(WAS_LATE, Fault(WAS_LATE, "", "", self._format_position(position)))
             return LATE_CELL
@@ -235,7 +238,7 @@ class GuardedAgent:
         return format_position(position) if name == "classic" else f"{format_position(position)} {name}"
 
     def _record_fault(self, kind: str, fault: Fault, error: BaseException | None = None) -> None:
-        """Count a fault. The first of its kind is logged, an exception with its traceback."""
+        """Count a fault. The first fault of each kind is logged; if it is an exception, with its traceback."""
         with self._lock:
             kept_fault = self._add_fault(kind, fault)
         if kept_fault is fault and len(self._faults) <= MAX_LOGGED_FAULTS:
@@ -246,7 +249,7 @@ class GuardedAgent:
             )
 
     def _add_fault(self, kind: str, fault: Fault) -> Fault:
-        """Count a fault, and return the fault that is kept of its kind. The caller holds the lock."""
+        """Count a fault, and return the fault that represents its kind. The caller must hold the lock."""
         kept_fault = self._faults.setdefault(kind, fault)
         if kept_fault is not fault:
             kept_fault.count += fault.count
@@ -258,13 +261,11 @@ class GuardedAgent:
 
     @property
     def illegal_turn_unreported(self) -> bool:
-        """Whether no illegal turn of the agent has been described yet."""
+        """Whether no illegal turn of the agent has been reported yet."""
         return not self.first_illegal_report
 
-    def log_first_illegal_turn(
-        self, player: BatchPlayer, position: PackedPosition, seed: int, turn: tuple[int, int]
-    ) -> None:
-        """Log the agent's first illegal turn; ``seed`` is the turn's. ``add_illegal_turn`` counts illegal turns."""
+    def log_first_illegal_turn(self, player: BatchPlayer, position: PackedPosition, seed: int, turn: tuple[int, int]) -> None:
+        """Log the agent's first illegal turn, whose seed is ``seed``. ``add_illegal_turn`` counts illegal turns."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
         answer, report = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
         with self._lock:
@@ -278,20 +279,20 @@ class GuardedAgent:
         )
 
     def add_illegal_turn(self) -> None:
-        """Count one more game that an illegal turn has forfeited."""
+        """Count one more game that was forfeited by an illegal turn."""
         with self._lock:
             self._add_fault(ILLEGAL, Fault(ILLEGAL, "", "", ""))
 
     # Misbehaviour.
 
     def list_faults(self, *verbs: str) -> list[Fault]:
-        """Return the agent's faults of some kinds, the most frequent first."""
+        """Return the agent's faults whose verb is one of ``verbs``, with the most frequent first."""
         with self._lock:
             faults = [fault for fault in self._faults.values() if fault.verb in verbs and fault.count]
         return sorted(faults, key=lambda fault: -fault.count)
 
     def describe_misbehaviour(self) -> Iterator[str]:
-        """Yield a line for each way in which the agent forfeited games, and the remarks of its players."""
+        """Yield a line about each fault for which the agent forfeited games, and the remarks of the agent's players."""
         for fault in self.list_faults(*FAULT_VERBS):
             yield f"agent '{self.label}' {fault.description}"
         for line in [*self._list_player_remarks(), *self._remarks]:
@@ -308,7 +309,7 @@ class GuardedAgent:
             self._forfeits += forfeits
 
     def check_forfeits(self) -> None:
-        """Raise ``AllForfeitedError`` if the agent has forfeited all its games, and these are not few."""
+        """Raise ``AllForfeitedError`` if the agent has forfeited all its games, unless there are only a few."""
         if self._games >= MIN_FORFEITED_GAMES and self._forfeits == self._games:
             faults = "; ".join(fault.description for fault in self.list_faults(*FAULT_VERBS))
             raise AllForfeitedError(
@@ -317,7 +318,7 @@ class GuardedAgent:
             )
 
     def take_new_misbehaviour(self) -> Misbehaviour:
-        """Return the agent's games and faults since the last call, as JSON values for another process."""
+        """Return the agent's games and faults since the last call, as JSON values to send to another process."""
         with self._lock:
             remarks = [line for line in self._list_player_remarks() if line not in self._remarks]
             counts = {kind: fault.count for kind, fault in self._faults.items()}
@@ -339,7 +340,7 @@ class GuardedAgent:
         return {name: value for name, value in misbehaviour.items() if value}
 
     def add_misbehaviour(self, misbehaviour: Misbehaviour) -> None:
-        """Add the agent's misbehaviour in another process."""
+        """Add the games and faults of the same agent in another process."""
         self.add_game_counts(misbehaviour.get("games", 0), misbehaviour.get("forfeits", 0))
         with self._lock:
             for kind, fault in misbehaviour.get("faults", {}).items():
@@ -350,7 +351,10 @@ class GuardedAgent:
 def _take_turns_and_time(
     player: BatchPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], evaluations: Evaluations | None
 ) -> Turns:
-    """Return the turns of a player; if evaluations are requested, add the times that the player did not measure."""
+    """Return the turns of a player.
+
+    If evaluations are requested, add the time of each turn that the player did not time.
+    """
     if evaluations is None:
         return player.play(batch, rng, slots)
     started = time.perf_counter()
@@ -361,14 +365,14 @@ def _take_turns_and_time(
 
 
 def format_agent_error(error: BaseException) -> str:
-    """Format an exception with its own text, in one line."""
+    """Format an exception of an agent in one line, with the exception's own text."""
     text = str(error) if isinstance(error, RemoteError) else f"{type(error).__name__}: {error}"
     text = " ".join(text.removeprefix(f"{AnswerError.__name__}: ").split()).removesuffix(":")
     return f"{text:.{MAX_ERROR_CHARACTERS}}{NUMBERS_HINT if text.endswith('not (cell, gift)') else ''}"
 
 
 def build_jitted_error(label: str) -> RequestError:
-    """Build the error for an agent that has limits and is jitted."""
+    """Build the error for a jitted agent with limits, which cannot be enforced on compiled code."""
     return RequestError(
         f"agent '{label}' is jitted: turn_seconds and isolation are for agents in Python, whose turns can be ended; "
         "leave them out"

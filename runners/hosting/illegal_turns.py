@@ -11,7 +11,7 @@ from quarto.rules import CELLS, NONE, PIECES, Rules
 
 
 class IllegalTurnReport(NamedTuple):
-    """The answer with the reason why it is illegal, and the lines of a report on it for people."""
+    """An illegal answer with the reason why it is illegal, and the lines of a report about it."""
 
     answer: str
     lines: str
@@ -20,10 +20,10 @@ class IllegalTurnReport(NamedTuple):
 def describe_illegal_turn(
     position: PackedPosition, turn: tuple[int, int], rules: Rules, names_only: bool
 ) -> IllegalTurnReport:
-    """Describe an illegal turn: what is wrong with it, and for the report also the position and the legal turns.
+    """Describe what is wrong with an illegal turn; the report also shows the position and the legal turns.
 
-    With ``names_only`` cells and pieces are written by their names, ``b1`` and ``A``, without the numbers of Python
-    agents.
+    With ``names_only``, cells and pieces are written by their names, ``b1`` and ``A``, without the numbers that Python
+    agents use.
     """
     text, name = format_position(position), "" if rules.name == "classic" else f", rules {rules.name}"
     free_cells = [cell for cell in range(CELLS) if not position.occupied >> cell & 1]
@@ -45,15 +45,16 @@ def describe_illegal_turn(
 
 
 def format_turn(turn: tuple[int, int]) -> str:
-    """Format a turn by the names of its cell and its piece, ``b1 A``; a dash stands for none."""
+    """Format a turn as the names of its cell and its piece, as in ``b1 A``; a dash stands for a missing one."""
     cell, gift = turn
     return f"{'-' if cell == NONE else format_cell(cell)} {'-' if gift == NONE else format_piece(gift)}"
 
 
 def describe_turn_faults(position: PackedPosition, turn: tuple[int, int], rules: Rules) -> str:
-    """Return the reasons why a turn of cells and pieces, or none, is illegal; an empty text if it is legal.
+    """Return the reasons why a turn is illegal, or "" if it is legal.
 
-    Whether the placement wins is not checked, although any piece may be given after a winning one.
+    The cell and the piece of the turn are valid numbers or NONE. Whether the placement wins is not checked, although
+    any piece may be given after a winning placement.
     """
     cell, gift = turn
     faults = []
@@ -72,7 +73,7 @@ def describe_turn_faults(position: PackedPosition, turn: tuple[int, int], rules:
 
 
 def _describe_wrong_numbers(turn: tuple[int, int], free_cells: list[int] | None, remaining_pieces: list[int]) -> str:
-    """Describe which numbers of a turn name no free cell or no remaining piece.
+    """Describe which numbers of a turn are not those of a free cell and a remaining piece.
 
     ``free_cells`` is None if the turn needs no cell.
     """

@@ -39,7 +39,7 @@ SignalHandler = Callable[[int, FrameType | None], None]
 
 
 class _StopRequest:
-    """What this process knows about its end: which signal came first, and which descriptors were terminals."""
+    """What this process knows about a request to end: the first signal, and which descriptors were terminals."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -48,12 +48,16 @@ class _StopRequest:
         self.may_exit = True  # False in the process of a user of the library, such as a notebook's
 
     def reset(self) -> None:
-        """Clear the signals to the command before, and note which of the standard streams are terminals."""
+        """Forget signals to the previous command, and note which of the standard streams are terminals."""
         self.signal, self.is_urgent = None, False
         self.terminals = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
 
     def record_signal(self, signal_number: int) -> None:
-        """Note a signal. After SIGHUP the terminal may be gone; its descriptors then lead nowhere, without errors."""
+        """Record a signal.
+
+        After SIGHUP, a terminal may be gone; its descriptors are then redirected to nowhere, so that writing does not
+        fail.
+        """
         self.signal = self.signal or signal_number
         if signal_number == signal.SIGHUP:
             for descriptor in [descriptor for descriptor in self.terminals if not os.isatty(descriptor)]:
@@ -76,9 +80,9 @@ def exit_code() -> int:
 
 
 class _ProcessHandler:
-    """A signal handler of this process alone: a process that an agent forks has the default handler instead.
+    """A signal handler for this process only; a process that an agent forks has the default handler.
 
-    Otherwise the agent could not end that process by ``terminate()``.
+    With this handler, the agent could not end such a process by ``terminate()``.
     """
 
     def __init__(self, handler: SignalHandler) -> None:
@@ -100,9 +104,9 @@ os.register_at_fork(after_in_child=_restore_defaults)
 
 @contextmanager
 def handle_signals(handler: SignalHandler, *signal_numbers: int) -> Iterator[None]:
-    """Let ``handler`` handle signals that ask to end, inside the context and only in the main thread.
+    """Let ``handler`` handle the given signals while the context lasts, if this is the main thread.
 
-    SIGTERM or SIGHUP that was ignored when the process began stays ignored, because ``nohup`` relies on it.
+    SIGTERM or SIGHUP stays ignored if it was ignored when the process began, because ``nohup`` relies on this.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -128,11 +132,11 @@ def stop_on_signal() -> Iterator[threading.Event]:
 
     Signals are handled in the main thread only. The process ends if the context is not left within ``STOP_SECONDS``
     after the first signal, or within ``LAST_SECONDS`` after the second Ctrl-C, because a turn that never returns, or a
-    disk that does not answer, cannot be stopped in another way. That is harmless, because every file is whole or absent
-    at any moment.
+    disk that does not answer, cannot be stopped in any other way. This is harmless, because at any moment every file is
+    either complete or absent.
 
     A further SIGTERM or SIGHUP changes nothing: a terminal that is closed and the shell in it send one each, and
-    ``timeout`` sends two. Inside ``keep_process`` only Ctrl-C is handled, and nothing ends the process.
+    ``timeout`` sends two. Inside ``keep_process``, only Ctrl-C is handled, and nothing ends the process.
     """
     if _request.is_urgent:
         raise KeyboardInterrupt
@@ -169,7 +173,10 @@ def stop_on_signal() -> Iterator[threading.Event]:
 
 @contextmanager
 def keep_process() -> Iterator[None]:
-    """Keep handled signals from ending the process inside the context, because it is a user's: a notebook's, say."""
+    """Keep handled signals from ending the process while the context lasts.
+
+    The process belongs to a user of the library; it may be a notebook's, for example.
+    """
     _request.signal, _request.may_exit = None, False
     try:
         yield
@@ -179,9 +186,10 @@ def keep_process() -> Iterator[None]:
 
 @contextmanager
 def exit_on_interrupt() -> Iterator[None]:
-    """End with ``exit_code`` when a signal asks to end while the context, a whole program, runs.
+    """End the program with ``exit_code`` if a signal asks it to end while the context lasts.
 
-    Raises ``SystemExit``. The process ends at once if a thread that nobody waits for still runs.
+    The context surrounds a whole program. Raises ``SystemExit``. If a thread that nobody waits for is still running,
+    the process ends at once.
     """
     _request.reset()
     raiser, defaults = _InterruptRaiser(), {signal.default_int_handler, signal.SIG_DFL}
@@ -208,12 +216,12 @@ def exit_on_interrupt() -> Iterator[None]:
 class _InterruptRaiser:
     """A signal handler that raises ``KeyboardInterrupt`` at most once a second.
 
-    Keys that are held down must not interrupt the handling of the first interrupt, because Python would then end by the
-    signal. While a module is imported the exception is postponed, because half-imported libraries in C complain when
-    the process ends.
+    Keys that are held down must not interrupt the handling of the first interrupt, because the signal would then end
+    Python. While a module is being imported, the exception is postponed, because half-imported C libraries complain
+    when the process ends.
 
-    A person whose Ctrl-C is lost, in a finalizer or in a library that swallows it, presses again. Nobody repeats a
-    SIGTERM or SIGHUP, so this class repeats it, and finally ends the process in any case.
+    A Ctrl-C may be lost in a finalizer, or in a library that swallows it; the person then presses the keys again.
+    Nobody repeats a SIGTERM or SIGHUP, so this class repeats it, and finally ends the process in any case.
     """
 
     SECONDS = 1.0
@@ -240,7 +248,7 @@ class _InterruptRaiser:
         raise KeyboardInterrupt
 
     def _can_postpone(self, signal_number: int) -> bool:
-        """Return whether a signal may wait until an import ends, as all may except a person's second Ctrl-C."""
+        """Return whether a signal may wait until an import ends: all signals may, except a person's second Ctrl-C."""
         return signal_number in TERMINATION_SIGNALS or self._import is None or not self._import.is_alive()
 
     def _start_timer(self, seconds: float, call: Callable[..., Any], *arguments: Any) -> threading.Timer:
@@ -257,7 +265,7 @@ class _InterruptRaiser:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Return whether a frame is part of an import."""
+    """Return whether a stack frame is executed as part of an import."""
     while frame is not None:
         if frame.f_code.co_filename == IMPORT_MACHINERY_FILE:
             return True
@@ -267,9 +275,9 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def silence_unraisable_interrupts() -> Iterator[None]:
-    """Keep Python from printing a ``KeyboardInterrupt`` inside the context where it cannot raise it.
+    """Keep Python from printing each ``KeyboardInterrupt`` that it cannot raise while the context lasts.
 
-    A Ctrl-C that comes in a finalizer or a callback of the collector is lost; the next one has its effect.
+    A Ctrl-C that arrives during a finalizer or a callback of the garbage collector is lost; the next one takes effect.
     """
     old_hook = sys.unraisablehook
 
@@ -285,7 +293,7 @@ def silence_unraisable_interrupts() -> Iterator[None]:
 
 
 def _ignore_interrupts() -> None:
-    """Keep further signals to end from changing the exit code."""
+    """Ignore further signals that ask the process to end, so that they do not change the exit code."""
     # Not SIG_IGN at once: processes started later would inherit it. Not the function alone: Python restores the
     # signals' defaults while it ends, and its last tenth of a second would then be killed.
     for number in SIGNALS:
@@ -294,9 +302,9 @@ def _ignore_interrupts() -> None:
 
 
 def exit_with_message(message: str, code: int | None = None) -> None:
-    """End the process without waiting for any of its threads; the last line says why.
+    """End the process without waiting for any of its threads; print ``message``, which says why, as the last line.
 
-    ``code`` None stands for the exit code of an interrupted command.
+    If ``code`` is None, the exit code is that of an interrupted command.
     """
     with suppress(OSError, ValueError):  # standard error may be closed
         if sys.stderr.isatty():
@@ -306,7 +314,7 @@ def exit_with_message(message: str, code: int | None = None) -> None:
 
 
 def flush_and_exit(code: int) -> None:
-    """End the process without waiting for its threads, once its output is written."""
+    """Write out all buffered output, and end the process without waiting for its threads."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the stream may be closed
             stream.flush()
@@ -314,5 +322,5 @@ def flush_and_exit(code: int) -> None:
 
 
 def has_working_threads() -> bool:
-    """Return whether a thread that nobody waits for still runs, so that the process must end without its threads."""
+    """Return whether a thread that nobody waits for is still running, so that the process must end without it."""
     return any(thread.daemon and thread.name.startswith(WORK_THREAD_PREFIX) for thread in threading.enumerate())

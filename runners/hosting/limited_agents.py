@@ -39,7 +39,7 @@ ROW_BYTES = sum(np.dtype(dtype).itemsize for dtype in REQUEST_DTYPES)
 
 
 class AgentFacts(msgspec.Struct):
-    """What a subprocess reports about the agent that it has built."""
+    """The facts that a subprocess reports about the agent that it has built."""
 
     batches: bool  # whether the agent takes whole batches
     choosers: list[str]
@@ -48,7 +48,7 @@ class AgentFacts(msgspec.Struct):
 
 
 class IsolatedAgent:
-    """An agent that is built in subprocesses: the class ``target`` with ``params`` and perhaps a policy."""
+    """An agent that is built in subprocesses from the class ``target``, ``params`` and, perhaps, a policy."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class IsolatedAgent:
         limits: AgentLimits,
         trusted: bool,
     ) -> None:
-        """Describe the agent; ``trusted`` says that the user named the class, so that a subprocess may import it."""
+        """Describe the agent. ``trusted`` means that the user named the class, so that subprocesses may import it."""
         table = {} if policy is None else {name: np.ascontiguousarray(column) for name, column in policy.table.items()}
         self.label, self.limits = label, limits
         self._content = b"".join(column.tobytes() for column in table.values())
@@ -80,7 +80,7 @@ class IsolatedAgent:
 
     @cached_property
     def facts(self) -> AgentFacts:
-        """The facts about the agent. Raises ``RequestError`` if a subprocess cannot build the agent."""
+        """The facts that a subprocess reports about the agent. Raises ``RequestError`` if it cannot build the agent."""
         child, facts = self._start_with_facts()
         self._unused.append(child)
         return facts
@@ -91,11 +91,14 @@ class IsolatedAgent:
         return self.facts.data_files
 
     def build_player(self, rules: Rules, label: str) -> IsolatedPlayer:
-        """Build the agent's player. Raise ``RequestError`` if that fails, or for a jitted agent or other rules."""
+        """Build the agent's player.
+
+        Raises ``RequestError`` if the agent cannot be built, is jitted, or does not play by these rules.
+        """
         return IsolatedPlayer(self, rules, label)
 
     def start_subprocess(self, rules: Rules) -> Subprocess:
-        """Start a subprocess that is ready to play. Raise ``RequestError`` if it cannot build the agent."""
+        """Start a subprocess that is ready to play. Raises ``RequestError`` if it cannot build the agent."""
         subprocess = self._unused.pop() if self._unused else self._start_with_facts()[0]
         with self._explain_errors(subprocess):
             subprocess.request(asdict(rules), b"", type(None))
@@ -112,9 +115,9 @@ class IsolatedAgent:
 
     @contextmanager
     def _explain_errors(self, *subprocesses: Subprocess) -> Iterator[list[Subprocess]]:
-        """Raise ``RequestError`` for errors that subprocesses report, and for subprocesses that die; end both.
+        """Convert an error that a subprocess reports, or its death, into a ``RequestError``, and end the subprocesses.
 
-        The yielded list holds the subprocesses; the context's body may append to it.
+        Yields the list of the subprocesses, to which the context's body may append.
         """
         started, subject = [*subprocesses], f"agent '{self.label}'"
         try:
@@ -127,14 +130,14 @@ class IsolatedAgent:
 
 
 class IsolatedPlayer(PythonPlayer):
-    """An agent in subprocesses, one for each thread that requests turns at the same time.
+    """A player with a subprocess for each thread that requests turns at the same time.
 
-    A subprocess that dies costs the game whose turn it was to choose. One that is late or writes nonsense is ended. In
-    either case another one takes its place and builds the agent anew.
+    If a subprocess dies, the game whose turn it had to choose is forfeited. A subprocess that is late or writes invalid
+    data is ended. In either case, a new subprocess replaces it and builds the agent again.
     """
 
     def __init__(self, agent: IsolatedAgent, rules: Rules, label: str) -> None:
-        """Start a subprocess. Raise ``RequestError`` as ``IsolatedAgent.build_player`` does."""
+        """Start a first subprocess. Raises ``RequestError`` as ``IsolatedAgent.build_player`` does."""
         super().__init__(None)
         self._isolated, self._rules, self._seconds = agent, rules, agent.limits.turn_seconds
         if agent.facts.jitted:
@@ -145,7 +148,7 @@ class IsolatedPlayer(PythonPlayer):
         self.one_position_at_a_time = self._seconds is not None and not agent.facts.batches
 
     def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
-        """Return cells and gifts, and fill in the evaluations.
+        """Return cells and gifts, and fill in ``evaluations``.
 
         Raises ``RemoteError``, ``SubprocessDiedError`` and ``TurnTimeoutError``.
         """
@@ -194,7 +197,7 @@ MAX_STUCK_TURNS = 4  # the most turns that go on after their time, because each 
 
 
 class TimedAgent:
-    """An agent, built by ``build_agent``, whose turns may take ``seconds`` each."""
+    """An agent whose turns have a time limit of ``seconds`` each; ``build_agent`` builds the agent itself."""
 
     def __init__(self, build_agent: Callable[[], Agent], seconds: float) -> None:
         self._build_agent, self._seconds = build_agent, seconds
@@ -206,7 +209,7 @@ class TimedAgent:
         return files
 
     def build_player(self, rules: Rules, label: str) -> TimedPlayer:
-        """Build the agent's player. Raise ``RequestError`` if the agent is jitted or does not play these rules."""
+        """Build the agent's player. Raises ``RequestError`` if the agent is jitted or does not play by these rules."""
 
         def build_agent() -> PythonAgent:
             agent = self._build_agent()
@@ -221,10 +224,10 @@ class TimedAgent:
 
 
 class TimedPlayer(PythonPlayer):
-    """A player whose turns may take ``seconds`` each, by the clock.
+    """A player whose turns have a time limit of ``seconds`` each, by the wall clock.
 
-    A turn that takes longer cannot be stopped: its thread is abandoned with its agent, and another agent, from
-    ``build_agent``, takes the next turn. A whole batch may take ``seconds`` for each of its positions.
+    A turn that exceeds the limit cannot be stopped. Its thread and its agent are therefore abandoned, and
+    ``build_agent`` builds another agent for the next turn. A batch may take ``seconds`` for each of its positions.
     """
 
     def __init__(self, build_agent: Callable[[], PythonAgent], seconds: float, label: str) -> None:
@@ -239,7 +242,10 @@ class TimedPlayer(PythonPlayer):
         self._stuck_threads: list[_AgentThread] = []
 
     def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
-        """Return cells and gifts. Raise what the agent raises, ``TurnTimeoutError`` and ``StuckError``."""
+        """Return cells and gifts.
+
+        Raises ``TurnTimeoutError``, ``StuckError`` and the exceptions of the agent.
+        """
         size = len(rng.seeds)
         with self._lock:
             agent_thread = self._agent_thread = self._agent_thread or _AgentThread(self._build_agent())
@@ -266,7 +272,7 @@ class TimedPlayer(PythonPlayer):
 
 
 class _AgentThread:
-    """A thread in which an agent chooses turns. The thread ends when this object is no longer used."""
+    """A thread in which an agent chooses turns. The thread ends when this object is garbage-collected."""
 
     def __init__(self, agent: PythonAgent) -> None:
         self._requests: TurnRequests = SimpleQueue()
@@ -279,15 +285,15 @@ class _AgentThread:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the thread still computes turns that nobody waits for."""
+        """Whether the thread is still computing turns that nobody waits for."""
         return self._thread.is_alive()
 
     def request_turns(
         self, batch: Batch, rng: Streams, evaluations: Evaluations, seconds: float
     ) -> TurnResponse | None:
-        """Return the agent's turns; None if they are late, in which case this thread must not be used again.
+        """Return the agent's turns, or None if they take too long; this thread must then not be used again.
 
-        ``evaluations`` is filled in with the turns.
+        ``evaluations`` is filled in along with the turns.
         """
         self._requests.put(
             (batch.copy(), Streams(rng.seeds.copy()), evaluations)

@@ -23,7 +23,7 @@ from quarto.rules import CELLS, NONE, PIECES, SIDE, finishes_line
 
 
 class GameNumbers(NamedTuple):
-    """The games that a batch plays: one of each of consecutive pairs."""
+    """The numbers of the games that a batch plays: game 0 or game 1 of each of consecutive pairs."""
 
     run: int  # uint64: the run's word, see quarto.rng
     pairing: int  # int64, as the fields below
@@ -40,7 +40,7 @@ SPAN_TYPE = types.UniTuple(types.int64, 2)
 
 @inline_function
 def try_draw_opening(opening: Any, pair: int, source: int, attempt: int, rules: Any) -> bool:
-    """Draw one opening into ``opening[:, :, pair]``; return False as soon as it finishes a line."""
+    """Draw one opening into ``opening[:, :, pair]``; return False as soon as the opening finishes a line."""
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(opening.shape[1]):
         word = draw(source, attempt * PIECES + ply)
@@ -60,8 +60,9 @@ def try_draw_opening(opening: Any, pair: int, source: int, attempt: int, rules: 
 def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None:
     """Draw the imposed plies of consecutive pairs into ``openings``: [2, K, pairs] int8, pieces then cells.
 
-    Openings are uniform over the ways to play K plies without finishing a line, because an attempt that finishes one is
-    drawn again. The stream depends on the pair's number alone, so every pairing of a run gets the same openings.
+    Openings are uniformly distributed over all ways to play K plies without finishing a line, because an attempt that
+    finishes one is drawn again. The random stream depends only on the number of the pair, so every pairing of a run
+    gets the same openings.
     """
     for pair in range(openings.shape[2]):
         source = stream(seed, first_pair + pair, OPENING_STREAM)
@@ -77,7 +78,7 @@ WON, LEGAL = 1, 2
 
 @kernel(types.int64(NUMBERS_TYPE, OPENINGS_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
 def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) -> int:
-    """Set up one game of each pair after its opening; return the number of games."""
+    """Set up one game of each pair after the opening, and return the number of games."""
     batch, plies, pairs = state.batch, openings.shape[1], openings.shape[2]
     for i in range(pairs):
         slot = numbers.games_a_pair * i + numbers.game_in_pair
@@ -98,9 +99,10 @@ def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Ga
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, types.int64, types.int64))
 def give_first_gifts_and_count(state: Lockstep, games: Games, opening_plies: int, size: int) -> int:
-    """Give the gifts just decided, before the first free ply; return how many games go on.
+    """Hand over the gifts that were just chosen for the first ply after the opening; return how many games go on.
 
-    An illegal gift is attributed to the ply before, on which its giver placed (or would have placed).
+    An illegal gift is attributed to the preceding ply, on which its giver placed or, in the first ply of a game, would
+    have placed.
     """
     batch, kept = state.batch, uint64(0)
     for i in range(size):
@@ -120,10 +122,10 @@ def give_first_gifts_and_count(state: Lockstep, games: Games, opening_plies: int
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, RULES_TYPE, types.int64, types.int64))
 def play_turns_and_count_running(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
-    """Play the turns just decided: place, record, end games or hand over their gifts; return how many games go on.
+    """Play the turns that were just chosen: place, record, and end the game or hand over the gift.
 
-    Whether a game ends is unpredictable, so no branch depends on it. Every game is written to the next free index,
-    which increases only if the game goes on.
+    Returns how many games go on. Whether a game ends is unpredictable, so no branch depends on it. Every game is
+    written to the next free index, which is advanced only if the game goes on.
     """
     batch, kept = state.batch, uint64(0)
     mover_chooses = rules.mover_chooses != 0
@@ -153,7 +155,7 @@ def play_turns_and_count_running(state: Lockstep, games: Games, rules: Any, ply:
 
 @kernel(types.void(GAMES_TYPE, types.int64, types.int64))
 def write_outcomes(games: Games, game_in_pair: int, games_a_pair: int) -> None:
-    """Write the length, ending and winner of each game ``game_in_pair`` (0 or 1), once all games are over."""
+    """Write the length, the ending and the winner of game ``game_in_pair`` (0 or 1) of each pair, once all are over."""
     for slot in range(game_in_pair, games.plies.shape[0], games_a_pair):
         ply, last = games.ending[slot] >> 2, games.ending[slot] & 3
         won, legal = (last & WON) != 0, (last & LEGAL) != 0
@@ -183,9 +185,9 @@ def play_to_end(
     state: Lockstep,
     games: Games,
 ) -> None:
-    """Play games that ``set_up_games`` set up to their ends.
+    """Play the games that ``set_up_games`` has set up until all have ended.
 
-    ``opening_plies_and_size`` is (imposed plies, number of games).
+    ``opening_plies_and_size`` is (number of imposed plies, number of games).
     """
     opening, size = opening_plies_and_size
     for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):

@@ -26,15 +26,15 @@ T = TypeVar("T")
 
 
 class SubprocessDiedError(Exception):
-    """A subprocess ended, or wrote something else than a response, instead of responding."""
+    """A subprocess ended, or wrote something other than a response."""
 
     raised_at = "its process"
 
 
 class Subprocess:
-    """A process whose function handles requests, as ``subprocess_program`` describes.
+    """A process in which a function handles requests, as ``subprocess_program`` describes.
 
-    A process that dies, is late or writes nonsense is ended, and must not be sent further requests.
+    A process that dies, is late or writes invalid data is ended, and must not be sent further requests.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a fact about the process)
@@ -52,11 +52,11 @@ class Subprocess:
         """Start a process and send its first request.
 
         Args:
-            factory_path: ``module:function`` of the handler factory.
+            factory_path: ``module:function`` of the function that builds the handler.
             setup: JSON value of the first request.
             content: Bytes of the first request.
-            limits: Limits of memory beyond what the imports take, and of the bytes of a response.
-            program: Command of ``subprocess_program``; empty for this Python.
+            limits: Limits of the memory that the process takes beyond its imports, and of the bytes of a response.
+            program: Command that runs ``subprocess_program``; by default, this Python runs it.
             variables: Additional environment variables.
             shared_descriptors: Open files that the subprocess inherits under the same numbers.
             is_quiet: Whether the process's output is dropped; otherwise it goes to standard error.
@@ -95,12 +95,12 @@ class Subprocess:
     def request(
         self, value: Any, content: bytes, response_type: type[T], seconds: float | None = None
     ) -> tuple[T, bytes]:
-        """Send a request and return its response, as ``receive`` does."""
+        """Send a request, and return the response as ``receive`` does."""
         self.send(value, content)
         return self.receive(response_type, seconds)
 
     def send(self, value: Any, content: bytes = b"") -> None:
-        """Send a request. Raise ``SubprocessDiedError`` if the process has ended."""
+        """Send a request. Raises ``SubprocessDiedError`` if the process has ended."""
         with self._stop_on_error():
             try:
                 write_message(self._request_pipe, REQUEST, value, content)
@@ -112,7 +112,7 @@ class Subprocess:
 
         Raises:
             RemoteError: The handler raised an error.
-            SubprocessDiedError: The process ended, or wrote something else than a response.
+            SubprocessDiedError: The process ended, or wrote something other than a response.
             TurnTimeoutError: No response came within ``seconds``, not counting the time of compiling.
 
         """
@@ -131,11 +131,11 @@ class Subprocess:
         raise RemoteError(details)
 
     def has_response(self, seconds: float | None) -> bool:
-        """Return whether a response, or the end of the process, begins within ``seconds``; None waits until it does."""
+        """Return whether a response begins, or the process ends, within ``seconds``; None means to wait for either."""
         return bool(select.select([self._response_pipe], [], [], seconds)[0])
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the process."""
+        """Send the process the signal with this number."""
         self._process.send_signal(number)
 
     @property
@@ -144,7 +144,10 @@ class Subprocess:
         return self._process.pid
 
     def stop(self) -> None:
-        """End the process and its children at once, because they have nothing to lose. Repeated calls are harmless."""
+        """Kill the process and its children at once, because they have nothing to lose.
+
+        Calling this again is harmless.
+        """
         self._process.stop()
         self._close_pipes()
 
@@ -178,7 +181,7 @@ class Subprocess:
         return b"".join(chunks)
 
     def _raise_died(self) -> NoReturn:
-        """Raise ``SubprocessDiedError`` with a description of how the process ended."""
+        """Raise a ``SubprocessDiedError`` that describes how the process ended."""
         code = self._process.wait(DEATH_SECONDS)
         raise SubprocessDiedError("its process closed its pipes" if code is None else describe_exit(code))
 

@@ -37,7 +37,7 @@ HandlerFactory = Callable[[Any, bytes], Handler]
 
 
 def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> None:
-    """Write a message to a pipe. Raise ``OSError`` if the pipe is closed."""
+    """Write a message to a pipe. Raises ``OSError`` if the pipe is closed."""
     text = json.dumps(value).encode()
     message = memoryview(HEADER.pack(kind, len(text), len(content)) + text + content)
     while message:
@@ -45,7 +45,7 @@ def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> Non
 
 
 def _read_bytes(descriptor: int, length: int) -> bytes:
-    """Read ``length`` bytes from a pipe. Raise ``EOFError`` if it ends before."""
+    """Read ``length`` bytes from a pipe. Raises ``EOFError`` if the pipe ends before that."""
     chunks = []
     while length:
         chunk = os.read(descriptor, min(length, 1 << 20))
@@ -57,7 +57,7 @@ def _read_bytes(descriptor: int, length: int) -> bytes:
 
 
 def main() -> None:
-    """Serve requests until the pipe of requests closes."""
+    """Handle requests until the pipe through which they come is closed."""
     binding, factory_path, *pipes = sys.argv[1:]
     request_pipe, response_pipe = map(int, pipes)
     limits = bind(binding)

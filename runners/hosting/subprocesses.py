@@ -39,9 +39,9 @@ STDERR = 2  # the run's standard error, as a subprocess's standard output
 
 
 class Limits(NamedTuple):
-    """What a subprocess may take; None means no limit.
+    """The resources that a subprocess may use; None means no limit.
 
-    The number of processes has no limit here, because RLIMIT_NPROC counts all processes of a user and does not bind
+    The number of processes is not limited, because RLIMIT_NPROC counts all processes of a user and does not apply to
     root.
     """
 
@@ -54,7 +54,7 @@ NO_LIMITS = Limits()
 
 
 class LimitedProcess:
-    """A subprocess within limits that ends with the run. Its methods may be called from any thread."""
+    """A subprocess with limits, which ends when the run ends. Any thread may call its methods."""
 
     def __init__(  # noqa: PLR0913  (each is a fact about the process)
         self,
@@ -69,10 +69,10 @@ class LimitedProcess:
         stdout: int | IO[bytes] = DEVNULL,
         stderr: int | IO[bytes] | None = DEVNULL,
     ) -> None:
-        """Start ``program``, which must call ``bind`` with its first argument; ``arguments`` follow.
+        """Start ``program`` with the argument for ``bind``, followed by ``arguments``.
 
         Args:
-            program: A program of this project. ``start_command`` starts any other program.
+            program: A program of this project, which must call ``bind``. ``start_command`` starts any other program.
             arguments: Further arguments of the program.
             limits: Limits that the program applies itself, once it has imported what it needs.
             prefix: Beginning of the command, such as a sandbox that carries out the rest of it.
@@ -110,13 +110,13 @@ class LimitedProcess:
         self.stdin, self.stdout = self._process.stdin, self._process.stdout
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the process itself; do nothing if it has ended."""
+        """Send a signal to the process itself, not to its group. Do nothing if the process has ended."""
         with self._lock:
             if self._process.returncode is None:
                 os.kill(self.pid, number)
 
     def wait(self, seconds: float) -> int | None:
-        """Wait for the process to end, then kill what it left in its group.
+        """Wait for the process to end, then kill the remaining processes of its group.
 
         Returns:
             The exit code, negative if a signal ended the process; None if the process still runs after ``seconds``.
@@ -132,11 +132,11 @@ class LimitedProcess:
         return self._kill_group()
 
     def stop(self, grace_seconds: float = 0.0, grace_signal: int | None = signal.SIGTERM) -> bool:
-        """End the process and all processes of its group. Repeated calls are harmless.
+        """End the process and all processes of its group. Calling this again is harmless.
 
         Args:
             grace_seconds: Time in which the process may end by itself before it is killed.
-            grace_signal: Signal that asks the process to end; None if the caller has asked it by a message.
+            grace_signal: Signal that asks the process to end; None if the caller has already asked with a message.
 
         Returns:
             Whether the process ended by itself.
@@ -156,7 +156,10 @@ class LimitedProcess:
         return has_ended
 
     def _has_ended(self) -> bool:
-        """Return whether the group's leader has ended. It is not reaped, so that the group's number is not reused."""
+        """Return whether the leader of the group has ended.
+
+        The leader is not reaped here, so that the system does not reuse the group's number.
+        """
         with self._lock:
             if self._process.returncode is not None:
                 return True
@@ -170,7 +173,7 @@ class LimitedProcess:
             return True
 
     def _kill_group(self) -> int:
-        """Kill what is left of the group and return the leader's exit code."""
+        """Kill the remaining processes of the group, and return the leader's exit code."""
         with self._lock:
             if self._process.returncode is None:
                 self._signal_group(signal.SIGKILL)
@@ -190,16 +193,16 @@ class LimitedProcess:
 def start_command(command: Sequence[str], limits: Limits = NO_LIMITS, **options: Any) -> LimitedProcess:
     """Start any program within limits; ``options`` are the keyword arguments of ``LimitedProcess``.
 
-    A Python of this project starts, binds and limits itself, and then becomes the program. Its whole address space
-    counts for the limit, because the program has it to itself. The program gets the user's own PYTHONPATH, because it
-    may be another Python.
+    A Python process of this project is started first; it binds and limits itself, and then becomes the program. The
+    memory limit applies to the whole address space, because the program has it to itself. The program gets the user's
+    own PYTHONPATH, because it may be another Python.
     """
     launcher = (sys.executable, "-P", "-m", "runners.hosting.subprocesses")
     return LimitedProcess(launcher, [os.environ.get("PYTHONPATH", ""), *command], limits, **options)
 
 
 def read_command_output(command: Sequence[str], seconds: float, limits: Limits) -> bytes:
-    """Return what a program writes on its standard output, at most ``limits.output_bytes``.
+    """Run a program, and return what it writes to its standard output, at most ``limits.output_bytes`` bytes.
 
     The program is ended after ``seconds``, or once it has written that many bytes.
     """
@@ -219,10 +222,10 @@ def read_command_output(command: Sequence[str], seconds: float, limits: Limits) 
 
 
 class OutputTail:
-    """The end of what a subprocess writes on a pipe. A thread reads the pipe, so that the writer never waits."""
+    """The end of what a subprocess writes to a pipe. A thread reads the pipe, so that the writer never has to wait."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Open a pipe, of whose content the last ``max_bytes`` bytes are kept."""
+        """Open a pipe. Only the last ``max_bytes`` bytes that are written to it are kept."""
         self._reading_end, self.writing_end = os.pipe()
         self.size = 0  # bytes so far
         self._max_bytes = max_bytes
@@ -230,7 +233,7 @@ class OutputTail:
         self._thread = threading.Thread(target=self._read, name="output of a subprocess", daemon=True)
 
     def start(self) -> None:
-        """Begin to read, once the subprocess has inherited the writing end."""
+        """Start reading. This must be called once the subprocess has inherited the writing end."""
         os.close(self.writing_end)
         self._thread.start()
 
@@ -244,10 +247,10 @@ class OutputTail:
                 self.size += len(chunk)
 
     def read_since(self, offset: int, seconds: float) -> str:
-        """Return what was written after the first ``offset`` bytes, as far as it was kept.
+        """Return what was written after the first ``offset`` bytes, as far as it has been kept.
 
-        This must be called after the subprocess has ended. A process that it started may still hold the pipe, so the
-        call waits at most ``seconds`` for the end of the output.
+        This must be called after the subprocess has ended. The call waits at most ``seconds`` for the end of the
+        output, because a process that the subprocess started may still hold the pipe.
         """
         self._thread.join(seconds)
         new_bytes = min(self.size - offset, len(self._kept))
@@ -255,7 +258,7 @@ class OutputTail:
 
 
 def describe_exit(code: int) -> str:
-    """Describe the end of a process as a clause, given its exit code (negative: minus the number of a signal)."""
+    """Describe how a process ended, as a clause; a negative ``code`` is minus the number of the ending signal."""
     if code >= 0:
         return f"its process ended with exit code {code}"
     name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
@@ -263,15 +266,16 @@ def describe_exit(code: int) -> str:
 
 
 def _format_module_path() -> str:
-    """Return the run's module path, with which another Python finds the same modules."""
+    """Return the run's module path as text, so that another Python finds the same modules."""
     return os.pathsep.join(os.path.abspath(path) for path in sys.path)  # noqa: PTH100  (of folders and archives, no file)
 
 
 @contextmanager
 def _block_signals() -> Iterator[None]:
-    """Block signals to end while the context's body starts a subprocess, which inherits that until ``bind``.
+    """Block signals that ask to end while the context's body starts a subprocess.
 
-    Otherwise a signal to all processes of a service could end a subprocess before it can leave signals to the run.
+    The subprocess inherits the block and removes it in ``bind``. Without the block, a signal to all processes of a
+    service could end a subprocess before it is able to ignore such signals.
     """
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *TERMINATION_SIGNALS))
     try:
@@ -284,10 +288,11 @@ def _block_signals() -> Iterator[None]:
 
 
 def bind(binding: str) -> Limits:
-    """Bind this process to the run that started it, and return the limits. ``binding`` is the process's first argument.
+    """Bind this process to the run that started it, and return the limits that the run has set.
 
-    From then on the process lives no longer than the run, and is the first to be ended if memory runs out. It ignores
-    signals to end, which may come to all processes of a group or of a service: the run ends it when it is ready.
+    ``binding`` is the first argument of the process. Once it is bound, the process cannot outlive the run, and is the
+    first to be ended if memory runs out. It ignores signals that ask it to end, which may reach all processes of a
+    group or of a service, because the run ends its subprocesses itself.
     """
     lifeline, *limits = json.loads(binding)
     _follow_lifeline(lifeline)
@@ -302,10 +307,10 @@ def bind(binding: str) -> Limits:
 
 
 def _follow_lifeline(lifeline: int) -> None:
-    """Let this process, and its group if it leads one, end when the other end of a pipe closes.
+    """Let this process end, with its group if it leads one, when the other end of the pipe ``lifeline`` is closed.
 
-    Nothing is ever written to the pipe. When it closes, the kernel of Linux ends the group, whatever Python is doing.
-    Other kernels ignore this signal by default, so Python's own handler ends the process there.
+    Nothing is ever written to the pipe. When it is closed, the Linux kernel ends the group, whatever Python is doing.
+    Other kernels ignore this signal by default, so there Python's own handler ends the process.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL if sys.platform == "linux" else lambda *_: os._exit(1))
     is_group_leader = os.getpgrp() == os.getpid()
@@ -316,11 +321,14 @@ def _follow_lifeline(lifeline: int) -> None:
 
 
 def _ignore_termination(*_: Any) -> None:
-    """Do nothing. SIG_IGN would be inherited by programs that an agent starts and could then not terminate."""
+    """Ignore a signal that asks the process to end.
+
+    SIG_IGN is not used, because programs that an agent starts would inherit it and could not be terminated.
+    """
 
 
 def _restore_terminations() -> None:
-    """Let a fork of this process, which an agent has made, be terminated."""
+    """Restore the default handlers in a fork of this process that an agent made, so that it can be terminated."""
     for number in TERMINATION_SIGNALS:
         if signal.getsignal(number) is _ignore_termination:
             signal.signal(number, signal.SIG_DFL)
@@ -329,8 +337,8 @@ def _restore_terminations() -> None:
 def apply_limits(limits: Limits, present_counts: bool) -> None:
     """Limit this process and all processes that it will start.
 
-    ``present_counts`` says whether the present address space is part of ``limits.megabytes``. It is not where libraries
-    of this project take it, because they are no fault of an agent's.
+    ``present_counts`` says whether the address space that is already in use counts towards ``limits.megabytes``. It
+    does not if it was taken by libraries of this project, because an agent is not responsible for them.
     """
     import resource
 
@@ -342,7 +350,7 @@ def apply_limits(limits: Limits, present_counts: bool) -> None:
 
 
 def _lower_limit(kind: int, maximum: int) -> None:
-    """Set a limit of the system to ``maximum``, or to its hard limit if that is lower."""
+    """Set a system limit to ``maximum``, or to the hard limit if that is lower."""
     import resource
 
     hard = resource.getrlimit(kind)[1]
@@ -351,7 +359,7 @@ def _lower_limit(kind: int, maximum: int) -> None:
 
 
 def _launch(binding: str, module_path: str, *command: str) -> None:
-    """Bind and limit this process, then replace it by a program: see ``start_command``."""
+    """Bind and limit this process, then replace it with the program ``command``; see ``start_command``."""
     apply_limits(bind(binding), present_counts=True)
     os.environ["PYTHONPATH"] = module_path
     os.execvp(command[0], command)  # noqa: S606  (the program that the user named)

@@ -17,7 +17,7 @@ _start_seconds = 0.0  # time that this process has spent on starting so far
 
 
 class WorkClock:
-    """A clock of the work of this process, and of the workers that it waits for, from the clock's construction on."""
+    """A clock that measures, from its construction, the time in which this process or its workers work."""
 
     def __init__(self) -> None:
         self._start = _read_seconds()
@@ -40,7 +40,7 @@ def _add_start_seconds(seconds: float) -> None:
 
 @contextmanager
 def exclude_from_work_clocks() -> Iterator[None]:
-    """Leave the context's time out of all clocks, because the context starts something that work needs.
+    """Exclude the context's time from all clocks, because the context starts something that the work needs.
 
     Contexts may be nested.
     """
@@ -52,17 +52,20 @@ def exclude_from_work_clocks() -> Iterator[None]:
 
 
 class WorkerStart:
-    """The start of workers elsewhere, which no clock counts: from construction until the first one began to work."""
+    """The start of workers in other processes, which no clock counts.
+
+    The start lasts from the construction of this object until the first worker begins to work.
+    """
 
     def __init__(self) -> None:
         self._since, self._excluded = time.perf_counter(), 0.0
         self._is_known = False
 
     def exclude_wait_before_result(self, seconds: float) -> None:
-        """Leave out the time before a worker began the work whose result has just come and took ``seconds``.
+        """Exclude the time until a worker began the work whose result has just arrived; the work took ``seconds``.
 
         ``seconds`` must not include compiling or loading the task. A later result may show that another worker began
-        earlier.
+        earlier; the excluded time is then corrected.
         """
         waiting_seconds = max(0.0, time.perf_counter() - seconds - self._since)
         if not self._is_known or waiting_seconds < self._excluded:

@@ -27,7 +27,7 @@ from runners.web.site import Site
 
 
 class Parameter(NamedTuple):
-    """A parameter of an agent, as a form shows it."""
+    """A parameter of an agent in the form in which pages show it."""
 
     name: str
     default: str  # default value, as labels format it
@@ -35,7 +35,7 @@ class Parameter(NamedTuple):
 
 
 class AgentsAndRules:
-    """Agents and rules by name, including those of the user's own configuration folder."""
+    """The agents and rules that pages offer, including those of the user's own configuration folder."""
 
     def __init__(self, site: Site) -> None:
         self._settings = site.options
@@ -48,7 +48,7 @@ class AgentsAndRules:
             yield
 
     def load_rules(self, name: str) -> Rules:
-        """Load rules by name. Raises ``RequestError`` if no rules have this name."""
+        """Load the rules called ``name``. Raises ``RequestError`` if no rules have this name."""
         if name not in self._rules:
             with self._open_configuration():
                 self._rules[name] = load_rules(name)
@@ -57,7 +57,8 @@ class AgentsAndRules:
     def load_agent(self, label: str) -> AgentSpec:
         """Load the agent that a label describes.
 
-        Raises ``RequestError`` if there is no such agent, or if it would run third-party code that is not allowed here.
+        Raises ``RequestError`` if the agent does not exist, or if it would run third-party code that is not allowed
+        here.
         """
         self._check_agent_is_allowed(parse_label(label, "agent")[0])
         with self._open_configuration():
@@ -67,23 +68,23 @@ class AgentsAndRules:
 
     @cached_property
     def all_rules(self) -> dict[str, str]:
-        """Descriptions of all rules by name, one line each, classic first."""
+        """A one-line description of each rule set by its name, with the classic rules first."""
         with self._open_configuration():
             comments = {name: read_option_comment("rules", name) for name in list_options("rules")}
         return dict(sorted(comments.items(), key=lambda item: (item[0] != "classic", item[0])))
 
     @cached_property
     def all_agents(self) -> dict[str, str]:
-        """Descriptions of the offered agents by name, one line each."""
+        """A one-line description of each offered agent by its name."""
         offered = self._offered_agents
         with self._open_configuration():
             return {name: read_option_comment("agent", name) for name in offered}
 
     @cached_property
     def _offered_agents(self) -> dict[str, dict[str, Any]]:
-        """Configurations of the offered agents by name.
+        """The configuration of each offered agent by its name.
 
-        Where other machines can connect, agents with third-party code are left out.
+        If other machines can connect to the server, agents with third-party code are left out.
         """
         with self._open_configuration():
             offered = [
@@ -94,9 +95,9 @@ class AgentsAndRules:
             return {name: load_option("agent", name) for name in offered}
 
     def list_playable_rules(self, agent: str) -> frozenset[str]:
-        """List the names of the rules that an agent can play.
+        """List the names of the rules by which an agent can play.
 
-        An agent with third-party code counts as able to play all rules, because its class is not loaded before a game.
+        An agent with third-party code is assumed to play by all rules, because its class is not loaded before a game.
         """
         with self._open_configuration():
             spec = load_agent(agent)
@@ -107,7 +108,7 @@ class AgentsAndRules:
         )
 
     def _check_agent_is_allowed(self, agent_name: str) -> None:
-        """Raise ``RequestError`` if an agent does not exist or may not be played from another machine."""
+        """Raise ``RequestError`` if the agent does not exist, or if other machines may not play against it."""
         if agent_name in self._offered_agents or self._settings.local:
             return
         with self._open_configuration():
@@ -117,7 +118,7 @@ class AgentsAndRules:
         )
 
     def list_agent_parameters(self, agent_name: str) -> list[Parameter]:
-        """List the parameters of an agent. Raises ``RequestError`` if it does not exist or is not offered."""
+        """List the parameters of an agent. Raises ``RequestError`` if the agent does not exist or is not offered."""
         self._check_agent_is_allowed(agent_name)
         if agent_name not in self._parameters:
             with self._open_configuration():
@@ -134,7 +135,7 @@ def _has_third_party_code(name: str) -> bool:
 
 
 def split_label(label: str) -> tuple[str, dict[str, str]]:
-    """Split an agent's label into its name and its parameters as texts.
+    """Split an agent's label into the agent's name and the text of each parameter by the parameter's name.
 
     Raises ``RequestError`` for an invalid label.
     """

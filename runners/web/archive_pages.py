@@ -75,12 +75,12 @@ def runs_page(
 def _build_list_page(
     title: str, table: Table, empty_notice: str, links: Mapping[str, str] = MappingProxyType({})
 ) -> ArchivePage:
-    """Build the page of a list; an empty list is replaced by a notice and links that may help."""
+    """Build the page of a list. If the list is empty, a notice and helpful links replace it."""
     return ArchivePage(title, parts=[table]) if table.rows else ArchivePage(title, links=links, parts=[empty_notice])
 
 
 class RunFilter(NamedTuple):
-    """Filters of the list of runs."""
+    """The filters of the list of runs."""
 
     games: GameFilter
     status: str
@@ -111,8 +111,8 @@ LATEST_ROWS = 5  # latest runs, and best agents, on the home page
 def build_archive_overview(request: Request) -> dict[str, Any]:
     """Build the home page's overview of the archive: a run in progress, the latest runs and the best agents.
 
-    While the archive is being opened, has no runs or cannot be read, only ``archive_shown=False`` is returned, because
-    the pages about the archive say what is wrong.
+    If the archive is still being opened, has no runs or cannot be read, only ``archive_shown=False`` is returned,
+    because the pages about the archive explain what is wrong.
     """
     try:
         reader = open_reader(request)
@@ -129,7 +129,10 @@ def build_archive_overview(request: Request) -> dict[str, Any]:
 
 
 def _view_best_agents(ratings: Ratings | None, labels: Collection[str]) -> dict[str, Any]:
-    """Build the list of the best ranked agents, from the largest group if there are several, and the rule for ranks."""
+    """Build the list of the best-ranked agents, and the text that says which agents have a rank.
+
+    If the ratings have several groups, the list is about the largest one.
+    """
     if ratings is None:
         return {"rated": False}
     best = [ranked for ranked in ratings.ranked if ranked.group == 0][:LATEST_ROWS]
@@ -155,7 +158,7 @@ def run_page(reader: ReaderDependency, run_id: str) -> Response:
 
 @router.get("/browse/compare")
 def comparison_page(reader: ReaderDependency, run: Annotated[tuple[str, ...], Query()] = ()) -> Response:
-    """Compare runs with the first of them."""
+    """Compare the first of the given runs with each of the rest."""
     comparison = reader.compute_once(compare_runs, run)
     links = {f"Run {run_id}": urls.run_url(run_id) for run_id in comparison.runs}
     lead = f"Each is compared with the first one, {comparison.runs[0]}."
@@ -176,7 +179,7 @@ def games_page(
     order: str = games.ORDERS[0],
     page: str = "1",
 ) -> Response:
-    """List the games that match the filters. Invalid filters are shown again with the reason."""
+    """List the games that match the filters. If a filter is invalid, show the form again with the reason."""
     game_filter = GameFilter(
         runs=parse_run_field(run), rules=rules or None, agent=agent or None, opponent=opponent or None
     )
@@ -280,7 +283,7 @@ def results_page(
 
 @router.get("/browse/charts.css")
 def charts_css() -> Response:
-    """Send the styles that these pages share with reports."""
+    """Send the style sheet that the pages about the archive share with reports."""
     return Response(render_template("colours.css"), media_type="text/css", headers={"cache-control": "max-age=3600"})
 
 

@@ -46,7 +46,7 @@ TABS = (
 
 
 class ArchiveService:
-    """The snapshots of a site's archive, shared by all pages about it."""
+    """The snapshots of a site's archive, shared by all pages about the archive."""
 
     def __init__(self, site: Site) -> None:
         self.snapshots = SnapshotService(site.options.archive)
@@ -58,14 +58,14 @@ class ArchiveService:
 
 
 class NothingToReadError(Exception):
-    """There is no archive to show: it has no runs, or (``is_opening``) it is still being opened."""
+    """There is nothing to read: the archive has no runs or, if ``is_opening``, is still being opened."""
 
     def __init__(self, is_opening: bool = False) -> None:
         self.is_opening = is_opening
 
 
 class ArchiveReader:
-    """The view that one request has of the archive."""
+    """The archive as one request sees it."""
 
     def __init__(self, request: Request, snapshot: ArchiveSnapshot) -> None:
         self.request = request
@@ -77,28 +77,31 @@ class ArchiveReader:
 
     @property
     def run_rows(self) -> tuple[RunRow, ...]:
-        """All runs, the newest first."""
+        """All runs, with the newest first."""
         return self.compute_once(list_runs)
 
     @property
     def filter_names(self) -> FilterNames:
-        """Names of rules and agents that filters can offer."""
+        """The names of the rules and agents that filters can offer."""
         return self.compute_once(_list_filter_names)
 
     @property
     def root(self) -> str:
-        """Location of the archive, as commands take it."""
+        """The location of the archive, in the form in which commands take it."""
         return str(find_site(self.request).options.archive)
 
     @property
     def default_rules(self) -> str:
-        """Rules that a page shows unless the request names others. Raises ``FailureError`` if no record can be read."""
+        """The rules that a page shows unless the request names others.
+
+        Raises ``FailureError`` if no record is readable.
+        """
         if not self.filter_names.rules:
             raise FailureError("; ".join(self.snapshot.damaged) or "the archive has no runs")
         return self.filter_names.rules[0]
 
     def render_page(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Render a page about the archive, with a line for each record that was left out because it is damaged."""
+        """Render a page about the archive, with a line about each damaged record that was left out."""
         common_values = {
             "tabs": TABS,
             "damaged": self.snapshot.damaged,
@@ -108,10 +111,10 @@ class ArchiveReader:
         return render_page(self.request, template, status, **(common_values | values))
 
     def build_pager(self, row_count: int, rows_per_page: int = ROWS_PER_PAGE) -> dict[str, Any]:
-        """Build what a template needs to divide a list into pages.
+        """Build the values with which a template divides a list into pages.
 
-        The keys are ``at``, the number of the requested page from 1, ``pages``, their number, and ``link``, a function
-        that returns the address of a page by its number.
+        ``at`` is the number of the requested page, from 1; ``pages`` is the number of pages; ``link`` is a function
+        that returns the address of the page with a given number.
         """
         pages, query = max(1, -(-row_count // rows_per_page)), dict(self.request.query_params)
 
@@ -126,12 +129,12 @@ class ArchiveReader:
 
 
 def parse_number_or_default(text: str, default: int) -> int:
-    """Parse a number from a form; return ``default`` for any text that is not a whole number of at most nine digits."""
+    """Parse a number from a form; return ``default`` unless the text is a whole number of at most nine digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else default
 
 
 def parse_run_field(run: str) -> tuple[str, ...]:
-    """Parse the field of a form that names a run; an empty field selects all runs and gives an empty tuple."""
+    """Parse the form field that names a run. An empty field means all runs and gives an empty tuple."""
     return (run.strip(),) if run.strip() else ()
 
 
@@ -159,7 +162,7 @@ ReaderDependency = Annotated[ArchiveReader, Depends(open_reader)]
 
 
 def unreadable_archive_page(request: Request, error: Exception) -> Response:
-    """Say that the archive is being opened, or that it has no runs and how to add some."""
+    """Show a page that says that the archive is being opened, or that it has no runs and how to add some."""
     if isinstance(error, NothingToReadError) and error.is_opening:
         line = "It has many runs, so opening it takes a few seconds, but only once."
         return render_page(request, "waiting.html", title="Opening the archive …", line=line, refresh=1)

@@ -31,9 +31,10 @@ FORGOTTEN_SECONDS = 30.0  # without a request, after which no page can be waitin
 
 
 class BackgroundJob:
-    """A unit of work for a thread.
+    """A unit of work that is done in a thread.
 
-    ``work`` receives the job: it may publish partial results in ``latest``, and must return soon after ``stopped``.
+    ``work`` receives the job. It may publish partial results in ``latest``, and must return soon after ``stopped``
+    becomes true.
     """
 
     def __init__(
@@ -62,30 +63,33 @@ class BackgroundJob:
 
     @property
     def ended(self) -> bool:
-        """Whether the work has ended, or the job was stopped before a thread began it."""
+        """Whether the work has ended, or the job was stopped before a thread started the work."""
         return self._ended.is_set()
 
     @property
     def queued(self) -> bool:
-        """Whether the job still waits for a thread."""
+        """Whether the job is still waiting for a thread."""
         return self.started is None and not self.ended
 
     @property
     def stopped(self) -> bool:
-        """Whether something asked the job to end before its work was done."""
+        """Whether the job has been asked to end before its work is done."""
         return bool(self.reason)
 
     @property
     def elapsed(self) -> float:
-        """Seconds of work so far; 0 while the job waits or prepares."""
+        """The seconds of work so far; 0 while the job is waiting or preparing."""
         return 0.0 if self.started is None or self.is_preparing else time.monotonic() - self.started
 
     def restart_clock(self) -> None:
-        """Count the time limit from now on, because the work so far was preparation such as compiling."""
+        """Restart the time limit now, because the work so far was preparation, such as compiling."""
         self.started, self.is_preparing = time.monotonic(), False
 
     def add_stop_callback(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the job is stopped, from any thread; call it at once if the job is stopped already."""
+        """Have ``callback`` called when the job is stopped, from whichever thread stops it.
+
+        If the job is already stopped, the callback is called at once.
+        """
         with self._lock:
             self._stop_callbacks.append(callback)
             already = self.stopped
@@ -93,7 +97,10 @@ class BackgroundJob:
             callback()
 
     def stop(self, reason: str) -> None:
-        """Ask the job to end before its work is done. A job that has ended, or was stopped before, stays as it is."""
+        """Ask the job to end before its work is done.
+
+        This has no effect on a job that has ended or was already stopped.
+        """
         with self._lock:
             if self.reason or self.ended:
                 return
@@ -131,11 +138,12 @@ class BackgroundJob:
 
 
 class BackgroundPool:
-    """Jobs by key. At most ``threads`` run at a time, ``max_waiting`` more may wait, and ``max_jobs`` are remembered.
+    """Background jobs, each identified by a key.
 
-    ``idle_seconds`` is the time without a request by a page after which a job is stopped, or None for no such limit.
-    With ``low_priority``, the threads yield the processor to other work (on Linux only). ``unstoppable`` says that the
-    work ignores a stop, so the thread of a job that is stopped as idle is abandoned.
+    At most ``threads`` jobs run at a time, at most ``max_waiting`` more may wait, and ``max_jobs`` are remembered.
+    ``idle_seconds`` is the time after which a job that no page has requested is stopped; None means no such limit. With
+    ``low_priority``, the threads yield the processor to other work (on Linux only). ``unstoppable`` means that the work
+    ignores requests to stop; the thread of a job that is stopped as idle is then abandoned.
     """
 
     def __init__(
@@ -170,14 +178,15 @@ class BackgroundPool:
         restart_stopped: bool = False,
         owner: Hashable = None,
     ) -> BackgroundJob:
-        """Return the job of this key; start a new one if there is none or the old one may not be used.
+        """Return the job with this key; start a new job if there is none or the old one must be replaced.
 
-        A stopped job is replaced if it ended for lack of requests, if the new time limit is longer, or with
-        ``restart_stopped``. A job is also replaced if ``version`` has changed: it identifies the state of the job's
-        subject, such as an archive. But a page that waits for the old job sees its end first; otherwise questions about
-        an archive that changes often would never be answered. Only one job of each ``owner`` runs at a time.
+        A stopped job is replaced if it was stopped for lack of requests, if the new time limit is longer, or with
+        ``restart_stopped``. A job is also replaced if ``version`` has changed; it identifies the state of what the job
+        is about, such as an archive. However, a page that waits for the old job is first shown its result; otherwise
+        queries about an archive that changes often would never be answered. Only one job of each ``owner`` runs at a
+        time.
 
-        Raises ``BusyError`` while too many jobs wait.
+        Raises ``BusyError`` if too many jobs are waiting.
         """
         with self._changed:
             job = self._jobs.get(key)
@@ -199,9 +208,9 @@ class BackgroundPool:
             return new_job
 
     def find(self, key: Hashable) -> BackgroundJob | None:
-        """Return the job of this key, and count the call as a request.
+        """Return the job with this key, and count the call as a request for the job.
 
-        Returns None if there is no such job, or if it was stopped before it began.
+        Returns None if there is no such job, or if it was stopped before its work began.
         """
         job = self._jobs.get(key)
         if job is None or (job.ended and job.started is None):
@@ -226,7 +235,7 @@ class BackgroundPool:
                 del self._jobs[key]
 
     def _start_threads(self) -> None:
-        """Start a worker thread if all others are busy, and the watcher of limits if it does not run."""
+        """Start a worker thread if all others are busy, and the thread that watches limits if it is not running."""
         if self._threads < self._most_threads and self._threads - len(self._working) < len(self._queue):
             self._threads += 1
             # A daemon, because an agent's turn cannot be interrupted when the server ends.
@@ -258,7 +267,7 @@ class BackgroundPool:
                     return
 
     def _find_next_job(self) -> BackgroundJob | None:
-        """Return the first waiting job whose owner allows another one, or None."""
+        """Return the first waiting job whose owner has no running job, or None if there is none."""
         busy_owners, abandoned_owners = (
             {job.owner for job in self._working},
             [job.owner for job in self._abandoned_jobs],
@@ -271,7 +280,7 @@ class BackgroundPool:
         return None
 
     def _abandon_thread(self, job: BackgroundJob) -> None:
-        """Stop counting the thread of a job that cannot be interrupted, and lower its priority."""
+        """Stop counting the thread of a job that cannot be interrupted, and lower the thread's priority."""
         with self._changed:
             if job not in self._working or not job.thread_id:
                 return
@@ -285,7 +294,7 @@ class BackgroundPool:
                 os.setpriority(os.PRIO_PROCESS, job.thread_id, LOWEST_PRIORITY)
 
     def _stop_expired_jobs(self) -> None:
-        """Stop jobs that exceed their time limit or that no page requests any more, until no job is left."""
+        """Stop jobs that exceed their time limit or that pages no longer request; return once no job is left."""
         while not self._closed:
             time.sleep(POLL_SECONDS)
             now = time.monotonic()
@@ -315,7 +324,7 @@ def _is_outdated(job: BackgroundJob, version: Hashable) -> bool:
 
 
 class CompilationCounter(event.Listener):  # type: ignore[misc]
-    """Counter of the functions that numba is compiling, so that a page can say why an answer takes a minute."""
+    """A counter of the functions that numba is compiling, so that a page can explain why an answer takes a minute."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -323,7 +332,7 @@ class CompilationCounter(event.Listener):  # type: ignore[misc]
 
     @property
     def active(self) -> bool:
-        """Whether numba is compiling anything now."""
+        """Whether numba is compiling a function now."""
         return self._depth > 0
 
     def on_start(self, _event: Any) -> None:
@@ -337,7 +346,7 @@ class CompilationCounter(event.Listener):  # type: ignore[misc]
 
 @cache
 def find_compilation_counter() -> CompilationCounter:
-    """Return this process's counter, which is registered with numba on the first call."""
+    """Return the counter of this process. The first call registers the counter with numba."""
     listener = CompilationCounter()
     event.register("numba:compile", listener)
     return listener

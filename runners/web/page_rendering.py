@@ -45,9 +45,9 @@ SEE_OTHER = 303  # after a form: reloading the page that follows does not send t
 def render_page(request: Request, template: str, status: int = 200, **values: object) -> Response:
     """Render a template as a response.
 
-    In addition to ``values``, every template has ``token``, the value of the hidden field of its forms, and ``here``,
-    the path of the page. A response with status 503 asks the browser to retry. A browser without a session cookie
-    receives one.
+    Besides ``values``, every template receives ``token``, the value of the hidden field of its forms, and ``here``, the
+    path of the page. A response with status 503 asks the browser to try again. A browser without a session cookie is
+    given one.
     """
     site = find_site(request)
     common_values = {
@@ -70,12 +70,12 @@ def render_page(request: Request, template: str, status: int = 200, **values: ob
 
 
 def find_browser_id(request: Request) -> str:
-    """Return the session cookie of the browser that sent a request, or else the address of its machine."""
+    """Return the session cookie of the browser that sent a request or, without a cookie, the address of its machine."""
     return request.cookies.get(SESSION_COOKIE) or (request.client.host if request.client else "")
 
 
 async def read_form_fields(request: Request) -> dict[str, str]:
-    """Read the text fields of a form; uploaded files are ignored."""
+    """Read the text fields of a form. Uploaded files are ignored."""
     return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
 
 
@@ -83,13 +83,13 @@ FormFields = Annotated[dict[str, str], Depends(read_form_fields)]
 
 
 def redirect_to(path: str, **query: object) -> Response:
-    """Redirect to a page after a form was processed, so that reloading the page does not send the form again."""
+    """Redirect to a page after a form was processed, so that reloading the page does not submit the form again."""
     return RedirectResponse(build_url(path, query), SEE_OTHER)
 
 
 @cache
 def build_template_environment() -> Environment:
-    """Build the template environment with the functions and macros that every template may use."""
+    """Build the template environment, with the functions and macros that all templates may use."""
     environment = Environment(
         loader=ChoiceLoader(
             [PackageLoader("runners.web"), PrefixLoader({"report": PackageLoader("analytics.report")})]
@@ -113,13 +113,16 @@ def build_template_environment() -> Environment:
 
 
 def _escape_hidden_characters(value: object) -> object:
-    """Escape invisible characters in a text. Line breaks and tabs stay, because text areas need them."""
+    """Escape the invisible characters of a text, except line breaks and tabs, which text areas need."""
     return escape_hidden(value, keep="\r\n\t") if type(value) is str else value
 
 
 @cache
 def build_static_url(name: str) -> str:
-    """Build the address of a static file. It changes with the file's content, so browsers may cache it for a year."""
+    """Build the address of a static file.
+
+    The address changes with the file's content, so that browsers may cache the file for a year.
+    """
     digest = hashlib.sha256((STATIC_FOLDER / name).read_bytes()).hexdigest()[:12]
     return f"/static/{name}?{digest}"
 
@@ -136,9 +139,10 @@ ERROR_STATUSES = (
 
 
 def add_error_pages(app: FastAPI) -> None:
-    """Answer errors with pages that have a fitting status.
+    """Make the application answer errors with pages that have a fitting HTTP status.
 
-    A wrong request gets 400, a missing thing 404, a failure 500, and a busy server answers 503.
+    The status is 400 for an invalid request, 404 for something that does not exist, 500 for a failure, and 503 for a
+    busy server.
     """
     app.add_exception_handler(
         ArenaError, lambda request, error: _render_error_page(request, find_error_status(error), str(error))
@@ -149,7 +153,7 @@ def add_error_pages(app: FastAPI) -> None:
 
 
 def find_error_status(error: Exception) -> int:
-    """Return the HTTP status for an error of this project."""
+    """Return the HTTP status with which the server answers an error of this project."""
     return next(status for kind, status in ERROR_STATUSES if isinstance(error, kind))
 
 
@@ -168,9 +172,9 @@ def _render_form_error(request: Request, error: Exception) -> Response:
 
 
 class UnexpectedErrorMiddleware:
-    """Answers an unexpected exception with a page, and logs the traceback.
+    """Middleware that answers an unexpected exception with a page and logs the traceback.
 
-    Starlette's own handler would run outside ``SecurityMiddleware``, so its answer would lack the security headers.
+    Starlette's own handler would run outside ``SecurityMiddleware``, so its response would lack the security headers.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -215,7 +219,8 @@ _DECISION = re.compile(r"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]")
 def parse_whole_number(values: Mapping[str, str], name: str, maximum: int = (1 << 63) - 1, default: str = "") -> int:
     """Parse the value called ``name`` as a whole number from 0 to ``maximum``.
 
-    ``default`` is the text to parse if the value is missing or empty. Raises ``RequestError`` for any other text.
+    If the value is missing or empty, ``default`` is parsed instead. Raises ``RequestError`` if the text is not such a
+    number.
     """
     text = values.get(name) or default
     if not re.fullmatch("[0-9]{1,19}", text) or int(text) > maximum:
@@ -224,10 +229,10 @@ def parse_whole_number(values: Mapping[str, str], name: str, maximum: int = (1 <
 
 
 def check_decision_words(name: str, words: Sequence[str], max_words: int, *other_words: str) -> tuple[str, ...]:
-    """Check that words have the form of decisions or are among ``other_words``, and return them as a tuple.
+    """Check that each word has the form of a decision or is one of ``other_words``, and return the words as a tuple.
 
-    Whether a decision is legal is not checked here. Raises ``RequestError`` for more than ``max_words`` words and for a
-    word of another form; ``name`` says in the message which value is wrong.
+    Whether a decision is legal is not checked here. Raises ``RequestError`` for more than ``max_words`` words, and for
+    a word with another form; its message calls the value ``name``.
     """
     if len(words) > max_words:
         raise RequestError(f"{name}: {len(words)} decisions are more than a game has")

@@ -42,7 +42,7 @@ DAILY_STEP = 101  # from one day's puzzle to the next; a prime, so that every ea
 
 @dataclass(frozen=True)
 class PuzzleLine(AnalysisLine):
-    """A puzzle and the decisions made in it so far: a cell, then a gift."""
+    """A puzzle with the decisions made in it so far: none, a cell, or a cell and a gift."""
 
     number: int = 0
 
@@ -53,7 +53,7 @@ class PuzzleLine(AnalysisLine):
 
 
 def find_daily_puzzle_number(day: date) -> int:
-    """Find the number of the puzzle for a day, from 1, among those that are not hard and use the classic rules."""
+    """Return the number, from 1, of the puzzle for a day. It is not hard, and it uses the classic rules."""
     easy_numbers = [
         number
         for number, puzzle in enumerate(load_shipped_puzzles(), 1)
@@ -74,7 +74,7 @@ def build_daily_puzzle_view(request: Request) -> dict[str, object]:
 
 @router.get(PUZZLES_PATH)
 def daily_puzzle_page() -> Response:
-    """Redirect to the puzzle of today."""
+    """Redirect to today's puzzle."""
     return redirect_to(f"{PUZZLES_PATH}/{find_daily_puzzle_number(datetime.now(UTC).date())}")
 
 
@@ -82,7 +82,7 @@ def daily_puzzle_page() -> Response:
 def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = False) -> Response:
     """Show a puzzle.
 
-    ``turn`` holds the decisions so far, a cell or a cell and a gift. With ``answer``, the page shows the solution.
+    ``turn`` holds the decisions so far: a cell, or a cell and a gift. With ``answer``, the page shows the solution.
     """
     site, puzzle = find_site(request), find_puzzle(load_shipped_puzzles(), number)
     choices = site.get_or_create_service(AgentsAndRules)
@@ -123,7 +123,7 @@ def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = Fa
 
 
 def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answer_shown: bool) -> dict[str, Any]:
-    """Build the view of a finished turn: whether it was right, and what the solver has found about it so far."""
+    """Build the view of a finished turn: whether the turn was right, and what the solver has found about it so far."""
     after, right = line.game, is_right_turn(puzzle, line.game)
     sentences = [f"The answer is {puzzle.turn}." if is_answer_shown else describe_right_or_wrong(puzzle, after)]
     if after.next_decision is NextDecision.NOTHING:
@@ -147,7 +147,10 @@ def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answe
 
 
 def _find_or_start_searches(search_service: SearchService, game_before: Game, game_after: Game) -> list[BackgroundJob]:
-    """Start the searches for a puzzle's turns and for the replies to one of them. Raises what a search raised."""
+    """Return the searches for the turns of a puzzle and for the replies to one turn; start them if needed.
+
+    If a search has failed, its exception is raised.
+    """
     jobs = [search_service.find_or_start_solution(game, DEFAULT_SEARCH_SECONDS) for game in (game_before, game_after)]
     for job in jobs:
         job.wait(PAGE_WAIT_SECONDS)

@@ -62,7 +62,7 @@ class Site:
         self._lock = threading.RLock()
 
     def get_or_create_service(self, service_type: Callable[[Site], Service]) -> Service:
-        """Return the site's service of this type. The first call creates it by ``service_type(site)``."""
+        """Return the site's service of this type; the first call creates it as ``service_type(site)``."""
         with self._lock:
             if service_type not in self._services:
                 self._services[service_type] = service_type(self)
@@ -70,7 +70,7 @@ class Site:
             return service
 
     def close(self) -> None:
-        """Close every service that has a method ``close``."""
+        """Close every service that has a ``close`` method."""
         with self._lock:
             for service in self._services.values():
                 if hasattr(service, "close"):
@@ -109,7 +109,7 @@ SECURITY_HEADERS = {
 def build_style_policy_headers(svg: str) -> dict[str, str]:
     """Build the header that restricts what an SVG picture may load.
 
-    The picture's own style is allowed, by its hash, and nothing else.
+    Only the picture's own style sheet is allowed, which the header identifies by its hash.
     """
     style = svg.partition("<style>")[2].partition("</style>")[0]
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -117,7 +117,7 @@ def build_style_policy_headers(svg: str) -> dict[str, str]:
 
 
 class SecurityMiddleware:
-    """Refuses requests that do not come from this server's own pages, and sets the security headers of responses."""
+    """Middleware that refuses requests from other sites' pages, and sets the security headers of responses."""
 
     def __init__(self, app: ASGIApp, settings: ServerOptions) -> None:
         self.app = app
@@ -145,7 +145,7 @@ class SecurityMiddleware:
 
 
 def find_refusal_reason(method: str, headers: Headers, settings: ServerOptions) -> str | None:
-    """Return why a request with these headers is refused, or None if it is allowed."""
+    """Return the reason why a request with these headers is refused, or None if it is allowed."""
     host = headers.get("host", "")
     if not is_own_host(host, settings):
         return f"Host {host[:100]!r} does not name this server: open http://{settings.host}:{settings.port}/"
@@ -161,7 +161,7 @@ def find_refusal_reason(method: str, headers: Headers, settings: ServerOptions) 
 
 
 def is_own_host(host_header: str, settings: ServerOptions) -> bool:
-    """Return whether the header ``Host`` names this server. The port is ignored, because it may be forwarded."""
+    """Return whether the ``Host`` header names this server. Its port is ignored, because ports may be forwarded."""
     name = host_header.rpartition(":")[0] if host_header.count(":") == 1 or "]:" in host_header else host_header
     name = name.strip("[]").lower()
     if name in (*LOOPBACK, settings.host.lower()):
@@ -178,7 +178,10 @@ def is_own_host(host_header: str, settings: ServerOptions) -> bool:
 
 
 async def check_token(request: Request) -> None:
-    """Refuse a form without this site's token; every router depends on it. Raises ``HTTPException`` with status 403."""
+    """Refuse a form that lacks this site's token.
+
+    Every router depends on this function. Raises ``HTTPException`` with status 403.
+    """
     if request.method in SAFE_METHODS:
         return
     token = (await request.form()).get("token")

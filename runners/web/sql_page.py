@@ -33,7 +33,7 @@ TITLE_LETTERS = 60  # of a page's title, at most
 
 
 class QuestionService:
-    """The queries of a site and their answers, which are kept for charts and files."""
+    """A service that answers a site's queries, and keeps the answers for charts and files."""
 
     def __init__(self, site: Site) -> None:
         self._archive = site.options.archive
@@ -43,9 +43,9 @@ class QuestionService:
         )
 
     def find_or_start_job(self, question: str) -> BackgroundJob:
-        """Return the job that answers a query about the current archive; start it if needed.
+        """Return the job that answers a query about the current archive; start the job if needed.
 
-        If the archive changes while a page waits, the page still gets the answer about the earlier state.
+        If the archive changes while a page is waiting, the page still gets the answer about the earlier state.
         """
         limits = self.pool.limits
         return self._background.find_or_start(
@@ -56,15 +56,15 @@ class QuestionService:
         )
 
     def find_job(self, question: str) -> BackgroundJob | None:
-        """Return the job of a query that was submitted before.
+        """Return the job of a query that was submitted earlier.
 
-        Returns None if its answer is no longer kept, or if the job was stopped because no page waited for it.
+        Returns None if the answer is no longer kept, or if the job was stopped because no page was waiting for it.
         """
         job = self._background.find(question)
         return None if job is None or job.reason == IDLE_REASON else job
 
     def close(self) -> None:
-        """Stop all jobs and end the processes."""
+        """Stop all jobs and end the processes that answer queries."""
         self._background.close()
         self.pool.close()
 
@@ -75,7 +75,7 @@ def find_question_service(request: Request) -> QuestionService:
 
 
 class QuestionFields(NamedTuple):
-    """Fields of the form, and of the address of a query."""
+    """The fields of the form for a query, which are also the query parameters of the answer's address."""
 
     q: str = ""
     question: str = ""
@@ -91,13 +91,16 @@ def _parse_fields(values: Mapping[str, str]) -> QuestionFields:
 
 @router.get("/ask")
 def question_page(request: Request) -> Response:
-    """Show a query, its answer if the query was submitted before, and the cookbook. A link alone runs no query."""
+    """Show a query, the cookbook and, if the query was submitted before, its answer.
+
+    A link alone never runs a query.
+    """
     return _render_question_page(request, _parse_fields(request.query_params))
 
 
 @router.post("/ask")
 def submit_question(request: Request, fields: FormFields) -> Response:
-    """Run a query, then redirect to its own page, which shows the answer."""
+    """Run a query, then redirect to the page that shows its answer."""
     parsed = _parse_fields(fields)
     if parsed.q and not _is_archive_empty(request):
         try:
@@ -142,7 +145,7 @@ def _render_question_page(request: Request, fields: QuestionFields, error: Arena
 
 
 def _find_wrong_word(error: str, question: str) -> str:
-    """Find the part of a query that an error message quotes, so that the page can mark it; "" if there is none."""
+    """Return the part of a query that an error message quotes, so that the page can mark it; "" if there is none."""
     named = re.findall(r'"([^"]+)"|at or near "([^"]+)"|named (\w+)|\b(\w+)\(\) is not allowed', error)
     return next((word for words in named for word in words if word and word in question), "")
 
@@ -163,7 +166,7 @@ def _find_cookbook_question(question_number: str) -> CookbookQuery | None:
 
 
 def _build_answer_view(job: BackgroundJob, chart_kind: str, columns: tuple[str, str, str]) -> dict[str, object]:
-    """Build the part of the page that shows an answer, or that says that it is not ready."""
+    """Build the part of the page that shows an answer, or says that the answer is not ready yet."""
     if not job.wait(ANSWER_WAIT_SECONDS):
         return {"waiting": True, "refresh": 1}
     answer = _find_answer(job)
@@ -196,7 +199,10 @@ def _build_figure(answer: SqlAnswer, kind: str, columns: tuple[str, str, str]) -
 
 @router.get("/ask.csv")
 def answer_csv(request: Request, q: str = "", spreadsheet: bool = False) -> Response:
-    """Send a kept answer as a CSV file with a header line; redirect to the page of the query if no answer is kept."""
+    """Send an answer as a CSV file with a header line.
+
+    If the answer is no longer kept, redirect to the query's page.
+    """
     job = find_question_service(request).find_job(q.strip())
     if job is None or not job.wait(ANSWER_WAIT_SECONDS):
         return redirect_to("/ask", q=q)

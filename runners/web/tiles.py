@@ -11,7 +11,7 @@ from quarto.rules import NONE
 
 
 class Badge(NamedTuple):
-    """Label of a decision on a board: its exact value, or how often it was made and its score."""
+    """The label of a decision on a board: its exact value, or how often it was made and how it scored."""
 
     kind: str  # CSS class: win, draw, loss or played
     text: str  # such as "win 3", or "win" while the distance is unknown; a share and a score: "12 % 54"
@@ -20,7 +20,7 @@ class Badge(NamedTuple):
 
 
 class DecisionTile(NamedTuple):
-    """A cell or a piece. Pressing it makes a decision, chooses a piece, follows a link, or does nothing."""
+    """A cell or a piece to press. Pressing it makes a decision, chooses a piece, follows a link, or does nothing."""
 
     name: str
     piece: int  # NONE in an empty cell
@@ -52,12 +52,12 @@ class LineStep(NamedTuple):
 
 
 def value_css_class(value: int) -> str:
-    """Return the CSS class for a value, given for seat 0: 1 is won, 0 drawn, -1 lost."""
+    """Return the CSS class for a value, which is given for seat 0: 1 is won, 0 drawn, -1 lost."""
     return {1: "seat-0", 0: "draw", -1: "seat-1"}[value]
 
 
 def player_name(label: str) -> str:
-    """Return the name of a player; a person's name loses the prefix that marks people in labels."""
+    """Return a player's name for readers, without the prefix that marks people in labels."""
     return label.removeprefix(PERSON_PREFIX)
 
 
@@ -67,7 +67,7 @@ def describe_piece(piece: int) -> str:
 
 
 def build_filled_cell_tile(game: Game, cell: int) -> DecisionTile | None:
-    """Build the tile of a cell that holds a piece; return None if the cell is empty."""
+    """Build the tile for a cell that holds a piece; return None if the cell is empty."""
     name, piece = format_cell(cell), game.board[cell]
     if piece == NONE:
         return None
@@ -77,7 +77,7 @@ def build_filled_cell_tile(game: Game, cell: int) -> DecisionTile | None:
 
 
 def build_taken_piece_tile(game: Game, piece: int) -> DecisionTile | None:
-    """Build the tile of a piece that is on the board or in hand; return None if the piece is still available."""
+    """Build the tile for a piece that is on the board or in hand; return None if the piece is still available."""
     name = format_piece(piece)
     if piece in game.board:
         return DecisionTile(

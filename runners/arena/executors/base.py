@@ -49,7 +49,7 @@ ResultT = TypeVar("ResultT")
 
 
 class StopSignal(Protocol):
-    """A signal that tells a task whether to end soon."""
+    """A signal that tells a task whether to end early."""
 
     def is_set(self) -> bool:
         """Return whether the task should stop and return its partial result."""
@@ -57,7 +57,7 @@ class StopSignal(Protocol):
 
 
 class StopDeadline:
-    """A deadline that begins when a request to stop is first seen; the call returns whether it has passed."""
+    """A deadline that starts when a request to stop is first seen. A call returns whether it has passed."""
 
     def __init__(self, stop: StopSignal, seconds: float) -> None:
         self._stop, self._seconds = stop, seconds
@@ -73,29 +73,36 @@ Worker = Callable[[ChunkT, StopSignal], ResultT]  # carries out a chunk, or only
 
 
 class Task(ABC, Generic[ChunkT, ResultT]):
-    """A task that may travel: a frozen dataclass of plain fields, in a module that other processes can import.
+    """A task that can be sent to another process.
 
-    Whatever takes long to build does not travel: ``build_worker`` builds it in the process that carries out chunks.
+    It is a frozen dataclass of plain fields, in a module that other processes can import. Objects that take long to
+    build are not sent: ``build_worker`` builds them in the process that carries out chunks.
     """
 
     @abstractmethod
     def build_worker(self) -> Worker[ChunkT, ResultT]:
-        """Build the function that carries out chunks in this process. Several threads call it at once."""
+        """Build the function that carries out chunks in this process.
+
+        Several threads may call that function at once.
+        """
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, from which another process builds the task again."""
+        """Return the fields by name, from which another process can build the same task."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # a dataclass
 
 
 class LazyWorker:
-    """A worker that is built with its first chunk, once for all threads. Building does not count as time of work."""
+    """A worker that is built for its first chunk, once for all threads. Building it does not count as work time."""
 
     def __init__(self, build: Callable[[], Worker[Any, Any]]) -> None:
         self._build, self._lock = build, threading.Lock()
         self._worker: Worker[Any, Any] | None = None
 
     def __call__(self, chunk: Any, stop: StopSignal) -> Any:
-        """Carry out a chunk. Raise also what building raises; the next chunk then builds again."""
+        """Carry out a chunk; build the worker first if needed.
+
+        If building raises an exception, it is passed on, and the next chunk tries to build the worker again.
+        """
         with self._lock:
             if self._worker is None:
                 with exclude_from_work_clocks():
@@ -104,7 +111,7 @@ class LazyWorker:
 
 
 class WorkerPool(ABC):
-    """The workers of one ``map``, and the chunks that they carry out."""
+    """The workers that serve one call of ``Executor.map``, and the chunks that they carry out."""
 
     most_pending: int  # the most chunks that are handed out at a time
     pending: int  # chunks that were handed out and have no result yet
@@ -115,22 +122,25 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def wait_for_results(self) -> Iterable[Any]:
-        """Wait for a moment and return the results that came, perhaps none.
+        """Wait for a moment, and return the results that have arrived, which may be none.
 
         Raises what a task raised, and ``FailureError`` if workers were lost.
         """
 
     @abstractmethod
     def request_stop(self) -> None:
-        """Ask the tasks in progress to end soon, if they do not see that themselves. Repeated calls are harmless."""
+        """Ask the tasks in progress to end early, unless they notice the request themselves.
+
+        Calling this again is harmless.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """End the use of the workers, and abandon the chunks in progress."""
+        """Stop using the workers, and abandon the chunks in progress."""
 
 
 class Executor(ABC):
-    """The choice of who carries out work. Executors are built from ``conf/executor/*.yaml``."""
+    """The base class of executors, which determine who carries out work. ``conf/executor/*.yaml`` describe them."""
 
     shares_memory: ClassVar[bool]  # whether tasks run in this process
 
@@ -142,10 +152,10 @@ class Executor(ABC):
         stop: threading.Event,
         on_idle: Callable[[], None] = lambda: None,
     ) -> Iterator[ResultT]:
-        """Carry out all chunks and yield their results as they come.
+        """Carry out all chunks, and yield their results as they arrive.
 
-        A chunk is taken from the iterable only when a worker is about to be free. Once ``stop`` is set, no chunk is
-        begun, and a task that does not end within ``GIVE_UP_SECONDS`` is abandoned.
+        A chunk is taken from the iterable only when a worker is about to be free. Once ``stop`` is set, no further
+        chunk is begun, and a task that does not end within ``GIVE_UP_SECONDS`` is abandoned.
 
         Args:
             task: What carries out a chunk. Only a ``Task`` can be carried out in another process.
@@ -156,7 +166,7 @@ class Executor(ABC):
 
         Raises:
             FailureError: Workers were lost again and again.
-            Exception: Whatever a task raised. The tasks in progress are asked to stop.
+            Exception: Whatever a task raised. The tasks in progress are then asked to stop.
 
         """
         pool, source = self.open_pool(task, threads, stop), iter(chunks)
@@ -184,22 +194,22 @@ class Executor(ABC):
 
     @abstractmethod
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
-        """Return the workers for one ``map``. Raise ``FailureError`` if there are none."""
+        """Return the workers for one call of ``map``. Raises ``FailureError`` if there are none."""
 
     @abstractmethod
     def count_workers(self, threads: int) -> int:
-        """Return how many chunks are carried out at a time. Raise ``FailureError`` if there are no workers."""
+        """Return how many chunks are carried out at the same time. Raises ``FailureError`` if there are no workers."""
 
     @abstractmethod
     def count_processes_using_local_memory(self, threads: int) -> int:
-        """Return the number of processes on this machine that take memory of their own for the work."""
+        """Return the number of processes on this machine that need separate memory for the work."""
 
 
 @dataclass(frozen=True)
 class Threads(Executor):
-    """The executor of threads in this process, which share its memory.
+    """The executor that uses threads of this process, which share its memory.
 
-    They are daemon threads, so that an agent's turn that never returns does not keep the program from ending.
+    The threads are daemon threads, so that the program can end even if an agent's turn never returns.
     """
 
     shares_memory = True
@@ -218,7 +228,7 @@ THREADS = Threads()
 
 
 class _ThreadPool(WorkerPool):
-    """Threads that are started as chunks come. The pool is also the stop signal of its tasks."""
+    """A pool of threads, which are started as chunks arrive. It is also the stop signal of its tasks."""
 
     def __init__(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> None:
         self.most_pending = threads + 1  # one chunk waits, so that no thread waits for the calling one
@@ -252,7 +262,7 @@ class _ThreadPool(WorkerPool):
         return results
 
     def request_stop(self) -> None:
-        """Do nothing, because tasks see the request themselves."""
+        """Do nothing, because tasks notice the request themselves."""
 
     def close(self) -> None:
         self._ended = True
@@ -278,7 +288,7 @@ def available_cores() -> int:
 
 
 def available_megabytes() -> float:
-    """Return the memory in MiB that this process can take without swapping, or all memory if that is unknown."""
+    """Return how much memory, in MiB, this process can take without swapping; all memory if that is unknown."""
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
     return min(
         megabytes
@@ -288,9 +298,9 @@ def available_megabytes() -> float:
 
 
 def check_solver_memory(megabytes: float, solver_count: int = 1) -> None:
-    """Raise ``RequestError`` unless the tables of ``solver_count`` solvers fit into memory, ``megabytes`` (MiB) each.
+    """Raise ``RequestError`` unless memory has room for the tables of all solvers, ``megabytes`` (MiB) each.
 
-    The message names the largest size that fits.
+    The error message names the largest size that fits.
     """
     if not 0 < megabytes < float("inf"):
         raise RequestError(f"--memory {megabytes:g}MiB is not a size: write more than 0, such as 128MiB")
@@ -305,7 +315,7 @@ def check_solver_memory(megabytes: float, solver_count: int = 1) -> None:
 
 
 def _read_machine_megabytes() -> float | None:
-    """Return the memory in MiB that Linux reports as available; None elsewhere."""
+    """Return how much memory, in MiB, Linux reports as available; None on other systems."""
     try:
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -315,7 +325,10 @@ def _read_machine_megabytes() -> float | None:
 
 
 def _read_cgroup_megabytes() -> float | None:
-    """Return the memory in MiB that the container's limit leaves (control groups, version 2); None without a limit."""
+    """Return how much memory, in MiB, the container's limit leaves, or None if there is no limit.
+
+    Only control groups of version 2 are supported.
+    """
     try:
         limit, used = (
             (_CGROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current")

@@ -32,9 +32,9 @@ WORKER_PROGRAM = (sys.executable, "-P", "-c", "from runners.arena.executors.proc
 
 
 class Processes(Executor):
-    """The executor of processes on this machine; ``threads`` is their number.
+    """The executor that uses processes on this machine; ``threads`` is their number.
 
-    They start with the first chunk, and live as long as this object, but never longer than the run.
+    The processes start with the first chunk and live as long as this object, but never longer than the run.
     """
 
     shares_memory = False
@@ -52,7 +52,7 @@ class Processes(Executor):
         return threads
 
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
-        """Open a pool that hands the chunk of a lost process to another one."""
+        """Open a pool in which, if a process is lost, another process carries out its chunk."""
         return _ProcessPool(self, self._workers, next(self._pools), build_task_data(task, self._folder), threads, stop)
 
 
@@ -117,7 +117,7 @@ class _ProcessPool(WorkerPool):
             worker.stop()
 
     def _retry_chunk(self, worker: _Worker, chunk: Any) -> None:
-        """Let another process carry out a chunk; raise ``FailureError`` after many losses."""
+        """Let another process carry out the chunk of a lost one. Raises ``FailureError`` after too many losses."""
         self._losses += 1
         reason = worker.describe_death()
         self._workers.remove(worker)
@@ -132,7 +132,7 @@ class _ProcessPool(WorkerPool):
 class _Worker:
     """A process that carries out chunks, one at a time.
 
-    Requests to stop come through a pipe of their own, which the process checks while it works.
+    Requests to stop are sent through a separate pipe, which the process checks while it works.
     """
 
     def __init__(self) -> None:
@@ -151,17 +151,20 @@ class _Worker:
         stops.close()
 
     def request_stop(self, pool_number: int) -> None:
-        """Ask the process to end its chunk soon, if that belongs to the pool with this number."""
+        """Ask the process to end its chunk early if the chunk belongs to the pool with this number."""
         with suppress(OSError):  # the process has ended, which the wait for its result reports
             self._stops.send(pool_number)
 
     def describe_death(self) -> str:
-        """Describe how the process was lost."""
+        """Describe how the process ended, for the message about its loss."""
         code = self._process.wait(DEATH_SECONDS)
         return "its process closed its pipe" if code is None else describe_exit(code)
 
     def stop(self) -> None:
-        """End the process and all that it started at once: a file that it was writing is whole, or absent."""
+        """End the process, and everything that it started, at once.
+
+        A file that it was writing is complete or absent.
+        """
         self._process.stop()
         self.connection.close()
         self._stops.close()
@@ -176,7 +179,7 @@ def _stop_all(workers: list[_Worker]) -> None:
 
 
 class _PipeStopSignal:
-    """The stop signal of a pool's chunk in another process: the run has sent the pool's number."""
+    """The stop signal for chunks of one pool in another process; it is set when the pool's number arrives."""
 
     def __init__(self, stop_connection: Connection, pool_number: int) -> None:
         self._stops, self._number = stop_connection, pool_number
@@ -191,7 +194,10 @@ class _PipeStopSignal:
 
 
 def run_worker() -> None:
-    """Carry out the chunks that come through a pipe, until the run is gone: the program of ``WORKER_PROGRAM``."""
+    """Carry out the chunks that arrive through a pipe until the run is gone.
+
+    This is the program of ``WORKER_PROGRAM``.
+    """
     binding, *descriptors = sys.argv[1:]
     bind(binding)
     connection, stops = (Connection(int(descriptor)) for descriptor in descriptors)
@@ -202,7 +208,7 @@ def run_worker() -> None:
 
 
 class TaskResult(NamedTuple):
-    """What a worker returns: plain data."""
+    """The result that a worker returns, as plain data."""
 
     result: Any
     failure: ErrorDetails | None
@@ -211,7 +217,7 @@ class TaskResult(NamedTuple):
 
 
 class TaskData(NamedTuple):
-    """What a worker builds a task from: plain data."""
+    """The plain data from which a worker builds a task."""
 
     folder: str  # base of relative paths
     path: list[str]  # folders in which modules are searched
@@ -226,14 +232,14 @@ class TaskData(NamedTuple):
 
 
 def build_task_data(task: Task[Any, Any] | Worker[Any, Any], folder: Path) -> TaskData:
-    """Return what a worker needs to carry out chunks of a task, and to find the same modules.
+    """Build the data with which a worker can carry out chunks of a task and find the same modules.
 
     Args:
         task: The task.
         folder: Base of relative paths.
 
     Raises:
-        TypeError: ``task`` is a function that is no ``Task``, so it cannot travel.
+        TypeError: ``task`` is a function and no ``Task``, so it cannot be sent to another process.
 
     """
     if not isinstance(task, Task):
@@ -247,7 +253,7 @@ _worker_cache: dict[str, LazyWorker] = {}  # the last task's worker by ``TaskDat
 
 
 def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
-    """Carry out a chunk and return its result, or the exception that it raised."""
+    """Carry out a chunk, and return its result or the exception that it raised."""
     collector, root = _LogCollector(logging.WARNING), logging.getLogger()
     root.addHandler(collector)
     try:
@@ -272,7 +278,7 @@ def _load_worker(data: TaskData) -> LazyWorker:
 
 
 class _LogCollector(logging.Handler):
-    """A log handler that collects records as plain data."""
+    """A log handler that collects log records as plain data."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -289,14 +295,14 @@ class _LogCollector(logging.Handler):
 
 
 class WorkerTracebackError(Exception):
-    """The traceback of an error in a worker, as text."""
+    """The traceback of an error that occurred in a worker, as text."""
 
 
 def log_and_unwrap_result(task_result: TaskResult, logged_messages: set[str]) -> Any:
-    """Log the records of a task's result here, and return the result or raise its exception.
+    """Log the records that came with a task's result, and return the result or raise its exception.
 
-    Messages in ``logged_messages`` are skipped, and new ones are added, so that several workers do not repeat a
-    message.
+    Messages in ``logged_messages`` are skipped, and new messages are added to it, so that a message from several
+    workers is logged only once.
     """
     for record in task_result.log_records:
         if record.getMessage() not in logged_messages:
@@ -316,7 +322,7 @@ def log_and_unwrap_result(task_result: TaskResult, logged_messages: set[str]) ->
 
 
 def build_lost_workers_error(losses: int, reason: str) -> FailureError:
-    """Build the error for work whose workers were lost ``losses`` times in a row."""
+    """Build the error for work during which workers were lost ``losses`` times in a row."""
     return FailureError(
         f"{losses} workers were lost in a row without a finished chunk in between; of the last one, {reason}: if "
         "memory ran out, use fewer workers; what was finished is kept, and the same command goes on from there"

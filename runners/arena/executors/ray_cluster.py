@@ -57,13 +57,13 @@ START_ADVICE = (
 
 
 class OnRay(Executor):
-    """The executor of a Ray cluster.
+    """The executor that uses a Ray cluster.
 
-    All machines of the cluster need the project, the user's own agents, and the archive, under the same paths.
+    All machines of the cluster need the project, the user's own agents and the archive under the same paths.
 
     Args:
         address: Address of the cluster: ``auto``, ``local``, HOST or HOST:PORT.
-        tasks: The most tasks at a time; None means one for each core.
+        tasks: The largest number of tasks at a time; None means one for each core.
 
     Raises:
         MissingExtraError: Ray is not installed.
@@ -94,7 +94,7 @@ class OnRay(Executor):
         return min(cores, self._tasks or cores)
 
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:  # noqa: ARG002
-        """Open a pool in which Ray itself carries out chunks again whose worker or machine is lost."""
+        """Open a pool in which Ray itself retries a chunk if its worker or its machine is lost."""
         return _RayPool(build_task_data(task, self._folder), self.count_workers(threads), self._drivers)
 
 
@@ -119,7 +119,7 @@ class _RayPool(WorkerPool):
                 yield log_and_unwrap_result(task_result, self._logged_messages)
 
     def request_stop(self) -> None:
-        """Drop the tasks that have not begun, and ask the others to end soon."""
+        """Drop the tasks that have not begun, and ask the tasks in progress to end early."""
         if not self._is_stopping:
             self._is_stopping = True
             self._driver.send(None)
@@ -130,10 +130,13 @@ class _RayPool(WorkerPool):
 
 
 class _RayDriver:
-    """The process that talks to Ray. It receives tasks with chunks, or None to cancel them, and sends their results."""
+    """The process that talks to Ray.
+
+    The process receives a task with a chunk, or None to cancel all tasks, and sends the results.
+    """
 
     def __init__(self, address: str) -> None:
-        """Connect to the cluster at ``address``, or start one. Raise ``FailureError`` if no cluster answers."""
+        """Connect to the cluster at ``address``, or start a cluster. Raises ``FailureError`` if no cluster answers."""
         self._address = address
         resolved_address = _resolve_address(os.environ.get("RAY_ADDRESS", AUTO) if address == AUTO else address)
         context = multiprocessing.get_context("spawn")
@@ -151,16 +154,19 @@ class _RayDriver:
             raise FailureError(f"the Ray cluster at ray.address={address} has no cores: start workers that have some")
 
     def send(self, message: tuple[TaskData, Any] | None) -> None:
-        """Send a message to the process. Raise ``FailureError`` if the process has ended."""
+        """Send a message to the process. Raises ``FailureError`` if the process has ended."""
         with self._explain_lost_cluster():
             self._connection.send(message)
 
     def has_message(self) -> bool:
-        """Wait for a moment and return whether the process has sent a message."""
+        """Wait for a moment, and return whether the process has sent a message."""
         return self._connection.poll(POLL_SECONDS)
 
     def receive(self) -> Any:
-        """Receive a chunk's result, or None if it was cancelled. Raise ``FailureError`` if process or task failed."""
+        """Receive a chunk's result, or None if it was cancelled.
+
+        Raises ``FailureError`` if the process or task failed.
+        """
         with self._explain_lost_cluster():
             message = self._connection.recv()
         if isinstance(message, ArenaError):
@@ -178,7 +184,7 @@ class _RayDriver:
             ) from error
 
     def stop(self) -> None:
-        """End the process, and everything that was started with it."""
+        """End the process and everything that was started along with it."""
         self._connection.close()
         self._process.join(2 * SHUTDOWN_SECONDS)
         self._process.kill()
@@ -192,7 +198,7 @@ def _stop_all(drivers: list[_RayDriver]) -> None:
 def _resolve_address(address: str) -> str:
     """Return the address to give to Ray, after checking that HOST:PORT answers.
 
-    Raises ``FailureError`` if it does not answer, and ``RequestError`` for a text that is no address.
+    Raises ``FailureError`` if it does not answer, and ``RequestError`` if the text is not an address.
     """
     if address in (AUTO, LOCAL):
         return address
@@ -211,7 +217,7 @@ def _resolve_address(address: str) -> str:
 def _prepare_driver_start(**variables: str) -> Iterator[None]:
     """Set environment variables and block signals while the context's body starts the driver.
 
-    The driver inherits both, so that signals to end reach only the run itself.
+    The driver inherits the variables and the block, so that signals that ask to end reach only the run itself.
     """
     old_values = {name: os.environ.get(name) for name in variables}
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -232,7 +238,7 @@ def _prepare_driver_start(**variables: str) -> Iterator[None]:
 
 
 def _run_driver(connection: Connection, address: str) -> None:
-    """Carry out the tasks that the run sends on Ray, until the run is gone."""
+    """Carry out on Ray the tasks that the run sends, until the run is gone."""
     _leave_process_group()
     null_descriptor = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # Ray's C++ code writes there what Python cannot stop
@@ -255,9 +261,9 @@ def _run_driver(connection: Connection, address: str) -> None:
 
 
 def _leave_process_group() -> None:
-    """Leave the run's process group, with all that Ray starts, because signals to the group are for the run alone.
+    """Leave the run's process group, because signals to the group are meant only for the run.
 
-    Signals that arrived since this process was started are dropped.
+    Everything that Ray starts leaves it, too. Signals that have arrived since this process was started are dropped.
     """
     os.setsid()
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
@@ -267,7 +273,7 @@ def _leave_process_group() -> None:
 
 
 def _connect_and_count_cores(address: str) -> int:
-    """Open the connection to a cluster, or start one, and return its cores. Raise ``FailureError`` if that fails."""
+    """Connect to a cluster, or start one, and return its number of cores. Raises ``FailureError`` if that fails."""
     import ray
 
     local = {"num_cpus": available_cores(), "include_dashboard": False} if address == LOCAL else {}
@@ -282,7 +288,10 @@ def _connect_and_count_cores(address: str) -> int:
 
 
 def _run_tasks(connection: Connection) -> None:
-    """Carry out tasks that the run sends. Raise ``EOFError`` when the run, or this machine's part of Ray, is gone."""
+    """Carry out the tasks that the run sends.
+
+    Raises ``EOFError`` when the run, or this machine's part of Ray, is gone.
+    """
     import ray
 
     remote_function = ray.remote(num_cpus=1, max_retries=RETRIES)(run_remote_task)
@@ -305,7 +314,7 @@ def _run_tasks(connection: Connection) -> None:
 
 
 def _fetch_result(finished_task: Any) -> TaskResult | None:
-    """Return the result of a task; None if it was cancelled before it began.
+    """Return the result of a task, or None if the task was cancelled before it began.
 
     Raises ``FailureError`` if the task cannot run, and ``EOFError`` if this machine's part of the cluster has died.
     """
@@ -329,7 +338,7 @@ def _fetch_result(finished_task: Any) -> TaskResult | None:
 
 
 def _describe_error(error: Exception) -> str:
-    """Describe an error of Ray in one line, since its text may be a traceback with advice, in colours."""
+    """Describe an error of Ray in one line, because its text may be a coloured traceback with advice."""
     cause = getattr(error, "cause", None) or error
     text = " ".join(re.sub("\x1b\\[[0-9;]*m", "", str(cause)).strip().split("\n")[0].split())
     return f"{type(cause).__name__}: {text}" if text else type(cause).__name__
@@ -339,7 +348,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def run_remote_task(task: TaskData, chunk: Any) -> TaskResult:
-    """Carry out a chunk on a machine of the cluster, and ask it to end soon when Ray cancels the task."""
+    """Carry out a chunk on a machine of the cluster. If Ray cancels the task, ask the chunk to end early."""
     stop, ended, results = threading.Event(), threading.Event(), list[TaskResult]()
 
     def work() -> None:

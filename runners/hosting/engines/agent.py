@@ -29,9 +29,10 @@ MAX_FAILURES_IN_A_ROW = 3  # turns in a row that fail, each in a new process, be
 
 
 class Engine:
-    """An engine: ``command`` is the program with its arguments, as a shell splits them; no shell runs it.
+    """An agent whose turns come from an external program, the engine.
 
-    Without a command an example in Python stands in as a sample.
+    ``command`` is the program with its arguments. It is split as a shell would split it, but no shell runs it. Without
+    a command, a Python example is used as a sample.
 
     Raises:
         RequestError: The program does not exist.
@@ -57,43 +58,47 @@ class Engine:
 
     @property
     def data_files(self) -> list[Path]:
-        """The program, and the files that its arguments name."""
+        """The program and the files that its arguments name."""
         paths = (Path(word.rpartition("=")[2]).expanduser() for word in self._command)
         return [path.resolve() for path in paths if path.is_file()]
 
     def build_player(self, rules: Rules, label: str) -> EnginePlayer:  # noqa: ARG002  (as every agent)
-        """Build the engine's player. Raise ``RequestError`` if the engine does not start or does not play the rules."""
+        """Build the engine's player.
+
+        Raises ``RequestError`` if the engine does not start or cannot play by the rules.
+        """
         return EnginePlayer(self, rules)
 
     def start_process(self, rules: Rules | None) -> EngineProcess:
-        """Start a process that is ready to play by ``rules``. Raise ``RequestError`` if the engine fails."""
+        """Start a process that is ready to play by ``rules``. Raises ``RequestError`` if the engine fails."""
         return EngineProcess(self._command, rules, self._limits.megabytes)
 
     def own_checks(self, rules: Rules) -> Iterator[RuleCheck]:
-        """Yield the checks of the protocol for ``qarena agents check``."""
+        """Try each rule of the protocol on the engine and yield the results, for ``qarena agents check``."""
         return try_protocol_rules(lambda: self.start_process(rules), rules)
 
     @property
     def turn_seconds(self) -> float | None:
-        """The time for a turn in seconds; None if it is not limited."""
+        """The time limit of a turn in seconds, or None if there is no limit."""
         return self._limits.turn_seconds
 
 
 class PartialTurns(NamedTuple):
-    """The turns (cell, gift) before the first that failed, and its error; None if none failed."""
+    """The turns (cell, gift) before the first one that failed, and the error of that one; None if all succeeded."""
 
     turns: list[tuple[int, int]]
     error: Exception | None
 
 
 class EnginePlayer(PythonPlayer):
-    """A player that has an engine process for each thread that requests turns at the same time.
+    """A player with an engine process for each thread that requests turns at the same time.
 
-    A process that ends, is late or answers nonsense costs the game whose turn it owed. Another process goes on.
+    If a process ends, is late or writes an invalid answer, the game whose turn it owed is forfeited, and a new process
+    takes over.
     """
 
     def __init__(self, engine: Engine, rules: Rules) -> None:
-        """Start a process. Raise ``RequestError`` as ``Engine.build_player`` does."""
+        """Start a first process. Raises ``RequestError`` as ``Engine.build_player`` does."""
         super().__init__(None)
         self._engine, self._rules = engine, rules
         self._idle = [engine.start_process(rules)]  # the last one is used next
@@ -102,7 +107,7 @@ class EnginePlayer(PythonPlayer):
     def _choose_turns(
         self, batch: Batch, rng: Streams, evaluations: Evaluations | None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Return cells and gifts, and fill in evaluations. Raise ``SomeTurnsFailedError`` if a turn was not taken."""
+        """Return cells and gifts, and fill in ``evaluations``. Raises ``SomeTurnsFailedError`` if a turn failed."""
         size, answered = len(rng.seeds), 0
         turns, failures = np.full((2, size), NONE), dict[int, BaseException]()
         failures_in_a_row = 0
@@ -127,7 +132,7 @@ class EnginePlayer(PythonPlayer):
     def _request_until_failure(
         self, batch: Batch, seeds: NDArray[np.uint64], evaluations: Evaluations | None
     ) -> PartialTurns:
-        """Request turns in some positions, up to the first that fails."""
+        """Request the turn in each position of ``batch`` in order, stopping at the first turn that fails."""
         try:
             process = self._idle.pop() if self._idle else self._engine.start_process(self._rules)
         except RequestError as error:

@@ -38,14 +38,14 @@ ProtocolRule = Callable[[StartProcess, Rules], str | None]  # returns the engine
 
 
 class RuleCheck(NamedTuple):
-    """A rule's name, and the engine's fault against that rule; None if it keeps the rule."""
+    """The name of a rule of the protocol, and how the engine breaks the rule; None if it keeps the rule."""
 
     name: str
     fault: str | None
 
 
 def try_protocol_rules(start: StartProcess, rules: Rules) -> Iterator[RuleCheck]:
-    """Try each rule of the protocol on an engine.
+    """Try each rule of the protocol on an engine, and yield the result.
 
     ``start`` starts a process that is ready to play by ``rules``.
     """
@@ -54,7 +54,7 @@ def try_protocol_rules(start: StartProcess, rules: Rules) -> Iterator[RuleCheck]
 
 
 def _find_rule_fault(rule: ProtocolRule, start: StartProcess, rules: Rules) -> str | None:
-    """Return the fault against one rule, or None; end the processes that the rule started."""
+    """Return how the engine breaks one rule, or None; end the processes that the test started."""
     with ExitStack() as ends:
 
         def start_process() -> EngineProcess:
@@ -69,7 +69,7 @@ def _find_rule_fault(rule: ProtocolRule, start: StartProcess, rules: Rules) -> s
 
 
 def _build_positions_and_seeds(rules: Rules, count: int) -> tuple[Batch, NDArray[np.uint64]]:
-    """Build ``count`` positions, which repeat those of one game, and their seeds."""
+    """Build ``count`` positions, which are those of one game again and again, and a seed for each."""
     positions = []
     for number in range(count):
         plies = LEGAL_PLIES[: number % (len(LEGAL_PLIES) + 1)]
@@ -79,7 +79,7 @@ def _build_positions_and_seeds(rules: Rules, count: int) -> tuple[Batch, NDArray
 
 
 def _request_turns(process: EngineProcess, content: bytes, count: int) -> list[tuple[int, int]]:
-    """Return the turns for ``count`` positions. Raise ``EngineError`` for another answer, or if one does not come."""
+    """Return the turns for ``count`` positions. Raises ``EngineError`` if an answer is no turn or does not come."""
     turns: list[tuple[int, int]] = []
     try:
         for answer in process.request_turns(content, ANSWER_SECONDS):
@@ -95,7 +95,7 @@ def _request_turns(process: EngineProcess, content: bytes, count: int) -> list[t
 
 
 def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Check that the engine flushes a turn at once. A turn that merely takes its time is no fault."""
+    """Return what shows that the engine does not flush a turn at once, or None. A turn that takes long is no fault."""
     batch, seeds = _build_positions_and_seeds(rules, len(LEGAL_PLIES) + 1)
     request = format_position_lines(batch.select_range(len(LEGAL_PLIES), len(seeds)), seeds[-1:]) + b"go\n"
     reason = ""
@@ -112,7 +112,10 @@ def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_order_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Check that many positions before one ``go`` get the turns that each gets alone, in their order."""
+    """Return a position whose turn differs when it is sent alone and among many, or None.
+
+    With many positions before one ``go``, each must get the turn that it gets alone, in the same order.
+    """
     batch, seeds = _build_positions_and_seeds(rules, MANY_POSITIONS)
     process = start()
     together = _request_turns(process, format_position_lines(batch, seeds) + b"go\n", MANY_POSITIONS)
@@ -131,7 +134,10 @@ def _find_order_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_legality_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Check that turns name an empty cell and a remaining piece, and that evaluations are in range."""
+    """Return what is illegal about a turn or an evaluation, or None.
+
+    A turn must name an empty cell and a remaining piece, and an evaluation must be in range.
+    """
     batch, seeds = _build_positions_and_seeds(rules, len(LEGAL_PLIES) + 1)
     turns = _request_turns(start(), format_position_lines(batch, seeds) + b"go\n", len(seeds))
     for i, turn in enumerate(turns):
@@ -141,7 +147,10 @@ def _find_legality_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Check that the engine writes nothing without ``go``, and nothing for a ``go`` without positions."""
+    """Return what the engine writes although it must be silent, or None.
+
+    It must be silent without ``go``, and after a ``go`` without positions.
+    """
     process = start()
     batch, seeds = _build_positions_and_seeds(rules, 1)
     for content, when in (
@@ -157,14 +166,14 @@ def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_limit_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Check that the engine answers ``go SECONDS`` as it answers ``go``."""
+    """Return how the answer to ``go SECONDS`` breaks the protocol, or None. It must be like the answer to ``go``."""
     batch, seeds = _build_positions_and_seeds(rules, 2)
     _request_turns(start(), format_position_lines(batch, seeds) + b"go 5\n", 2)
     return None
 
 
 def _find_quit_fault(start: StartProcess, rules: Rules) -> str | None:  # noqa: ARG001  (as every rule)
-    """Check that ``quit`` ends the engine within a second."""
+    """Return how the engine ignores ``quit``, or None if ``quit`` ends it within a second."""
     process, started = start(), time.monotonic()
     return None if process.quit() else f"it did not end within {time.monotonic() - started:.0f} s after 'quit'"
 

@@ -32,19 +32,20 @@ FLUSH_HINT = "it may leave an answer out, or not flush its output"
 
 
 class EngineError(Exception):
-    """An engine ended, or wrote something else than an answer."""
+    """An engine ended, or wrote something other than an answer."""
 
     raised_at = "its process"
 
 
 class EngineProcess:
-    """A running engine that is ready to play by some rules."""
+    """A running engine that is ready to play by given rules."""
 
     def __init__(self, command: Sequence[str], rules: Rules | None, megabytes: int | None = None) -> None:
-        """Start the engine and greet it; without rules it is sent none. Raise ``RequestError`` if that fails.
+        """Start the engine and greet it; send it ``rules`` unless they are None.
 
-        If the engine is silent, its input is closed, because an engine that does not flush its output answers then. It
-        is then started again and given more time, because it may just be slow.
+        If the engine is silent, its input is closed, because an engine that does not flush its output answers only
+        then. The engine is then started again with more time, because it may just be slow. Raises ``RequestError`` if
+        the engine does not get ready.
         """
         self._megabytes = megabytes
         try:
@@ -62,7 +63,7 @@ class EngineProcess:
             raise RequestError(f"engine {' '.join(command)!r}: {error}") from error
 
     def _start(self, command: Sequence[str], rules: Rules | None, seconds: float) -> None:
-        """Start and greet the engine. Raise ``EngineError`` or ``TurnTimeoutError``."""
+        """Start and greet the engine. Raises ``EngineError`` or ``TurnTimeoutError``."""
         self._earlier_error_bytes = 0  # size of standard error before the last request
         self._error_output = OutputTail(MAX_ERROR_BYTES)
         self._process = start_command(
@@ -78,7 +79,7 @@ class EngineProcess:
             self._greet(line, seconds)
 
     def _greet(self, line: str, seconds: float) -> None:
-        """Send a line and read answers up to ``ready``. Raise ``EngineError`` or ``TurnTimeoutError``."""
+        """Send a line and read answers up to ``ready``. Raises ``EngineError`` or ``TurnTimeoutError``."""
         line_start = " ".join(line.split()[:2])
         try:
             for answer in self.request_lines(f"{line}\n".encode(), seconds):
@@ -91,7 +92,7 @@ class EngineProcess:
             raise TurnTimeoutError(f"it did not answer {line_start!r}") from None
 
     def stop_and_describe_silence(self) -> str:
-        """Close the engine's input, end its process, and explain why no answer came; empty if the reason is unknown."""
+        """Close the engine's input, end its process, and return why no answer came, or "" if the reason is unknown."""
         if self._partial_line:
             self.stop()
             return f"it wrote {quote_line(self._partial_line)}, and no end of the line"
@@ -105,9 +106,9 @@ class EngineProcess:
             self.stop()
 
     def request_turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
-        """Send positions and ``go``, and yield an answer for each: a turn (cell, gift), or a line that is no turn.
+        """Send positions and ``go``, and yield an answer to each: a turn (cell, gift), or a line that is no turn.
 
-        ``evaluation`` is the engine's report on the last yielded turn.
+        ``evaluation`` holds what the engine has reported on the last yielded turn.
 
         Raises ``EngineError`` if the engine ends, and ``TurnTimeoutError`` if a turn takes longer than ``seconds``.
         """
@@ -136,10 +137,10 @@ class EngineProcess:
                 self.evaluation = Evaluation()
 
     def request_lines(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
-        """Send bytes, and yield the lines that come then, without their ends, until the caller stops iterating.
+        """Send bytes, and yield each line that the engine then writes, without its line end, until the caller stops.
 
-        Each line except ``info`` lines may take ``seconds``. Writing and reading alternate, so neither side waits for
-        the other. Raises ``EngineError`` and ``TurnTimeoutError``.
+        Each line may take ``seconds``, including the ``info`` lines before it. Writing and reading alternate, so that
+        neither side waits for the other. Raises ``EngineError`` and ``TurnTimeoutError``.
         """
         unsent = memoryview(content)
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -182,9 +183,9 @@ class EngineProcess:
         self._lines = [line.removesuffix(b"\r") for line in lines if line.strip()][::-1]
 
     def _build_end_error(self) -> EngineError:
-        """Build an error that says how the engine ended, and quotes its standard error since the last request.
+        """Build an error that says how the engine ended, with its main error message since the last request.
 
-        A note for the log has the last lines of standard error.
+        A note for the log contains the last lines of standard error.
         """
         code = self._process.wait(QUIT_SECONDS)
         if code is None:
@@ -202,19 +203,19 @@ class EngineProcess:
         return error
 
     def quit(self) -> bool:
-        """Ask the engine to end, and end it if it does not; return whether it ended in time by itself."""
+        """Ask the engine to end, and kill it if it does not; return whether it ended by itself in time."""
         with suppress(OSError):
             os.write(self._input.fileno(), QUIT)
             self._input.close()
         return self._process.stop(QUIT_SECONDS, grace_signal=None)
 
     def stop(self) -> None:
-        """End the process and its children. Repeated calls are harmless."""
+        """End the process and its children. Calling this again is harmless."""
         self._process.stop()
 
 
 def _find_main_error(error_lines: Sequence[str]) -> str:
-    """Return the line that best explains why a program ended: the first that names an error, or the first."""
+    """Return the line that best explains why a program ended: its first line with an error, or else its first line."""
     if any(line.startswith("Traceback") for line in error_lines):  # Python names the error last
         return error_lines[-1]
     first = next((number for number, line in enumerate(error_lines) if ERROR_PATTERN.search(line)), 0)
@@ -222,9 +223,9 @@ def _find_main_error(error_lines: Sequence[str]) -> str:
 
 
 def _parse_info(line: bytes, earlier_evaluation: Evaluation) -> Evaluation:
-    """Parse an ``info`` line, which updates the evaluation of earlier lines.
+    """Parse an ``info`` line, and return the evaluation of earlier lines with what this line changes.
 
-    Raises ``EngineError`` for a ``value`` that is not from -1 to 1.
+    Raises ``EngineError`` if ``value`` is not from -1 to 1.
     """
     words, evaluation = line.split(), earlier_evaluation
     for key, text in zip(words[1::2], words[2::2], strict=False):
@@ -241,11 +242,11 @@ def _parse_info(line: bytes, earlier_evaluation: Evaluation) -> Evaluation:
 
 
 def normalise_line(line: bytes) -> bytes:
-    """Return a line as ``TURNS_BY_LINE`` has it: words in their usual case, with one space between them."""
+    """Return a line in the form that ``TURNS_BY_LINE`` uses: words in their usual case, separated by single spaces."""
     words = line.split()
     return b" ".join([*(word.lower() for word in words[:-1]), *(word.upper() for word in words[-1:])])
 
 
 def quote_line(line: bytes) -> str:
-    """Quote a line for a message, cut to ``SHOWN_CHARACTERS``."""
+    """Quote a line for a message, shortened to ``SHOWN_CHARACTERS``."""
     return repr(line.decode(errors="replace")[:SHOWN_CHARACTERS])

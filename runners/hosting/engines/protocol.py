@@ -35,13 +35,13 @@ TURN_TEXTS = {turn: line.decode() for line, turn in TURNS_BY_LINE.items()}
 
 
 def format_rules_line(rules: Rules) -> str:
-    """Format rules as ``rules NAME CHOOSER LINE…``, with each winning line as its four cells."""
+    """Format rules as ``rules NAME CHOOSER LINE…``; each LINE is the four cells of a winning line."""
     lines = ("".join(map(format_cell, line)) for line in rules.lines)
     return " ".join(["rules", rules.name, rules.chooser, *lines])
 
 
 def format_position_lines(batch: Batch, seeds: NDArray[np.uint64]) -> bytes:
-    """Format a line ``position ROWS HAND SEED`` for each of ``B`` positions; ``seeds`` is [B] uint64."""
+    """Format ``B`` positions, each as a line ``position ROWS HAND SEED``; ``seeds`` is [B] uint64."""
     text = np.tile(np.frombuffer(_POSITION, np.uint8), (len(seeds), 1))
     cells = np.arange(CELLS)
     pieces = np.zeros((len(seeds), CELLS), np.int8)
@@ -57,14 +57,14 @@ def format_position_lines(batch: Batch, seeds: NDArray[np.uint64]) -> bytes:
 
 
 class SeededPosition(NamedTuple):
-    """A position, and the seed of the turn in it."""
+    """A position, and the seed for the turn in it."""
 
     position: PackedPosition
     seed: int  # uint64
 
 
 def parse_position_and_seed(text: str) -> SeededPosition:
-    """Parse ``ROWS HAND [SEED]``; without a seed it is 0. Raise ``RequestError`` for any other text."""
+    """Parse ``ROWS HAND [SEED]``; the default of the seed is 0. Raises ``RequestError`` for any other text."""
     words = text.split()
     seed = words.pop() if len(words) == 3 else "0"
     try:
@@ -77,7 +77,7 @@ def parse_position_and_seed(text: str) -> SeededPosition:
 
 
 class RulesFields(NamedTuple):
-    """The parts of a rules line; parts that are left out are empty."""
+    """The parts of a rules line. Parts that the line leaves out are empty."""
 
     name: str
     chooser: str
@@ -85,14 +85,14 @@ class RulesFields(NamedTuple):
 
 
 def parse_rules(text: str) -> RulesFields:
-    """Parse ``NAME [CHOOSER [LINE…]]``. Raise ``RequestError`` for a line that does not consist of cells."""
+    """Parse ``NAME [CHOOSER [LINE…]]``. Raises ``RequestError`` for a LINE that does not consist of cells."""
     name, *rest = text.split() or [""]
     chooser, *lines = rest or [""]
     return RulesFields(name, chooser, {frozenset(_parse_cells(line)) for line in lines})
 
 
 def check_seconds(text: str) -> None:
-    """Raise ``RequestError`` if a text after ``go`` is neither empty nor a number of seconds above 0."""
+    """Raise ``RequestError`` unless the text after ``go`` is empty or a positive number of seconds."""
     try:
         if not text or 0 < float(text) < math.inf:
             return
@@ -107,7 +107,7 @@ def _parse_cells(line: str) -> Iterator[int]:
 
 
 def describe_expected_turn(position: PackedPosition, rules: Rules) -> str:
-    """Describe the form of an answer to a position, for messages."""
+    """Describe, for messages, what form the answer to a position must have."""
     if position.hand == NONE and not rules.mover_chooses:
         return "'turn - PIECE', such as 'turn - 7'"
     if position.available.bit_count() <= int(rules.mover_chooses) and not rules.mover_chooses:

@@ -21,11 +21,11 @@ EXCLUDED_FOLDERS = ("__pycache__", "node_modules", "site-packages")  # their fil
 
 
 class Polito:
-    """A player written for the ``quarto`` package of the Politecnico di Torino, unmodified, in subprocesses.
+    """A player written for the ``quarto`` package of the Politecnico di Torino, run unmodified in subprocesses.
 
-    Games go as in that package's ``run()``: the player is built with a game and ``kwargs``, and ``choose_piece`` and
-    ``place_piece`` are called in the same order. The player uses the package in its folder or, without one,
-    ``quarto.objects``. Which lines win is decided by the rules of the run, whatever the player's own game says.
+    Games proceed as in that package's ``run()``: the player is built with a game and ``kwargs``, and ``choose_piece``
+    and ``place_piece`` are called in the same order. The player uses the package in its folder or, without one,
+    ``quarto.objects``. The rules of the run decide which lines win, whatever the player's own game says.
 
     Args:
         folder: Folder from which the player's own program runs.
@@ -39,7 +39,7 @@ class Polito:
         limits: Limits of the subprocesses.
 
     Raises:
-        RequestError: A folder, a player or a number is not possible.
+        RequestError: A folder, a player or a number is invalid.
 
     """
 
@@ -91,10 +91,10 @@ class Polito:
 
     @property
     def data_files(self) -> list[Path]:
-        """The sources that decide how the player plays, and the files below its folder that these sources name.
+        """The files on which the player's turns depend.
 
-        Of other folders, only the modules count that were imported to build the player. Raises ``RequestError`` if it
-        cannot be built.
+        These are the Python sources in its folder, the files in its folder that the sources name, and the modules from
+        elsewhere that were imported to build the player. Raises ``RequestError`` if the player cannot be built.
         """
         folder = Path(self._setup["folder"])
         folder_files = [
@@ -108,7 +108,10 @@ class Polito:
         return [*own_files, *sorted({*imported} - {*own_files}), *sorted(PACKAGE_FOLDER.glob("*.py"))]
 
     def build_player(self, rules: Rules, label: str) -> PolitoPlayer:
-        """Build the batch player. Raise ``RequestError`` if the player cannot be built or does not play these rules."""
+        """Build the batch player.
+
+        Raises ``RequestError`` if the player cannot be built or cannot play by these rules.
+        """
         check_choosers(self.choosers, rules, label)
         pool = self._load_pool(rules)
         pool.label = label
@@ -135,7 +138,7 @@ def _is_class_path(text: str) -> bool:
 
 
 def _resolve_interpreter(python: str) -> str:
-    """Return the path of an interpreter. Links stay, because a virtual environment knows itself by its link."""
+    """Return the path of an interpreter. Links are kept, because a virtual environment is recognised by its link."""
     path = Path(python).expanduser().absolute()
     if not os.access(path, os.X_OK) or path.is_dir():
         raise RequestError(f"python={python} is no program: name the interpreter that the player needs, ENV/bin/python")
@@ -147,7 +150,7 @@ def _is_own_file(path: Path) -> bool:
 
 
 def _list_player_classes(folder: Path) -> Iterator[str]:
-    """Yield the classes with a ``choose_piece`` in a folder's modules, two levels deep, as ``module.Class``."""
+    """Yield each class with a ``choose_piece`` in the modules of a folder, two levels deep, as ``module.Class``."""
     for path in sorted([*folder.glob("*.py"), *folder.glob("*/*.py")]):
         with suppress(SyntaxError, ValueError, OSError):
             for node in ast.parse(path.read_bytes()).body:

@@ -54,18 +54,21 @@ MAX_OUTPUT_BYTES = 100_000  # size of a player's output that is kept
 
 
 class OutOfTimeError(BaseException):
-    """The exception in a turn that takes too long. It is not an ``Exception``, because a player might catch that."""
+    """The exception that ends a turn that takes too long.
+
+    It is not an ``Exception``, because a player might catch that.
+    """
 
 
 class TurnAnswers(NamedTuple):
-    """Answers to questions: fields of ``player.Remarks``, and cells and gifts in ``ANSWER_FORMAT``."""
+    """Answers to requests for turns: the fields of ``player.Remarks``, and cells and gifts in ``ANSWER_FORMAT``."""
 
     remarks: dict[str, Any]
     turns: bytes
 
 
 class LiveGames:
-    """The live games of this process."""
+    """The games that this process is playing."""
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class LiveGames:
         self._failures: list[dict[str, Any]] = []
 
     def measure_game_bytes(self) -> int:
-        """Build a player, and return the bytes that one more live game takes. Raise what the player raises."""
+        """Build a player, and return how many bytes one more live game takes. Raises what the player raises."""
         started, bytes_before = time.monotonic(), _read_resident_bytes()
         self._begin_game(0, 0, 0)
         if not self._reuse and time.monotonic() - started < QUICK_SECONDS:
@@ -97,7 +100,7 @@ class LiveGames:
         return growth
 
     def find_trial_fault(self) -> str:
-        """Play a game in seat 0; return a message if the game lacks an attribute that is used, else an empty text."""
+        """Play a game in seat 0; return a message if the player's game lacks a required attribute, or "" otherwise."""
         live, hand = self._begin_game(0, 0, 0), NONE
         board: dict[int, int] = {}
         try:
@@ -116,13 +119,16 @@ class LiveGames:
         return ""
 
     def end_all_games(self) -> None:
-        """End all games; the slots then begin new ones."""
+        """End all games. New games then begin in their slots."""
         for live in self._games.values():
             self._streams.release(live.streams)
         self._games.clear()
 
     def take_turns(self, questions: Iterable[tuple[int, ...]]) -> TurnAnswers:
-        """Answer questions, and return the fields of ``player.Remarks`` and the answers, see ``ANSWER_FORMAT``."""
+        """Take the turns for which ``questions`` ask, in order, and return them with the fields of ``player.Remarks``.
+
+        ``QUESTION_FORMATS`` defines the fields of a question.
+        """
         cells, gifts = [], []
         self._failures = []
         for i, question in enumerate(questions):
@@ -156,7 +162,7 @@ class LiveGames:
         return answer
 
     def _begin_game(self, slot: int, seed: int, seat: int) -> LiveGame:
-        """Begin a live game in a slot; a player that is reused has no other game then."""
+        """Begin a live game in a slot. If the player is reused, its other games are ended first."""
         if self._reuse:
             self.end_all_games()
         streams = self._streams.acquire(seed)
@@ -171,7 +177,7 @@ class LiveGames:
         return self._games[slot]
 
     def end_games(self, slots: list[int]) -> None:
-        """End the games in some slots, which then begin new ones; the other games go on."""
+        """End the games in some slots, so that new games begin there. All other games go on."""
         for slot in slots:
             self._end_game(slot)
 
@@ -191,7 +197,10 @@ class LiveGames:
             raise OutOfTimeError
 
     def _build_failure(self, i: int, error: BaseException, turn_start: int) -> dict[str, Any]:
-        """Build what stands for a failed answer, which counts as late if its turn took too long, whatever it raised."""
+        """Build the values that describe a failed answer.
+
+        Whatever was raised, the answer counts as late if its turn took too long.
+        """
         is_late = (
             turn_start
             and self._turn_nanoseconds is not None
@@ -203,7 +212,7 @@ class LiveGames:
 
 
 class OutputCapture(io.RawIOBase):
-    """A stream that keeps the first bytes that are written and drops the rest."""
+    """A stream that keeps the first bytes written to it and drops the rest."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -214,7 +223,7 @@ class OutputCapture(io.RawIOBase):
         return True
 
     def write(self, data: memoryview | bytes) -> int:  # type: ignore[override]
-        """Accept all of ``data``, and keep what there is room for."""
+        """Accept all of ``data``, but keep only as much as there is room for."""
         if self._remaining_bytes > 0:
             chunk = bytes(data[: self._remaining_bytes])
             self._remaining_bytes -= len(chunk)
@@ -222,7 +231,7 @@ class OutputCapture(io.RawIOBase):
         return len(data)
 
     def take_text(self) -> str:
-        """Return the text that was kept since the last call."""
+        """Return the text that was captured since the last call."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # a player may have closed it or replaced it by anything
                 stream.flush()
@@ -232,11 +241,11 @@ class OutputCapture(io.RawIOBase):
 
 
 def build_handler(setup: dict[str, Any], _: bytes) -> Handler:
-    """Build a player in this subprocess, and return a function that answers requests to it.
+    """Build a player in this subprocess, and return a function that handles requests for its turns.
 
-    A request is an array of questions, see ``QUESTION_FORMATS``. A request with the value ``begin`` has no response: it
-    begins new games, in the slots that it lists as ``SLOT_FORMAT``, or in all if it lists none. The first response has
-    the fields of ``player.PlayerFacts``.
+    The first response has the fields of ``player.PlayerFacts``. A request is an array of questions with the fields of
+    ``QUESTION_FORMATS``. A request with the value ``begin`` begins new games in the slots that it lists in
+    ``SLOT_FORMAT``, or in all slots if it lists none; it has no response.
     """
     output = OutputCapture()
     raw_output: io.RawIOBase = output
@@ -289,7 +298,7 @@ def _set_up_games_and_facts(setup: dict[str, Any]) -> tuple[LiveGames, dict[str,
 
 
 def _find_trial_fault_in_fork(games: LiveGames) -> str:
-    """Return the fault in a trial game that a fork of this process plays, so that the player learns nothing."""
+    """Play a trial game in a fork of this process, so that the player learns nothing, and return its fault or ""."""
     reader, writer = os.pipe()
     fork_pid = os.fork()
     if not fork_pid:
@@ -305,7 +314,7 @@ def _find_trial_fault_in_fork(games: LiveGames) -> str:
 
 
 def _read_resident_bytes() -> int:
-    """Return the memory in bytes that this process takes, on Linux; 0 elsewhere."""
+    """Return how many bytes of memory this process takes, on Linux; return 0 elsewhere."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:

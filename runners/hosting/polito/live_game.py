@@ -19,14 +19,14 @@ FEATURES = [
 
 
 class BoardChangedError(Exception):
-    """The board of a live game differs from what was played."""
+    """The board of a live game differs from the plies that were played."""
 
 
 class AnswerChecker:
-    """The limit and the counts of players' illegal answers, and what their games have in common."""
+    """The limit on illegal answers, their counts, and what all live games have in common."""
 
     def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current_player_attribute: str) -> None:
-        """Take the lines of the rules as cells, and the name of the game's attribute for the current player.
+        """Take the winning lines as lists of cells, and the name of the game's attribute for the current player.
 
         ``most_asks`` is the number of illegal answers in a row after which a game is given up.
         """
@@ -40,7 +40,7 @@ class AnswerChecker:
         self.given_up = ""  # the last answer because of which a game was given up
 
     def count_and_allow_retry(self, asks: int, call: str, answer: object) -> bool:
-        """Count an illegal answer, the ``asks``-th in a row; return whether the player may answer again."""
+        """Count an illegal answer, the ``asks``-th one in a row; return whether the player may try again."""
         if asks < self.most_asks:
             self.asked_again += 1
             return True
@@ -48,14 +48,17 @@ class AnswerChecker:
         return False
 
     def take_counts(self) -> dict[str, Any]:
-        """Return the counts since the last call, and begin anew."""
+        """Return the counts since the last call, and reset them."""
         counts = {"asked_again": self.asked_again, "given_up": self.given_up}
         self.asked_again, self.given_up = 0, ""
         return counts
 
 
 class LiveGame:
-    """One game of a player. ``game`` is new, has its players set, and may be of any class that the player uses."""
+    """One live game of a player.
+
+    ``game`` is new and knows its players; it may be of any class that the player uses.
+    """
 
     def __init__(self, game: Any, player: Any, seat: int, streams: GameStreams, answer_checker: AnswerChecker) -> None:
         self.game = game
@@ -69,10 +72,11 @@ class LiveGame:
         self._features = [0] * 16  # by cell; 0 for an empty cell
 
     def take_turn(self, lanes: int, occupied: int, hand: int) -> tuple[int, int]:
-        """Return cell and gift in a position, see ``game_server.QUESTION_FORMATS``; -1 for a missing one.
+        """Return the player's cell and gift in a position; NONE stands for one that is not needed.
 
-        On the first turn of a game no cell is needed, and after the last placement no gift. Raises what the player
-        raises, ``AnswerError`` for an answer of another form, and ``BoardChangedError``.
+        ``game_server.QUESTION_FORMATS`` describes the arguments. The first turn of a game needs no cell, and a
+        placement that ends the game needs no gift. Raises what the player raises, ``AnswerError`` for an answer in
+        another form, and ``BoardChangedError``.
         """
         self.streams.activate()
         new_cells = occupied & ~self._occupied
@@ -86,7 +90,7 @@ class LiveGame:
         return cell, self._request_gift() if is_legal and not self.is_over else NONE
 
     def _apply_opponent_placements(self, lanes: int, new_cells: int) -> None:
-        """Place the pieces that were placed on ``new_cells`` since the player's last turn."""
+        """Place on ``new_cells`` the pieces that were placed there since the player's last turn."""
         setattr(self.game, self._answer_checker.current_player_attribute, 1 - self._seat)
         while new_cells:
             cell = (new_cells & -new_cells).bit_length() - 1
@@ -140,7 +144,7 @@ class LiveGame:
         return False
 
     def _request_gift(self) -> int:
-        """Return the player's piece for the opponent; it is illegal if the player gave no legal one."""
+        """Return the piece that the player gives to the opponent; if the player gave no legal piece, an illegal one."""
         asks = 1
         while True:
             answer = self.player.choose_piece()

@@ -61,7 +61,7 @@ INTERRUPT_SECONDS = 0.1  # time between interruptions, of which the player may c
 
 
 class PlayerFacts(msgspec.Struct):
-    """What the subprocess reports about the player that it has built."""
+    """The facts that the subprocess reports about the player that it has built."""
 
     game_bytes: int  # memory that a live game takes
     files: list[str]  # files of the player's own modules
@@ -70,14 +70,14 @@ class PlayerFacts(msgspec.Struct):
 
 @dataclass
 class GameFailure(ErrorDetails):
-    """What stands for a turn that failed."""
+    """The description of a failed turn, which the subprocess sends in place of the turn."""
 
     index: int  # index of the question
     late: bool
 
 
 class Remarks(msgspec.Struct):
-    """The remarks that come with answers."""
+    """The remarks that a subprocess sends along with its answers."""
 
     failed: list[GameFailure]
     asked_again: int  # illegal answers after which the player was asked again
@@ -86,10 +86,10 @@ class Remarks(msgspec.Struct):
 
 
 class PolitoSubprocess(Subprocess):
-    """A subprocess with live games of the player that ``setup`` describes, see ``agent.Polito``."""
+    """A subprocess with live games of one player; ``setup`` holds the parameters of ``agent.Polito``."""
 
     def __init__(self, setup: Mapping[str, Any], trial: bool = False) -> None:
-        """Build the player, and play a trial game if asked to. Raise ``RequestError`` if the player cannot be built."""
+        """Build the player and, with ``trial``, play a trial game. Raises ``RequestError`` if it cannot be built."""
         python = setup["python"]
         try:
             with tempfile.TemporaryFile() as file:
@@ -119,11 +119,11 @@ class PolitoSubprocess(Subprocess):
 
     @property
     def question_index(self) -> int:
-        """The index of the last question that the subprocess began to answer."""
+        """The index of the question that the subprocess began to answer last."""
         return self._shared[QUESTION_INDEX]
 
     def request_turns(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
-        """Return cells, then gifts, and remarks.
+        """Return the answers to ``questions``, first all cells and then all gifts, and the remarks about them.
 
         Raises ``SubprocessDiedError``, and ``TurnTimeoutError`` if the subprocess has to be ended.
         """
@@ -154,10 +154,10 @@ class PolitoSubprocess(Subprocess):
 
 
 class PolitoSubprocessPool:
-    """What the players of one agent share: how to start a subprocess, one that is ready, and counts."""
+    """What all players of one agent share: the setup of subprocesses, a subprocess that is ready, and counts."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
-        """Start the first subprocess. Raise ``RequestError`` if the player cannot be built."""
+        """Start the first subprocess. Raises ``RequestError`` if the player cannot be built."""
         self.setup = setup
         self.asked_again = 0
         self.given_up = ""
@@ -171,14 +171,14 @@ class PolitoSubprocessPool:
         self._logged = 0  # number of characters of ``printed`` that were logged
 
     def take_subprocess(self) -> PolitoSubprocess:
-        """Return a subprocess without live games. Raise ``RequestError`` if none can be started."""
+        """Return a subprocess without live games. Raises ``RequestError`` if none can be started."""
         with self._lock:
             if self._ready:
                 return self._ready.pop()
         return PolitoSubprocess(self.setup)
 
     def record_remarks(self, remarks: Remarks) -> None:
-        """Count illegal answers, and log what was printed."""
+        """Count illegal answers, and log what the player printed."""
         with self._lock:
             self.asked_again += remarks.asked_again
             self.given_up = remarks.given_up or self.given_up
@@ -189,10 +189,10 @@ class PolitoSubprocessPool:
 
 
 class PolitoPlayer(BatchPlayer):
-    """A player in a subprocess of its own, with a live game in each slot.
+    """A player with a subprocess of its own, in which each slot has a live game.
 
-    A game that fails does not end the others. If the subprocess dies or has to be ended, another one replaces it, where
-    the other games go on from their positions, with new players.
+    A failed game does not end the other games. If the subprocess dies or has to be ended, a new one replaces it, in
+    which new players continue the other games from their positions.
     """
 
     copy_obstacle = "it plays in a process of its own"
@@ -208,7 +208,7 @@ class PolitoPlayer(BatchPlayer):
         return PolitoPlayer(self._pool)
 
     def remarks(self) -> list[str]:
-        """Return lines on the illegal answers in all threads."""
+        """Return lines about the illegal answers in all threads."""
         count, given_up = self._pool.asked_again, self._pool.given_up
         retry_remarks = [f"gave {count:,} illegal answers and was asked again, as its package does"] if count else []
         max_answers = self._pool.setup["most_asks"]
@@ -218,11 +218,11 @@ class PolitoPlayer(BatchPlayer):
 
     @property
     def printed(self) -> str:
-        """Everything that the player has printed, in all threads."""
+        """Everything that the player has printed in all threads."""
         return self._pool.printed
 
     def start(self, slots: range) -> None:  # noqa: ARG002  (slots begin their games by themselves)
-        """Begin new games, and end all games before."""
+        """End all games, and begin new ones in ``slots``."""
         self._begin_games(b"")
 
     def restart(self, slots: NDArray[np.integer]) -> None:
@@ -288,7 +288,10 @@ class PolitoPlayer(BatchPlayer):
         turns: Turns,
         failures: dict[int, BaseException],
     ) -> NDArray[np.intp]:
-        """Fill in answers or failures; return the questions to repeat, because the subprocess was replaced."""
+        """Fill in the turns or failures of pending questions, and return the indices of questions to ask again.
+
+        Questions have to be asked again if the subprocess was replaced.
+        """
         subprocess = self._subprocess = self._subprocess or self._take_subprocess()
         try:
             answers, remarks = subprocess.request_turns(questions[pending_indices])
@@ -315,7 +318,7 @@ class PolitoPlayer(BatchPlayer):
 
 
 def _describe_interpreter_fault(python: str) -> str:
-    """Return the end of a message if an interpreter is too old or no Python; otherwise an empty text."""
+    """Return the end of a message if an interpreter is too old or is not Python, and "" otherwise."""
     output = read_command_output([python, "-c", VERSION_CODE], VERSION_SECONDS, Limits(output_bytes=MAX_VERSION_BYTES))
     version = re.fullmatch(rb"Python (\d+)\.(\d+)\.\d+", output)
     if version and (int(version[1]), int(version[2])) >= OLDEST_PYTHON:

@@ -26,7 +26,7 @@ CURRENT_PLAYER_ATTRIBUTES = ("_current_player", "_Quarto__current_player", "curr
 
 
 class PlayerFactory:
-    """A player's class, ready to be built with a game."""
+    """A factory that builds players of one class, each with a game."""
 
     def __init__(
         self, player_class: type[Any], objects_module: Any, game: type[Any] | None, setup: Mapping[str, Any]
@@ -50,7 +50,7 @@ class PlayerFactory:
         )
 
     def build_game_and_player(self, seat: int) -> tuple[Any, Any]:
-        """Build a new game and its player, who has this seat. Raise what the player's constructor raises."""
+        """Build a new game and the player in this seat. Raises what the player's constructor raises."""
         game, kwargs = self._build_game(), copy.deepcopy(self._setup["kwargs"])
         name = _find_game_parameter(self._player, kwargs)
         player = self._player(game, **kwargs) if name is None else self._player(**{**kwargs, name: game})
@@ -61,7 +61,7 @@ class PlayerFactory:
         return self._game(**copy.deepcopy(self._setup["game_kwargs"]))
 
     def describe_remedy(self, error: BaseException) -> str:
-        """Return advice on a missing library or attribute of the game as the end of a message; may be empty."""
+        """Return advice about a missing library or game attribute as the end of a message, or "" if there is none."""
         return (
             _describe_missing_library(error, self._setup)
             if isinstance(error, ModuleNotFoundError)
@@ -69,7 +69,7 @@ class PlayerFactory:
         )
 
     def describe_missing_attribute(self, error: BaseException) -> str:
-        """Return advice on an attribute that the game lacks as the end of a message; may be empty."""
+        """Return advice about an attribute that the game lacks as the end of a message, or "" if there is none."""
         match = re.match(r"'(\w+)' object has no attribute '(\w+)'", str(error))
         if not (isinstance(error, AttributeError) and match and match.group(1) == self._game.__name__):
             return ""
@@ -86,10 +86,10 @@ class PlayerFactory:
         )
 
     def seat_player(self, game: Any, player: Any, seat: int) -> None:
-        """Set the players of a game: ``player``, and an opponent that is never called.
+        """Tell a game who its players are: ``player``, and an opponent that is never called.
 
-        The opponent is of the package's class. A copy of ``player`` stands in for it where that class needs more than a
-        game, or where the game calls a method of its players that only the player's class has.
+        The opponent is an instance of the package's class. Instead, a copy of ``player`` is used if that class needs
+        more than a game, or if the game calls a method of its players that only the player's class has.
         """
         try:
             opponent = self._objects.Player(game)
@@ -106,7 +106,7 @@ class PlayerFactory:
 
 
 def simulate_main_in_folder(folder: str) -> None:
-    """Set this process up as if the ``main.py`` of a folder ran: current folder, module path, ``__main__``."""
+    """Set up this process as if the ``main.py`` of a folder were running: current folder, module path, ``__main__``."""
     for name in [name for name in sys.modules if name.partition(".")[0] in OUR_PACKAGES]:
         del sys.modules[name]
     os.chdir(folder)
@@ -118,9 +118,9 @@ def simulate_main_in_folder(folder: str) -> None:
 
 
 class _FolderFinder:
-    """A finder of packages with some names in a folder, even in folders without an ``__init__.py``.
+    """A finder that looks for packages with given names in a folder, even in subfolders without an ``__init__.py``.
 
-    Python itself would find such folders last, after a package of that name anywhere on its path.
+    Python itself would prefer a package of the same name anywhere on its path to such a subfolder.
     """
 
     def __init__(self, folder: str, names: Sequence[str]) -> None:
@@ -132,7 +132,10 @@ class _FolderFinder:
 
 
 class _MainModule(types.ModuleType):
-    """The folder's ``main.py`` as a module: names that a player pickled there are found in the folder's modules."""
+    """The folder's ``main.py`` as a module, which finds missing names in the folder's other modules.
+
+    A player may have pickled such names when its program ran as ``main.py``.
+    """
 
     def __getattr__(self, name: str) -> Any:
         for module in list_player_modules():
@@ -142,16 +145,16 @@ class _MainModule(types.ModuleType):
 
 
 def _defines_class(module: types.ModuleType, value: Any, method_names: Sequence[str]) -> bool:
-    """Return whether a value is a class with some methods that a module defines itself."""
+    """Return whether a value is a class that a module itself defines and that has the given methods."""
     is_own = isinstance(value, type) and value.__module__ == module.__name__
     return is_own and all(callable(getattr(value, method_name, None)) for method_name in method_names)
 
 
 def load_player_factory(setup: Mapping[str, Any]) -> PlayerFactory:
-    """Load a player's class, and the class of its games, from the folder that ``simulate_main_in_folder`` set up.
+    """Load a player's class and the class of its games from the folder that ``simulate_main_in_folder`` set up.
 
-    ``setup`` has the agent's parameters, see ``agent.Polito``. Raises ``RequestError`` for a class that does not exist,
-    and for arguments that it does not take.
+    ``setup`` holds the parameters of ``agent.Polito``. Raises ``RequestError`` for a class that does not exist, and for
+    arguments that the class does not take.
     """
     player_class = _load_class(setup, "player", ("choose_piece", "place_piece"))
     name = _find_game_parameter(player_class, setup["kwargs"])
@@ -167,7 +170,10 @@ def load_player_factory(setup: Mapping[str, Any]) -> PlayerFactory:
 
 
 def _load_class(setup: Mapping[str, Any], key: str, method_names: Sequence[str]) -> type[Any]:
-    """Load the class ``module.Class`` that ``setup`` has under a key; raise ``RequestError`` if it lacks methods."""
+    """Load the class that ``setup`` names as ``module.Class`` under a key.
+
+    Raises ``RequestError`` if the class lacks one of the methods.
+    """
     path: str = setup[key]
     module_name, _, class_name = path.rpartition(".")
     module = _import_module(setup, f"{key}={path}", module_name)
@@ -209,13 +215,13 @@ def _describe_missing_library(error: ModuleNotFoundError, setup: Mapping[str, An
 
 
 def _list_modules(folder: str) -> list[str]:
-    """Return the names of a folder's modules, two levels deep."""
+    """Return the names of the modules in a folder, two levels deep."""
     files = [path.relative_to(folder) for pattern in ("*.py", "*/*.py") for path in Path(folder).glob(pattern)]
     return [".".join(path.with_suffix("").parts) for path in files if path.name != "__init__.py"]
 
 
 def _find_game_module(player: type[Any]) -> Any:
-    """Return the module with ``Quarto`` and ``Player``: that of the player's base class, or else the package."""
+    """Return the module that defines ``Quarto`` and ``Player``: that of the player's base class, else the package's."""
     for base in player.__mro__[1:]:
         module = sys.modules.get(base.__module__)
         if base.__name__ == "Player" and hasattr(module, "Quarto"):
@@ -239,9 +245,9 @@ def _check_kwargs(
 
 
 def _find_game_parameter(player: type[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """Return the name of the parameter that takes the game: the first that ``kwargs`` do not name.
+    """Return the name of the parameter that takes the game: the first one that ``kwargs`` do not name.
 
-    None stands for the very first parameter, whose name may be unknown or unusable as a keyword.
+    Returns None for the very first parameter, because its name may be unknown or may not work as a keyword.
     """
     try:
         parameters = [*inspect.signature(player).parameters.values()]
@@ -254,7 +260,10 @@ def _find_game_parameter(player: type[Any], kwargs: Mapping[str, Any]) -> str | 
 
 
 def list_player_modules() -> Iterator[types.ModuleType]:
-    """Yield the imported modules that belong neither to the standard library nor to this project nor are installed."""
+    """Yield the imported modules that are the player's own.
+
+    They are not installed, and belong neither to the standard library nor to this project.
+    """
     paths = sysconfig.get_paths()
     library_folders = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     for module in list(sys.modules.values()):

@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 
 class GameRandom(random.Random):
-    """The generator behind the functions of ``random``: it draws from the generator of the current game."""
+    """The generator behind the functions of ``random``, which draws from the generator of the current game."""
 
     current = random.Random(0)
 
@@ -34,7 +34,7 @@ class GameRandom(random.Random):
 
     @property
     def gauss_next(self) -> float | None:
-        """The second of two numbers that ``gauss`` computes at once."""
+        """The second of the two numbers that ``gauss`` computes at a time."""
         value: float | None = vars(self.current).get("gauss_next")
         return value
 
@@ -44,7 +44,7 @@ class GameRandom(random.Random):
 
 
 class SwappableNumpyState:
-    """A state of ``numpy.random`` as a generator of its own, which NumPy has been able to exchange since 1.24."""
+    """A state of ``numpy.random`` as a separate generator; since version 1.24, NumPy can exchange its generator."""
 
     def __init__(self, module: Any) -> None:
         self._bits, self._exchange, self.seed = module.MT19937(0), module.set_bit_generator, module.seed
@@ -55,9 +55,9 @@ class SwappableNumpyState:
 
 
 class CopiedNumpyState:
-    """A state of ``numpy.random`` for NumPy before 1.24, which is copied in and out.
+    """A state of ``numpy.random`` that is copied in and out, for NumPy before version 1.24.
 
-    The second number that ``normal`` has computed in advance is lost.
+    The second of two numbers that ``normal`` computes at a time is lost.
     """
 
     active: CopiedNumpyState | None = None
@@ -67,7 +67,7 @@ class CopiedNumpyState:
         self._state = module.get_state()[:3]
 
     def activate(self) -> None:
-        """Let ``numpy.random`` draw from this state from now on, after saving the state of the game before."""
+        """Save the state of the previous game, and let ``numpy.random`` draw from this state from now on."""
         if CopiedNumpyState.active:
             CopiedNumpyState.active._state = self._module.get_state()[:3]
         CopiedNumpyState.active = self
@@ -75,7 +75,7 @@ class CopiedNumpyState:
 
 
 class GameStreams:
-    """The generators of one game."""
+    """The random generators of one game."""
 
     __slots__ = ("numpy", "python")
 
@@ -94,27 +94,27 @@ class GameStreams:
 
 
 class StreamPool:
-    """A source of games' generators, which reuses NumPy's because they take long to build."""
+    """A source of generators for games. It reuses NumPy's generators, because building them takes long."""
 
     def __init__(self, build_numpy_state: Callable[[], Any]) -> None:
-        """Take the factory that ``patch_random_returning_state_factory`` returned."""
+        """Take the function that builds NumPy states, as ``patch_random_returning_state_factory`` returns it."""
         self._build_numpy_state = build_numpy_state
         self._free_states: list[Any] = []
 
     def acquire(self, seed: int) -> GameStreams:
-        """Return the generators of a new game, already active."""
+        """Return the generators for a new game, already active."""
         return GameStreams(seed, self._free_states.pop() if self._free_states else self._build_numpy_state())
 
     def release(self, streams: GameStreams) -> None:
-        """Take back the generators of a game that is over."""
+        """Take back the generators of a finished game."""
         self._free_states.append(streams.numpy)
 
 
 def patch_random_returning_state_factory() -> Callable[[], Any]:
-    """Let the functions of ``random`` and ``numpy.random`` draw from the games' generators.
+    """Let the functions of ``random`` and ``numpy.random`` draw from the current game's generators.
 
-    This must be called before a player is imported. Returns a factory of states of ``numpy.random``, which returns None
-    where NumPy is missing.
+    This must be called before a player is imported. Returns a function that builds states of ``numpy.random``; without
+    NumPy, the function returns None.
     """
     shared_generator, game_generator = random._inst, GameRandom()
     for name in random.__all__:
@@ -130,17 +130,17 @@ def patch_random_returning_state_factory() -> Callable[[], Any]:
 
 
 def _patch_unseeded_functions(module: Any) -> None:
-    """Keep functions of ``numpy.random`` without a seed from taking one from the operating system."""
+    """Keep functions of ``numpy.random`` from taking a seed from the operating system when they are given none."""
     original_seed: Callable[..., None] = module.seed
     original_default_rng: Any = getattr(module, "default_rng", None)  # since NumPy 1.17
 
     def seed(seed: Any = None) -> None:
-        """Call ``numpy.random.seed``; do nothing without a seed."""
+        """Call ``numpy.random.seed``, but do nothing without a seed."""
         if seed is not None:
             original_seed(seed)
 
     def default_rng(seed: Any = None) -> Any:
-        """Call ``numpy.random.default_rng``; without a seed, use one from the game's stream."""
+        """Call ``numpy.random.default_rng``; without a seed, draw one from the game's generator."""
         return original_default_rng(GameRandom.current.getrandbits(64) if seed is None else seed)
 
     module.seed = seed

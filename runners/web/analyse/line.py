@@ -36,7 +36,10 @@ DEFAULT_SEARCH_SECONDS = 20
 
 @dataclass(frozen=True)
 class AnalysisLine:
-    """A line of decisions. A decision is a word: a cell, a piece, or piece@cell where the mover chooses the piece."""
+    """A sequence of decisions to analyse, which may have one branch.
+
+    A decision is written as a word: a cell, a piece, or piece@cell under rules by which the mover chooses the piece.
+    """
 
     rules: Rules
     start: Game
@@ -50,12 +53,12 @@ class AnalysisLine:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The decisions of the branch, after those that lead to it; without a branch, those of the main line."""
+        """The decisions that lead to the branch and those of the branch; without a branch, those of the main line."""
         return self.main[: self.fork] + self.branch if self.branch else self.main
 
     @cached_property
     def games(self) -> list[Game]:
-        """The game before each decision and after the last. Raises ``RequestError`` for an illegal decision."""
+        """The game before each decision and after the last one. Raises ``RequestError`` for an illegal decision."""
         games = [self.start]
         for word in self.words:
             games.append(parse_and_play_decision(word, games[-1]))
@@ -63,28 +66,29 @@ class AnalysisLine:
 
     @property
     def game(self) -> Game:
-        """The game that is shown."""
+        """The game up to the position that is shown."""
         return self.games[self.at]
 
     @property
     def names(self) -> tuple[str, str]:
-        """Names of the players by seat."""
+        """The names of the players by seat."""
         label_0, label_1 = self.logged.agents if self.logged else ("Seat 0", "Seat 1")
         return player_name(label_0), player_name(label_1)
 
     @property
     def imposed_decision_count(self) -> int:
-        """Number of decisions at the beginning that no agent made."""
+        """The number of decisions at the beginning that no agent made."""
         return self.logged.opening * (1 if self.rules.mover_chooses else 2) if self.logged else 0
 
     def with_position(self, decision_count: int) -> AnalysisLine:
-        """Return the line with the position after ``decision_count`` decisions shown, or its nearest end."""
+        """Return the line so that it shows the position after ``decision_count`` decisions, limited to its two ends."""
         return replace(self, at=min(max(decision_count, 0), len(self.words)))
 
     def with_decision(self, word: str) -> AnalysisLine:
-        """Return the line after one more decision.
+        """Return the line so that it shows the position after the decision ``word``.
 
-        If the line continues with this decision, only the position changes. Otherwise the line grows or branches.
+        If the line already continues with this decision, only the position changes. Otherwise, the decision is appended
+        to the line or begins a branch.
         """
         words, at = self.words, self.at
         if at < len(words) and words[at] == word:
@@ -97,12 +101,12 @@ class AnalysisLine:
         return replace(self, fork=fork, branch=(*words[fork:at], word), at=at + 1)
 
     def drop_branch(self) -> AnalysisLine:
-        """Return the main line, shown where the branch leaves it."""
+        """Return the line without its branch, showing the position at which the branch began."""
         return replace(self, branch=(), at=self.fork, fork=0)
 
     @property
     def url(self) -> str:
-        """Address of the page that shows this position of the line."""
+        """The address of the page that shows this position of the line."""
         if self.filters is not None:
             return urls.openings_url(format_game_position(self.game), **self.filters)
         query: dict[str, object] = {
@@ -123,16 +127,19 @@ class AnalysisLine:
 
 
 def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:
-    """Parse the line of an address. Raises ``RequestError``, which names the invalid value."""
+    """Parse the analysis line that ``values``, the query parameters of an address, describe.
+
+    Raises ``RequestError``, which names the invalid value.
+    """
     rules = choices.load_rules(values.get("rules") or CLASSIC_NAME)
     start = parse_start_position(values["start"], rules) if values.get("start") else Game(rules)
     return _parse_branch_and_position(AnalysisLine(rules, start, _parse_decisions(values, "line")), values, "0")
 
 
 def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLine:
-    """Build the line of a logged game, with the branch and the position of an address.
+    """Build the analysis line of a logged game, with the branch and the position that the address (``values``) names.
 
-    By default the end of the game is shown; ``ply`` in the address is the number of plies to show. Raises
+    By default, the position is the end of the game; ``ply`` in the address is the number of plies to show. Raises
     ``RequestError``, which names the invalid value.
     """
     rules, total = game.record.rules, len(game.plies)
@@ -145,7 +152,7 @@ def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLi
 
 
 def _parse_branch_and_position(line: AnalysisLine, values: Mapping[str, str], default_position: str) -> AnalysisLine:
-    """Add to a line the branch, the position and the search time of an address."""
+    """Return the line with the branch, the position and the search time that the address (``values``) names."""
     line = replace(line, branch=_parse_decisions(values, "branch"), seconds=_parse_seconds(values))
     fork = parse_whole_number(values, "fork", len(line.main), "0")
     line = replace(line, fork=fork if line.branch else 0)
@@ -154,9 +161,9 @@ def _parse_branch_and_position(line: AnalysisLine, values: Mapping[str, str], de
 
 
 def parse_start_position(text: str, rules: Rules) -> Game:
-    """Parse a position in text form as a game that begins there.
+    """Parse a position in text form, and return a game that begins in this position.
 
-    Raises ``RequestError`` for an invalid text and for a position that is impossible under these rules.
+    Raises ``RequestError`` for an invalid text, and for a position that is impossible under these rules.
     """
     position, name = parse_position(text)
     if name not in (CLASSIC_NAME, rules.name):
@@ -169,12 +176,12 @@ def parse_start_position(text: str, rules: Rules) -> Game:
 
 
 def format_game_position(game: Game) -> str:
-    """Format the position of a game as text."""
+    """Format the current position of a game as text."""
     return format_position(game.position, game.rules.name)
 
 
 def format_decisions(plies: Sequence[tuple[int, int]], hand: int, rules: Rules) -> tuple[str, ...]:
-    """Format the plies of a game as decisions, followed by the gift of ``hand`` unless it is NONE."""
+    """Format the plies of a game as decision words, followed by the gift ``hand`` unless ``hand`` is NONE."""
     words: list[str] = []
     for piece, cell in plies:
         if rules.mover_chooses:
@@ -189,9 +196,9 @@ def _parse_decisions(values: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def parse_decision_words(text: str, name: str, max_words: int) -> tuple[str, ...]:
-    """Parse decisions joined by dots, as addresses have them.
+    """Split a text into decision words; in addresses, dots separate the words.
 
-    ``name`` is the name of the value in messages. Raises ``RequestError`` for a word that cannot be a decision.
+    ``name`` is what error messages call the value. Raises ``RequestError`` for a word that cannot be a decision.
     """
     return check_decision_words(name, text.split(".") if text else (), max_words)
 
@@ -207,7 +214,7 @@ MAX_PASTED_LINES = 200
 
 
 class PastedLine(NamedTuple):
-    """A game or a position from one line of a pasted text, or the error in that line."""
+    """One line of a pasted text: the game or position in it, or the reason why the line is invalid."""
 
     number: int  # of the line in the text, from 1
     text: str
@@ -216,10 +223,11 @@ class PastedLine(NamedTuple):
 
 
 def parse_pasted_text(text: str, rules_name: str, choices: AgentsAndRules) -> list[PastedLine]:
-    """Parse a text with one game or position on each line; empty lines and lines that begin with # are skipped.
+    """Parse a text with one game or position on each line.
 
-    ``rules_name`` names the rules for lines that name none. Among several lines, an invalid one holds its error. Raises
-    ``RequestError`` for a text without any game or position, for one with too many, and if the only line is invalid.
+    Empty lines and lines that begin with # are skipped. ``rules_name`` applies to lines that do not name rules. If the
+    text has several lines, an invalid line is returned with its error. Raises ``RequestError`` if the text has no game
+    or position, has too many lines, or consists of one invalid line.
     """
     lines = [(number, line.strip().lstrip("\ufeff")) for number, line in enumerate(text.splitlines(), 1)]
     entries = [(number, line) for number, line in lines if line and not line.startswith("#")]
@@ -246,7 +254,7 @@ def _parse_pasted_line(line_number: int, text: str, rules_name: str, choices: Ag
 
 
 def _format_title(text: str) -> str:
-    """Format the players of a game, if its tags name them, and its plies."""
+    """Format the title of a pasted game: the players, if its tags name them, and the plies."""
     size = text.rfind("]") + 1
     try:
         tags = parse_tags(text[:size], Tags())
@@ -257,10 +265,10 @@ def _format_title(text: str) -> str:
 
 
 def parse_text_line(text: str, rules_name: str, choices: AgentsAndRules) -> AnalysisLine:
-    """Parse one game or position as a line.
+    """Parse one line of text, which holds a game or a position, as an analysis line.
 
-    A game may stop anywhere, and may end with a gift. A finished game is shown from its beginning, any other line at
-    its end. Raises ``RequestError`` for an invalid text or an illegal game.
+    A game may stop anywhere, and its last decision may be a gift. The line shows a finished game from its beginning,
+    and anything else at its end. Raises ``RequestError`` for an invalid text or an illegal game.
     """
     size = text.rfind("]") + 1
     tags = parse_tags(text[:size], Tags(rules=rules_name))

@@ -75,9 +75,9 @@ POLL_HALF_SECONDS = 1  # half-seconds until a waiting page reloads itself
 
 @router.get(ANALYSE_PATH)
 def analysis_page(request: Request, text: str | None = None, rules: str = CLASSIC_NAME, piece: str = "") -> Response:
-    """Show the position of an address.
+    """Show the position that the address describes.
 
-    A pasted ``text`` redirects to the address of its line, or shows a choice if the text has several lines.
+    A pasted ``text`` is redirected to the address of its line; if it has several lines, the page lets the user choose.
     """
     site = find_site(request)
     choices = site.get_or_create_service(AgentsAndRules)
@@ -116,7 +116,7 @@ def _render_pasted_text(request: Request, text: str, rules: str, choices: Agents
 
 @router.get(ANALYSE_PATH + PICTURE_SUFFIX)
 def position_picture(request: Request, shows: PictureKind = "board") -> Response:
-    """Send the position of an address as SVG: its board, the boards of its line, or an animation of the line."""
+    """Send an SVG picture of the position in the address: its board, all boards of its line, or an animated line."""
     return _render_svg_response(
         parse_address_line(request.query_params, find_site(request).get_or_create_service(AgentsAndRules)), shows
     )
@@ -126,7 +126,7 @@ def position_picture(request: Request, shows: PictureKind = "board") -> Response
 def game_picture(
     request: Request, reader: ReaderDependency, run_id: str, game_id: int, shows: PictureKind = "board"
 ) -> Response:
-    """Send a logged game as SVG, with the same choice of pictures as for a position."""
+    """Send an SVG picture of a logged game: its board, all its boards, or an animation."""
     return _render_svg_response(
         parse_game_line(reader.compute_once(load_logged_game, run_id, game_id), request.query_params), shows
     )
@@ -160,7 +160,7 @@ def game_page(request: Request, reader: ReaderDependency, run_id: str, game_id: 
 
 @router.post(ANALYSE_PATH)
 def run_line_command(request: Request, command: Annotated[str, Form()]) -> Response:
-    """Stop the searches of a line, or restart those that were stopped."""
+    """Stop the searches of the line in the address, or restart those that were stopped."""
     return _run_command(
         request,
         parse_address_line(request.query_params, find_site(request).get_or_create_service(AgentsAndRules)),
@@ -195,9 +195,10 @@ def _run_command(
 def _find_or_start_searches(
     search_service: SearchService, line: AnalysisLine, known_values: Mapping[int, int], restart_stopped: bool = False
 ) -> list[BackgroundJob]:
-    """Start the search for the turns of the current position, unless the game is over, and for the values of the line.
+    """Return the searches that a page about a line needs, and start those that do not exist yet.
 
-    The search for turns comes first in the result, that for values last.
+    First comes the search for the turns of the current position, unless the game is over; last comes the search for the
+    values of the line, unless the line is empty.
     """
     jobs = (
         [search_service.find_or_start_values(line.games, line.seconds, restart_stopped, known_values)]
@@ -212,7 +213,7 @@ def _find_or_start_searches(
 def _render_analysis_page(
     request: Request, line: AnalysisLine, chosen_piece: int, reader: ArchiveReader | None = None, **other_values: Any
 ) -> Response:
-    """Render the board with the exact values known so far and the archive's games in this position."""
+    """Render the board with the exact values known so far, and with the results of archived games in this position."""
     site, over = find_site(request), line.game.next_decision is NextDecision.NOTHING
     annotated_values = read_annotated_values(reader, line.logged) if reader and line.logged else {}
     jobs = _find_or_start_searches(site.get_or_create_service(SearchService), line, annotated_values)
@@ -262,7 +263,7 @@ def _render_analysis_page(
 
 
 def _find_archive_result(exploration: BackgroundJob | None) -> ExplorerResult | None:
-    """Return the archive's answer about the position, or None while the archive is searched."""
+    """Return what the archive's games show about the position, or None while the archive is still being searched."""
     if exploration is None:
         return build_empty_result("the game is over")
     if not exploration.ended:
@@ -279,9 +280,9 @@ def _render_board_page(
     status: int = 200,
     **values: Any,
 ) -> Response:
-    """Render a position: its board, its pieces and its line.
+    """Render a page with the board, the pieces and the line of a position.
 
-    With ``reader``, the page appears among those about the archive.
+    With ``reader``, the page is shown as one of the pages about the archive.
     """
     hand = line.game.hand if chosen_piece == NONE else chosen_piece
     cells, pieces = view.build_cell_and_piece_tiles(line, values.pop("badges"), chosen_piece)
@@ -311,7 +312,7 @@ def _render_board_page(
 
 
 def _build_decisions_table(line: AnalysisLine, explored: OpeningsResult) -> Table:
-    """Build the table of the decisions made in the current position; its links keep the filters of the page."""
+    """Build the table of the decisions that games made in the current position. Its links keep the page's filters."""
     filters = {**(line.filters or {}), "first": None}
     return build_decisions_table(
         explored,
@@ -330,7 +331,7 @@ def _build_picture_url(page_url: str, kind: str | None = None) -> str:
 def openings_page(
     request: Request, reader: ReaderDependency, position: str = "", rules: str = "", piece: str = ""
 ) -> Response:
-    """Show which decisions the archive's games made in a position, with their results, on the same board."""
+    """Show, on the analysis board, the decisions that archived games made in a position, with their results."""
     fields, rules_by_name = (position or EMPTY_BOARD).split(), {row.rules: row.record.rules for row in reader.run_rows}
     default_name = fields[2] if len(fields) == 3 else CLASSIC_NAME if position else reader.default_rules
     if (name := rules or default_name) not in rules_by_name:
@@ -390,7 +391,7 @@ def _build_form_fields(
 
 
 def _format_filters(filters: Mapping[str, object]) -> dict[str, object]:
-    """Format the filters as an address has them, without those that exclude nothing."""
+    """Format the filters as query parameters of an address, without filters that exclude nothing."""
     yes_or_no = {
         "imposed": "yes" if filters["imposed"] else None,
         "first": "yes" if filters["first"] else None,

@@ -38,12 +38,15 @@ IDLE_SECONDS = 10.0  # without a request by a page, after which a search is stop
 
 
 class AnalysisValues(NamedTuple):
-    """Values of the games of a line for seat 0: 1 won, 0 drawn, -1 lost; None where not yet known."""
+    """The exact value for seat 0 after each number of decisions: 1 won, 0 drawn, -1 lost, None if not known yet."""
 
     seat_0: tuple[int | None, ...]
 
     def regret(self, decision_index: int, seat: int) -> int | None:
-        """Return the regret of a decision of ``seat`` in half-points, or None while it is unknown."""
+        """Return the regret of a decision by ``seat`` in half-points, or None while it is unknown.
+
+        ``decision_index`` is the number of decisions before this one.
+        """
         before, after = self.seat_0[decision_index], self.seat_0[decision_index + 1]
         if before is None or after is None:
             return None
@@ -51,14 +54,14 @@ class AnalysisValues(NamedTuple):
 
 
 class SafeGifts(NamedTuple):
-    """Gifts with which the opponent cannot win at once. One field is empty, depending on the next decision."""
+    """The gifts with which the opponent cannot win at once. Which field is filled depends on the next decision."""
 
     gift_mask: int  # bit p: piece p is a safe gift, where a gift is the next decision; else 0
     counts_by_cell: Mapping[int, int]  # safe gifts after the placement on each empty cell, where that is next
 
 
 class SolvedPosition(NamedTuple):
-    """What a search knows about a position so far."""
+    """What a search has found out about a position so far."""
 
     solution: Solution  # the values of turns and the distances come later than the value
     safe_gifts: int  # as in ``SafeGifts``
@@ -67,9 +70,9 @@ class SolvedPosition(NamedTuple):
 
 
 class SearchService:
-    """The exact searches of a site.
+    """The exact searches that a site runs.
 
-    Searches under the same rules share what they prove, but each search can be stopped on its own.
+    Searches under the same rules share their proven values, but each search can be stopped on its own.
     """
 
     def __init__(self, site: Site) -> None:
@@ -87,9 +90,9 @@ class SearchService:
     def find_or_start_solution(self, game: Game, max_seconds: float, restart_stopped: bool = False) -> BackgroundJob:
         """Return the search for the values of all turns of an unfinished game; start it if needed.
 
-        The job publishes a ``SolvedPosition``: first the value of the position, then those of the turns, then the
-        distances to the end. With ``restart_stopped``, a stopped search is replaced by a new one, which benefits from
-        what the old one proved.
+        The job publishes a ``SolvedPosition``, first with the value of the position, then with the values of the turns,
+        and finally with the distances to the end. With ``restart_stopped``, a stopped search is replaced by a new one,
+        which reuses the values that the old one proved.
         """
 
         def work(job: BackgroundJob) -> None:
@@ -116,8 +119,8 @@ class SearchService:
     ) -> BackgroundJob:
         """Return the search for the value of each game of a line; start it if needed.
 
-        The job publishes ``AnalysisValues``. ``known_values`` holds exact values for seat 0 by index, taken from
-        annotations in the archive. With ``restart_stopped``, a stopped search is replaced by a new one.
+        The job publishes ``AnalysisValues``. ``known_values`` maps indices into ``games`` to exact values for seat 0
+        that annotations in the archive give. With ``restart_stopped``, a stopped search is replaced by a new one.
         """
 
         def work(job: BackgroundJob) -> None:
@@ -142,9 +145,9 @@ class SearchService:
 
     @contextmanager
     def _open_solver(self, rules: Rules, job: BackgroundJob) -> Iterator[Solver]:
-        """Open a solver for one search, which stops when the job is stopped.
+        """Open a solver for one search, and stop the solver when the job is stopped.
 
-        Compiling kernels and reading the tablebase count as preparation, not as time of the search.
+        Compiling kernels and reading the tablebase count as preparation, not as search time.
         """
         job.is_preparing = True
         with self._lock:
@@ -163,7 +166,7 @@ class SearchService:
 
 
 def _find_safe_gifts(game: Game) -> SafeGifts:
-    """Find the safe gifts of a position. Call it in a job, because kernels may have to be compiled."""
+    """Return the safe gifts in a position. Call this in a job, because kernels may have to be compiled first."""
     view = Position(game.position, game.rules)
     if game.next_decision is NextDecision.GIFT:
         return SafeGifts(sum(1 << piece for piece in view.safe_gifts()), {})
@@ -173,14 +176,14 @@ def _find_safe_gifts(game: Game) -> SafeGifts:
 
 
 def solve_in_stages(solver: Solver, position: PackedPosition) -> Iterator[Solution]:
-    """Yield what is known of a position: its value, then the value of each turn, then the distances too."""
+    """Yield three ever more complete solutions of a position: with its value, with turns' values, with distances."""
     yield Solution(solver.value(position), None, ())
     yield solver.solve(position, distance=False)
     yield solver.solve(position)
 
 
 def _play_best_line(solver: Solver, game: Game, solution: Solution) -> Iterator[Game]:
-    """Yield the game after each decision from here on if both sides play best."""
+    """Yield the game after each further decision, up to its end, if both sides play best."""
     while solution.turns:
         turn = min(solution.turns, key=turn_sort_key)
         if game.next_decision is NextDecision.PLY:
@@ -209,7 +212,7 @@ FILL_COMMAND = "qarena run rule_based random games=10000"
 
 
 class ExplorerService:
-    """Searches of the archive for positions, in background threads, so that no page waits for them."""
+    """A service that searches the archive for positions in background threads, so that no page waits for a search."""
 
     def __init__(self, site: Site) -> None:
         self._library = site.get_or_create_service(ArchiveService).snapshots
@@ -221,9 +224,9 @@ class ExplorerService:
         self._background.close()
 
     def find_or_start_exploration(self, position: str) -> BackgroundJob:
-        """Return the search for the decisions made in a position, given as text.
+        """Return the job that finds the decisions made in a position, given as text; start it if needed.
 
-        The result of the job is an ``ExplorerResult``, also if the archive cannot be read.
+        The result of the job is an ``ExplorerResult``, even if the archive cannot be read.
         """
         try:
             content = self._library.load_snapshot()
@@ -243,14 +246,17 @@ class ExplorerService:
 
 
 def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> LoggedEvaluations:
-    """Read the evaluations of a logged game; return none if a file is damaged, because other pages report that."""
+    """Read the evaluations of a logged game.
+
+    If a file is damaged, return none, because other pages report the damage.
+    """
     with suppress(FailureError):
         return reader.compute_once(read_evaluations, game.record.run_id, game.game_id)
     return {}
 
 
 def read_annotated_values(reader: ArchiveReader, game: ArchivedGame) -> dict[int, int]:
-    """Read the annotated values of a logged game for seat 0, by the number of decisions made before."""
+    """Read the annotated values of a logged game for seat 0; the keys are the numbers of decisions made before."""
     values: dict[int, int] = {}
     with suppress(FailureError):  # if a file is damaged, all values are searched for instead
         judgements = reader.compute_once(read_judgements, game.record.run_id, game.game_id)

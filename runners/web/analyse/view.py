@@ -34,7 +34,7 @@ from runners.web.tiles import (
 
 
 class TurnsRow(NamedTuple):
-    """The turns that place on one cell."""
+    """All turns that place the piece in hand on one cell."""
 
     cell: str
     href: str  # page of the position after the placement
@@ -44,16 +44,16 @@ class TurnsRow(NamedTuple):
 
 
 class TurnsTable(NamedTuple):
-    """All turns of a position: a row for each cell, the best cell first, and a column for each gift."""
+    """All turns in a position, with a row for each cell, the best cell first, and a column for each gift."""
 
     pieces: list[str]
     rows: list[TurnsRow]
 
 
 def build_badge(value: int, distance: int | None) -> Badge:
-    """Build the badge of a value, 1, 0 or -1.
+    """Build the badge for a value: 1, 0 or -1.
 
-    ``distance`` is the number of placements until the end, or None if it is unknown.
+    ``distance`` is the number of placements until the end of the game, or None if it is unknown.
     """
     kind = VALUE_NAMES[value]
     if value == 0 or distance is None:
@@ -65,7 +65,10 @@ Badges = Mapping[str, Badge]  # by the word of the decision; by piece where the 
 
 
 def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge]:
-    """Build the badge of each decision by its word. The more gifts after a cell keep the value, the bluer it is."""
+    """Build a badge with the exact value of each decision; the keys are decision words.
+
+    The tint of a cell shows which share of the gifts after a placement there keep the value: the larger, the bluer.
+    """
     badges: dict[str, Badge] = {}
     shares = _compute_value_keeping_shares(solution) if solution else {}
     for turn in sorted(solution.turns if solution else (), key=turn_sort_key):
@@ -79,9 +82,10 @@ def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge
 
 
 def build_frequency_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
-    """Build badges that show how often each decision was made, and its score.
+    """Build badges that show how often each decision was made and how it scored; the keys are decision words.
 
-    Equivalent decisions share one count. One of them shows the count and the others name it, so shares add up to 100 %.
+    Decisions that are equivalent by symmetry are counted together. One of them shows the count, and the badges of the
+    rest refer to it, so that the shares add up to 100 %.
     """
     badges: dict[str, Badge] = {}
     for result in results:
@@ -96,7 +100,10 @@ def build_frequency_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
 
 
 def _compute_value_keeping_shares(solution: Solution) -> dict[int, float]:
-    """Compute for each cell the share of gifts after it that keep the value; empty if all shares are equal."""
+    """Compute, for a placement on each cell, the share of the gifts after it that keep the position's value.
+
+    Returns an empty mapping if all shares are equal.
+    """
     by_cell: dict[int, list[bool]] = {}
     for turn in solution.turns:
         if NONE not in (turn.cell, turn.gift):
@@ -108,9 +115,9 @@ def _compute_value_keeping_shares(solution: Solution) -> dict[int, float]:
 def build_cell_and_piece_tiles(
     line: AnalysisLine, badges: Badges, chosen_piece: int
 ) -> tuple[list[DecisionTile], list[DecisionTile]]:
-    """Build the tiles of all cells and of all pieces.
+    """Build the tiles of all cells and the tiles of all pieces.
 
-    ``chosen_piece`` is the piece to place where the mover chooses it, or NONE.
+    ``chosen_piece`` is the piece that the mover has chosen to place under rules that let the mover choose, or NONE.
     """
     following = line.words[line.at] if line.at < len(line.words) else ""
     return (
@@ -149,7 +156,7 @@ def _build_piece_tile(
 
 
 class BestStep(NamedTuple):
-    """A decision of the best line, and the page after it."""
+    """A decision of the best line, with the address of the page that shows the position after it."""
 
     piece: int
     cell: str
@@ -157,7 +164,7 @@ class BestStep(NamedTuple):
 
 
 def build_best_steps(line: AnalysisLine, solved: SolvedPosition | None) -> list[BestStep]:
-    """Build the line in which both sides play best from the current position; empty while it is unknown."""
+    """Build the line that best play by both sides follows from the current position; empty while it is unknown."""
     steps: list[BestStep] = []
     for game in solved.best_line if solved else ():
         before = line.game
@@ -170,7 +177,7 @@ def build_best_steps(line: AnalysisLine, solved: SolvedPosition | None) -> list[
 
 
 def build_turns_table(line: AnalysisLine, solved: SolvedPosition | None) -> TurnsTable | None:
-    """Build the table of turns, or None if the next decision is a gift or no values of turns are known yet."""
+    """Build the table of turns, or return None if the next decision is a gift or no turn's value is known yet."""
     game = line.game
     if solved is None or not solved.solution.turns or solved.solution.turns[0].cell == NONE:
         return None
@@ -193,7 +200,7 @@ def build_turns_table(line: AnalysisLine, solved: SolvedPosition | None) -> Turn
 
 
 def describe_gifts(game: Game, solved: SolvedPosition | None) -> str:
-    """Describe how many gifts are safe, and how many keep the value; "" unless a gift is the next decision."""
+    """Describe how many gifts are safe and how many keep the value; return "" unless the next decision is a gift."""
     if game.next_decision is not NextDecision.GIFT or solved is None:
         return ""
     solution, gift_count, safe_count = solved.solution, len(game.pieces_left), solved.safe_gifts.bit_count()
@@ -205,7 +212,7 @@ def describe_gifts(game: Game, solved: SolvedPosition | None) -> str:
 
 
 def describe_position(line: AnalysisLine, solution: Solution | None) -> str:
-    """Describe whose decision comes next and the value of the position, or how the game ended."""
+    """Describe who decides next and the value of the position or, if the game is over, how it ended."""
     game = line.game
     if game.next_decision is NextDecision.NOTHING:
         if game.lines:
@@ -221,7 +228,7 @@ def describe_position(line: AnalysisLine, solution: Solution | None) -> str:
 
 
 def build_steps(line: AnalysisLine, values: AnalysisValues | None) -> list[LineStep]:
-    """Build the decisions of a line with the values that are known."""
+    """Build the decisions of a line, each with the value after it if that is known."""
     steps = []
     for at, word in enumerate(line.words):
         before = line.games[at]
@@ -245,10 +252,11 @@ def _describe_step(line: AnalysisLine, step: int, value_after: int | None, regre
 
 
 def format_evaluation_polylines(line: AnalysisLine, evaluations: LoggedEvaluations) -> list[str]:
-    """Format the results that each player of a logged game expected as points of an SVG polyline, by seat.
+    """Format the evaluations that the players of a logged game reported as the points of SVG polylines, by seat.
 
-    Across, each decision is 1 wide. Down, 0 is a win of seat 0 and 2 a win of seat 1. A player who reported fewer than
-    two evaluations has "", and the list is empty if neither player has a line or the position is on a branch.
+    Horizontally, each decision is 1 wide. Vertically, 0 is a win of seat 0 and 2 is a win of seat 1. The text of a
+    player who reported fewer than two evaluations is "". The list is empty if both texts would be, and if the position
+    is on a branch.
     """
     if line.branch or not evaluations:
         return []
@@ -264,7 +272,7 @@ def format_evaluation_polylines(line: AnalysisLine, evaluations: LoggedEvaluatio
 
 
 def find_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> list[int]:
-    """Find the decisions that gave something up, by their index in the line, among those with known values."""
+    """Return the indices in the line of the decisions that gave something up, as far as values are known."""
     if values is None:
         return []
     chosen = range(line.imposed_decision_count, len(line.words))
@@ -272,7 +280,7 @@ def find_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> list[int
 
 
 def describe_players_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> str:
-    """Describe the known mistakes of each player of a logged game, and the half-points that they gave up."""
+    """Describe each player's known mistakes in a logged game, and the half-points that these mistakes gave up."""
     if line.logged is None or line.branch or values is None:
         return ""
     regrets_by_seat: tuple[list[int], list[int]] = ([], [])
@@ -289,7 +297,7 @@ def describe_players_mistakes(line: AnalysisLine, values: AnalysisValues | None)
 
 
 def describe_next_mistake(line: AnalysisLine, values: AnalysisValues | None) -> str:
-    """Describe the next decision of the line if it gives something up; return "" otherwise."""
+    """Describe the next decision of the line if it is a mistake; return "" otherwise."""
     if values is None or not line.imposed_decision_count <= line.at < len(line.words):
         return ""
     regret, seat = values.regret(line.at, line.game.seat), line.game.seat
@@ -306,7 +314,7 @@ def describe_next_mistake(line: AnalysisLine, values: AnalysisValues | None) -> 
 
 
 def format_decisions_so_far(line: AnalysisLine) -> str:
-    """Format the decisions up to the current position as text."""
+    """Format as text the decisions up to the current position."""
     game = line.game
     plies = game.plies[len(line.start.plies) :]
     words: Sequence[str] = [f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in plies]

@@ -53,9 +53,9 @@ from runners.web.archive.sections import build_mistakes_table
 
 
 def rate_agents(opened: OpenArchive, rules: str) -> Ratings | None:
-    """Rate the agents under some rules as `qarena rate` does, but without intervals.
+    """Rate the agents under the named rules as `qarena rate` does, but without intervals.
 
-    Returns None if no game can rate anybody: all games belong to trainings, or no agent met another one.
+    Returns None if no game counts for a rating, because all games belong to trainings or no agent met another.
     """
     try:
         return compute_ratings(opened, rules=rules, samples=0)
@@ -64,9 +64,9 @@ def rate_agents(opened: OpenArchive, rules: str) -> Ratings | None:
 
 
 def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> ArchivePage:
-    """Build the page of an agent, given by its label: its rating, opponents, openings and mistakes.
+    """Build the page about the agent with this label: its rating, opponents, openings and mistakes.
 
-    Raises ``NotFoundError`` if the agent has not played at all, or not under the rules that ``rules`` names.
+    Raises ``NotFoundError`` if the agent has played no games, or none under the rules that ``rules`` names.
     """
     rows = [row for row in list_runs(opened) if agent in row.agents]
     rules_played = list_filter_names(rows).rules
@@ -101,9 +101,9 @@ def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> Archiv
 
 
 def _describe_rating(opened: OpenArchive, agent: str, rules: str) -> str:
-    """Describe the rating and the rank of an agent, or why it has none.
+    """Describe the rating and the rank of an agent, or why the agent has none.
 
-    An agent that played with several versions of its code has one rating for each version.
+    An agent that played with several versions of its code has a rating for each version.
     """
     ratings = rate_agents(opened, rules)
     agent_ratings = (
@@ -130,16 +130,19 @@ def _describe_rank(ratings: Ratings, rating: Rating, rules: str) -> str:
 
 
 def _describe_speed(rows: Sequence[RunRow]) -> str:
-    """Describe the speed of the runs that recorded their duration. All agents of a run share that time."""
+    """Describe how fast the agent's runs were played; return "" if no run recorded its duration.
+
+    The speed includes the time that the opponents took.
+    """
     pace = compute_pace((row.record, row.games) for row in rows if not row.record.training)
     return "" if pace is None else f"; {format_games_a_second(pace)} games a second, its opponents' time included"
 
 
 def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
-    """Build the table of the first free placements by the agent and by its opponents.
+    """Build the table of the first free placements that the agent and its opponents chose.
 
-    Rows show the agent's score after each placement and its gift, the best first. If any game had imposed plies, each
-    row names its position. Raises ``RequestError`` if nobody chose a placement in these games.
+    Each row shows a placement, the gift after it and the agent's score, the best score first. If any game had imposed
+    plies, each row also names its position. Raises ``RequestError`` if nobody chose a placement in these games.
     """
     choices: list[tuple[str, dict[str, Any], Estimate]] = []
     records = GameFilter(rules=rules, agent=agent).select_runs(opened.archive)
@@ -170,7 +173,7 @@ def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
 
 
 def _build_choice_columns(rows: Sequence[Mapping[str, Any]]) -> list[ResultColumn]:
-    """Build the columns of placements, gifts and games, and of positions if the rows have several."""
+    """Build the columns of cells, gifts and numbers of games and, if the rows name positions, a column of positions."""
     positions = [row["position"] for row in rows if "position" in row]
     return [
         link_column("position", positions, map(urls.openings_url, positions), code=True),
@@ -181,7 +184,7 @@ def _build_choice_columns(rows: Sequence[Mapping[str, Any]]) -> list[ResultColum
 
 
 def _build_gift_cell(gift: str | None) -> Cell:
-    """Build the cell of a gift, with a picture of the piece; a dot stands for a placement without gift."""
+    """Build the table cell for a gift, with a picture of the piece; a dot stands for a placement without a gift."""
     return Cell("·") if gift is None else Cell(gift, piece=parse_piece(gift))
 
 
@@ -190,10 +193,10 @@ def _build_sample_cell(row: Mapping[str, Any]) -> Cell:
 
 
 def _build_opponents_table(opened: OpenArchive, agent: str, records: Sequence[RunRecord]) -> Table:
-    """Build the table of an agent's results by opponent, the most frequent opponent first.
+    """Build the table of an agent's results by opponent, with the most frequent opponent first.
 
     ``records`` are the agent's runs under one set of rules. Trainings are left out, as in crosstables, unless the agent
-    played in nothing else. Each version of an agent's code has a row of its own.
+    played only in trainings. Each version of an agent's code has its own row.
     """
     labels = {label for record in records for label in record.labels}
     trainings = sum(record.training for record in records)
@@ -245,7 +248,7 @@ MAX_ROWS = 200
 
 
 def build_policies_table(opened: OpenArchive) -> Table:
-    """Build the table of all policies, the newest first."""
+    """Build the table of all policies, with the newest first."""
     cards = opened.archive.load_cards()
     current_ids = {card.name: card.policy_id for card in cards}
     newest = cards[::-1][:MAX_ROWS]
@@ -264,7 +267,7 @@ def build_policies_table(opened: OpenArchive) -> Table:
 
 
 def build_policy_page(opened: OpenArchive, name_or_id: str) -> ArchivePage:
-    """Build the page of a policy: how it learned, its properties, and where it comes from.
+    """Build the page of a policy: how it was learned, what its properties are, and where it comes from.
 
     Raises ``RequestError`` if no policy has this name or id.
     """
@@ -280,8 +283,8 @@ BOX_WIDTH, BOX_HEIGHT, COLUMN_GAP, ROW_GAP = 196, 44, 36, 12  # pixels of a box,
 def build_lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
     """Draw the origin of a policy.
 
-    From left to right, the figure shows the policy, the runs that it was learned from, and the policies that played
-    there.
+    The figure shows, from left to right, the policy, the runs from which it was learned, and the policies that played
+    in these runs.
     """
     boxes = {node.key: node for node in reversed(nodes)}  # by key; if a key occurs twice, its first node counts
     connections = [(node.result_id, node.key) for node in nodes if node.result_id]
@@ -301,7 +304,10 @@ def build_lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
 
 
 def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> dict[str, int]:
-    """Assign a column to each box, to the right of every box that was derived from it."""
+    """Assign a column to each box, to the right of every box that was derived from it.
+
+    ``connections`` are pairs (key of the result, key of its origin). The box ``first_key`` gets column 0.
+    """
     columns = {first_key: 0} | dict.fromkeys((key for _, key in connections), 1)
     # Each round settles one more column. The bound ends the loop even if records form a cycle.
     for _ in connections:
@@ -315,7 +321,10 @@ def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> d
 
 
 def _render_box(node: LineageNode, x: float, y: float) -> str:
-    """Render the box of a policy (round and blue) or a run. It links to its page if the archive holds the record."""
+    """Render the box of a policy (round and blue) or of a run.
+
+    The box links to a page if the archive has the record.
+    """
     is_policy = node.kind == POLICY
     page = (urls.policy_url if is_policy else urls.run_url)(node.id) if node.note else ""
     frame = f'rx="{14 if is_policy else 3}" fill="none" stroke="{style.FIRST_COLOUR if is_policy else style.FAINT}"'
@@ -333,7 +342,10 @@ def _render_box(node: LineageNode, x: float, y: float) -> str:
 
 
 def _render_connection(place: tuple[int, int], origin: tuple[int, int]) -> str:
-    """Render the connection of a box with one that it comes from. It passes columns in between below a row of boxes."""
+    """Render the curve from the box at ``place`` to the box of its origin at ``origin``.
+
+    If the two boxes are not in neighbouring columns, the curve crosses the columns in between below a row of boxes.
+    """
     x, y, to_x, to_y = place[0] + BOX_WIDTH, place[1] + BOX_HEIGHT // 2, origin[0], origin[1] + BOX_HEIGHT // 2
     path = f"M{x} {y}"
     if to_x - x > COLUMN_GAP:

@@ -12,7 +12,7 @@ from analytics.report.style import Figure
 
 
 class FormField(NamedTuple):
-    """A field of the form above a list."""
+    """A field of the form that stands above a list."""
 
     name: str
     label: str
@@ -24,7 +24,7 @@ class FormField(NamedTuple):
 
 @dataclass(frozen=True)
 class ArchivePage:
-    """A page from top to bottom. In its texts, backticks enclose code."""
+    """The content of a page, from top to bottom. In its texts, backticks enclose code."""
 
     title: str
     lead: str = ""

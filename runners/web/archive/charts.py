@@ -25,7 +25,7 @@ LEGEND_COLUMNS = 4  # few, because the reader's font may be wider than the rende
 
 
 class ChartPlan(NamedTuple):
-    """The kind of a chart, and the columns that it shows."""
+    """The kind of a chart and the columns that the chart shows."""
 
     kind: str  # one of ``CHART_KINDS``
     x: str
@@ -36,9 +36,9 @@ class ChartPlan(NamedTuple):
 
 
 def plan_chart(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", colour: str = "") -> ChartPlan:
-    """Plan a chart of an answer; a kind or column that is "" is chosen to fit the answer.
+    """Plan a chart of the rows that a query returned. If the kind or a column is "", choose one that fits the rows.
 
-    Raises ``RequestError`` for an unknown kind or column, and for an answer without rows or numbers.
+    Raises ``RequestError`` for an unknown kind or column, and if there are no rows or no numbers.
     """
     if kind and kind not in CHART_KINDS:
         raise RequestError(f"chart {kind!r} is not one of {', '.join(CHART_KINDS)}")
@@ -60,14 +60,14 @@ def plan_chart(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", co
 
 
 def _check_number_column(column: str, numbers: Sequence[str]) -> str:
-    """Return a column, after checking that it holds numbers. Raises ``RequestError`` otherwise."""
+    """Return ``column`` if it is one of ``numbers``, the columns with numbers. Raises ``RequestError`` otherwise."""
     if column not in numbers:
         raise RequestError(f"column {column!r} has no numbers: draw one of {', '.join(numbers)}")
     return column
 
 
 def _find_series_column(frame: pl.DataFrame, x: str, y: str) -> str | None:
-    """Find a column that distinguishes rows with the same ``x``; return None if it is not needed or there is none."""
+    """Return a column that tells rows with the same ``x`` apart, or None if none is needed or there is none."""
     if frame[x].n_unique() == frame.height:
         return None
     candidates = [name for name in frame.columns if name not in (x, y) and not frame[name].dtype.is_float()]
@@ -75,9 +75,9 @@ def _find_series_column(frame: pl.DataFrame, x: str, y: str) -> str | None:
 
 
 def build_chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
-    """Draw a chart. Rows without a value are left out, and so are those beyond the limit of the chart's kind.
+    """Draw a chart. Rows with missing values are left out, and so are rows beyond the limit of this kind of chart.
 
-    Raises ``RequestError`` if bars or tiles would cover each other, because bars would look like a sum.
+    Raises ``RequestError`` if bars or tiles would cover one another, because bars would then look like a sum.
     """
     max_rows = MAX_BARS if plan.kind == "bars" else MAX_POINTS
     columns = list(dict.fromkeys(column for column in plan[1:] if column))
@@ -92,7 +92,7 @@ def build_chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
 
 
 def _to_drawable(rows: pl.DataFrame) -> pl.DataFrame:
-    """Convert all values to numbers and texts, because a chart can hold nothing else."""
+    """Convert all values to numbers or texts, because a chart can hold nothing else."""
     texts = [
         pl.Series(name, [str(value) for value in rows[name].to_list()], pl.String)
         for name, kind in rows.schema.items()
@@ -103,9 +103,9 @@ def _to_drawable(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_data_and_field_names(rows: pl.DataFrame) -> tuple[Spec, dict[str, str]]:
-    """Build the inline data of a chart, and the plain name that stands for each column there.
+    """Build the inline data of a chart, and the plain name that represents each column in the data.
 
-    Columns get plain names because a dot or a bracket in a name would be read as a path.
+    Columns are renamed because a dot or a bracket in a name would be read as a path.
     """
     names = {column: f"c{number}" for number, column in enumerate(rows.columns)}
     values = [
@@ -138,7 +138,7 @@ def _build_colour_encoding(plan: ChartPlan, names: dict[str, str], rows: pl.Data
 
 
 def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
-    """Build a line or points, with the interval of each value if the plan has one."""
+    """Build the marks of a line chart or of points, with an interval for each value if the plan has intervals."""
     values, names = _build_data_and_field_names(rows)
     line, numeric = plan.kind == "line", rows.schema[plan.x].is_numeric()
     ticks = _build_whole_ticks(rows[plan.x]) if numeric and rows[plan.x].dtype.is_integer() else {}
@@ -162,9 +162,9 @@ def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
 
 
 def _build_whole_ticks(values: pl.Series) -> dict[str, Any]:
-    """Build axis ticks for whole numbers.
+    """Build the ticks of an axis of whole numbers.
 
-    A short axis has a tick at every number, because several fractional ticks would be rounded to the same number.
+    A short axis gets a tick at each number, because default ticks would be fractions that round to the same number.
     """
     if not len(values):
         return {}
@@ -189,7 +189,10 @@ FULL_COLOUR_INTERVALS = 3.0  # mean half-widths of intervals: nearer to the mean
 
 
 def _build_heat_map(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
-    """Build tiles, blue above the mean of all and orange below it; pale where a value's interval contains the mean."""
+    """Build tiles that are blue above the mean of all values and orange below it.
+
+    A tile is pale if the interval of its value contains the mean.
+    """
     column = plan.colour or plan.y
     values, names = _build_data_and_field_names(rows.with_columns(_build_shade_columns(column, plan)))
     plain = {"domain": False, "ticks": False, "labelLimit": LABEL_WIDTH}
@@ -215,7 +218,7 @@ SIDE_COLUMN, SHADE_COLUMN = "\0side", "\0shade"  # names that no column of an an
 
 
 def _build_shade_columns(column: str, plan: ChartPlan) -> list[pl.Expr]:
-    """Build expressions for the side of the mean on which each value lies, and for the opacity of its tile."""
+    """Build two expressions: on which side of the mean each value lies, and how opaque its tile is."""
     away = pl.col(column) - pl.col(column).mean()
     reach, within = away.abs().max(), pl.lit(value=False)
     if plan.low is not None and plan.high is not None:
@@ -229,11 +232,11 @@ def _build_shade_columns(column: str, plan: ChartPlan) -> list[pl.Expr]:
 
 
 def warm_up_renderer() -> None:
-    """Load the chart renderer now, because the first picture of a process takes a second longer than the others."""
+    """Load the chart renderer in advance, because otherwise the first picture of a process takes a second longer."""
     frame = pl.DataFrame({"x": [0, 1], "y": [0, 1]})
     build_chart(frame, ChartPlan("line", "x", "y"), "").svg  # noqa: B018  (reading the property draws)
 
 
 def list_axis_columns(frame: pl.DataFrame) -> Sequence[str]:
-    """List the columns that a chart can have on its axes."""
+    """List the columns that the axes of a chart can show."""
     return [name for name, kind in frame.schema.items() if not kind.is_nested()]

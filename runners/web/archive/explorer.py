@@ -33,7 +33,7 @@ BRIEF_COLUMNS = 4  # columns after the decision in a brief table
 
 
 class ExplorerResult(NamedTuple):
-    """Decisions made in a position, or the reason why none can be shown."""
+    """The decisions made in a position, or the reason why none can be shown."""
 
     explored: OpeningsResult | None
     results: Sequence[ChoiceResult]  # of cells or pieces, one for each group of equivalent ones
@@ -42,15 +42,15 @@ class ExplorerResult(NamedTuple):
 
 
 def build_empty_result(reason: str) -> ExplorerResult:
-    """Build a result without decisions, with the reason."""
+    """Build a result without decisions, and with the reason why there are none."""
     return ExplorerResult(None, (), reason)
 
 
 def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResult:
-    """Find the decisions made in a position.
+    """Find the decisions that archived games made in a position.
 
-    An archive that cannot be read gives an empty result. Raises ``RequestError`` for a text that is no unfinished
-    position, for an unknown filter, and if too many games would have to be replayed.
+    If the archive cannot be read, the result is empty. Raises ``RequestError`` if the text is not an unfinished
+    position, if a filter is unknown, and if too many games would have to be replayed.
     """
     position, _, records = parse_openings_query(opened.archive, query)
     _check_replay_is_short(opened, records, query, position)
@@ -64,7 +64,7 @@ def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResul
 def _check_replay_is_short(
     opened: OpenArchive, records: list[RunRecord], query: OpeningsQuery, position: PackedPosition
 ) -> None:
-    """Raise ``RequestError`` if too many games would have to be replayed because they are not indexed."""
+    """Raise ``RequestError`` if the query would have to replay too many games because they are not indexed."""
     later = query.first_free is not False and not query.imposed and is_start(position)
     later = later and (query.first_free or all(record.spec["opening_plies"] for record in records))
     games = deepest = 0
@@ -89,10 +89,10 @@ def build_decisions_table(
     brief: bool = False,
     url_of_position: Callable[[str], str] = urls.openings_url,
 ) -> Table:
-    """Build the table of decisions with their results, the most frequent first.
+    """Build the table of decisions with their results, with the most frequent decision first.
 
-    ``url_after`` returns the address after a decision; ``url_of_position`` returns that of a position, if rows name
-    several. With ``brief``, only frequency and score are shown.
+    ``url_after`` returns the address of the position after a decision. ``url_of_position`` returns the address of a
+    position; it is used if the rows are about several positions. With ``brief``, only frequency and score are shown.
     """
     rows = result.rows.head(MAX_ROWS)
     dicts, columns = rows.to_dicts(), opening_columns(rows)
@@ -126,9 +126,9 @@ def _build_decision_cell(
     url_after: Callable[[str], str],
     url_of_position: Callable[[str], str],
 ) -> Cell:
-    """Build the cell of one column of a decision.
+    """Build the table cell that shows one column of a decision.
 
-    The column that completes the decision links to the position after it.
+    The column that completes the decision links to the position after the decision.
     """
     value, hand = row[column], result.position.hand
     if value is None:

@@ -59,17 +59,17 @@ EVALUATION_LEGEND = (
 
 
 class GameReference(NamedTuple):
-    """A logged game, by its run and its number there."""
+    """A reference to a logged game: its run and its id in the run."""
 
     run_id: str
     game_id: int
 
 
 def parse_game_reference(archive: ArchiveStore, reference: str, run: str | None) -> GameReference:
-    """Parse a game as tables print it, ``15ab38 555``, or its id alone.
+    """Parse a game as tables name it (``15ab38 555``), or the game's id alone.
 
-    The run may be left out if the archive has only one. Raises ``RequestError`` for an invalid reference, and for a run
-    that is unknown or ambiguous.
+    The run may be left out if the archive has only one. Raises ``RequestError`` for an invalid reference, and for an
+    unknown or ambiguous run.
     """
     *runs, number = reference.split() or [""]
     named = [*([run] if run is not None else []), *runs]
@@ -79,7 +79,10 @@ def parse_game_reference(archive: ArchiveStore, reference: str, run: str | None)
 
 
 def _find_run_id(archive: ArchiveStore, prefix: str) -> str:
-    """Find the only run whose id begins with ``prefix``. Raises ``RequestError`` if there is none or several."""
+    """Return the id of the only run that begins with ``prefix``.
+
+    Raises ``RequestError`` unless there is exactly one.
+    """
     run_ids = archive.list_recorded_run_ids()
     matches = [run_id for run_id in run_ids if run_id.startswith(prefix)]
     if not matches:
@@ -94,8 +97,8 @@ def _find_run_id(archive: ArchiveStore, prefix: str) -> str:
 def output_game(root: PurePath, reference: str, run: str | None, output: TableOutput, animate: bool = False) -> None:
     """Print a logged game board by board, or write what ``Archive.game`` returns.
 
-    With ``animate``, the picture is one board on which the game is played. Raises ``RequestError`` if the game does not
-    exist.
+    With ``animate``, the output is a picture of one board on which the game is played. Raises ``RequestError`` if the
+    game does not exist.
     """
     if animate and output.form != "svg":
         raise RequestError("--animate is about a picture: write --output FILE.svg, or --format svg")
@@ -148,9 +151,9 @@ def _describe_players(game: ArchivedGame) -> str:
 
 
 def render_boards(game: ArchivedGame, width: int) -> list[str]:
-    """Render the board after each ply as lines of text.
+    """Render the board after each ply, and return lines of text.
 
-    As many boards stand side by side as fit into ``width`` characters.
+    As many boards are placed side by side as fit into ``width`` characters.
     """
     boards = [_render_board(position) for position in logged_games.replay_game(game)]
     across = max(1, (width + BOARD_GAP) // (BOARD_WIDTH + BOARD_GAP))
@@ -162,7 +165,7 @@ def render_boards(game: ArchivedGame, width: int) -> list[str]:
 
 
 def _render_board(game: Game) -> list[str]:
-    """Render a board under the number of its ply."""
+    """Render a board below the number of its ply."""
     won, last = {cell for line in game.lines for cell in line}, game.plies[-1][1]
     rows = [f"ply {len(game.plies) - 1}", "  " + "".join(f" {letter}" for letter in COLUMN_LETTERS)]
     for row, digit in enumerate(ROW_DIGITS):
@@ -177,7 +180,7 @@ def _render_board(game: Game) -> list[str]:
 
 
 def _build_ply_columns(game: ArchivedGame, judgements: Judgements) -> list[ResultColumn]:
-    """Build one row for each ply: the gift, the placement and, if any decision is judged, their values."""
+    """Build columns with a row for each ply: the gift, the placement and, if any decision is judged, the values."""
     decisions = logged_games.list_decisions(game, judgements)
     gifts = [decision for decision in decisions if decision.kind == GIFT]
     placements = [decision for decision in decisions if decision.kind == PLACEMENT]
@@ -202,7 +205,7 @@ def _build_decision_columns(
 
 
 def _build_evaluation_columns(game: ArchivedGame, evaluations: LoggedEvaluations) -> list[ResultColumn]:
-    """Build the columns of the mover's evaluation of each turn."""
+    """Build two columns: the value that the mover reported for each turn, and the seconds that the turn took."""
     by_ply = [evaluations.get(ply) for ply in range(len(game.plies))] if evaluations else []
     if not by_ply:
         return []
@@ -229,7 +232,7 @@ def _format_regret(decision: Decision) -> str:
 
 
 def _describe_ending(game: ArchivedGame) -> str:
-    """Describe the winner and the line, or how the game ended otherwise."""
+    """Describe who won and with which line, or how else the game ended."""
     ended, last = Game(game.record.rules, game.plies), len(game.plies) - 1
     if game.winner == NONE:
         return f"A draw: the board is full after ply {last}, and no line is finished."
@@ -241,7 +244,7 @@ def _describe_ending(game: ArchivedGame) -> str:
 
 
 def _describe_players_mistakes(game: ArchivedGame, judgements: Judgements) -> list[str]:
-    """Describe the regret of each player in one sentence, if anything is judged."""
+    """Describe the regret of each player in one sentence, or return an empty list if no decision is judged."""
     regrets_by_seat: list[list[int]] = [[], []]
     for decision in logged_games.list_decisions(game, judgements):
         if decision.judgement is not None and decision.judgement.regret:

@@ -24,7 +24,7 @@ ORDERS = ("logged", "shortest", "longest")
 
 
 class GamesPage(NamedTuple):
-    """One page of a list of games."""
+    """One page of the list of games."""
 
     table: Table
     total: int  # games that match the filters, in the searched runs
@@ -44,10 +44,11 @@ def list_games(
     order: str = ORDERS[0],
     page: int = 1,
 ) -> GamesPage:
-    """List one page of the games that match the filters, those of the newest runs first.
+    """List one page of the games that match the filters, with the games of the newest runs first.
 
-    ``run_rows`` are all runs, the newest first. ``result`` is one of ``RESULTS``, from the view of the filter's agent;
-    without an agent, only ``drawn`` has an effect. Raises ``RequestError`` for an unknown run, result or order.
+    ``run_rows`` are all runs, with the newest first. ``result`` is one of ``RESULTS``, as seen by the agent that the
+    filter names; without such an agent, only ``drawn`` has an effect. Raises ``RequestError`` for an unknown run,
+    result or order.
     """
     for run_id in game_filter.runs:
         find_run_record(opened, run_id)  # raises if there is no such run
@@ -67,7 +68,7 @@ def list_games(
 
 
 def _scan_readable_games(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[list[pl.LazyFrame], tuple[str, ...]]:
-    """Scan the games of the runs whose files can be read; describe each damaged run in one line."""
+    """Scan the games of all runs whose files can be read, and describe each damaged run in one line."""
     frames, damaged = [], []
     for row in runs:
         try:
@@ -110,14 +111,14 @@ def _build_games_table(page: pl.DataFrame) -> Table:
 
 
 class NeighbourIds(NamedTuple):
-    """Ids of the games before and after a game in its run; None at the ends of the run."""
+    """The ids of the previous and the next game in the same run; None if there is no such game."""
 
     before: int | None
     after: int | None
 
 
 def find_neighbour_ids(opened: OpenArchive, run_id: str, game_id: int) -> NeighbourIds:
-    """Find the games before and after a game in its run."""
+    """Find the ids of the previous and the next game in the same run."""
     ids = opened.scan("games", run_id).select(
         before=pl.col("game_id").filter(pl.col("game_id") < game_id).max(),
         after=pl.col("game_id").filter(pl.col("game_id") > game_id).min(),

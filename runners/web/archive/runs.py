@@ -36,7 +36,7 @@ RUN_STATUSES = ("complete", "running", "interrupted")
 
 
 class RunRow(NamedTuple):
-    """A run in a list."""
+    """A run as a row of a list."""
 
     record: RunRecord
     games: int  # number of games in the archive
@@ -48,23 +48,26 @@ class RunRow(NamedTuple):
 
     @property
     def rules(self) -> str:
-        """Name of the run's rules."""
+        """The name of the run's rules."""
         return str(self.record.spec["rules"]["name"])
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Labels of the agents; the list shows the score of the first one."""
+        """The labels of the run's agents. The list of runs shows the score of the first agent."""
         return self.record.agents
 
     @property
     def games_text(self) -> str:
-        """Number of games, and of how many if some are missing."""
+        """The number of games and, if some are missing, the planned number."""
         planned = self.record.games * len(self.record.pairings)
         return f"{self.games:,}" if self.games == planned else f"{self.games:,} of {planned:,}"
 
     @property
     def status(self) -> str:
-        """Status of the record, or the time without new games: a run that was killed cannot change its record."""
+        """The status in the record or, if a run has been silent for long, the time since its last games.
+
+        A run that was killed could not update the status in its record.
+        """
         silent = time.time() - self.last_written
         if self.record.status != "running" or silent < SILENT_SECONDS:
             return self.record.status
@@ -72,22 +75,23 @@ class RunRow(NamedTuple):
 
     @property
     def start_text(self) -> str:
-        """Time when the run began (2026-01-31 12:00, UTC), with the status unless it is complete."""
+        """The UTC time when the run began, such as 2026-01-31 12:00, with the run's status unless it is complete."""
         created = format_minute(self.record.created)
         return created if self.record.status == "complete" else f"{created}, {self.status}"
 
 
 def format_minute(created: str) -> str:
-    """Format a time from a record as tables show it: 2026-01-31 12:00."""
+    """Format a time from a record as tables show it, such as 2026-01-31 12:00."""
     return created[:16].replace("T", " ")
 
 
 def select_runs(
     rows: Iterable[RunRow], game_filter: GameFilter, status: str = "", search_text: str = ""
 ) -> list[RunRow]:
-    """Select the runs that may hold games for a filter.
+    """Select the runs that may contain games that match a filter.
 
-    They also need the status, if one is given, and the text in their id or in the label of an agent.
+    If ``status`` is given, a run must have it. If ``search_text`` is given, the run's id or the label of one of its
+    agents must contain it.
     """
     return [
         row
@@ -99,12 +103,12 @@ def select_runs(
 
 
 def list_runs(opened: OpenArchive) -> tuple[RunRow, ...]:
-    """List all runs, the newest first. Raises ``FailureError`` for a damaged record."""
+    """List all runs, with the newest first. Raises ``FailureError`` for a damaged record."""
     return tuple(build_run_row(opened, record) for record in reversed(opened.archive.load_runs()))
 
 
 def build_run_row(opened: OpenArchive, record: RunRecord) -> RunRow:
-    """Build the list's row for a run."""
+    """Build the row that shows a run in a list."""
     games = opened.archive.count_games(record.run_id)
     if record.status != "running":
         return RunRow(record, games)
@@ -113,7 +117,7 @@ def build_run_row(opened: OpenArchive, record: RunRecord) -> RunRow:
 
 
 def find_run_record(opened: OpenArchive, run_id: str) -> RunRecord:
-    """Find the record of a run. Raises ``NotFoundError`` if there is none."""
+    """Return the record of a run. Raises ``NotFoundError`` if there is no such run."""
     record = opened.archive.find_run(run_id)
     if record is None:
         raise unknown_run_error(opened.archive, run_id, opened.archive.list_recorded_run_ids())
@@ -121,14 +125,14 @@ def find_run_record(opened: OpenArchive, run_id: str) -> RunRecord:
 
 
 class FilterNames(NamedTuple):
-    """Names of rules and agents that filters can offer."""
+    """The names of the rules and agents that filters can offer."""
 
     rules: tuple[str, ...]
     agents: tuple[str, ...]
 
 
 def list_filter_names(rows: Iterable[RunRow]) -> FilterNames:
-    """List the rules of runs, those with the most games first, and their agents in alphabetical order."""
+    """List the rules of the given runs, those with the most games first, and the agents in alphabetical order."""
     counts: dict[str, int] = {}
     agents: set[str] = set()
     for row in rows:
@@ -138,7 +142,7 @@ def list_filter_names(rows: Iterable[RunRow]) -> FilterNames:
 
 
 def build_agents_cell(row: RunRow) -> Cell:
-    """Build the cell with the first agents of a run, each linked to its page, and the number of others."""
+    """Build the table cell with the first agents of a run, each linked to its page, and the number of the rest."""
     first_agents, more = row.agents[:MAX_AGENTS], len(row.agents) - MAX_AGENTS
     parts = tuple(Cell(agent, link=urls.agent_url(agent, row.rules)) for agent in first_agents)
     return Cell(f"{more} more" if more > 0 else "", parts=parts)
@@ -148,7 +152,7 @@ ORDERS = ("newest", "most games", "first agent's score")
 
 
 def sort_runs(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[RunRow]:
-    """Sort runs by one of ``ORDERS``. Raises ``RequestError`` for any other order."""
+    """Sort runs by ``order``, which is one of ``ORDERS``. Raises ``RequestError`` for any other order."""
     if order not in ORDERS:
         raise RequestError(f"an order is one of {', '.join(ORDERS)}")
     if order == ORDERS[1]:
@@ -162,14 +166,14 @@ def sort_runs(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[R
 
 
 def compute_first_agent_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
-    """Compute the score of the first agent of each match, from 0 to 1; None for a tournament or a run without games."""
+    """Compute the score of the first agent in each run, from 0 to 1; None for a tournament or a run without games."""
     matches = (row.record for row in rows if len(row.record.pairings) == 1 and row.games)
     results = load_results_by_run(opened.archive, matches)
     return [results[row.run_id][0].score.mean if row.run_id in results else None for row in rows]
 
 
 def build_runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> Table:
-    """Build a table of runs; with ``brief``, only its most important columns."""
+    """Build a table of runs. With ``brief``, it has only the most important columns."""
     names = [Cell(row.run_id, link=urls.run_url(row.run_id), code=True) for row in rows]
     columns = [
         text_column("run", names if brief else [replace(name, checkbox=name.text) for name in names]),
@@ -191,7 +195,7 @@ MAX_PAIRINGS = 100  # rows of the table of results
 
 
 def build_run_tables(opened: OpenArchive, row: RunRow) -> list[Table]:
-    """Build the tables of the results and of the properties of a run."""
+    """Build the table of a run's results and the table of its properties."""
     fingerprint = f"{opened.archive.list_effective_ranges(row.run_id).fingerprint:016x}"
     return [
         _build_pairings_table(row.record, load_results(opened.archive, row.run_id)),
@@ -218,7 +222,7 @@ def _build_properties_table(row: RunRow, fingerprint: str) -> Table:
 
 
 def _build_pairings_table(record: RunRecord, results: Sequence[PairingResult]) -> Table:
-    """Build the table of the first agents' results, with the columns that `qarena run` prints."""
+    """Build the table of each pairing's result for its first agent, with the columns that `qarena run` prints."""
     first_results, rules = results[:MAX_PAIRINGS], record.rules.name
     games = [urls.games_url(run=record.run_id, agent=result.first, opponent=result.second) for result in first_results]
     columns = [
@@ -241,7 +245,10 @@ def _build_pairings_table(record: RunRecord, results: Sequence[PairingResult]) -
 
 
 def select_records(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
-    """Select the runs that may hold games for a filter. Raises ``RequestError`` if there are none."""
+    """Return the records of the runs that may contain games that match a filter.
+
+    Raises ``RequestError`` if there are none.
+    """
     records = game_filter.select_runs(opened.archive)
     if not records:
         raise RequestError("all runs here are those of trainings")

@@ -42,7 +42,7 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
 
 
 def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
-    """Build the crosstable of a run; empty if the run has one pairing or no games."""
+    """Build the crosstable of a run; return an empty list if the run has only one pairing or no games."""
     if len(find_run_record(opened, run_id).pairings) < 2 or not opened.archive.count_games(run_id):
         return []
     table = build_section(opened, "crosstable", GameFilter(runs=(run_id,))).section.table
@@ -50,7 +50,7 @@ def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
 
 
 class SectionView(NamedTuple):
-    """A section of the report, and the size of what it is about."""
+    """A section of the report, with the numbers of games, runs and agents on which it is based."""
 
     section: Result
     games: int
@@ -59,9 +59,9 @@ class SectionView(NamedTuple):
 
 
 def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> SectionView:
-    """Build a section about all games that match the filter.
+    """Build a section of the report about all games that match the filter.
 
-    Raises ``RequestError`` for an unknown section or run, and if there are no games.
+    Raises ``RequestError`` for an unknown section or run, and if no games match.
     """
     subject = find_subject(slug)
     data = select_reported_games(opened, game_filter)
@@ -74,12 +74,12 @@ def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> Se
 
 
 def counts_trainings(slug: str) -> bool:
-    """Return whether a section counts games of trainings by default: all sections do, except those about strength."""
+    """Return whether a section includes games of trainings by default; only sections about strength do not."""
     return not find_subject(slug).by_rules
 
 
 def select_reported_games(opened: OpenArchive, game_filter: GameFilter) -> ReportData:
-    """Select all games that match the filter. Raises ``RequestError`` if there are none."""
+    """Select the games that match the filter, for a report. Raises ``RequestError`` if there are none."""
     records = select_records(opened, game_filter)
     counted = [(record, opened.archive.count_games(record.run_id)) for record in records]
     nonempty = [(record, games) for record, games in counted if games]
@@ -96,7 +96,7 @@ def _list_labels(records: Iterable[RunRecord]) -> set[str]:
 
 
 def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table | None:
-    """Link the agents in the first column of a table to their pages."""
+    """Link each agent in the first column of a table to the agent's page."""
     if table is None:
         return None
     labels, rules = _list_labels(records), {record.rules.name for record in records}
@@ -110,9 +110,10 @@ def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table |
 
 
 def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) -> Table:
-    """Link each score of a crosstable to its games.
+    """Link each score of a crosstable to the list of its games.
 
-    A heading that is more than a label, such as one with a version of code, names no filter and gets no links.
+    A heading that is more than an agent's label, because it names a version of the code for example, cannot be used as
+    a filter, so its scores get no links.
     """
     agents = [cell.text for cell in table.columns[0].cells]
     filters = {"run": game_filter.runs[0]} if game_filter.runs else {"rules": game_filter.rules or ""}
@@ -132,10 +133,10 @@ def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) 
 
 
 def build_mistakes_table(opened: OpenArchive, game_filter: GameFilter, kind: str = "", ply: int | None = None) -> Table:
-    """Build the table of mistakes with the largest regret first, then the latest ply in a game first.
+    """Build the table of mistakes, sorted by descending regret and, if the regret is equal, by descending ply.
 
-    Only a few mistakes are listed for each agent, kind of decision and ply, unless ``ply`` selects one. ``kind`` is
-    ``gift``, ``placement`` or "", and ``ply`` counts from 0. Raises ``RequestError`` for an unknown run.
+    Unless ``ply`` (from 0) selects one ply, only a few mistakes are listed for each agent, kind of decision and ply.
+    ``kind`` is ``gift``, ``placement`` or "" for both. Raises ``RequestError`` for an unknown run.
     """
     records = select_records(opened, game_filter)
     rows = opened.sql(

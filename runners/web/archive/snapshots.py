@@ -36,9 +36,10 @@ Stamp = tuple[Any, ...]
 
 
 def read_archive_stamp(root: PurePath) -> Stamp:
-    """Read a stamp that changes with the archive: the modification times of its folders of records, games and the like.
+    """Read a stamp that changes when the archive changes.
 
-    Object storage tells nothing without listing the whole archive, so there the stamp changes with time.
+    On a disk, the stamp consists of the modification times of the archive's folders. Object storage cannot show a
+    change without a listing of the whole archive, so there the stamp changes at regular intervals.
     """
     if not isinstance(root, Path):
         return (time.monotonic() // REMOTE_SECONDS,)
@@ -57,14 +58,14 @@ _NESTED_FOLDERS = ("games", "decisions", "evaluations", "positions", "first_plie
 
 
 class BusyError(FailureError):
-    """The server is busy with other requests, so the same request may succeed in a moment."""
+    """The server is busy with other requests, so the same request may succeed if it is sent again in a moment."""
 
 
 class ArchiveSnapshot:
-    """An archive as it was when it was opened, without the runs whose records are damaged."""
+    """An archive in the state in which it was opened, without the runs whose records are damaged."""
 
     def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
-        """Open the archive. Raises ``RequestError`` if there is none, ``FailureError`` if it has lost games."""
+        """Open the archive. Raises ``RequestError`` if it does not exist, and ``FailureError`` if it has lost games."""
         self.stamp = read_archive_stamp(root)
         started = time.monotonic()
         opened = OpenArchive(root, limits)
@@ -85,9 +86,10 @@ class ArchiveSnapshot:
         self._finalizer = weakref.finalize(self, _close_all, connections)
 
     def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
-        """Return ``compute(opened, *arguments)``, computed once for all readers that request the same.
+        """Return ``compute(opened, *arguments)``, computed only once for all readers that request the same value.
 
-        ``opened`` belongs to this call alone until it returns. Raises ``BusyError`` while too many readers wait.
+        ``compute`` has exclusive use of ``opened`` until it returns. Raises ``BusyError`` if too many readers are
+        waiting.
         """
         key = (compute, arguments)
         with self._lock:
@@ -138,7 +140,7 @@ class ArchiveSnapshot:
             self._free.put(opened)
 
     def close(self) -> None:
-        """Free memory and temporary files."""
+        """Free the memory and the temporary files of the snapshot."""
         self._finalizer()
 
 
@@ -152,11 +154,11 @@ def _close_all(archives: Sequence[OpenArchive]) -> None:
 
 
 class StillOpeningError(Exception):
-    """Nothing can be read yet, because the archive is being opened for the first time."""
+    """The archive cannot be read yet, because it is being opened for the first time."""
 
 
 class SnapshotService:
-    """The current snapshot of an archive, which is replaced when the archive changes. Safe for threads."""
+    """The current snapshot of an archive, replaced when the archive changes. Several threads may use it at once."""
 
     def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
         self._root = root
@@ -168,10 +170,10 @@ class SnapshotService:
         self._lock = threading.Lock()
 
     def load_snapshot(self) -> ArchiveSnapshot | None:
-        """Return the archive as it is, or as it was a moment ago if it takes long to open.
+        """Return a snapshot of the archive: the current one or, if opening the archive takes long, the previous one.
 
-        Returns None if there is no archive or it has no runs. Raises ``FailureError`` for a damaged archive and
-        ``StillOpeningError`` while the archive is opened for the first time.
+        Returns None if there is no archive or the archive has no runs. Raises ``FailureError`` for a damaged archive,
+        and ``StillOpeningError`` while the archive is being opened for the first time.
         """
         opening = self._start_opening_if_changed()
         if opening is not None:
@@ -184,7 +186,7 @@ class SnapshotService:
             return self._snapshot
 
     def _start_opening_if_changed(self) -> threading.Thread | None:
-        """Return the thread that reopens the archive, or None if nothing has changed since it was opened."""
+        """Return the thread that reopens the archive, or None if the archive has not changed since it was opened."""
         with self._lock:
             if self._opening is not None and self._opening.is_alive():
                 return self._opening
@@ -218,7 +220,7 @@ class SnapshotService:
             self._snapshot, self._error = content, error
 
     def close(self) -> None:
-        """Free memory and temporary files."""
+        """Free the memory and the temporary files of the snapshots."""
         with self._lock:
             content, self._snapshot = self._snapshot, None
         if content is not None:

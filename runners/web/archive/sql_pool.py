@@ -41,7 +41,7 @@ MAX_CELLS = 2_400  # on a page
 
 @dataclass(frozen=True)
 class QuestionLimits:
-    """Limits of one query, and of all queries together."""
+    """The limits of each query, and of all queries together."""
 
     rows: int = 10_000
     bytes: int = 32_000_000  # of an answer
@@ -54,7 +54,7 @@ class QuestionLimits:
 
 
 class SqlAnswer:
-    """Rows of an answer, at most ``max_rows`` of them."""
+    """The rows that a query returns, at most ``max_rows`` of them."""
 
     def __init__(self, frame: pl.DataFrame, max_rows: int) -> None:
         self.cut = frame.height > max_rows  # rows were left out
@@ -62,7 +62,7 @@ class SqlAnswer:
 
 
 class SqlProcessPool:
-    """Subprocesses that answer queries about one archive. Safe for threads."""
+    """Subprocesses that answer queries about one archive. Several threads may use the pool at once."""
 
     def __init__(self, archive_root: PurePath, limits: QuestionLimits | None = None) -> None:
         self._archive = archive_root
@@ -76,10 +76,10 @@ class SqlProcessPool:
             self._slots.put(slot)
 
     def request_answer(self, question: str) -> SqlAnswer:
-        """Answer a query.
+        """Run a query in a subprocess, and return its answer.
 
-        Raises ``RequestError`` for a query that is not allowed, wrong, or beyond a limit; ``FailureError`` for a
-        damaged archive; ``BusyError`` if no process becomes free in time.
+        Raises ``RequestError`` if the query is not allowed, is invalid or exceeds a limit; ``FailureError`` if the
+        archive is damaged; and ``BusyError`` if no process becomes free in time.
         """
         if not question.strip():
             raise RequestError("SQL: there is no question: write a SELECT, or take one of the questions below")
@@ -99,13 +99,13 @@ class SqlProcessPool:
             self._slots.put(slot)
 
     def close(self) -> None:
-        """End the processes."""
+        """End all processes of the pool."""
         self._closed = True
         for slot in self._all:
             slot.stop()
 
     def _start_process(self, slot: _ProcessSlot) -> Subprocess:
-        """Start a process and let it open the archive, so that the next query does not have to wait for that."""
+        """Start a process that opens the archive at once, so that the next query does not have to wait."""
         limits = {name: getattr(self.limits, name) for name in ("rows", "bytes", "seconds", "memory", "spill")}
         slot.scratch = ScratchFolder()
         slot.process = Subprocess(
@@ -160,7 +160,7 @@ class SqlProcessPool:
 
 
 class _ProcessSlot:
-    """Place for a subprocess, which answers one query at a time and is started when it is needed."""
+    """A slot for one subprocess, which is started when it is needed and answers one query at a time."""
 
     process: Subprocess | None = None
     scratch: ScratchFolder  # for temporary files, because an ended process cannot remove them
@@ -174,7 +174,7 @@ class _ProcessSlot:
 
 
 def build_answer_table(frame: pl.DataFrame) -> Table:
-    """Build a table of the first rows and columns of an answer."""
+    """Build a table of the first rows and columns of a query's answer."""
     visible = frame[:, :MAX_COLUMNS]
     visible = visible.head(min(MAX_ROWS, max(10, MAX_CELLS // max(1, visible.width))))
     rows = visible.to_dicts()
@@ -197,9 +197,9 @@ def _build_cell(name: str, value: Any, row: dict[str, Any]) -> Cell:
 
 
 def _format_number(name: str, value: float | Decimal) -> str:
-    """Format a number for readers, as in 321,000 and 0.03133.
+    """Format a number for readers, such as 321,000 or 0.03133.
 
-    Ids, seeds and truth values are written as they are.
+    Ids, seeds and booleans are written unchanged.
     """
     if isinstance(value, bool) or name.endswith("_id") or name in {"sample_game", "seed"}:
         return str(value)

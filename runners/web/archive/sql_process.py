@@ -21,9 +21,10 @@ NICENESS = 5  # below the pages
 
 
 def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHandler]:
-    """Build the handler of requests.
+    """Build the function that handles the requests to this process.
 
-    A request None opens the archive, or reopens it if it has changed; a query is answered with rows in Arrow's format.
+    The request None opens the archive, or reopens it if it has changed. Any other request is a query, which is answered
+    with rows in Arrow's format.
     """
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
@@ -51,7 +52,7 @@ def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHand
 
 
 def _encode_arrow(frame: Any, max_bytes: int) -> bytes:
-    """Encode a frame in Arrow's file format. Raises ``RequestError`` if it takes more than ``max_bytes``."""
+    """Encode a frame in Arrow's file format. Raises ``RequestError`` if the result exceeds ``max_bytes``."""
     content = io.BytesIO()
     frame.write_ipc(content)  # uncompressed, so that reading it takes no more memory than its size
     if content.tell() > max_bytes:

@@ -38,7 +38,7 @@ _NOT_SETTINGS = ("archive.root", "archive", "progress")  # these say where and h
 
 
 class SweepRow(NamedTuple):
-    """A sweep in a list."""
+    """A sweep as a row of a list."""
 
     sweep_id: str
     jobs: int
@@ -49,7 +49,7 @@ class SweepRow(NamedTuple):
 
 
 def list_sweeps(opened: OpenArchive) -> tuple[SweepRow, ...]:
-    """List all sweeps, the newest first."""
+    """List all sweeps, with the newest first."""
     jobs_by_sweep: dict[str, list[SweepJob]] = {}
     for job in opened.archive.load_sweep_jobs():
         jobs_by_sweep.setdefault(job.sweep_id, []).append(job)
@@ -84,7 +84,7 @@ def build_sweeps_table(rows: Sequence[SweepRow]) -> Table:
 
 
 def build_sweep_page(opened: OpenArchive, sweep_id: str) -> ArchivePage:
-    """Build the page of a sweep with its picture and its jobs. Raises ``NotFoundError`` if there is no such sweep."""
+    """Build the page of a sweep with its picture and its jobs. Raises ``NotFoundError`` if the sweep does not exist."""
     jobs = [job for job in opened.archive.load_sweep_jobs() if job.sweep_id == sweep_id]
     if not jobs:
         sweep_ids = {job.sweep_id for job in opened.archive.load_sweep_jobs()}
@@ -102,7 +102,7 @@ def build_sweep_page(opened: OpenArchive, sweep_id: str) -> ArchivePage:
 
 
 def _build_error_tables(jobs: Sequence[SweepJob]) -> list[Table]:
-    """Build the table of the errors of failed jobs, if any job failed."""
+    """Build the table of the errors of failed jobs; return an empty list if no job failed."""
     failed = [job for job in jobs if job.error]
     limit_note = "" if len(failed) <= MAX_ERRORS else f": the first {MAX_ERRORS} of {len(failed)}, see the view sweeps"
     first_jobs = failed[:MAX_ERRORS]
@@ -114,7 +114,7 @@ def _build_error_tables(jobs: Sequence[SweepJob]) -> list[Table]:
 
 
 def _list_varying_settings(jobs: Sequence[SweepJob]) -> list[str]:
-    """List the settings that differ between jobs, in the order in which they were given."""
+    """List the settings that differ between jobs, in the order in which the user gave them."""
     names = dict.fromkeys(name for job in jobs for name in job.overrides)
     return [name for name in names if name not in _NOT_SETTINGS and len({job.overrides.get(name) for job in jobs}) > 1]
 
@@ -127,7 +127,7 @@ def _find_objective(job_results: JobResults) -> str | None:
 
 
 def _is_judged_by_score(job_results: JobResults) -> bool:
-    """Return whether the first agent's score judges the jobs and every job has a single pairing."""
+    """Return whether jobs are judged by the first agent's score and every job has a single pairing."""
     return all(len(pairings) == 1 for _, pairings in job_results if pairings) and _find_objective(job_results) in (
         None,
         "score",
@@ -135,7 +135,10 @@ def _is_judged_by_score(job_results: JobResults) -> bool:
 
 
 def _build_jobs_table(settings: Sequence[str], job_results: JobResults) -> Table:
-    """Build a row for each pairing of each job. A job without results shows its status in place of the first agent."""
+    """Build a table with a row for each pairing of each job.
+
+    If a job has no results, its status is shown in place of the first agent.
+    """
     nothing: list[PairingResult | None] = [None]
     rows = [(job, pairing) for job, pairings in job_results for pairing in pairings or nothing]
     first_rows = rows[:MAX_ROWS]
@@ -164,7 +167,7 @@ def _build_jobs_table(settings: Sequence[str], job_results: JobResults) -> Table
 
 
 def _build_figure(settings: Sequence[str], job_results: JobResults) -> Figure | str:
-    """Draw the picture of a sweep, or say why there is none."""
+    """Draw the picture of a sweep, or return the reason why there is none."""
     if len(settings) not in (1, 2):
         reason = "no setting varies" if not settings else f"{len(settings)} settings vary"
         return f"No picture: {reason}: a picture needs one or two."
@@ -190,9 +193,10 @@ def _build_figure(settings: Sequence[str], job_results: JobResults) -> Figure | 
 
 
 def _build_points_and_value_name(settings: Sequence[str], job_results: JobResults) -> tuple[pl.DataFrame, str]:
-    """Build a row for each job that has a value, and the name of the value.
+    """Build a frame with a row for each job that has a value, and return it with the name of the value.
 
-    The value is the first agent's score, with its interval, if each job is one pairing; otherwise it is the objective.
+    If every job has one pairing, the value is the first agent's score, with its interval; otherwise the value is the
+    objective.
     """
     objective, by_score = _find_objective(job_results), _is_judged_by_score(job_results)
     name = SCORE if by_score else format_quantity_heading(objective or "value")

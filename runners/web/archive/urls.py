@@ -13,7 +13,7 @@ BROWSE = "/browse"
 
 
 def build_url(path: str, query: Mapping[str, object]) -> str:
-    """Build an address from a path and a query, without the values that are None, False or ""."""
+    """Build an address from a path and query parameters, leaving out values that are None, False or ""."""
     parameters = {
         name: str(value) for name, value in query.items() if not (value is None or value is False or value == "")
     }
@@ -26,17 +26,17 @@ def run_url(run_id: str) -> str:
 
 
 def agent_url(agent: str, rules: str = "") -> str:
-    """Return the address of an agent's page, under the named rules if there are any."""
+    """Return the address of an agent's page, limited to the rules called ``rules`` unless that is ""."""
     return build_url(f"{BROWSE}/agent", {"agent": agent, "rules": rules})
 
 
 def game_url(run_id: str, game_id: int, ply: int | None = None) -> str:
-    """Return the address of a logged game after ``ply`` plies, by default at its end."""
+    """Return the address that shows a logged game after ``ply`` plies, or at its end by default."""
     return build_url(f"{BROWSE}/games/{run_id}/{game_id}", {"ply": ply})
 
 
 def build_game_cell(run_id: str, game_id: int, ply: int | None = None) -> Cell:
-    """Build the cell of a table that names a game and links to its page."""
+    """Build a table cell that names a game and links to the game's page."""
     return Cell(format_game_name(run_id, game_id), code=True, link=game_url(run_id, game_id, ply))
 
 
@@ -46,7 +46,7 @@ def games_url(**filters: object) -> str:
 
 
 def openings_url(position: str, **filters: object) -> str:
-    """Return the address of the opening explorer in a position."""
+    """Return the address of the opening explorer for a position."""
     return build_url(f"{BROWSE}/openings", {"position": position, **filters})
 
 
@@ -66,12 +66,12 @@ def sweep_url(sweep_id: str) -> str:
 
 
 def analysis_url(position: str) -> str:
-    """Return the address of the analysis of a position."""
+    """Return the address of the page that analyses a position, given as text."""
     return build_url("/analyse", {"text": position})
 
 
 def game_analysis_url(plies: Sequence[tuple[int, int]], rules: str, hand: int = NONE) -> str:
-    """Return the address of the analysis of a game so far, under the named rules.
+    """Return the address of the page that analyses a game up to the given plies, under the named rules.
 
     ``hand`` is the piece that was given last, or NONE.
     """

@@ -40,11 +40,14 @@ TurnsByGame = dict[Game, tuple[int, int] | AgentFailedError]
 
 
 class TurnPendingError(Exception):
-    """The agent has not taken its turn yet."""
+    """The agent has not chosen its turn yet."""
 
 
 class RememberingOpponent:
-    """An opponent that repeats the turns it took before. New positions go to ``opponent``, if there is one."""
+    """An opponent that repeats the turns that it took before.
+
+    In new positions, the turn comes from ``opponent``, if there is one.
+    """
 
     def __init__(self, label: str, turns_by_game: TurnsByGame, opponent: Opponent | None = None) -> None:
         self.label = label
@@ -52,9 +55,9 @@ class RememberingOpponent:
         self._thinking = opponent
 
     def take_turn(self, game: Game) -> tuple[int, int]:
-        """Return the remembered turn, or ask the opponent for one and remember it.
+        """Return the remembered turn, or get one from ``opponent`` and remember it.
 
-        Raises ``TurnPendingError`` if there is no opponent to ask, and the ``AgentFailedError`` of a failed turn.
+        Raises ``TurnPendingError`` if there is no opponent, and ``AgentFailedError`` if the opponent fails.
         """
         if game not in self._answers and self._thinking is not None:
             try:
@@ -70,7 +73,7 @@ class RememberingOpponent:
 
 
 class GameState(NamedTuple):
-    """A game after some decisions of the person."""
+    """The state of a game after some of the person's decisions."""
 
     session: Session
     turns: tuple[int, ...]  # indices of the decisions that began the person's turns
@@ -83,7 +86,7 @@ class GameState(NamedTuple):
 
 
 class WebGame:
-    """A game between a person and an agent."""
+    """A game between a person and an agent on the web."""
 
     def __init__(self, start_address: GameAddress, prepared_game: PreparedGame, aids: Sequence[str] = ()) -> None:
         self.start_address = start_address
@@ -99,11 +102,17 @@ class WebGame:
         self._started = time.perf_counter()
 
     def replay(self, moves: Sequence[str]) -> GameState:
-        """Return the game after these decisions. Raises ``RequestError`` for an illegal decision."""
+        """Return the state of the game after the person's decisions ``moves``.
+
+        Raises ``RequestError`` for an illegal decision.
+        """
         return self._replay_against(moves, RememberingOpponent(self.prepared.opponent.label, self._answers))
 
     def play_agent_turn(self, moves: Sequence[str]) -> None:
-        """Let the agent take its turn. If that ends the game and ``moves`` are the current decisions, log the game."""
+        """Let the agent take its turn after the person's decisions ``moves``.
+
+        If the turn ends the game and ``moves`` are the current decisions, the game is logged.
+        """
         with self._thinking:
             opponent = self.prepared.opponent
             state = self._replay_against(moves, RememberingOpponent(opponent.label, self._answers, opponent))
@@ -119,10 +128,11 @@ class WebGame:
             return self.replay(moves).session.is_over
 
     def decide(self, moves: Sequence[str], decision: str) -> tuple[str, ...]:
-        """Add a decision to ``moves`` and make the result current; return it.
+        """Append a decision to ``moves``, make the result the current decisions, and return it.
 
-        A decision on an earlier page takes back the turns after it. The same decision may arrive twice, because a form
-        can be sent twice. Raises ``RequestError`` for an illegal decision and while the agent is thinking.
+        If the decision was made on an earlier page, the later turns are taken back. The same decision may arrive twice,
+        because a form can be sent twice. Raises ``RequestError`` for an illegal decision, and while the agent is
+        thinking.
         """
         with self.lock:
             if self.moves == (*moves, decision):
@@ -138,7 +148,7 @@ class WebGame:
             return new_moves
 
     def undo(self, moves: Sequence[str]) -> tuple[str, ...]:
-        """Take back the person's last turn, or the part of it that was decided, and return the remaining decisions."""
+        """Take back the person's last turn, even if only part of it was decided, and return the other decisions."""
         with self.lock:
             self._check_not_logged()
             turns = self.replay(moves).turns
@@ -149,7 +159,7 @@ class WebGame:
             return self.moves
 
     def record_hint(self) -> None:
-        """Record that the person asked for a hint. Raises ``RequestError`` if the game is logged already."""
+        """Record that the person asked for a hint. Raises ``RequestError`` if the game has already been logged."""
         with self.lock:
             self._check_not_logged()
             self.aids.add("hint")
@@ -203,14 +213,14 @@ def _apply_decision(word: str, game: Game) -> Game:
 
 
 class BegunGame(NamedTuple):
-    """A game whose agent is being prepared."""
+    """A game that is about to begin, while its agent is being prepared."""
 
     id: str  # as ``create_web_game_id`` returns it
     setup_job: BackgroundJob  # its result is the ``WebGame``
 
 
 class WebGameService:
-    """The games of a site.
+    """A service that holds the games that people play on a site.
 
     Agents think in background threads, at most one for each browser, so nobody waits for another person's agent.
     ``browser_id`` identifies the browser.
@@ -236,7 +246,7 @@ class WebGameService:
         return BegunGame(web_game_id, self._start_setup_job(web_game_id, setup, browser_id, web_game_id))
 
     def find_setup_job(self, web_game_id: str) -> BackgroundJob:
-        """Return the job that prepares the game with this id. Raises ``NotFoundError`` if there is none."""
+        """Return the job that prepares the game with this id. Raises ``NotFoundError`` if there is no such job."""
         job = self._background.find(web_game_id)
         if job is None:
             raise NotFoundError(
@@ -245,7 +255,7 @@ class WebGameService:
         return job
 
     def find_game(self, address: GameAddress) -> WebGame | None:
-        """Return the game of an address, or None if this server does not hold it."""
+        """Return the game that the address describes, or None if this server does not hold it."""
         with self._lock:
             game = self._games.get(address.beginning)
             if game is not None:
@@ -253,9 +263,9 @@ class WebGameService:
             return game
 
     def start_reopen_job(self, address: GameAddress, browser_id: str) -> BackgroundJob:
-        """Resume a game from its address; the result of the job is the ``WebGame``.
+        """Start a job that resumes the game that the address describes; its result is the ``WebGame``.
 
-        The game counts as one with turns taken back, because the address does not tell whether there were any. Raises
+        The game is marked as having turns taken back, because the address does not show whether there were any. Raises
         ``RequestError`` if the rules or the agent do not exist.
         """
         key = ("open", address)
@@ -264,23 +274,23 @@ class WebGameService:
         )
 
     def find_reopen_job(self, address: GameAddress) -> BackgroundJob | None:
-        """Return the job that resumes the game of an address, or None if nobody started one."""
+        """Return the job that resumes the game that the address describes, or None if nobody has started one."""
         return self._background.find(("open", address))
 
     def start_turn_job(self, game: WebGame, moves: tuple[str, ...], browser_id: str) -> BackgroundJob:
-        """Return the job in which the agent takes its turn and a finished game is logged; start it if needed."""
+        """Return the job in which the agent takes its turn and a finished game is logged; start the job if needed."""
         return self._background.find_or_start(
             (game.serial, moves), lambda _job: game.play_agent_turn(moves), FOREVER, owner=browser_id
         )
 
     def find_turn_job(self, game: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
-        """Return the job in which the agent takes its turn after ``moves``, or None if it was not started."""
+        """Return the job in which the agent takes its turn after ``moves``, or None if the job was not started."""
         return self._background.find((game.serial, moves))
 
     def start_hint_job(self, game: WebGame, moves: tuple[str, ...], browser_id: str) -> BackgroundJob:
-        """Return the job that finds a hint; start it if needed.
+        """Return the job that finds a hint; start the job if needed.
 
-        Pages do not wait for it, because kernels may have to be compiled first.
+        Pages do not wait for the job, because kernels may have to be compiled first.
         """
         key = ("hint", game.serial, moves)
         return self._background.find_or_start(
@@ -288,7 +298,7 @@ class WebGameService:
         )
 
     def find_hint_job(self, game: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
-        """Return the job that finds a hint after ``moves``, or None if it was not started."""
+        """Return the job that finds a hint after ``moves``, or None if the job was not started."""
         return self._background.find(("hint", game.serial, moves))
 
     def _start_setup_job(
@@ -341,7 +351,7 @@ class GameSetup(NamedTuple):
 
 
 class GameAddress(NamedTuple):
-    """A game and the person's decisions in it."""
+    """The address of a game on the web: the game and the person's decisions in it."""
 
     setup: GameSetup
     number: int  # of the game in its run
@@ -354,7 +364,7 @@ class GameAddress(NamedTuple):
         return query | ({"moves": ".".join(self.moves)} if self.moves else {})
 
     def with_decision(self, decision: str) -> GameAddress:
-        """Return the address after one more decision. Raises ``RequestError`` for a text that cannot be a decision."""
+        """Return the address with one more decision. Raises ``RequestError`` if the text cannot be a decision."""
         return self._replace(moves=_check_moves([*self.moves, decision]))
 
     @property
@@ -364,12 +374,15 @@ class GameAddress(NamedTuple):
 
 
 def create_web_game_id() -> str:
-    """Create a random id that nobody can guess."""
+    """Create a random id for a game, which nobody can guess."""
     return secrets.token_urlsafe(16)
 
 
 def parse_setup(values: Mapping[str, str]) -> GameSetup:
-    """Parse the setup in a form or an address. Raises ``RequestError`` if a value is missing or invalid."""
+    """Parse the setup of a game from the values of a form or an address.
+
+    Raises ``RequestError`` if a value is missing or invalid.
+    """
     seat, seed = parse_whole_number(values, "seat", 1), parse_whole_number(values, "seed")
     return GameSetup(
         _parse_text_field(values, "agent"),
@@ -381,7 +394,7 @@ def parse_setup(values: Mapping[str, str]) -> GameSetup:
 
 
 def parse_address(values: Mapping[str, str]) -> GameAddress:
-    """Parse the address of a game. Raises ``RequestError``, which names the value that is missing or invalid."""
+    """Parse the address of a game. Raises ``RequestError``, which names the missing or invalid value."""
     identity, moves = values.get("id", ""), values.get("moves", "")
     if not _ID.fullmatch(identity):
         raise RequestError(f"id {identity[:40]!r} is not that of a game: begin a new game")

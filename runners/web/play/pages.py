@@ -44,12 +44,12 @@ DEFAULT_OPPONENT = "rule_based"  # in the form, before one is chosen
 
 @router.get("/play")
 def setup_page(request: Request) -> Response:
-    """Show the form for a new game, filled in from the address; ``agent`` may be a label with parameters."""
+    """Show the form for a new game, filled in from the address. ``agent`` may be a label with parameters."""
     return _render_setup_page(request, request.query_params)
 
 
 def _render_setup_page(request: Request, fields: Mapping[str, str], error: str = "") -> Response:
-    """Render the form with the given fields and, if they were refused, the reason."""
+    """Render the form with the given fields and, if these were refused, the reason."""
     site = find_site(request)
     choices = site.get_or_create_service(AgentsAndRules)
     agent, parameters = split_label(fields.get("agent") or DEFAULT_OPPONENT)
@@ -77,14 +77,14 @@ def _render_setup_page(request: Request, fields: Mapping[str, str], error: str =
 
 
 def _select_parameters(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """Select the parameters of one agent, because the form may still hold those of an agent that was chosen before."""
+    """Select the form's parameters of one agent, because the form may still hold those of an agent chosen before."""
     prefix = f"{agent}."
     return {key.removeprefix(prefix): text for key, text in fields.items() if key.startswith(prefix)}
 
 
 @router.post("/play")
 def begin_game(request: Request, fields: FormFields) -> Response:
-    """Begin a game, or show the form again with the reason for which it was refused."""
+    """Begin a game or, if the settings are refused, show the form again with the reason."""
     site = find_site(request)
     try:
         setup = parse_setup(fields)
@@ -118,9 +118,9 @@ def game_wait_page(request: Request, identity: str) -> Response:
 
 @router.get(GAME_PATH)
 def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
-    """Show the game of an address.
+    """Show the game that the address describes.
 
-    Following a link never makes the agent think nor computes a hint: forms on the page do that.
+    Following a link never makes the agent move or computes a hint; only the forms on the page do.
     """
     address = parse_address(request.query_params)
     games = find_site(request).get_or_create_service(WebGameService)
@@ -152,7 +152,7 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
 
 @router.post(GAME_PATH)
 def decide(request: Request, decision: Annotated[str, Form()] = "", command: Annotated[str, Form()] = "") -> Response:
-    """Carry out a decision of the person, or a command: open, undo, hint, resign or log."""
+    """Carry out a decision of the person, or one of the commands open, undo, hint, resign and log."""
     address, session = parse_address(request.query_params), find_browser_id(request)
     games = find_site(request).get_or_create_service(WebGameService)
     game = games.find_game(address)
@@ -249,8 +249,9 @@ class GameView(NamedTuple):
 def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_logged: bool = False) -> GameView:
     """Build the view of a game.
 
-    ``chosen_piece`` is the piece to place where the mover chooses it, or NONE. ``is_logged`` says that the game is in
-    the archive; then no more decisions are offered, even if the view shows an earlier moment.
+    ``chosen_piece`` is the piece to place, if the rules let the mover choose it and the person has done so, or NONE.
+    ``is_logged`` means that the game is in the archive; no more decisions are then offered, even if the view shows an
+    earlier moment.
     """
     game = state.game
     yours = not (is_logged or state.session.is_over or state.thinking)

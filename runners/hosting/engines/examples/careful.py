@@ -8,12 +8,15 @@ CELLS = [column + row for row in "1234" for column in "abcd"]
 
 
 def parse_cells(line: str) -> list[int]:
-    """Return the cells of a word such as a1b1c1d1."""
+    """Return the numbers of the cells in a word such as a1b1c1d1."""
     return [CELLS.index(line[start : start + 2]) for start in range(0, 8, 2)]
 
 
 def finishes_line(board: dict[int, int], lines: list[list[int]], piece: int, cell: int) -> bool:
-    """Return whether a piece on a cell finishes a line: four pieces share a bit that is set, or one that is clear."""
+    """Return whether a piece on a cell finishes a line.
+
+    It does if all four pieces of the line have the same bit set, or the same bit clear.
+    """
     for line in lines:
         pieces = [board[line_cell] for line_cell in line if line_cell in board]
         if cell in line and len(pieces) == 3:
@@ -26,7 +29,7 @@ def finishes_line(board: dict[int, int], lines: list[list[int]], piece: int, cel
 
 
 class SeededRandom:
-    """Random numbers that depend on the seed of a position alone (xorshift)."""
+    """A generator of random numbers that depend only on the seed of a position (xorshift)."""
 
     def __init__(self, seed: int) -> None:
         self.state = seed or 1
@@ -39,18 +42,18 @@ class SeededRandom:
 
 
 def can_win(board: dict[int, int], lines: list[list[int]], piece: int) -> bool:
-    """Return whether a piece can finish a line somewhere."""
+    """Return whether a piece finishes a line on any empty cell."""
     return any(finishes_line(board, lines, piece, cell) for cell in range(16) if cell not in board)
 
 
 def choose_gift(board: dict[int, int], lines: list[list[int]], remaining: list[int], generator: SeededRandom) -> int:
-    """Choose a piece for the opponent: a safe one if there is any."""
+    """Choose a piece for the opponent: a safe piece if there is one, else any."""
     safe = [piece for piece in remaining if not can_win(board, lines, piece)]
     return generator.choose(safe or remaining)
 
 
 def choose_turn(position: str, lines: list[list[int]], mover_chooses: bool) -> str:
-    """Return the answer to ROWS HAND SEED."""
+    """Return the line that answers ``position``, a text of the form ROWS HAND SEED."""
     rows, hand, seed = position.split()
     board = {cell: DIGITS.index(digit) for cell, digit in enumerate(rows.replace("/", "")) if digit != "."}
     free = [cell for cell in range(16) if cell not in board]
@@ -68,7 +71,7 @@ def choose_turn(position: str, lines: list[list[int]], mover_chooses: bool) -> s
 
 
 def main() -> None:
-    """Answer lines until there are none."""
+    """Read lines and answer them until the input ends."""
     positions: list[str] = []
     lines: list[list[int]] = []
     mover_chooses = False

@@ -8,7 +8,7 @@ from quarto import Player
 
 
 class RandomPlayer(Player):
-    """A player that answers with any piece and any cell, legal or not, because the game asks again."""
+    """A player that answers with any piece and any cell, because the game asks again after an illegal answer."""
 
     def choose_piece(self) -> int:
         return random.randrange(16)
