@@ -349,7 +349,9 @@ class TurnSolver:
         return start, [search(self._local.solver, position) for position in positions]
 
 
-def build_turn_rows(source: str, positions: Sequence[PackedPosition], turns: Sequence[Sequence[SolvedTurn]]) -> pl.DataFrame:
+def build_turn_rows(
+    source: str, positions: Sequence[PackedPosition], turns: Sequence[Sequence[SolvedTurn]]
+) -> pl.DataFrame:
     """Build a row, by the schema ``SCHEMA``, for each turn in the positions of one source."""
     rows = [
         (text, position.occupied.bit_count(), source, position.last_cell, turn.cell, turn.gift, turn.value)

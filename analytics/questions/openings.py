@@ -248,7 +248,9 @@ def describe_first_plies(games_by_ply: Mapping[int, int], preposition: str = "at
     return f"each game counts {preposition} its first free decision: {plies_text}; the plies before were imposed"
 
 
-def _describe_left_out(imposed: pl.DataFrame, records: Sequence[RunRecord], position: PackedPosition) -> tuple[str, ...]:
+def _describe_left_out(
+    imposed: pl.DataFrame, records: Sequence[RunRecord], position: PackedPosition
+) -> tuple[str, ...]:
     """Describe the games that are left out because their decision in a position was imposed."""
     if imposed.is_empty():
         return ()

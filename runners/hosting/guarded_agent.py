@@ -264,7 +264,9 @@ class GuardedAgent:
         """Whether no illegal turn of the agent has been reported yet."""
         return not self.first_illegal_report
 
-    def log_first_illegal_turn(self, player: BatchPlayer, position: PackedPosition, seed: int, turn: tuple[int, int]) -> None:
+    def log_first_illegal_turn(
+        self, player: BatchPlayer, position: PackedPosition, seed: int, turn: tuple[int, int]
+    ) -> None:
         """Log the agent's first illegal turn, whose seed is ``seed``. ``add_illegal_turn`` counts illegal turns."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
         answer, report = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)

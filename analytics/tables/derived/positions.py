@@ -299,7 +299,9 @@ def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.i
 
 
 @kernel()
-def _compute_canonical_turns(position: PackedPosition, turns: NDArray[np.int64], tables: Symmetries) -> NDArray[np.int64]:
+def _compute_canonical_turns(
+    position: PackedPosition, turns: NDArray[np.int64], tables: Symmetries
+) -> NDArray[np.int64]:
     """Compute the fields of ``CanonicalTurn``, [T, 4], for turns [T, 3] (hand, cell, piece) on one board."""
     forms = np.empty((turns.shape[0], 4), np.int64)
     for i in range(turns.shape[0]):
