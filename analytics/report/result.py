@@ -57,6 +57,7 @@ class Result:
     # All rows, unrounded; shares and scores are from 0 to 1.
     frame: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
     run_id: str = ""  # of the run that it is about; empty: of none or of several
+    policy_id: str = ""  # of the policy that it is about; empty: of none or of several
     warnings: Sequence[str] = ()  # what readers of the numbers alone must know, too, such as that games are copies
     omissions: Sequence[str] = ()  # what the tables leave out of the frame
 
