@@ -96,8 +96,9 @@ class Archive(OpenArchive):
         Columns: ``rank``, null for an agent without one, and ``unranked``, why; ``agent``; ``elo`` (Elo) with its 95 %
         interval ``low`` and ``high``, infinite where the games set no bound; ``games``; ``group``, as ratings compare
         only agents that games connect; ``bounded``, whether games bound the rating on both sides. The same in all rows:
-        ``seat``, the value in Elo of giving the first piece, and ``draws``, the model's draw parameter, with ``_low`` and
-        ``_high``. ``above LABEL``: the probability (0 to 1) that the row's agent is stronger than that one.
+        ``seat``, the value in Elo of giving the first piece, and ``draws``, the share of draws between equals (0 to 1),
+        with ``_low`` and ``_high``. ``above LABEL``: the probability (0 to 1) that the row's agent is stronger than
+        that one.
 
         Args:
             anchor: The label of the agent whose rating is ``anchor_elo``; None: the mean rating is ``anchor_elo``.
