@@ -59,7 +59,8 @@ class Archive(OpenArchive):
         """Return the results of every two agents under one rule set, by default without the games of trainings.
 
         Columns: ``first``, ``second``, ``games``; ``wins``, ``draws`` and ``losses`` of the first agent; its ``score``
-        and ``win_rate`` (0 to 1) with 95 % intervals.
+        and ``win_rate`` (0 to 1) with 95 % intervals (``_low``, ``_high``); ``first_forfeits`` and
+        ``second_forfeits``, games that an agent forfeited. With ``by_seat``, ``first`` gave the first piece.
 
         Args:
             by_seat: Return a row for each seat of the first agent, not one row for both.
@@ -92,7 +93,12 @@ class Archive(OpenArchive):
     ) -> Result:
         """Return the Elo ratings of all agents under one rule set, by default without the games of trainings.
 
-        Columns: see ``analytics.questions.ratings.Ratings.to_frame``.
+        Columns: ``rank``, null for an agent without one, and ``unranked``, why; ``agent``; ``elo`` (Elo) with its 95 %
+        interval ``low`` and ``high``, infinite where the games set no bound; ``games``; ``group``, as ratings compare
+        only agents that games connect; ``bounded``, whether games bound the rating on both sides. The same in all rows:
+        ``seat``, the value in Elo of giving the first piece, and ``draws``, the share of draws between equals (0 to 1),
+        with ``_low`` and ``_high``. ``above LABEL``: the probability (0 to 1) that the row's agent is stronger than
+        that one.
 
         Args:
             anchor: The label of the agent whose rating is ``anchor_elo``; None: the mean rating is ``anchor_elo``.
@@ -129,10 +135,19 @@ class Archive(OpenArchive):
             *runs: The ids of two runs or more.
 
         Returns:
-            A ``Result`` whose frame has the scores, by the schema ``analytics.questions.run_comparison.RESULTS``.
+            A ``Result`` with a row for each pairing and ``run``. Columns: ``first``, ``second``, ``run``, ``games``;
+            ``score`` of the first agent (0 to 1) with its 95 % interval (``_low``, ``_high``); ``difference`` to the
+            first run's score (-1 to 1) with its interval, and ``p``, its p-value; ``shared_pairs``, pairs of games with
+            equal openings that were compared one by one. ``tables`` also have settings, speed and regret.
 
         Raises:
             RequestError: A run is not in the archive, a run is named twice, or fewer than two are named.
+
+        Examples:
+            >>> import analytics
+            >>> archive = analytics.open_archive("data/sample")
+            >>> archive.compare("8d1cb3670fa3", "d2a027fc112c").frame.columns[:4]
+            ['first', 'second', 'run', 'games']
 
         """
         from analytics.questions.run_comparison import compare_runs
@@ -155,7 +170,11 @@ class Archive(OpenArchive):
     ) -> Result:
         """Return the decisions made in a position, up to symmetry, with their results for the player that decides.
 
-        Columns: see ``analytics.questions.openings.explore_position``.
+        Columns: ``piece``, ``cell``, ``gift`` as text, those of the kind of decision; ``alike``, the number of
+        decisions that are equivalent by symmetry; ``games`` and their ``share`` (0 to 1); ``wins``, ``draws`` and
+        ``losses``, and from 0 to 1 ``score``, ``win_rate``, ``draw_rate`` and ``loss_rate`` with 95 % intervals of the
+        rates (``_low``, ``_high``), all for the player that decides; ``run_id`` and ``game_id`` of the first such game,
+        and ``sample``, its plies. Games counted at their first free decision have ``ply`` and ``position``, too.
 
         Args:
             position: The position in notation, such as ``"..../..../..../.... -"``.
@@ -191,17 +210,26 @@ class Archive(OpenArchive):
     def first_plies(self, decision: Literal["placement", "gift"] = "placement", **games: Unpack[GameFilters]) -> Result:
         """Return the first placements or gifts of each agent, with their share and score (0 to 1).
 
-        Columns: see ``analytics.report.sections.openings.openings_frame``.
+        Columns: ``rules``; ``agent``, empty in the rows of all agents together; ``ply``, counted from 0, those that
+        agents decided first; ``cell`` (4 * row + column) or ``piece``, as numbers; ``games``, ``wins``, ``draws``,
+        ``losses`` of the agent that chose; ``share`` of its choices at that ply; ``score`` with its 95 % interval
+        ``low`` and ``high``.
 
         Args:
             decision: The kind of decision.
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for each agent and decision.
+            A ``Result`` with a row for each agent, ply and choice.
 
         Raises:
             RequestError: No game meets the filters.
+
+        Examples:
+            >>> import analytics
+            >>> first = analytics.open_archive("data/sample").first_plies("gift", rules="square")
+            >>> first.frame.columns[:4]
+            ['rules', 'agent', 'ply', 'piece']
 
         """
         from analytics.report.sections.openings import build_first_gifts_section, build_first_placements_section
@@ -212,8 +240,11 @@ class Archive(OpenArchive):
     def mistakes(self, *, positions: int = 10, **games: Unpack[GameFilters]) -> Result:
         """Return the mean regret in half-points and the share of blunders of each agent, in total and by ply.
 
-        The archive needs the exact values that ``qarena annotate`` stores. Columns: see
-        ``analytics.questions.mistakes.summarise_decisions``; ``ply`` is null in the rows of all plies together.
+        The archive needs the exact values that ``runners.annotate`` or ``qarena annotate`` stores. Columns: ``agent``;
+        ``kind``, gift or placement; ``ply``, counted from 0, null in the rows of all plies together; ``decisions``;
+        ``regret``, the mean exact value that a decision gave up, in half-points; ``blunders``, the share of decisions
+        that gave up any (0 to 1). Both have 95 % intervals (``_low``, ``_high``). The frame has all plies; people see
+        the totals and the worst positions first.
 
         Args:
             positions: The length of the last table, which lists the positions, up to symmetry, in which agents gave up
@@ -221,10 +252,19 @@ class Archive(OpenArchive):
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for each agent, kind of decision and ply.
+            A ``Result`` with a row for each agent, kind of decision and ply. If none of these games is annotated,
+            ``missing`` says so.
 
         Raises:
-            RequestError: No game meets the filters, or none of these games is annotated.
+            RequestError: No game meets the filters.
+
+        Examples:
+            >>> import tempfile, runners
+            >>> root = tempfile.mkdtemp() + "/archive"
+            >>> played = runners.run("rule_based", "random", games=2, progress=False, archive=root)
+            >>> mistakes = runners.annotate(root).frame
+            >>> mistakes.filter(mistakes["ply"].is_null())["kind"].unique().sort().to_list()
+            ['gift', 'placement']
 
         """
         from analytics.report.sections.mistakes import build_mistakes_result
@@ -234,13 +274,16 @@ class Archive(OpenArchive):
     def evaluations(self, **games: Unpack[GameFilters]) -> Result:
         """Return the values that agents expected of their turns (-1 to 1), with their errors and the seconds used.
 
-        Columns: see ``analytics.report.sections.evaluations.evaluations_frame``.
+        Columns: ``agent``; ``ply``, counted from 0, null in the rows of all plies together; the numbers of ``turns``,
+        of those with a ``reported`` value, and of those ``judged`` by exact values; means from -1, lost, to 1, won: the
+        reported ``value``, the game's ``result``, and the ``exact`` value; ``error``, the root mean square difference
+        of value and result; ``seconds``, the mean time of a turn, and ``slowest``, the longest. Null: not logged.
 
         Args:
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for each agent that reports evaluations.
+            A ``Result`` with a row for each agent and ply with evaluations, or with ``missing`` if there are none.
 
         Raises:
             RequestError: No game meets the filters.
@@ -255,16 +298,24 @@ class Archive(OpenArchive):
     def lengths(self, **games: Unpack[GameFilters]) -> Result:
         """Return the number of plies of each agent's games, beside that of exact random play.
 
-        Columns: see ``analytics.report.sections.lengths.lengths_frame``.
+        Columns: ``rules``, ``agent``, ``plies``; ``games`` of this length, and the agent's ``wins``, ``draws`` and
+        ``losses`` in them; ``share`` of its games (0 to 1) with the 95 % interval ``low`` and ``high``; ``random``, the
+        share in exact random play, null where it is not known. Forfeited games do not count.
 
         Args:
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for each agent and number of plies.
+            A ``Result`` with a row for each agent and number of plies, those without games included.
 
         Raises:
             RequestError: No game meets the filters.
+
+        Examples:
+            >>> import analytics
+            >>> lengths = analytics.open_archive("data/sample").lengths(agent="dumb").frame
+            >>> lengths["plies"].min(), lengths["plies"].max()
+            (4, 16)
 
         """
         from analytics.report.sections.lengths import build_lengths_section
@@ -274,13 +325,15 @@ class Archive(OpenArchive):
     def learning_curve(self, **games: Unpack[GameFilters]) -> Result:
         """Return the results of policies that learned in the chosen runs, by the number of games behind each.
 
-        Columns: see ``analytics.report.sections.learning.learning_frame``.
+        Columns: ``policy`` (its name), ``policy_id``; ``series``, what was measured: ``win_rate``, or the name of a
+        fitness, error or score; ``step``, the number of games learned from, or of the generation or pass; ``value``,
+        with its 95 % interval ``low`` and ``high``, null where there is none. Rates and scores are from 0 to 1.
 
         Args:
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for each policy and opponent.
+            A ``Result`` with a row for each policy, series and step, or with ``missing`` if no policy learned there.
 
         Raises:
             RequestError: No game meets the filters.
@@ -291,7 +344,11 @@ class Archive(OpenArchive):
         return self._build_section(build_learning_section, "Learning curves", games)
 
     def games(self, limit: int | None = 50, **games: Unpack[GameFilters]) -> Result:
-        """Return games, sorted by run and id, with the columns of the view ``games``.
+        """Return games, sorted by run and id.
+
+        Columns, those of the view ``games``: ``run_id``, ``game_id``; ``pair_id``, the same for the two games with one
+        opening; ``pairing``; ``agent_0``, which gives the first piece, and ``agent_1``; ``winner``, a seat, -1 for a
+        draw; ``plies``; ``opening``, the number of imposed plies; ``ending``, such as ``line`` or ``full_board``.
 
         Args:
             limit: The number of games; None: all.
@@ -335,6 +392,12 @@ class Archive(OpenArchive):
         Raises:
             NotFoundError: The game is not in the archive.
 
+        Examples:
+            >>> import analytics
+            >>> game = analytics.open_archive("data/sample").game("8d1cb3670fa3", 0).frame
+            >>> game["kind"].to_list()[:3]
+            ['gift', 'placement', 'gift']
+
         """
         from analytics.questions import logged_games
         from analytics.report.answers import build_game_result
@@ -344,19 +407,61 @@ class Archive(OpenArchive):
         return build_game_result(logged, judgements, logged_games.read_evaluations(self, run, game_id))
 
     def runs(self) -> Result:
-        """Return all runs, the oldest first, with the columns of the view ``runs``; people see fewer."""
+        """Return all runs, the oldest first; people see fewer columns.
+
+        Columns, those of the view ``runs``: ``run_id``, ``created`` (UTC), ``status``, ``rules``, ``agents`` (labels),
+        ``pairings``, ``seed``, ``opening_plies``, ``games_asked``, ``games``, ``ranges``, ``fingerprint``,
+        ``code_version``, ``code_fingerprint``, ``command``, ``seconds`` of play.
+
+        Returns:
+            A ``Result`` with a row for each run.
+
+        Examples:
+            >>> import analytics
+            >>> analytics.open_archive("data/sample").runs().frame["games"].sum()
+            16000
+
+        """
         from analytics.report.answers import build_runs_result
 
         return build_runs_result(self.scan("runs").collect().sort("created", maintain_order=True))
 
     def agents(self) -> Result:
-        """Return the agents of all runs, with the columns of the view ``agents``."""
+        """Return the agents of all runs.
+
+        Columns, those of the view ``agents``: ``run_id``, ``label``, ``target`` (the agent's class), ``parameters`` (a
+        struct with a field for each parameter of any agent, null where this agent does not have it).
+
+        Returns:
+            A ``Result`` with a row for each run and agent.
+
+        Examples:
+            >>> import analytics
+            >>> "random" in analytics.open_archive("data/sample").agents().frame["label"]
+            True
+
+        """
         from analytics.report.answers import build_list_result
 
         return build_list_result("Agents", self.scan("agents").collect())
 
     def policies(self) -> Result:
-        """Return all policies, the oldest first, with the columns of the view ``policies``; people see fewer."""
+        """Return all policies, the oldest first; people see fewer columns.
+
+        Columns, those of the view ``policies``: ``policy_id``, ``name``, ``current`` (whether the name stands for this
+        policy), ``kind``, ``parameters`` (a struct), ``rules``, ``trainer``, ``seed``, ``games`` that it learned from,
+        ``run_ids`` of these games, ``condition`` that chose them, ``rows`` of its table, ``bytes``, ``created`` (UTC),
+        ``command``.
+
+        Returns:
+            A ``Result`` with a row for each policy.
+
+        Examples:
+            >>> import analytics
+            >>> analytics.open_archive("data/sample").policies().frame.height
+            0
+
+        """
         from analytics.report.answers import build_policies_result
 
         return build_policies_result(self.scan("policies").collect())

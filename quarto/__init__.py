@@ -1,7 +1,7 @@
 """The game of Quarto: rules, positions, symmetries, notation, exact solver. NumPy and numba only, no I/O.
 
-Public names: ``Position`` (a position), ``Game``, ``Rules``, ``CLASSIC``, ``solve``, and ``Solver`` and
-``Solution``. ``__init__.pyi`` has their types.
+Public names: ``Position`` (a position), ``Game``, ``Rules``, ``CLASSIC``, ``solve``, and ``Solver``,
+``Solution`` and ``SolvedTurn``. ``__init__.pyi`` has their types.
 
 ``Quarto``, ``Player`` and ``Piece`` come from ``quarto.objects``. They are the interface of a package of the
 Politecnico di Torino that is also called ``quarto``. Players written for that package import them from here, also by
@@ -21,7 +21,8 @@ _MODULES = {
     "Game": "quarto.game",
     "Position": "quarto.views",
     "Rules": "quarto.rules",
-    "Solution": "quarto.solver.solver",
+    "Solution": "quarto.solver.solution",
+    "SolvedTurn": "quarto.solver.solution",
     "Solver": "quarto.solver.solver",
     "solve": "quarto.solver.solver",
 }

@@ -7,7 +7,8 @@ from quarto.objects import copy as copy
 from quarto.objects import np as np
 from quarto.rules import CLASSIC as CLASSIC
 from quarto.rules import Rules as Rules
-from quarto.solver.solver import Solution as Solution
+from quarto.solver.solution import Solution as Solution
+from quarto.solver.solution import SolvedTurn as SolvedTurn
 from quarto.solver.solver import Solver as Solver
 from quarto.solver.solver import solve as solve
 from quarto.views import Position as Position

@@ -263,13 +263,15 @@ class KernelAgent:
 class BatchAgent(Protocol):
     """An agent over batches.
 
-    Its turns must not depend on how games are batched together.
+    Its turns must not depend on how games are batched together. Cells are 0 to 15, ``4 * row + column``; pieces are 0
+    to 15, ``8 * high + 4 * coloured + 2 * solid + square``.
 
     Examples:
         >>> import numpy as np
-        >>> class First:
+        >>> class First:  # the first empty cell, the first piece that is left
         ...     def play(self, batch, rng):
-        ...         return batch.free.argmax(axis=1), batch.available.argmax(axis=1)
+        ...         gifts = np.where(batch.available.any(axis=1), batch.available.argmax(axis=1), -1)
+        ...         return batch.free.argmax(axis=1), gifts
         >>> isinstance(First(), BatchAgent)
         True
 
@@ -279,12 +281,15 @@ class BatchAgent(Protocol):
         """Return a turn for each of ``B`` positions of the same ply.
 
         Args:
-            batch: The positions.
+            batch: The positions, as arrays: ``hand`` [B], the piece to place, -1 where only a gift is asked for;
+                ``free`` [B, 16], whether a cell is empty; ``available`` [B, 16], whether a piece is left to give.
             rng: The random words of this turn in each game.
 
         Returns:
-            Cells and gifts, both [B] integers; NONE (-1) where there is none. An ``Evaluation`` of arrays [B] may
-            follow.
+            Cells and gifts, both [B] integers. A cell is not read where no piece is in hand. A gift is not read where
+            none is left, or where the placement wins: -1 stands for none. Any other cell or gift must be legal, or the
+            game is forfeited. An ``Evaluation`` of arrays [B] may follow. Where the mover chooses the piece, no piece
+            is ever in hand, and ``gifts`` are the pieces to place on ``cells``.
 
         """
         ...
@@ -294,10 +299,14 @@ class BatchAgent(Protocol):
 class GameAgent(Protocol):
     """An agent over single positions.
 
+    Cells are 0 to 15, ``4 * row + column``; pieces are 0 to 15, ``8 * high + 4 * coloured + 2 * solid + square``.
+
     Examples:
-        >>> class First:
+        >>> class First:  # wins if it can, else takes the first empty cell
         ...     def choose(self, position, rng):
-        ...         return position.free[0], position.available[0]
+        ...         cell = (position.winning_cells() or position.free)[0]
+        ...         gift = int(rng.choice(position.available)) if position.available else -1
+        ...         return cell, gift
         >>> isinstance(First(), GameAgent)
         True
 
@@ -307,11 +316,16 @@ class GameAgent(Protocol):
         """Return a turn.
 
         Args:
-            position: The position.
-            rng: The random numbers of this turn.
+            position: The position: ``hand``, the piece to place, -1 if only a gift is asked for; ``free``, the empty
+                cells; ``available``, the pieces that are left to give; ``winning_cells()``, the cells on which the
+                piece in hand wins; ``safe_gifts(cell)``, the pieces with which the opponent then cannot win.
+            rng: The random numbers of this turn: the same in every repetition of the game.
 
         Returns:
-            Cell and gift; NONE (-1) for none. An ``Evaluation`` may follow.
+            The cell for the piece in hand, and the piece to give. The cell is not read if no piece is in hand. The
+            gift is not read if no piece is left, or if the placement wins: -1 stands for none. Any other cell or gift
+            must be legal, or the game is forfeited. An ``Evaluation`` may follow. Where the mover chooses the piece,
+            no piece is ever in hand, and the second number is the piece to place on the cell.
 
         """
         ...

@@ -47,7 +47,8 @@ from quarto.notation import format_position, parse_position
 from quarto.position import ALL_PIECES, PackedPosition
 from quarto.rng import Streams, stream
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
-from quarto.solver.solver import ILLEGAL, SolvedTurn, Solver
+from quarto.solver.solution import SolvedTurn
+from quarto.solver.solver import ILLEGAL, Solver
 from quarto.symmetry import build_symmetries
 
 SHIPPED_FOLDER = Path(__file__).resolve().parent / "position_sets"  # of the sets that ship

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from analytics.questions.columns import Table
 from analytics.report import style
+from analytics.report.advice import Advice, word_for_python
 from analytics.report.frame_formats import write_rows
 from analytics.report.rendering import render_template
 from analytics.report.text_tables import build_visible_table, print_fitting_tables, to_table
@@ -51,14 +52,18 @@ class Result:
     numbers: Table | None = None  # the figures' values, or a second table; pages show it on request
     others: Sequence[Table] = ()  # more tables
     side_by_side: bool = False  # figures and table side by side
-    missing: str = ""
+    missing: str | Advice = ""
     legend: Sequence[str] = ()  # of the figures: results, and "random play"
     title: str = ""
     # All rows, unrounded; shares and scores are from 0 to 1.
     frame: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
     run_id: str = ""  # of the run that it is about; empty: of none or of several
-    warnings: Sequence[str] = ()  # what readers of the numbers alone must know, too, such as that games are copies
+    policy_id: str = ""  # of the policy that it is about; empty: of none or of several
+    # What readers of the numbers alone must know, too, such as that games are copies.
+    warnings: Sequence[str | Advice] = ()
     omissions: Sequence[str] = ()  # what the tables leave out of the frame
+    prints_numbers: bool = True  # False: ``numbers`` are many rows of the frame, which pages fold and print leaves out
+    remedy_of_omissions: str = "the frame has all, and so has --format csv"
 
     @property
     def anchor(self) -> str:
@@ -74,11 +79,30 @@ class Result:
     def remarks(self) -> str:
         """The note, the warnings, and the reason why there is nothing to show: one or more lines."""
         nothing = f"Nothing to show: {self.missing}." if self.missing else ""
-        omissions = [f"{text}: the frame has all, and so has --format csv" for text in self.omissions]
-        return "\n".join(filter(None, (nothing, self.note, *map(to_sentence, [*self.warnings, *omissions]))))
+        omissions = [f"{text}: {self.remedy_of_omissions}" for text in self.omissions]
+        warnings = [str(warning) for warning in self.warnings]
+        return "\n".join(filter(None, (nothing, self.note, *map(to_sentence, [*warnings, *omissions]))))
+
+    @property
+    def for_python(self) -> Result:
+        """The same result with remarks that name calls of Python where those for the terminal name commands."""
+        return replace(
+            self,
+            missing=word_for_python(self.missing),
+            warnings=[word_for_python(warning) for warning in self.warnings],
+            remedy_of_omissions="the frame has all",
+        )
+
+    @property
+    def printed_omissions(self) -> list[str]:
+        """The sentences on what is not printed of the frame."""
+        if self.numbers is None or self.prints_numbers:
+            return [*self.omissions]
+        return [*self.omissions, f"the table {self.numbers.title!r} is not printed"]
 
     def __str__(self) -> str:
         """Render the tables and the remarks as the terminal shows them, or at full width if there is no terminal."""
+        result = replace(self.for_python, omissions=self.printed_omissions)
         text = io.StringIO()
         terminal = Console(file=sys.stdout)
         console = Console(
@@ -89,25 +113,27 @@ class Result:
             highlight=False,
             emoji=False,
         )
-        self.draw(console)
-        console.out(self.remarks, highlight=False)
+        result.draw(console)
+        console.out(result.remarks, highlight=False)
         return text.getvalue().rstrip("\n")
 
-    def draw(self, console: Console, wide: bool | None = None) -> None:
+    def draw(self, console: Console, wide: bool | None = None, is_document: bool = False) -> None:
         """Draw the tables on a console, each as it fits: see ``analytics.report.text_tables.print_fitting_tables``.
 
         Args:
             console: The console of ``rich``.
             wide: Whether to draw the tables at full width; None: the user has no option for that.
+            is_document: Whether to draw ``numbers``, too, if they are not printed elsewhere.
 
         """
-        for table in map(build_visible_table, self.tables or ([] if self.missing else [to_table(self.frame)])):
+        drawn = self if is_document or self.prints_numbers else replace(self, numbers=None)
+        for table in map(build_visible_table, drawn.tables or ([] if self.missing else [to_table(self.frame)])):
             print_fitting_tables(console, [[table], *table.splits], wide)
             if table.legend:
                 console.out(table.legend, highlight=False)
 
     def _repr_html_(self) -> str:
-        return render_template("notebook.html", title="", sections=[self])
+        return render_template("notebook.html", title="", sections=[self.for_python])
 
     def to_pandas(self) -> pd.DataFrame:
         """Convert the frame to pandas.
@@ -150,7 +176,7 @@ class Result:
                 f"{target}: its format is not known, let it end with one of {endings}"
                 f"{describe_valid_names(ending, _WRITERS)}"
             )
-        content = _WRITERS[ending](self)
+        content = _WRITERS[ending](self.for_python)
         try:
             target.write_bytes(content)
         except OSError as error:
@@ -167,7 +193,7 @@ def render_text(result: Result) -> str:
     """Render the tables and the remarks as text at full width."""
     text = io.StringIO()
     console = Console(file=text, color_system=None, highlight=False, emoji=False)
-    result.draw(console)
+    result.draw(console, is_document=True)
     console.out(result.remarks, highlight=False)
     return text.getvalue().rstrip("\n")
 
@@ -206,7 +232,7 @@ def render_results_svg(results: Sequence[Result]) -> str:
     first, has_several = results[0], len(results) > 1
     if has_several or not first.figures:
         titles = ", ".join(result.title for result in results) or "this answer"
-        reason = "choose games by one set of rules" if has_several else first.missing or "it is a table"
+        reason = "choose games by one set of rules" if has_several else str(first.missing) or "it is a table"
         raise RequestError(f"{titles}: there is no such picture: {reason}")
     return style.render_svg(style.combine_figures(first.figures, first.title, first.remarks.replace("\n", " ")))
 

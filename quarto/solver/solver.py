@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -18,6 +18,7 @@ from quarto.position import ALL_CELLS, ALL_PIECES, PackedPosition, board_piece_m
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules, find_finished_lines
 from quarto.solver.distance import can_force_win, is_decided_within
 from quarto.solver.search import can_giver_win_or_draw, can_mover_win_or_draw, can_placer_win_or_draw
+from quarto.solver.solution import Solution, SolvedTurn
 from quarto.solver.table import (
     CHILD_FIELDS,
     DRAW,
@@ -191,23 +192,6 @@ def fill_solved_turn_values(
             values[i, GIFT_CODES * cell + (turn[1] if turn[1] >= 0 else NO_GIFT)] = turn[2]
 
 
-class SolvedTurn(NamedTuple):
-    """One turn with its value and its distance."""
-
-    cell: int  # NONE for a gift alone
-    gift: int  # NONE for a placement that ends the game
-    value: int  # for who takes the turn: 1 won, 0 drawn, -1 lost
-    distance: int | None  # placements until the game is over; None: not asked for
-
-
-class Solution(NamedTuple):
-    """A position solved."""
-
-    value: int  # for the player to act: 1 won, 0 drawn, -1 lost
-    distance: int | None  # placements until the game is over; None: not asked for
-    turns: tuple[SolvedTurn, ...]  # by cell, then gift; empty if not asked for or the game is over
-
-
 class Solver:
     """Solves positions of one variant.
 
@@ -348,16 +332,18 @@ def solve(position: Position | str, rules: Rules = CLASSIC, distance: bool = Tru
         distance: Also count the placements until the game is over under perfect play.
 
     Returns:
-        Values are for the player to act, or for who takes the turn: 1 won, 0 drawn, -1 lost. Turns are by cell, then
-        gift. ``cell`` is ``4 * row + column``, ``gift`` the piece that is given.
+        A ``Solution``: ``value`` for the player to act (1 won, 0 drawn, -1 lost), every turn in ``turns``, those to
+        choose in ``best``, and ``frame`` with a row for each turn. ``turn.text`` names a turn: ``c3 7`` places the
+        piece in hand on c3 and gives 7.
 
     Raises:
         RequestError: The text is no position, or the game is over.
 
     Examples:
         >>> import quarto
-        >>> quarto.solve("0.6F/.3A./..5./C..9 7").value
-        0
+        >>> solution = quarto.solve("0.6F/.3A./..5./C..9 7")
+        >>> solution.value, solution.best[0].text
+        (0, 'b4 1')
 
     """
     view = Position.parse(position, rules) if isinstance(position, str) else position

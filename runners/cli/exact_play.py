@@ -85,10 +85,12 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics.questions.selection import GameFilter
     from runners.config.requests import load_executor
     from runners.exact.annotation import annotate_games
+    from runners.terminal import console
 
     annotation_options = AnnotationOptions(choices, from_pieces, megabytes=megabytes)
     games = GameFilter(where, tuple(runs or ()))
-    annotate_games(archive, games, annotation_options, threads, load_executor(executor, ray_address))
+    summary = annotate_games(archive, games, annotation_options, threads, load_executor(executor, ray_address))
+    console.print_line(summary)
 
 
 @options.add_output_options

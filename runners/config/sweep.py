@@ -53,6 +53,7 @@ RAY_DEFAULTS = {
     "logging_level": "error",
     "object_store_memory": "null",
 }
+LOGGING_LEVEL_KEY = "hydra.hydra_logging.root.level"  # of the lines that say which job begins
 STUDY_RESULT_FILE = "optimization_results.yaml"  # hydra-optuna-sweeper writes it into the sweep's folder
 
 
@@ -106,6 +107,7 @@ class Sweep:
             # Quoted, because Hydra would read an id of digits and an e as a number.
             added_overrides.append(f"sweep.id={quote_for_hydra(name)}")
         added_overrides += _build_launcher_overrides(first_config, arguments.overrides)
+        added_overrides += _build_logging_overrides(first_config)
         if is_study := first_config.hydra.runtime.choices["hydra/sweeper"] == "optuna":
             added_overrides += _build_optuna_overrides(first_config, arguments.overrides, target, name)
         return Sweep(
@@ -180,6 +182,13 @@ class Sweep:
         if best := self.describe_best():
             console.print_line(best)
         return 0 if all(job.record.status == "complete" for job in jobs) else 1
+
+
+def _build_logging_overrides(first_config: DictConfig) -> list[str]:
+    """Build the override that silences the line for each job if the user wants no progress; warnings stay."""
+    if first_config.get("progress", True) or OmegaConf.select(first_config, LOGGING_LEVEL_KEY) is None:
+        return []
+    return [f"{LOGGING_LEVEL_KEY}=WARNING"]
 
 
 def _build_launcher_overrides(first_config: DictConfig, overrides: Sequence[str]) -> list[str]:

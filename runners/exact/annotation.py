@@ -110,11 +110,11 @@ class LongTimeNotice:
 
 def annotate_games(
     root: PurePath, game_filter: GameFilter, settings: AnnotationOptions, threads: int | None, executor: Executor
-) -> None:
+) -> str:
     """Judge the decisions that are not judged yet, in all files that hold a game that meets the filter.
 
-    Raises ``RequestError`` for an unknown run, and for a condition that no game meets; ``typer.Exit`` if a signal
-    stopped the work, of which all judged decisions are kept.
+    Returns a sentence on what was judged, for the terminal. Raises ``RequestError`` for an unknown run, and for a
+    condition that no game meets; ``typer.Exit`` if a signal stopped the work, of which all judged decisions are kept.
     """
     workers = threads or available_cores()
     check_solver_memory(settings.megabytes, executor.count_processes_using_local_memory(workers))
@@ -149,7 +149,7 @@ def annotate_games(
     if stop.is_set():
         console.print_note("interrupted: judged decisions are kept; run the same command again to judge the rest")
         raise typer.Exit(exit_code())
-    console.print_line(_format_summary(judged, clock.seconds, root, game_filter))
+    return _format_summary(judged, clock.seconds, root, game_filter)
 
 
 def _build_file_filter(root: PurePath, where: str | None) -> Callable[[str, StoredRange], bool]:

@@ -13,10 +13,10 @@ from quarto.errors import NotFoundError, RequestError
 from quarto.game import Game, NextDecision, format_cells, format_prompt, game_from_position
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
-from quarto.solver.solver import Solution, SolvedTurn
+from quarto.solver.solution import Solution, SolvedTurn, turn_sort_key
 from quarto.views import Position
 from runners.config.yaml_options import load_rules
-from runners.exact.solutions import SolveOptions, SolveRequest, Solvers, run_search, solve, turn_sort_key
+from runners.exact.solutions import SolveOptions, SolveRequest, Solvers, run_search, solve
 from runners.play.dialogue import parse_and_play_decision, quote_input
 from runners.play.screens import Screen
 
@@ -100,12 +100,8 @@ def _describe_outcome(game_after: Game, solution: Solution) -> str:
     if solution.value < 0:
         return f"It wins{within}, whatever the opponent does."
     best = min(solution.turns, key=turn_sort_key, default=None)
-    reply = "" if best is None or solution.distance is None else f": the best reply is {_format_turn(best)}"
+    reply = "" if best is None or solution.distance is None else f": the best reply is {best.text}"
     return f"It loses{within}{reply}."
-
-
-def _format_turn(turn: SolvedTurn) -> str:
-    return format_cell(turn.cell) + ("" if turn.gift == NONE else f" {format_piece(turn.gift)}")
 
 
 class SolvedPuzzleTurn(NamedTuple):

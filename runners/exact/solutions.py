@@ -33,7 +33,17 @@ from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece, format_position, parse_position
 from quarto.position import EMPTY, PackedPosition, board
 from quarto.rules import NONE, Rules, find_finished_lines
-from quarto.solver.solver import Solution, SolvedTurn, Solver
+from quarto.solver.solution import (
+    LEGEND,
+    NO_TURN,
+    SHORT_LEGEND,
+    Solution,
+    SolvedTurn,
+    format_mark,
+    group_turns_by_cell,
+    turn_sort_key,
+)
+from quarto.solver.solver import Solver
 from runners.arena.executors.base import MEBIBYTE, THREADS, StopSignal, available_cores, check_solver_memory
 from runners.config.yaml_options import load_rules
 from runners.hosting.work_clock import WorkClock
@@ -43,8 +53,6 @@ from runners.terminal.files import is_standard_stream, read_file, write_file
 
 LINES_PER_TASK = 16
 ResultT = TypeVar("ResultT")
-LEGEND = "+n wins and -n loses in n placements, = draws, · is no legal turn; best first"
-SHORT_LEGEND = "+ wins, - loses, = draws, · is no legal turn; best first"
 
 
 @dataclass(frozen=True)
@@ -142,12 +150,6 @@ def solve(request: SolveRequest, options: SolveOptions, solvers: Solvers) -> Sol
     """Solve a position: its value, and the parts that ``options`` asks for, with the turns best first."""
     solution = solvers.get_solver(request.rules).solve(request.position, options.turns, options.distance)
     return solution._replace(turns=tuple(sorted(solution.turns, key=turn_sort_key)))
-
-
-def turn_sort_key(turn: SolvedTurn) -> tuple[int, int, int, int]:
-    """Return the sort key of a turn: the soonest win comes first, then draws, and the soonest loss last."""
-    sign = turn.value or 1
-    return -turn.value, sign * (turn.distance or 0), turn.cell, turn.gift
 
 
 def solution_to_dict(request: SolveRequest, solution: Solution, options: SolveOptions) -> dict[str, Any]:
@@ -328,30 +330,15 @@ def build_turns_table(request: SolveRequest, solution: Solution) -> Table:
     """
     if solution.turns[0].cell == NONE:
         return _build_gifts_table(solution.turns)
-    by_cell: dict[int, dict[int, SolvedTurn]] = {}
-    for turn in solution.turns:  # best first, so that the order of cells is that of their best turns
-        by_cell.setdefault(turn.cell, {})[turn.gift] = turn
-    cells = sorted(by_cell, key=lambda cell: cell_sort_key(list(by_cell[cell].values())))
+    turns_by_cell = group_turns_by_cell(solution.turns)
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
-    best = [format_mark(next(iter(by_cell[cell].values()))) for cell in cells]
-    columns = [text_column("cell", [format_cell(cell) for cell in cells]), ResultColumn("best", best)]
+    best = [format_mark(next(iter(turns.values()))) for turns in turns_by_cell.values()]
+    columns = [text_column("cell", [format_cell(cell) for cell in turns_by_cell]), ResultColumn("best", best)]
     for piece in pieces:
-        marks = [format_mark(by_cell[cell][piece]) if piece in by_cell[cell] else "·" for cell in cells]
+        marks = [format_mark(turns[piece]) if piece in turns else NO_TURN for turns in turns_by_cell.values()]
         columns.append(ResultColumn(format_piece(piece), marks))
     column_noun = "piece" if request.rules.mover_chooses else "gift"
     return console.build_table(columns, f"Cells by {column_noun}")
-
-
-def cell_sort_key(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
-    """Return the sort key of a cell by its turns.
-
-    The best value decides, then the soonest win or the latest loss, then the number of turns with that value.
-    """
-    best = max(turn.value for turn in turns)
-    distances = [turn.distance or 0 for turn in turns if turn.value == best]
-    soonest = min(distances) if best > 0 else -max(distances)
-    best_count = sum(turn.value == best for turn in turns)
-    return -best, soonest, -best_count if best >= 0 else 0, turns[0].cell
 
 
 def _build_gifts_table(turns: Sequence[SolvedTurn]) -> Table:
@@ -362,13 +349,6 @@ def _build_gifts_table(turns: Sequence[SolvedTurn]) -> Table:
     if turns[0].distance is not None:
         columns.append(number_column("placements", [turn.distance for turn in turns]))
     return console.build_table(columns)
-
-
-def format_mark(turn: SolvedTurn) -> str:
-    """Format a turn's value and distance in at most three characters, as ``LEGEND`` explains."""
-    if turn.value == 0:
-        return "="
-    return ("+" if turn.value > 0 else "-") + ("" if turn.distance is None else str(turn.distance))
 
 
 def _print_answer_line(line: str) -> None:

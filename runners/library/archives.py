@@ -39,6 +39,13 @@ def annotate(
         RequestError: A run does not exist, or no game meets the condition.
         FailureError: A file is damaged, or cannot be written.
 
+    Examples:
+        >>> import tempfile, runners
+        >>> root = tempfile.mkdtemp() + "/archive"
+        >>> match = runners.run("rule_based", "random", games=2, progress=False, archive=root)
+        >>> runners.annotate(root, run=match.run_id).frame["agent"].unique().sort().to_list()
+        ['random', 'rule_based']
+
     """
     import typer
 
@@ -70,6 +77,14 @@ def index(archive: str | PurePath = DEFAULT_ARCHIVE) -> None:
     Raises:
         RequestError: The archive does not exist.
         FailureError: The archive cannot be written.
+
+    Examples:
+        >>> import tempfile, analytics, runners
+        >>> root = tempfile.mkdtemp() + "/archive"
+        >>> match = runners.run("random", "dumb", games=2, progress=False, archive=root)
+        >>> runners.index(root)
+        >>> analytics.open_archive(root).sql("SELECT sum(games) FROM positions WHERE ply = 0").item()
+        2
 
     """
     from analytics.store.archive import ArchiveStore

@@ -24,7 +24,7 @@ def train(
 ) -> Result:
     """Learn from games and store a policy, as ``qarena train`` does, and return its learning curve.
 
-    The result's ``title`` names the policy, by which agents play: ``run("policy(policy=NAME)", "random")``. Raises
+    Agents play by the policy's name or id: ``run(f"policy(policy={result.policy_id})", "random")``. Raises
     ``KeyboardInterrupt`` after Ctrl-C; the same call continues where the trainer can.
 
     Args:
@@ -34,11 +34,21 @@ def train(
         settings: The keys of the command without a dot: ``trainer="q_placement"``, ``seed=7``.
 
     Returns:
-        The learning curve of the policy, or its row in the view ``policies`` if it has no curve.
+        The learning curve of the policy, as ``Archive.learning_curve`` returns it, or the policy's row in the view
+        ``policies`` if it has no curve. ``policy_id`` is the policy's id.
 
     Raises:
         RequestError: A setting is wrong; the message says which.
         FailureError: The archive cannot be written.
+
+    Examples:
+        >>> import tempfile, runners
+        >>> root = tempfile.mkdtemp() + "/archive"
+        >>> learned = runners.train(
+        ...     trainer="q_placement", overrides=["trainer.games=20"], progress=False, archive=root
+        ... )
+        >>> learned.frame["policy_id"].item() == learned.policy_id
+        True
 
     """
     from runners.config.schemas import TrainConfig
@@ -73,7 +83,7 @@ def build_policy(
 ) -> Result:
     """Derive a policy from logged games and store it, as ``qarena policy build`` does; return its row in ``policies``.
 
-    Example: ``build_policy("gift", name="gifts", where="winner >= 0")``. The result's ``title`` names the policy.
+    Agents play by the policy's name or id: ``run(f"policy(policy={result.policy_id})", "random")``.
 
     Args:
         kind: A kind of policies in ``conf/kind``, such as ``"gift"``.
@@ -83,11 +93,19 @@ def build_policy(
         settings: The keys of the command without a dot: ``name`` of the policy, ``where``, a condition on ``games``.
 
     Returns:
-        The policy's row in the view ``policies``.
+        The policy's row in the view ``policies``. ``policy_id`` is the policy's id.
 
     Raises:
         RequestError: A setting is wrong, or no game meets the condition.
         FailureError: A file is damaged, or cannot be written.
+
+    Examples:
+        >>> import tempfile, runners
+        >>> root = tempfile.mkdtemp() + "/archive"
+        >>> played = runners.run("rule_based", "random", games=20, progress=False, archive=root)
+        >>> policy = runners.build_policy("gift", name="gifts", where="winner >= 0", archive=root)
+        >>> policy.frame["policy_id"].item() == policy.policy_id
+        True
 
     """
     from runners.config.schemas import PolicyBuildConfig
@@ -111,11 +129,20 @@ def rebuild_policy(policy: str, archive: str | PurePath = DEFAULT_ARCHIVE, *, th
         threads: The number of threads; None means one for each core.
 
     Returns:
-        A result with a row for each difference; no rows mean that the policy is identical to the last bit.
+        A result with a row for each difference, in the column ``difference``; no rows mean that the policy is identical
+        to the last bit. ``policy_id`` is the id of the policy that was compared.
 
     Raises:
         RequestError: The policy does not exist, or cannot be learned again.
         FailureError: A file is damaged.
+
+    Examples:
+        >>> import tempfile, runners
+        >>> root = tempfile.mkdtemp() + "/archive"
+        >>> played = runners.run("rule_based", "random", games=20, progress=False, archive=root)
+        >>> policy = runners.build_policy("gift", archive=root)
+        >>> runners.rebuild_policy(policy.policy_id, root).frame.is_empty()
+        True
 
     """
     import polars as pl
@@ -132,7 +159,7 @@ def rebuild_policy(policy: str, archive: str | PurePath = DEFAULT_ARCHIVE, *, th
         if rebuilding_result.differences
         else f"identical: {rebuilding_result.size} of policy {rebuilding_result.card.policy_id}"
     )
-    return replace(result, note=note)
+    return replace(result, note=note, policy_id=rebuilding_result.card.policy_id)
 
 
 def judge(
@@ -158,11 +185,24 @@ def judge(
         threads: The number of threads; None means one for each core.
 
     Returns:
-        A row for each agent; ``runners.exact.verdict_tables.build_verdict_frame`` describes the columns.
+        A row for each ``agent``, ``kind`` of decision (turn, placement or gift), and group of positions: all, those of
+        one ``source`` (canonical or logged), those with as many ``pieces`` on the board; null stands for all. Columns:
+        ``decisions``; ``optimal``, the share of decisions that keep the exact value (0 to 1); ``regret``, its mean in
+        half-points. They have 95 % intervals (``_low``, ``_high``). Of the agent, in all of its rows: ``draws``, the
+        share of drawn games (0 to 1, 95 % interval) among ``oracle_games`` against the oracle, null without games;
+        ``turns_a_second`` of one thread.
 
     Raises:
         RequestError: An agent or a policy does not exist, or does not play these rules.
         FailureError: The archive cannot be written.
+
+    Examples:
+        >>> import tempfile, runners
+        >>> root = tempfile.mkdtemp() + "/archive"
+        >>> match = runners.run("semi_random", "random", games=2, progress=False, archive=root)
+        >>> verdicts = runners.judge("semi_random", archive=root, draws=1, games=0).frame
+        >>> verdicts.filter(verdicts["source"].is_null() & verdicts["pieces"].is_null())["kind"].to_list()
+        ['turn', 'placement', 'gift']
 
     """
     from analytics.report.answers import build_list_result
@@ -189,4 +229,5 @@ def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str])
             result = archive.learning_curve(run=card.learned["run_ids"])
         else:
             result = build_list_result("", archive.scan("policies").filter(policy_id=card.policy_id).collect())
-    return replace(result, title=f"Policy {card.name}", note=" ".join([result.note, *notes]).strip())
+    note = " ".join([result.note, *notes]).strip()
+    return replace(result, title=f"Policy {card.name}", note=note, policy_id=card.policy_id)

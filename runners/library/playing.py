@@ -94,8 +94,7 @@ def sweep(
 
     A sequence lists the values of its key, ``seed=range(1, 5)``; for a key with a dot, a text does:
     ``overrides=["a.iterations=50,100,200"]``. Jobs, run ids, objective and the folder ``multirun`` with logs are those
-    of
-    the command. The same call plays only what is missing. Raises ``KeyboardInterrupt`` after Ctrl-C.
+    of the command. The same call plays only what is missing. Raises ``KeyboardInterrupt`` after Ctrl-C.
 
     Args:
         agents: Labels, as for ``run``.
@@ -105,13 +104,25 @@ def sweep(
         settings: The keys of the command without a dot.
 
     Returns:
-        The rows of these jobs in the view ``sweeps``, by job. ``status`` and ``error`` say which jobs failed and why,
-        and
-        so does ``note``. ``print`` shows the command's table.
+        The rows of these jobs in the view ``sweeps``, by ``job`` and pairing. Columns: ``sweep_id``, ``job``;
+        ``overrides``, a struct of the job's settings; ``run_id``; ``status`` and ``error``, which say what failed and
+        why, as ``note`` does; ``objective`` and its ``value``; ``agent_a``, ``agent_b``, ``games``; of ``agent_a``
+        ``wins``, ``draws``, ``losses``, and ``win_rate`` (0 to 1) with its 95 % interval ``win_low`` and ``win_high``.
+        ``print`` shows the command's table. With ``progress=False``, nothing is printed while the jobs run.
 
     Raises:
         RequestError: A value is wrong, which is found before the first job begins.
         FailureError: All jobs failed.
+
+    Examples:
+        >>> import tempfile, runners
+        >>> folder = tempfile.mkdtemp()
+        >>> jobs = runners.sweep(
+        ...     "dumb", "random", seed=[1, 2], games=2, progress=False, archive=f"{folder}/archive",
+        ...     overrides=[f"hydra.sweep.dir={folder}/logs"],
+        ... )
+        >>> jobs.frame.select("job", "games").rows()
+        [(0, 2), (1, 2)]
 
     """
     from runners.config.application import RUN, Application
@@ -155,11 +166,21 @@ def sprt(
         settings: The keys of the command without a dot; ``elo0`` and ``elo1`` are the hypotheses in normalised Elo.
 
     Returns:
-        The newest verdict on the run. ``accepted`` is null if all games that were allowed did not decide.
+        The newest verdict on the run, a row. ``accepted`` is ``elo0`` or ``elo1``, null if all games that were allowed
+        did not decide. ``pairs`` of games, and how they ended for the first agent: ``ll``, ``ld``, ``dd``, ``wd``,
+        ``ww`` (with a win and a loss as ``dd``). ``ratio`` is the log-likelihood ratio; ``normalised_elo`` has a 95 %
+        interval (``_low``, ``_high``). ``run_id`` is the run's id.
 
     Raises:
         RequestError: A setting or an agent is wrong; the message says which.
         FailureError: The disk refuses to write, or an agent forfeits all of its games.
+
+    Examples:
+        >>> import tempfile, runners
+        >>> root = tempfile.mkdtemp() + "/archive"
+        >>> verdict = runners.sprt("semi_random", "random", elo1=50, seed=3, progress=False, archive=root)
+        >>> verdict.frame["accepted"].item()
+        'elo1'
 
     """
     from runners.arena.sprt import execute_sprt

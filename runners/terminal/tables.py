@@ -44,9 +44,9 @@ def output_result(result: Result, output: TableOutput = TERMINAL_OUTPUT) -> None
             console.print_line(line)
     else:
         output_batches(result.frame.lazy(), lambda: None, output)
-    omissions = [f"{text}; --output FILE for all" for text in result.omissions] if output.is_printed else []
+    omissions = [f"{text}; --output FILE for all" for text in result.printed_omissions] if output.is_printed else []
     for note in (*result.warnings, *omissions):
-        console.print_note(note)
+        console.print_note(str(note))
 
 
 def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT, title: str = "Answer") -> None:

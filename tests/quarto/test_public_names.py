@@ -14,7 +14,7 @@ import quarto
 from agents.base import agent
 from quarto import game, rules, views
 from quarto.errors import RequestError
-from quarto.solver import solver
+from quarto.solver import solution, solver
 from tests.paths import ROOT
 
 PACKAGES = ("agents", "analytics", "quarto", "runners")
@@ -48,13 +48,19 @@ def test_importing_the_packages_loads_nothing_heavy() -> None:
 
 def test_a_position_is_solved_in_one_line() -> None:
     text = "0.6F/.3A./..5./C..9 7"
-    solution = quarto.solve(text)
-    assert solution == quarto.solve(quarto.Position.parse(text))
-    assert max(turn.value for turn in solution.turns) == solution.value
+    solved = quarto.solve(text)
+    assert solved == quarto.solve(quarto.Position.parse(text))
+    assert max(turn.value for turn in solved.turns) == solved.value
+    assert {turn.value for turn in solved.best} == {solved.value}
+    assert solved.frame.filter("best").select("cell", "gift").rows() == [
+        (turn.text[:2], turn.text[3:]) for turn in solved.best
+    ]
     with pytest.raises(RequestError, match="the game is over"):
         quarto.solve("0123/..../..../.... -")
 
 
-@pytest.mark.parametrize(("module", "examples"), [(agent, 13), (game, 3), (rules, 2), (solver, 5), (views, 5)])
+@pytest.mark.parametrize(
+    ("module", "examples"), [(agent, 13), (game, 3), (rules, 2), (solution, 5), (solver, 6), (views, 5)]
+)
 def test_the_examples_of_public_names_run(module: ModuleType, examples: int) -> None:
     assert doctest.testmod(module) == (0, examples)

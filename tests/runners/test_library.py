@@ -19,6 +19,7 @@ import pytest
 
 import runners
 from analytics import open_archive
+from analytics.report.result import Result, render_markdown
 from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
@@ -134,6 +135,35 @@ def test_a_sweep_has_the_jobs_and_the_table_of_the_command(
     assert [[cell.strip() for cell in row] for row in printed] == [[*map(str, row)] for row in result.table.rows]
 
 
+def test_a_sweep_without_progress_prints_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ids = set[str]()
+    for progress in (True, False):
+        frame = runners.sweep("random", "dumb", games=[2, 4], progress=progress, archive=tmp_path / "archive").frame
+        ids.update(frame["sweep_id"])
+        assert ("#1 : " in capfd.readouterr().err) == progress
+    assert len(ids) == 1
+
+
+def test_annotating_prints_nothing_and_says_what_python_can_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runners.run("random", "dumb", games=2, archive=tmp_path, progress=False)
+    assert "is judged (runners.annotate does that, then refresh)" in str(open_archive(tmp_path).mistakes())
+    mistakes = runners.annotate(tmp_path)
+    assert capfd.readouterr().out == ""
+    assert "qarena annotate" not in str(mistakes)
+    assert "(runners.annotate(choices=True) does that, then refresh)" in mistakes._repr_html_()
+    assert "('qarena annotate --choices' does that)" in render_markdown(mistakes)
+    printed = str(mistakes)
+    assert len(printed.splitlines()) < 40
+    assert "The table 'By ply' is not printed: the frame has all." in printed
+    assert mistakes.frame["ply"].n_unique() > 10
+    assert ">By ply<" in mistakes._repr_html_()
+
+
 def test_a_sweep_is_refused_before_its_first_job_and_fails_with_its_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +206,10 @@ def test_interrupting_a_sweep_stops_it(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(execution, "_play_missing_units", interrupt)
     with pytest.raises(KeyboardInterrupt, match="the same call plays the rest"):
         runners.sweep("random", "dumb", games=2, seed=[1, 2], archive=tmp_path / "archive")
+
+
+def agents_of(result: Result) -> list[str]:
+    return [*result.frame.select("first", "second").row(0)]
 
 
 class Corner:
@@ -252,7 +286,9 @@ def test_a_policy_is_that_of_the_command(qarena: Qarena, tmp_path: Path) -> None
         else:
             assert runners.build_policy("gift", where="plies > 5", archive=root).frame["games"].item() <= 20
         with open_archive(root) as archive:
-            assert runners.rebuild_policy("gift", root).frame.is_empty()
+            rebuilt = runners.rebuild_policy("gift", root)
+            assert rebuilt.frame.is_empty()
+            assert [rebuilt.policy_id] == archive.policies().frame["policy_id"].to_list()
             ids.append(archive.policies().frame.select("policy_id", "name", "rows").rows())
     assert ids[0] == ids[1]
 
@@ -269,6 +305,9 @@ def test_a_judgement_has_the_rows_of_the_command(qarena: Qarena, tmp_path: Path)
 def test_a_training_returns_its_learning_curve(tmp_path: Path) -> None:
     learned = runners.train(trainer="q_placement", overrides=["trainer.games=40"], archive=tmp_path, progress=False)
     assert learned.title == "Policy q_placement"
+    assert learned.policy_id == learned.frame["policy_id"].item()
+    agent = f"policy(policy={learned.policy_id})"  # agents play by the id, too
+    assert agents_of(runners.run(agent, "random", games=2, progress=False, archive=tmp_path)) == [agent, "random"]
     assert learned.frame.select("policy", "series", "step").rows() == [("q_placement", "win_rate", 40)]
     with open_archive(tmp_path) as archive:
         assert archive.learning_curve().frame.equals(learned.frame)
@@ -305,10 +344,13 @@ def test_an_interrupt_keeps_finished_games_and_says_so(tmp_path: Path, monkeypat
         runners.run("random", "dumb", games=2, archive=tmp_path)
 
 
-def test_the_examples_of_docstrings_run() -> None:
-    found = [doctest.testmod(import_module(f"runners.library.{name}")) for name in ("archives", "learning", "playing")]
-    assert [each.failed for each in found] == [0] * 3
-    assert sum(each.attempted for each in found) == 3
+def test_the_examples_of_docstrings_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ("archives", "learning", "playing")
+    results = [doctest.testmod(import_module(f"runners.library.{name}")) for name in names]
+    assert [result.failed for result in results] == [0] * 3
+    docs = {name: getattr(runners, name).__doc__ for name in runners.__all__ if name != "__version__"}
+    assert [name for name, doc in docs.items() if ">>>" not in doc] == ["serve"]  # which ends with Ctrl-C
 
 
 def test_public_names_are_offered_and_are_there() -> None:

@@ -12,6 +12,7 @@ from analytics.questions.columns import (
     number_column,
 )
 from analytics.report import style
+from analytics.report.advice import Advice
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
 from analytics.report.section import agent_figures, agent_table
@@ -33,12 +34,18 @@ MEANS = """
     FROM ({turns}) GROUP BY ALL ORDER BY ALL
 """
 
+NOT_STORED = Advice(
+    "no evaluations were stored",
+    "'archive.evaluations=true' stores them",
+    "run(..., overrides=['archive.evaluations=true']) stores them",
+)
+
 
 def build_evaluations_section(data: ReportData) -> Result:
     """Build the section about agents' own evaluations: the values that agents expected of their turns."""
     all_totals = evaluations_frame(data, by_ply=False)
     if all_totals.is_empty():
-        return Result(missing="no evaluations were stored ('archive.evaluations=true' stores them)")
+        return Result(missing=NOT_STORED)
     all_by_ply = evaluations_frame(data, by_ply=True)
     totals, by_ply = map(data.select_rows_of_shown_agents, (all_totals, all_by_ply))
     note = (
@@ -50,7 +57,14 @@ def build_evaluations_section(data: ReportData) -> Result:
         agent_table(data, caption, frame, _build_columns(frame))
         for caption, frame in (("Values and times of turns", totals), ("The same by ply", by_ply))
     ]
-    return Result(note, tables[0], _build_figures(by_ply, data), tables[1], frame=pl.concat([all_totals, all_by_ply]))
+    return Result(
+        note,
+        tables[0],
+        _build_figures(by_ply, data),
+        tables[1],
+        frame=pl.concat([all_totals, all_by_ply]),
+        prints_numbers=False,
+    )
 
 
 def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:

@@ -20,6 +20,7 @@ from analytics.questions.mistakes import Mistake, find_worst_mistakes, summarise
 from analytics.questions.selection import describe_repeated_games
 from analytics.questions.sql.views import quote_literal
 from analytics.report import style
+from analytics.report.advice import Advice
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
 from analytics.report.section import agent_figures, agent_table
@@ -35,6 +36,14 @@ WORST_LEGEND = (
     "most regret first, then the easiest; value: before the mistake, for the player that decides; saving: choices that "
     "keep it, of all; missed: blunders in this position; game and ply: the worst one ('qarena show' prints the game)"
 )
+NOT_JUDGED = Advice(
+    "no decision of these games is judged", "'qarena annotate' does that", "runners.annotate does that, then refresh"
+)
+NOT_COUNTED = Advice(
+    "choices that keep the value are not counted everywhere",
+    "'qarena annotate --choices' does that",
+    "runners.annotate(choices=True) does that, then refresh",
+)
 KINDS = ["gift", "placement"]
 HEADROOM = 1.25  # height of the figures in units of the largest share; intervals are cut there
 
@@ -43,7 +52,7 @@ def build_mistakes_section(data: ReportData) -> Result:
     """Build the section about the regret and the blunders of agents, over all plies and by ply."""
     all_totals = mistakes_frame(data, by_ply=False)
     if all_totals.is_empty():
-        return Result(missing="no decision of these games is judged ('qarena annotate' does that)")
+        return Result(missing=NOT_JUDGED)
     all_by_ply = mistakes_frame(data, by_ply=True)
     totals, by_ply = map(data.select_rows_of_shown_agents, (all_totals, all_by_ply))
     note = (
@@ -57,7 +66,14 @@ def build_mistakes_section(data: ReportData) -> Result:
             ("By ply", by_ply, PLY_LEGEND),
         )
     ]
-    return Result(note, tables[0], _build_figures(by_ply, data), tables[1], frame=pl.concat([all_totals, all_by_ply]))
+    return Result(
+        note,
+        tables[0],
+        _build_figures(by_ply, data),
+        tables[1],
+        frame=pl.concat([all_totals, all_by_ply]),
+        prints_numbers=False,
+    )
 
 
 def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
@@ -69,11 +85,12 @@ def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
     if data.agent is not None:
         condition = f"({condition}) AND agent = {quote_literal(data.agent)}"
     worst = find_worst_mistakes(data.opened, condition, max_positions) if max_positions else []
-    warnings = [*data.agent_names.notes, *describe_repeated_games(data.opened, data.records)]
+    warnings: list[str | Advice] = [*data.agent_names.notes, *describe_repeated_games(data.opened, data.records)]
     if len(data.rules) > 1:
-        warnings.append(f"these are decisions under different rules, {', '.join(data.rules)}: --rules NAME chooses one")
+        text = f"these are decisions under different rules, {', '.join(data.rules)}"
+        warnings.append(Advice(text, "--rules NAME chooses one", "rules=NAME chooses one"))
     if any(mistake.saving is None for mistake in worst):
-        warnings.append("choices that keep the value are not counted everywhere: 'qarena annotate --choices' does that")
+        warnings.append(NOT_COUNTED)
     return replace(section, others=[build_worst_mistakes_table(worst)] if worst else [], warnings=warnings)
 
 

@@ -21,10 +21,10 @@ from quarto.errors import ArenaError, FailureError
 from quarto.game import Game, NextDecision
 from quarto.position import PackedPosition, position_from_plies
 from quarto.rules import NONE, Rules
-from quarto.solver.solver import Solution, Solver
+from quarto.solver.solution import Solution, turn_sort_key
+from quarto.solver.solver import Solver
 from quarto.views import Position
 from runners.arena.executors.base import available_cores
-from runners.exact.solutions import turn_sort_key
 from runners.web.analyse.line import format_game_position
 from runners.web.archive.explorer import ExplorerResult, build_empty_result, explore_position
 from runners.web.archive.snapshots import StillOpeningError

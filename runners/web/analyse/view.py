@@ -17,8 +17,7 @@ from analytics.questions.openings import ChoiceResult
 from quarto.game import Game, NextDecision, format_cells
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
-from quarto.solver.solver import Solution, SolvedTurn
-from runners.exact.solutions import cell_sort_key, turn_sort_key
+from quarto.solver.solution import Solution, group_turns_by_cell, turn_sort_key
 from runners.web.analyse.line import AnalysisLine, format_decisions
 from runners.web.analyse.searches import AnalysisValues, SolvedPosition
 from runners.web.tiles import (
@@ -182,13 +181,9 @@ def build_turns_table(line: AnalysisLine, solved: SolvedPosition | None) -> Turn
     if solved is None or not solved.solution.turns or solved.solution.turns[0].cell == NONE:
         return None
     solution = solved.solution
-    by_cell: dict[int, dict[int, SolvedTurn]] = {}
-    for turn in sorted(solution.turns, key=turn_sort_key):
-        by_cell.setdefault(turn.cell, {})[turn.gift] = turn
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
     rows = []
-    for cell in sorted(by_cell, key=lambda candidate: cell_sort_key(list(by_cell[candidate].values()))):
-        turns = by_cell[cell]
+    for cell, turns in group_turns_by_cell(solution.turns).items():
         first = next(iter(turns.values()))
         badges = [build_badge(turns[p].value, turns[p].distance) if p in turns else None for p in pieces]
         name = format_cell(cell)
