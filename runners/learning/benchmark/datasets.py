@@ -101,7 +101,7 @@ class DatasetSplit(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the split, such as ``medium-v0`` or ``medium-validation-v0``; archives and Minari datasets share it."""
+        """The name of the split, such as ``medium-v0`` or ``medium-validation-v0``, in archives and in Minari."""
         stem, _, version = self.dataset.name.rpartition("-")
         return f"{stem}-validation-{version}" if self.validation else self.dataset.name
 
@@ -206,7 +206,7 @@ def _describe_work(splits: Sequence[DatasetSplit], threads: int) -> str:
 def _create_split_unless_stopped(
     split: DatasetSplit, request: DatasetRequest, references: ReferenceReturns, stop: threading.Event
 ) -> bool:
-    """Make one split as an archive and as a Minari dataset; return False if ``stop`` was set before both were complete."""
+    """Make one split as an archive and as a Minari dataset; return False if ``stop`` was set before both were made."""
     folder, spec = request.folder, split.build_run_spec()
     work_folder = folder / WORK_FOLDER / f"{split.name}-{spec.run_id}"
     if not _has_games(split, folder):
@@ -253,7 +253,7 @@ def _play_games_unless_stopped(
 
 
 def _write_archive(split: DatasetSplit, spec: RunSpec, work_folder: Path, folder: Path) -> None:
-    """Write the games of a split to ``folder`` as a new archive that has a single file of games."""
+    """Write the games of a split as a single file to a new archive in ``folder``."""
     source, staging_folder = ArchiveStore.open(work_folder / "played"), work_folder / "archive"
     record = source.find_run(spec.run_id)
     if record is None:
@@ -327,7 +327,10 @@ def _has_games(split: DatasetSplit, folder: Path) -> bool:
 
 
 def _has_episodes(split: DatasetSplit, folder: Path) -> bool:
-    """Return whether the Minari dataset of a split exists. Raises ``RequestError`` if the dataset holds different games."""
+    """Return whether the Minari dataset of a split exists.
+
+    Raises ``RequestError`` if the dataset holds different games.
+    """
     path = split.minari_folder(folder)
     if not path.exists():
         return False

@@ -37,7 +37,7 @@ REFERENCE_SEED = (1 << 31) - 1  # of the reference games, whose openings differ 
 
 
 class ReferenceReturns(NamedTuple):
-    """The mean return of a random player, whose score is defined as 0, and that of a perfect player, whose score is 1."""
+    """The mean returns of a random and of a perfect player, which define the scores 0 and 1."""
 
     least: float
     greatest: float
@@ -60,7 +60,7 @@ def build_player_spec(label: str) -> AgentSpec:
 def compute_mean_return(tally: Tally) -> Estimate:
     """Compute the first agent's mean return, from -1 to 1, with a 95 % interval that treats each pair as one sample.
 
-    With fewer than ``FEW_PAIRS`` pairs, the interval is Wilson's for the same number of games without draws, because
+    With fewer than ``FEW_PAIRS`` pairs, the interval is Wilson's, which takes each pair for a win or a loss, because
     such results vary most.
     """
     share, low, high = score(tally, by_pairs=True)

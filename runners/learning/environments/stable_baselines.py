@@ -71,8 +71,8 @@ class QuartoVecEnv(VecEnv):
     ) -> list[Any]:
         """Call a method of each game; ``action_masks`` is the only one.
 
-        It returns the legal actions of each game: bool [16], or [289] for whole turns. Raises ``AttributeError`` for any
-        other method.
+        It returns the legal actions of each game: bool [16], or [289] for whole turns. Raises ``AttributeError`` for
+        any other method.
         """
         if method_name != MASKS_METHOD:
             raise AttributeError(f"a QuartoVecEnv has no method {method_name!r} of single games, only {MASKS_METHOD!r}")

@@ -51,7 +51,7 @@ Envs = NDArray[np.void]  # [N] ENV
 
 
 def build_envs(size: int) -> Envs:
-    """Build the records of ``size`` games that have not begun; the first step begins game 0 of seed 0 in each record."""
+    """Build the records of ``size`` games that have not begun; the first step begins game 0 of seed 0 in each."""
     envs = np.zeros(size, ENV_DTYPE)
     envs["over"], envs["number"] = True, -1
     return envs

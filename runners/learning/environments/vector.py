@@ -98,7 +98,10 @@ def check_opening_plies(opening_plies: int, whole_turns: bool, rules: Rules) -> 
 
 
 def parse_seat(seat: Any) -> int | None:
-    """Return the learner's seat, or None if each game is to draw it at random. Raises ``ValueError`` for any other value."""
+    """Return the learner's seat, or None if it is drawn at random in each game.
+
+    Raises ``ValueError`` for any other value.
+    """
     if seat not in (0, 1, None):
         raise ValueError(
             f"seat={seat!r} is not 0 (gives the first piece), 1 (places first) or None (either, at random)"
@@ -126,7 +129,10 @@ class GameLog:
 
 
 def _is_same_step_mode(mode: AutoresetMode | str) -> bool:
-    """Return whether a new game begins in the step that ends the last one. Raises ``RequestError`` for an unknown mode."""
+    """Return whether a new game begins in the step that ends the last one.
+
+    Raises ``RequestError`` for an unsupported mode.
+    """
     supported_modes = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
     names = [supported_mode.value for supported_mode in supported_modes]
     if mode not in supported_modes and mode not in names:
@@ -135,7 +141,7 @@ def _is_same_step_mode(mode: AutoresetMode | str) -> bool:
 
 
 class QuartoVectorEnv(VectorEnv):
-    """``num_envs`` games of a learner against ``opponent``, stepped together by compiled code, each at a ply of its own.
+    """``num_envs`` games of a learner against ``opponent``, each at its own ply, stepped together by compiled code.
 
     The arguments are those of ``QuartoEnv``, with ``num_envs`` and ``autoreset_mode`` in addition. After
     ``reset(seed=s)``, game ``i`` is the game that ``QuartoEnv`` plays after ``reset(seed=s + i)``; a list of seeds has

@@ -44,7 +44,7 @@ SEEDS = 4  # each policy chooses with each seed: if its turns are equal, it does
 
 @dataclass(frozen=True)
 class TurnComparison:
-    """A comparison of the turns that two policies choose in the same positions; turns equal up to symmetry are the same."""
+    """A comparison, up to symmetry, of the turns that two policies choose in the same positions."""
 
     description: str  # of the positions, in words
     positions: list[Position]  # P of them
@@ -55,7 +55,7 @@ class TurnComparison:
 
 
 def print_comparison(root: PurePath, one: str, other: str) -> None:
-    """Print a comparison of two policies. Raises ``RequestError`` if the policies were learned under different rules."""
+    """Print a comparison of two policies. Raises ``RequestError`` if they were learned under different rules."""
     archive = ArchiveStore.open(root)
     stored_policies = [policy_store.read(archive, name) for name in (one, other)]
     cards, learned = [card for card, _ in stored_policies], [policy for _, policy in stored_policies]

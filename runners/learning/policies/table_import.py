@@ -164,7 +164,7 @@ def _build_card_fields(settings: dict[str, str], file: str, sha256: str, command
 
 
 def _print_summary(imported_policy: ImportedPolicy, card: PolicyCard, options: ImportOptions, root: PurePath) -> None:
-    """Print what was read, which rows were left out or contradicted each other, and a command that plays with the policy."""
+    """Print what was read, what was left out or contradictory, and a command that plays with the policy."""
     afterstates = len(imported_policy.policy.table["lanes"])
     if imported_policy.skipped_rows:
         console.print_note(
