@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
-    """A task that annotates chunks; the threads of a process share the positions that they solve."""
+    """A task that annotates chunks of games; the threads of a process share the positions that they have solved."""
 
     root: str
     choices: bool
@@ -66,7 +66,10 @@ class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
         return self.build_counting_worker([])
 
     def build_counting_worker(self, game_counts: list[int]) -> Worker[Chunk[AnnotationExtent], AnnotationSummary]:
-        """Build a worker that appends the number of judged games to ``game_counts``, also during a chunk."""
+        """Build a worker that appends to ``game_counts`` the number of games judged since its last report.
+
+        It also reports while it works on a chunk.
+        """
         settings = AnnotationOptions(self.choices, self.from_pieces, 1, self.megabytes)
         annotator = Annotator(ArchiveStore.open(parse_location(self.root)), settings)
 
@@ -87,14 +90,14 @@ LONG_SECONDS = 60.0  # the shortest estimate that is printed
 
 
 class LongTimeNotice:
-    """A note, printed once, that judging will take long, and how to judge fewer games."""
+    """A note, printed at most once, that judging the games will take long, and how to judge fewer."""
 
     def __init__(self, total: int, game_filter: GameFilter) -> None:
         self.total, self.clock, self.is_due = total, WorkClock(), True
         self.fewer_games_hint = "" if game_filter.runs else "; --run RUN judges the games of one run"
 
     def print_if_due(self, judged_games: int) -> None:
-        """Print the note if it is due, now that ``judged_games`` games are judged."""
+        """Print the note if the pace so far, with ``judged_games`` games judged, means that the rest will take long."""
         spent_seconds = self.clock.seconds
         if not (self.is_due and judged_games and spent_seconds >= MEASURED_SECONDS):
             return
@@ -110,11 +113,11 @@ class LongTimeNotice:
 
 def annotate_games(
     root: PurePath, game_filter: GameFilter, settings: AnnotationOptions, threads: int | None, executor: Executor
-) -> str:
-    """Judge the decisions that are not judged yet, in all files that hold a game that meets the filter.
+) -> None:
+    """Judge all decisions that are not judged yet, in each file that holds a game that meets the filter.
 
-    Returns a sentence on what was judged, for the terminal. Raises ``RequestError`` for an unknown run, and for a
-    condition that no game meets; ``typer.Exit`` if a signal stopped the work, of which all judged decisions are kept.
+    Raises ``RequestError`` for an unknown run, and for a condition that no game meets. If a signal stops the work,
+    raises ``typer.Exit``; the decisions judged until then are kept.
     """
     workers = threads or available_cores()
     check_solver_memory(settings.megabytes, executor.count_processes_using_local_memory(workers))
@@ -153,7 +156,7 @@ def annotate_games(
 
 
 def _build_file_filter(root: PurePath, where: str | None) -> Callable[[str, StoredRange], bool]:
-    """Build a predicate: whether the file of a run with this range holds a game that meets the condition."""
+    """Build a predicate that tells whether a file, given by run id and range, holds a game that meets the condition."""
     if where is None:
         return lambda _run_id, _games: True
     with OpenArchive(root) as opened:
@@ -189,7 +192,7 @@ def output_mistakes(
 ) -> None:
     """Print or write the regret of each agent and the worst mistakes.
 
-    Raises ``RequestError`` if nothing is annotated; the message has the command that annotates.
+    Raises ``RequestError`` if no games are annotated; the message contains the command that annotates them.
     """
     with open_archive(root) as opened:
         result = opened.mistakes(positions=0 if output.form in STREAMED_FORMATS else max_positions, **games)

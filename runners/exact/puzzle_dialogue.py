@@ -25,20 +25,20 @@ HELP = "Type the cell and the gift, such as b2 7. 'answer' shows the turn, 'quit
 
 
 def find_puzzle(puzzles: Sequence[Puzzle], number: int) -> Puzzle:
-    """Return the puzzle with a number, counted from 1. Raises ``NotFoundError`` if there is none."""
+    """Return the puzzle with this number, counted from 1. Raises ``NotFoundError`` if there is none."""
     if not 1 <= number <= len(puzzles):
         raise NotFoundError(f"there is no puzzle {number}: this set has 1 to {len(puzzles)}")
     return puzzles[number - 1]
 
 
 def describe_task(puzzle: Puzzle) -> str:
-    """Describe the task in a sentence."""
+    """Describe in one sentence what the person has to do in a puzzle."""
     contrast = "no other does" if puzzle.value else "every other loses"
     return f"You place {format_piece(puzzle.position.hand)} and give a piece. One turn {puzzle.goal}s, {contrast}."
 
 
 def describe_theme(puzzle: Puzzle) -> str:
-    """Describe the kind of a puzzle in a sentence."""
+    """Describe in one sentence what kind of puzzle it is."""
     if puzzle.value:
         return "A trap: every reply loses at once." if puzzle.depth == 3 else f"A win in {puzzle.depth} placements."
     return (
@@ -47,12 +47,12 @@ def describe_theme(puzzle: Puzzle) -> str:
 
 
 def describe_miss_rate(puzzle: Puzzle) -> str:
-    """Describe how often agents missed the right turn, in a sentence."""
+    """Describe in one sentence how often agents missed the right turn."""
     return f"Agents missed it in {format_percent_whole(puzzle.missed)} % of their tries."
 
 
 def describe_right_or_wrong(puzzle: Puzzle, game_after: Game) -> str:
-    """Tell whether the turn that led to ``game_after`` is right; no search is needed."""
+    """Return a text that says whether the turn that led to ``game_after`` is right; this needs no search."""
     gift = "" if game_after.hand == NONE else format_piece(game_after.hand)
     turn = f"{format_cell(game_after.plies[-1][1])} {gift}".strip()
     if is_right_turn(puzzle, game_after):
@@ -63,16 +63,16 @@ def describe_right_or_wrong(puzzle: Puzzle, game_after: Game) -> str:
 def describe_turn_consequences(
     puzzle: Puzzle, game_after: Game, solution: Solution, turns: Sequence[SolvedTurn]
 ) -> list[str]:
-    """Describe what follows from a turn, in one or two sentences.
+    """Describe in one or two sentences what a turn leads to.
 
     Args:
         puzzle: The puzzle in which the turn was taken.
         game_after: The game after the turn.
         solution: The exact value of ``game_after``, with its turns if they are known.
-        turns: All turns of the puzzle, or none as long as they are not solved.
+        turns: All turns of the puzzle, or an empty sequence until they are solved.
 
     Returns:
-        The outcome of the turn and, for the right turn, how the other turns end.
+        The outcome of the turn and, if it is the right turn, the outcomes of the other turns.
 
     """
     lines = [_describe_outcome(game_after, solution)]
@@ -90,7 +90,7 @@ def is_right_turn(puzzle: Puzzle, game_after: Game) -> bool:
 
 
 def _describe_outcome(game_after: Game, solution: Solution) -> str:
-    """Describe the outcome of a turn; ``solution`` is the value of ``game_after``, where the opponent is to move."""
+    """Describe the outcome of a turn from the exact value of ``game_after``, in which the opponent is to move."""
     at_once = Position(game_after.position, game_after.rules).winning_cells() if solution.value > 0 else ()
     if at_once:
         return f"It loses at once: {format_piece(game_after.hand)} finishes a line on {format_cells(at_once)}."
@@ -105,14 +105,14 @@ def _describe_outcome(game_after: Game, solution: Solution) -> str:
 
 
 class SolvedPuzzleTurn(NamedTuple):
-    """What the solver knows about a turn in a puzzle."""
+    """The results of the solver for one turn in a puzzle."""
 
     solution: Solution  # of the game after the turn
     puzzle_turns: Sequence[SolvedTurn]  # all turns of the puzzle
 
 
 class PuzzleDialogue:
-    """The dialogue in which a person solves puzzles, until all are solved or the person leaves."""
+    """A dialogue in which a person solves puzzles, until all are solved or the person leaves."""
 
     def __init__(self, puzzles: Sequence[Puzzle], screen: Screen) -> None:
         self._puzzles, self._screen = puzzles, screen
@@ -121,7 +121,10 @@ class PuzzleDialogue:
         self.solved = self.puzzle_count = 0  # a puzzle is solved if the first turn is right
 
     def run(self, first_number: int) -> None:
-        """Ask for the turns of the puzzles from ``first_number`` on. Raises ``EOFError`` at the end of the input."""
+        """Ask for the right turn in each puzzle, starting with ``first_number``.
+
+        Raises ``EOFError`` at the end of the input.
+        """
         for current in range(first_number, len(self._puzzles) + 1):
             puzzle = self._puzzles[current - 1]
             heading = f"Puzzle {current} of {len(self._puzzles)}, level {puzzle.level}, {puzzle.rules} rules."
@@ -132,7 +135,7 @@ class PuzzleDialogue:
                 return
 
     def _ask_until_solved_or_quit(self, puzzle: Puzzle, heading: str) -> bool:
-        """Ask until the puzzle is solved or its answer shown; return whether the person leaves."""
+        """Ask until the person solves the puzzle, asks for the answer or leaves; return whether the person leaves."""
         start = game = game_from_position(puzzle.position, self._rules[puzzle.rules])
         self._screen.show_game(start, [f"{heading} {describe_task(puzzle)}"])
         tries = 0
@@ -181,7 +184,7 @@ class PuzzleDialogue:
 
 
 def run_puzzles(puzzles: Sequence[Puzzle], first_number: int, screen: Screen) -> None:
-    """Ask for the turns of puzzles, from ``first_number`` on, until the last one is solved or the person leaves.
+    """Present puzzles from ``first_number`` on, until the last one is solved or the person leaves.
 
     Raises ``NotFoundError`` if there is no puzzle with that number.
     """

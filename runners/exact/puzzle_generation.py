@@ -43,7 +43,7 @@ MAX_CANDIDATES = 1000  # positions that are solved for each rule set and number 
 
 
 class PuzzleOptions(NamedTuple):
-    """The number of puzzles to make, and the seed, threads and memory to use."""
+    """The number of puzzles to make, the seed, and the threads and memory that may be used."""
 
     max_puzzles: int = 300
     seed: int = 1
@@ -52,9 +52,9 @@ class PuzzleOptions(NamedTuple):
 
 
 def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions, path: Path) -> None:
-    """Make puzzles and write their file, which the caller has checked.
+    """Make puzzles and write them to ``path``, which the caller has checked.
 
-    Raises ``RequestError`` if the archive has no annotated games under rules by which the opponent chooses the piece.
+    Raises ``RequestError`` if the archive has no annotated games under rules that let the opponent choose the piece.
     """
     check_solver_memory(options.megabytes)
     candidate_puzzles: list[Puzzle] = []
@@ -84,10 +84,11 @@ def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions
 
 
 def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, seed: int) -> list[PackedPosition]:
-    """Select positions of annotated games in which perhaps only one cell keeps the value, by pieces on the board.
+    """Select positions from annotated games in which perhaps only one cell keeps the value, sorted by number of pieces.
 
-    All runs are by the same ``rules``. No two positions are images of each other, and their order depends only on the
-    games and the seed. Where annotations do not count choices, every position that is not lost is a candidate.
+    All ``runs`` have the same ``rules``. No two of the positions are equivalent by symmetry, and their order depends
+    only on the games and the seed. Where the annotations lack the number of choices that keep the value, every position
+    that is not lost is a candidate.
     """
     order = f"md5(concat_ws('-', {seed}, run_id, game_id))"
     decisions = opened.sql(
@@ -112,7 +113,7 @@ def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, se
 
 
 def _build_puzzles(rules: Rules, positions: Sequence[PackedPosition], options: PuzzleOptions) -> list[Puzzle]:
-    """Build a puzzle from each position in which only one turn keeps the value."""
+    """Build a puzzle from each position in which exactly one turn keeps the value."""
     solver = TurnSolver(rules, options.threads, options.megabytes, PIECE_COUNTS[0])
     with show_progress_bar(f"solving {rules.name}", "positions") as bar:
         bar.start(len(positions))
@@ -133,7 +134,7 @@ def _measure_miss_rates(
     options: PuzzleOptions,
     progress: Callable[[int], None],
 ) -> NDArray[np.float64]:
-    """Measure the share of the panel's tries that miss the only turn, for each of ``P`` positions: [P], 0 to 1."""
+    """Measure how often the agents of the panel miss the only good turn in each of ``P`` positions: [P], 0 to 1."""
     judge_options = JudgeOptions(TRIES, games=0, seed=options.seed, threads=options.threads)
     batch = Batch.from_positions([position for position, _ in solved])
     cells, gifts = (np.array([[turn[i]] for _, turn in solved], np.int8).reshape(-1, 1) for i in (0, 1))

@@ -57,14 +57,14 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """The parts of an answer besides the value of the position."""
+    """The parts that an answer has besides the value of the position."""
 
     turns: bool = True
     distance: bool = True
 
 
 class SolveRequest(NamedTuple):
-    """A live position to solve, and its rules."""
+    """A position of an unfinished game that is to be solved, and its rules."""
 
     position: PackedPosition
     rules: Rules
@@ -78,7 +78,10 @@ _load_rules = functools.cache(load_rules)
 
 
 def parse_solve_request(text: str) -> SolveRequest:
-    """Parse a position in text form. Raises ``RequestError``, naming the field, if it is no live position."""
+    """Parse a position in text form.
+
+    Raises ``RequestError``, which names the invalid field, unless the position is live.
+    """
     position, name = parse_position(text)
     rules = _load_rules(name)
     shown_position = " ".join(text.split())
@@ -93,13 +96,13 @@ def parse_solve_request(text: str) -> SolveRequest:
 
 
 class Solvers:
-    """A solver for each rule set and thread, made when it is first needed.
+    """The solvers of this process: one for each thread and rule set, created when it is first needed.
 
-    The solvers of one rule set share their tables.
+    All solvers of one rule set share their tables.
     """
 
     def __init__(self, megabytes: float, use_tablebase: bool = True) -> None:
-        """Give each rule set a table of ``megabytes``; without a tablebase, every value is proven by search alone."""
+        """Set the size of each rule set's table, in ``megabytes``; without tablebases, search alone proves values."""
         self._megabytes = megabytes
         self._use_tablebase = use_tablebase
         self._lock = threading.Lock()
@@ -123,7 +126,7 @@ class Solvers:
         return thread_solvers[rules]
 
     def stop(self) -> None:
-        """Stop every search, also those that begin later."""
+        """Stop every search that is in progress or that begins later."""
         with self._lock:
             self._stopped = True
             for solver in self._all:
@@ -131,15 +134,15 @@ class Solvers:
 
     @property
     def nodes(self) -> int:
-        """Positions searched so far."""
+        """The number of positions searched so far."""
         return sum(solver.nodes for solver in list(self._all))
 
 
 def run_search(solvers: Solvers, work: Callable[[], ResultT], on_wait: Callable[[], None] = lambda: None) -> ResultT:
-    """Return the result of ``work``, which searches with ``solvers``.
+    """Run ``work``, which searches with ``solvers``, and return its result.
 
-    Meanwhile, ``on_wait`` is called several times a second. An exception in this thread, such as by Ctrl-C, stops the
-    search and is passed on.
+    While ``work`` runs, ``on_wait`` is called several times a second. An exception in this thread, for example because
+    of Ctrl-C, stops the search and is passed on.
     """
     results: list[ResultT] = []
     run_on_threads([work], 1, results.append, solvers.stop, on_wait)
@@ -147,13 +150,19 @@ def run_search(solvers: Solvers, work: Callable[[], ResultT], on_wait: Callable[
 
 
 def solve(request: SolveRequest, options: SolveOptions, solvers: Solvers) -> Solution:
-    """Solve a position: its value, and the parts that ``options`` asks for, with the turns best first."""
+    """Solve a position: return its value and the parts that ``options`` selects, with the best turn first."""
     solution = solvers.get_solver(request.rules).solve(request.position, options.turns, options.distance)
     return solution._replace(turns=tuple(sorted(solution.turns, key=turn_sort_key)))
 
 
+def turn_sort_key(turn: SolvedTurn) -> tuple[int, int, int, int]:
+    """Return a key that sorts turns from best to worst: the soonest win first, then draws, the soonest loss last."""
+    sign = turn.value or 1
+    return -turn.value, sign * (turn.distance or 0), turn.cell, turn.gift
+
+
 def solution_to_dict(request: SolveRequest, solution: Solution, options: SolveOptions) -> dict[str, Any]:
-    """Convert an answer to JSON values, without the parts that ``options`` leaves out."""
+    """Convert an answer to values that JSON can represent, without the parts that ``options`` excludes."""
     fields: dict[str, Any] = {"position": request.text, "value": solution.value}
     if solution.distance is not None:
         fields["distance"] = solution.distance
@@ -173,9 +182,10 @@ def _turn_to_dict(turn: SolvedTurn) -> dict[str, Any]:
 def solve_lines(
     lines: Sequence[tuple[int, str]], options: SolveOptions, solvers: Solvers, threads: int
 ) -> Generator[dict[str, Any], None, None]:
-    """Yield the answers to numbered lines as JSON values, in order; for a bad line, its ``line`` number and ``error``.
+    """Solve the positions in numbered lines, and yield the answers in order as values that JSON can represent.
 
-    All searches stop at once when the iterator is closed or an exception, such as by Ctrl-C, passes through it.
+    The answer to an invalid line has the number ``line`` and the text ``error``. All searches stop at once when the
+    iterator is closed or when an exception passes through it, for example because of Ctrl-C.
     """
 
     def solve_batch(
@@ -218,7 +228,7 @@ def format_json_line(content: Mapping[str, Any]) -> str:
 
 
 def find_whole_game_rules_name(position: str | None, file: Path | None, game: bool, rules: str | None) -> str | None:
-    """Return the name of the rules whose whole game is to be proven, or None if positions are to be solved.
+    """Return the name of the rules if the value of the whole game is requested, or None if positions are to be solved.
 
     Raises ``RequestError`` unless the user has named exactly one thing to solve.
     """
@@ -234,9 +244,9 @@ def find_whole_game_rules_name(position: str | None, file: Path | None, game: bo
 
 
 def output_position_solution(text: str, options: SolveOptions, megabytes: float, json_file: Path | None) -> None:
-    """Print the value of a position and its turns, or write them as JSON.
+    """Print the value of a position and of its turns, or write them as JSON.
 
-    Raises ``RequestError`` for text that is no live position.
+    Raises ``RequestError`` unless the text describes a live position.
     """
     request = parse_solve_request(text)
     check_solver_memory(megabytes)
@@ -257,7 +267,8 @@ def output_position_solution(text: str, options: SolveOptions, megabytes: float,
 def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) -> None:
     """Print an answer for each line of a file, in order; blank lines are skipped.
 
-    Raises ``RequestError`` if the file cannot be read; ``FailureError`` at the end if lines could not be answered.
+    Raises ``RequestError`` if the file cannot be read. If some lines could not be answered, raises ``FailureError``
+    after all others have been.
     """
     text = read_file(str(path)).decode(errors="replace")
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
@@ -278,7 +289,7 @@ def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) ->
 
 
 def output_game_value(rules_name: str, megabytes: float, json_file: Path | None) -> None:
-    """Prove the value of the whole game; print it with the number of positions, the time and the memory used."""
+    """Prove the value of the whole game; print it with the number of searched positions, the time and the memory."""
     rules = load_rules(rules_name)
     check_solver_memory(megabytes)
     solvers = Solvers(megabytes, use_tablebase=False)
@@ -301,7 +312,7 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
 
 
 def _write_json_if_requested(answer: Mapping[str, object], json_file: Path | None) -> bool:
-    """Write an answer as a line of JSON if there is a file for it; return whether that is standard output."""
+    """Write an answer as a line of JSON to ``json_file``, if it is given; return whether that is standard output."""
     if json_file is not None:
         write_file(json_file, f"{format_json_line(answer)}\n".encode())
     return is_standard_stream(json_file)
@@ -314,7 +325,7 @@ def read_peak_megabytes() -> float:
 
 
 def describe_solution(request: SolveRequest, solution: Solution) -> str:
-    """Describe the value and, if it is known, the distance in words."""
+    """Describe in words the value of a position and, if it is known, the distance to the end."""
     gives = request.position.hand == NONE and not request.rules.mover_chooses
     value = f"{request.text}: {VALUE_NAMES[solution.value]} for the player to {'give' if gives else 'move'}"
     if solution.distance is None:
@@ -324,9 +335,10 @@ def describe_solution(request: SolveRequest, solution: Solution) -> str:
 
 
 def build_turns_table(request: SolveRequest, solution: Solution) -> Table:
-    """Build a table of all turns, best first.
+    """Build a table of all turns, the best first.
 
-    If a piece is in hand, it has a row for each cell and a column for each gift; otherwise a row for each gift.
+    If a piece is in hand, the table has a row for each cell and a column for each gift; otherwise it has a row for each
+    gift.
     """
     if solution.turns[0].cell == NONE:
         return _build_gifts_table(solution.turns)
@@ -339,6 +351,19 @@ def build_turns_table(request: SolveRequest, solution: Solution) -> Table:
         columns.append(ResultColumn(format_piece(piece), marks))
     column_noun = "piece" if request.rules.mover_chooses else "gift"
     return console.build_table(columns, f"Cells by {column_noun}")
+
+
+def cell_sort_key(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
+    """Return a key that sorts cells from best to worst, given the turns on one cell.
+
+    Cells are compared by their best value, then by the soonest win or the latest loss, then by the number of turns that
+    have this value.
+    """
+    best = max(turn.value for turn in turns)
+    distances = [turn.distance or 0 for turn in turns if turn.value == best]
+    soonest = min(distances) if best > 0 else -max(distances)
+    best_count = sum(turn.value == best for turn in turns)
+    return -best, soonest, -best_count if best >= 0 else 0, turns[0].cell
 
 
 def _build_gifts_table(turns: Sequence[SolvedTurn]) -> Table:

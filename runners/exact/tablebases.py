@@ -40,10 +40,10 @@ POLL_SECONDS = 0.1
 
 
 def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command: str) -> int:
-    """Build a tablebase, or continue to build it, and print its size; return the exit code.
+    """Build a tablebase, or continue an interrupted build, and print its size; return the exit code.
 
-    If the build is interrupted, the note that says so ends with ``command``, the arguments that continue it. Raises
-    ``RequestError`` for a tablebase that cannot be built, for example because the memory is too small.
+    If the build is interrupted, a note shows the arguments that continue it, ``command``. Raises ``RequestError`` for a
+    tablebase that cannot be built, for example because there is too little memory.
     """
     tables = executor.count_processes_using_local_memory(request.threads)
     tablebase_build.check_build(request, available_megabytes(), tables)
@@ -69,9 +69,9 @@ def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command:
 
 
 def verify_and_print_tablebases(file: Path | None, sample: int, megabytes: float) -> int:
-    """Check one tablebase or all of them and print the problems; return the exit code, 1 if there are any.
+    """Check one tablebase, or all of them if ``file`` is None, and print the problems; return the exit code.
 
-    Raises ``RequestError`` if the file does not exist.
+    The exit code is 1 if there are problems. Raises ``RequestError`` if the file does not exist.
     """
     if file is not None and not file.with_suffix(".json").exists():
         raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")
@@ -87,9 +87,9 @@ def verify_and_print_tablebases(file: Path | None, sample: int, megabytes: float
 
 
 def print_tablebases(rules: str | None, theory: bool) -> None:
-    """Print the tablebases or, with ``theory``, what they prove as Markdown.
+    """Print the tablebases or, with ``theory``, print what they prove as Markdown.
 
-    Raises ``RequestError`` if there are none.
+    Raises ``RequestError`` if there are no tablebases.
     """
     if theory:
         rule_sets = [load_rules(rules)] if rules else [load_rules(name) for name in list_options("rules")]
@@ -104,7 +104,7 @@ def print_tablebases(rules: str | None, theory: bool) -> None:
 
 
 def build_tablebase_tables(tablebases: Sequence[Tablebase]) -> list[Table]:
-    """Build a table of tablebases and, for each of them, a table of its boards by pieces and value."""
+    """Build a table of the tablebases and, for each of them, a table of its boards by number of pieces and by value."""
     cards = [tablebase.card for tablebase in tablebases]
     columns = [
         text_column("rules", [str(card.rules["name"]) for card in cards]),
@@ -126,7 +126,7 @@ def _build_layers_table(card: TablebaseCard) -> Table:
 
 
 def print_perft(rules: str, plies: int) -> None:
-    """Print the exact counts of each ply under the rules with this name."""
+    """Print the exact number of positions after each ply, under the rules with this name."""
     layers = perft(load_rules(rules), plies)
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
     columns = [
@@ -136,7 +136,7 @@ def print_perft(rules: str, plies: int) -> None:
 
 
 class BoardChunk(NamedTuple):
-    """The boards of a tablebase that one task solves: keys on the way to a worker, values on the way back."""
+    """Boards of a tablebase that one task solves: their keys when sent to a worker, their values when sent back."""
 
     first: int  # the number of its first board
     content: NDArray[np.integer[Any]]  # [N] keys, uint64, or values, int8
@@ -145,7 +145,7 @@ class BoardChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class SolveBoardsTask(Task[BoardChunk, BoardChunk | None]):
-    """A task that solves chunks of boards; the threads of a process share the positions that they solve."""
+    """A task that solves chunks of boards; the threads of a process share the positions that they have solved."""
 
     rules: Mapping[str, Any]  # the fields of ``Rules``
     megabytes: float
@@ -164,7 +164,7 @@ class SolveBoardsTask(Task[BoardChunk, BoardChunk | None]):
 
 
 def solve_chunks(chunk_store: ChunkStore, executor: Executor, threads: int, stop: threading.Event) -> None:
-    """Solve the unsolved chunks of a tablebase and store them, until ``stop`` is set."""
+    """Solve the chunks of a tablebase that are not solved yet, and store them, until ``stop`` is set."""
     task = SolveBoardsTask(asdict(chunk_store.request.rules), chunk_store.request.megabytes)
     unsolved = (BoardChunk(first, chunk_store.chunk_keys(first)) for first in list(chunk_store.unsolved_chunks))
     for solved_chunk in executor.map(task, unsolved, threads, stop):
@@ -174,7 +174,7 @@ def solve_chunks(chunk_store: ChunkStore, executor: Executor, threads: int, stop
 
 @contextmanager
 def _forward_stop(solver: Solver, stop: StopSignal) -> Iterator[None]:
-    """Stop the solver once ``stop`` is set, as long as the context is open; a single search may take long."""
+    """Stop the solver as soon as ``stop`` is set inside the context, because a single search may take long."""
     context_closed = threading.Event()
 
     def stop_solver_when_set() -> None:

@@ -62,7 +62,7 @@ shows how to judge a policy of your own.
 
 
 def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Path | None, table: TableOutput) -> int:
-    """Judge agents and print or write the verdicts, or the page of all agents; return the exit code."""
+    """Judge agents, print or write the verdicts or the leaderboard page, and return the exit code."""
     with stop_on_signal() as stop:
         judged = judge_agents(request, options, stop)
     if judged is None:
@@ -79,7 +79,10 @@ def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Pa
 
 
 def build_verdict_frame(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
-    """Build a row for each agent, kind, source and number of pieces; each row also has the games against the oracle."""
+    """Build a frame with a row for each agent, kind of decision, source and number of pieces.
+
+    Each row also has the agent's results against the oracle and its speed.
+    """
     return pl.concat(
         verdict.figures.select(
             pl.lit(verdict.agent.label).alias("agent"),
@@ -96,7 +99,7 @@ def build_verdict_frame(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
 
 
 def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
-    """Print a line on each agent, then its decisions by pieces on the board."""
+    """Print one line for each agent, then a table of each agent's decisions by number of pieces on the board."""
     verdicts, positions = sort_by_regret(judged.verdicts), judged.positions
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
     columns = [
@@ -123,19 +126,19 @@ def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
 
 
 def sort_by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:
-    """Sort verdicts by the mean regret of a turn, the least first; then by the label."""
+    """Sort verdicts by the mean regret of a turn, lowest first, and then by label."""
     return sorted(verdicts, key=lambda verdict: (_select_totals([verdict], "turn")["regret"][0], verdict.agent.label))
 
 
 def _select_totals(verdicts: Sequence[AgentVerdict], kind: str) -> pl.DataFrame:
-    """Select one row for each agent, with the figures of all its decisions of a kind; null if it had none."""
+    """Select one row for each agent, with the figures for all its decisions of ``kind``; null if it made none."""
     is_total = (pl.col("kind") == kind) & pl.col("source").is_null() & pl.col("pieces").is_null()
     totals = (verdict.figures.filter(is_total) for verdict in verdicts)
     return pl.concat(rows if len(rows) else rows.clear(1) for rows in totals)
 
 
 def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]:
-    """Build columns with a row for each agent and number of pieces on the board."""
+    """Build the columns of a table with a row for each agent and number of pieces on the board."""
     labelled = (verdict.figures.with_columns(agent=pl.lit(verdict.agent.label)) for verdict in verdicts)
     figures = pl.concat(labelled).filter(pl.col("pieces").is_not_null())
     rows = figures.select("agent", "pieces").unique(maintain_order=True)
@@ -159,7 +162,7 @@ def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]
 def render_leaderboard(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
     """Render the leaderboard as Markdown.
 
-    ``command`` is the command that made it; the policies of the agents are in the archive at ``root``.
+    ``command`` is the command that makes the page; the archive at ``root`` holds the policies of the agents.
     """
     verdicts = sort_by_regret(judged.verdicts)
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
@@ -193,7 +196,7 @@ def render_leaderboard(judged: Verdicts, options: JudgeOptions, command: Sequenc
 
 
 def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
-    """Sum the bytes that an agent plays by: its policy, a tablebase, its own files. Return None if there are none."""
+    """Return the total size of what an agent plays by (its policy, a tablebase, its files), or None if it has none."""
     sizes = [path.stat().st_size for path in agent.files.values() if path.is_file()]
     if agent.policy_id is not None:
         card = load_card(ArchiveStore.open(root), agent.policy_id)
@@ -203,7 +206,10 @@ def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> i
 
 
 def list_policy_commands(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
-    """List, each once, the commands that played the games behind the agents' policies and those that learned them."""
+    """List the commands that made the agents' policies, without repetition.
+
+    First come the commands that played the games from which the policies were derived, then those that learned them.
+    """
     policy_ids = {agent.policy_id for agent in agents}
     if policy_ids == {None}:
         return []

@@ -58,17 +58,17 @@ POLICY_PLAYER = "policy"  # the agent that plays by any policy
 
 
 class SelectedAgents(NamedTuple):
-    """Agents to judge, and notes on them for the user."""
+    """The agents to judge, and notes on the selection for the user."""
 
     agents: list[AgentSpec]
     notes: list[str]
 
 
 def select_agents(names: Sequence[str], root: PurePath, rules: Rules, include_all: bool) -> SelectedAgents:
-    """Select the agents that names and labels mean; with ``include_all``, also every agent and policy for these rules.
+    """Select the agents that ``names`` denote; with ``include_all``, add all agents and policies for these rules.
 
-    A name is the name or the id of a policy in the archive at ``root``, or else an agent's label. Raises
-    ``RequestError`` for a name that is none of these, and if nothing is named.
+    A name is the name or id of a policy in the archive at ``root``, or an agent's label. Raises ``RequestError`` for
+    any other name, and if no agent is selected.
     """
     if not (names or include_all):
         raise RequestError("name a policy or an agent to judge, 'rule_based' or 'mcts(iterations=400)', or give --all")
@@ -92,7 +92,7 @@ def _is_policy(name: str, cards: Sequence[PolicyCard]) -> bool:
 
 
 def _build_agent_by_name(name: str, root: PurePath, cards: Sequence[PolicyCard]) -> AgentSpec:
-    """Build the agent that a policy's name or an agent's label means."""
+    """Build the agent that ``name`` denotes, which is a policy's name or id, or an agent's label."""
     if _is_policy(name, cards):
         return _build_policy_agent(name, root)
     agents = list_options("agent")
@@ -110,7 +110,10 @@ def _build_policy_agent(policy: str, root: PurePath) -> AgentSpec:
 
 
 def _list_ready_agents(rules: Rules) -> list[AgentSpec]:
-    """List every agent with the parameters of its yaml, except those that need a policy or do not play these rules."""
+    """List every agent with the default parameters of its yaml.
+
+    Agents that need a policy or do not play these rules are left out.
+    """
     policy_readers = {reader.name for reader in list_policy_readers() if reader.kinds}
     agents = {name: load_agent(name) for name in list_options("agent") if name != POLICY_PLAYER}
     ready = [
@@ -122,7 +125,7 @@ def _list_ready_agents(rules: Rules) -> list[AgentSpec]:
 
 
 class JudgeOptions(NamedTuple):
-    """The extent of a judgement, and its seed."""
+    """The numbers of turns and games on which a judgement rests, and its seed."""
 
     turns_per_position: int = 4  # turns in each position, each with randomness of its own
     games: int = 200  # against the oracle; 0: none
@@ -131,7 +134,7 @@ class JudgeOptions(NamedTuple):
 
 
 class AgentVerdict(NamedTuple):
-    """The judgement on one agent."""
+    """The judgement of one agent."""
 
     agent: AgentSpec
     figures: pl.DataFrame  # see ``analytics.exact.position_set.summarise_regrets``
@@ -141,26 +144,26 @@ class AgentVerdict(NamedTuple):
 
     @property
     def draw_estimate(self) -> Estimate | None:
-        """The share of drawn games against the oracle, with its interval; None if no game was played."""
+        """The share of games against the oracle that were drawn, with its interval, or None if no game was played."""
         return estimate_draw_rate(self.tally) if self.tally.games else None
 
 
 class Verdicts(NamedTuple):
-    """Verdicts, and the positions in which the agents were judged."""
+    """The verdicts on several agents, and the positions in which the agents were judged."""
 
     verdicts: list[AgentVerdict]
     positions: PositionSet
 
 
 class _TurnChunk(NamedTuple):
-    """Turns to request: the turns with one number in the positions of some rows."""
+    """A request for one turn in each of several positions: the number of the turn, and the rows of the positions."""
 
     turn_number: int
     rows: slice
 
 
 class _TimedTurns(NamedTuple):
-    """The turns of a chunk, and the seconds that they took one thread."""
+    """The turns of a chunk, and the seconds that one thread needed for them."""
 
     chunk: _TurnChunk
     turns: Turns
@@ -182,7 +185,7 @@ class OpponentGames(NamedTuple):
 
 
 class TurnCollector:
-    """A collector of one agent's turns; each position counts as a game of its own that begins there."""
+    """A collector of one agent's turns; each position is treated as a separate game that begins there."""
 
     def __init__(self, agent: AgentSpec, rules: Rules, positions: Batch, seed: int) -> None:
         self.guarded = GuardedAgent(agent.build(), agent.label, rules)
@@ -193,7 +196,7 @@ class TurnCollector:
         self._clock = time.perf_counter if remote else time.thread_time
 
     def list_chunks(self, turns_per_position: int) -> Iterator[_TurnChunk]:
-        """Return an iterator over the chunks of a judgement: one turn in every position, then the next turn in each."""
+        """Return an iterator over the chunks of a judgement: one turn in every position, then a second one, and so on."""
         words, size = self.guarded.game_words, len(self._positions.hand)
         max_positions = min(CHUNK_POSITIONS, max(1, GAME_MEMORY_BYTES // (8 * words))) if words else CHUNK_POSITIONS
         return (
@@ -203,7 +206,7 @@ class TurnCollector:
         )
 
     def time_turns(self, chunk: _TurnChunk, stop: StopSignal) -> _TimedTurns:  # noqa: ARG002  (a chunk takes a second)
-        """Request the turns of a chunk, and measure the seconds that they take the calling thread."""
+        """Request the turns of a chunk, and measure the seconds that the calling thread needs for them."""
         if not hasattr(self._local, "player"):
             self._local.player = self.guarded.fork_player()
             self._request_turns(_TurnChunk(chunk.turn_number, slice(0, 1)))  # warm-up is not timed
@@ -214,9 +217,9 @@ class TurnCollector:
     def collect_turns(
         self, options: JudgeOptions, stop: threading.Event, progress: Callable[[int], None]
     ) -> CollectedTurns:
-        """Collect all turns, and measure how many of them one thread takes a second.
+        """Collect all turns, and measure how many turns a second one thread takes.
 
-        The result is incomplete if ``stop`` was set. ``progress`` is called with the number of turns taken since its
+        If ``stop`` was set, the result is incomplete. ``progress`` is called with the number of turns taken since the
         last call.
         """
         shape = len(self._positions.hand), options.turns_per_position
@@ -258,11 +261,11 @@ def judge_agent(
 ) -> AgentVerdict | None:
     """Judge an agent; return None if ``stop`` was set before the end.
 
-    The same agent, positions and options give the same judgement on any number of threads, except for its speed.
-    ``progress`` is called with the number of turns taken since its last call.
+    The same agent, positions and options give the same judgement on any number of threads, except for the measured
+    speed. ``progress`` is called with the number of turns taken since the last call.
 
-    Raises ``RequestError`` for an agent that cannot be built or does not play these rules, ``StuckError`` for one that
-    hangs.
+    Raises ``RequestError`` for an agent that cannot be built or does not play these rules, and ``StuckError`` for one
+    that hangs.
     """
     collector = TurnCollector(agent, positions.rules, positions.batch, options.seed)
     turns, turns_a_second = collector.collect_turns(options, stop, progress)
@@ -279,7 +282,7 @@ def judge_agent(
 def play_against(
     opponent: AgentSpec, agent: AgentSpec, rules: Rules, options: JudgeOptions, stop: threading.Event
 ) -> OpponentGames:
-    """Play an agent against an opponent, the games that ``qarena run`` would play with this seed."""
+    """Play the games between an agent and an opponent that ``qarena run`` would play with the same seed."""
     spec = RunSpec(rules, (agent, opponent), ((0, 1),), options.seed, OPENING_PLIES)
     if not options.games:
         return OpponentGames(Tally(), [])
@@ -289,7 +292,10 @@ def play_against(
 
 
 def estimate_draw_rate(tally: Tally) -> Estimate:
-    """Estimate the share of drawn games with Wilson's interval, over the effective number of games (by pairs)."""
+    """Estimate the share of drawn games, with Wilson's interval.
+
+    The number of games is the effective one, because the two games of a pair are not independent.
+    """
     as_wins = [[0] * 3 for _ in range(3)]
     for i, row in enumerate(tally.pairs):
         for j, count in enumerate(row):
@@ -298,7 +304,7 @@ def estimate_draw_rate(tally: Tally) -> Estimate:
 
 
 class JudgeRequest(NamedTuple):
-    """The agents to judge, and the positions to judge them in."""
+    """The agents to judge, and the positions in which to judge them."""
 
     names: Sequence[str]
     root: PurePath  # of the archive
@@ -308,7 +314,7 @@ class JudgeRequest(NamedTuple):
 
 
 def judge_agents(request: JudgeRequest, options: JudgeOptions, stop: threading.Event) -> Verdicts | None:
-    """Judge agents; return None if ``stop`` was set before the end.
+    """Judge several agents; return None if ``stop`` was set before all were judged.
 
     Raises ``RequestError`` if an agent, a policy or the file of positions does not exist.
     """
@@ -343,7 +349,7 @@ def _load_positions(request: JudgeRequest) -> PositionSet:
 
 
 class PositionSetOptions(NamedTuple):
-    """The positions to draw, and the threads and memory to solve them with."""
+    """The positions to draw, and the threads and memory for solving them."""
 
     rules: Rules
     positions_per_source: int = 500  # of each source and number of pieces, at most
@@ -354,7 +360,7 @@ class PositionSetOptions(NamedTuple):
 
 
 def build_position_frame(archive: ArchiveStore, options: PositionSetOptions) -> pl.DataFrame:
-    """Draw positions and solve them: one row for each turn of each position, with its exact value.
+    """Draw positions at random and solve them; return a row for each turn of each position, with its exact value.
 
     Raises ``RequestError`` for rules under which the mover chooses the piece, and for an archive without games under
     these rules.
@@ -380,7 +386,7 @@ def build_position_frame(archive: ArchiveStore, options: PositionSetOptions) -> 
 
 
 def create_position_set(root: PurePath, options: PositionSetOptions, path: Path) -> None:
-    """Draw a set of positions, solve it and write its file, which the caller has checked."""
+    """Draw a set of positions, solve them, and write them to ``path``, which the caller has checked."""
     frame = build_position_frame(ArchiveStore.open(root), options)
     content = encode_position_set(frame, build_origin(options.rules, options.seed, options.positions_per_source))
     write_file(path, content)

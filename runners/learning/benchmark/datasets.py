@@ -68,7 +68,7 @@ SOURCE_KEY = "benchmark"  # key of the metadata that names the run of a dataset
 
 
 class BenchmarkDataset(NamedTuple):
-    """One dataset: the players whose turns it has, and their opponents."""
+    """A dataset: the players whose turns it records, and the opponents that they play against."""
 
     name: str
     players: Sequence[str]  # labels
@@ -92,7 +92,7 @@ DATASETS = (
 
 
 class DatasetSplit(NamedTuple):
-    """The training or the validation split of a dataset, of one size and seed."""
+    """The training or validation split of a dataset, with the number of games and the seed that generate it."""
 
     dataset: BenchmarkDataset
     validation: bool
@@ -101,18 +101,18 @@ class DatasetSplit(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The split's name in both forms: ``medium-v0``, ``medium-validation-v0``."""
+        """The name of the split, such as ``medium-v0`` or ``medium-validation-v0``, in archives and in Minari."""
         stem, _, version = self.dataset.name.rpartition("-")
         return f"{stem}-validation-{version}" if self.validation else self.dataset.name
 
     @property
     def dataset_id(self) -> str:
-        """Minari's id of the split, which is also its path below a folder of datasets."""
+        """The id of the split in Minari, which is also its path inside a folder of datasets."""
         return f"{NAMESPACE}/{self.name}"
 
     @property
     def games_a_pairing(self) -> int:
-        """Games of each pairing, rounded up to whole pairs."""
+        """The number of games of each pairing, rounded up to whole pairs."""
         games = -(-self.games // VALIDATION_ONE_IN) if self.validation else self.games
         return 2 * -(-games // (2 * self.dataset.pairing_count))
 
@@ -127,7 +127,7 @@ class DatasetSplit(NamedTuple):
         return folder / ARCHIVES_FOLDER / self.name
 
     def build_run_spec(self) -> RunSpec:
-        """Build the spec of the run of these games; the player is the first agent of each pairing, in either seat."""
+        """Build the spec of the run that plays this split; in each pairing, the first agent is the recorded player."""
         labels = [*dict.fromkeys((*self.dataset.players, *self.dataset.opponents))]
         pairings = product(map(labels.index, self.dataset.players), map(labels.index, self.dataset.opponents))
         seed = self.seed + (VALIDATION_SEED if self.validation else 0)
@@ -135,9 +135,9 @@ class DatasetSplit(NamedTuple):
 
 
 def select_datasets(names: Sequence[str]) -> list[BenchmarkDataset]:
-    """Select the datasets with these names, with or without the namespace; without names, select all.
+    """Select the datasets with these names, which may include the namespace; if no name is given, select all.
 
-    Raises ``RequestError`` for a name that no dataset has.
+    Raises ``RequestError`` if no dataset has one of the names.
     """
     valid_names = [dataset.name for dataset in DATASETS]
     selected_names = [name.removeprefix(f"{NAMESPACE}/") for name in names]
@@ -148,12 +148,12 @@ def select_datasets(names: Sequence[str]) -> list[BenchmarkDataset]:
 
 
 def list_splits(datasets: Sequence[BenchmarkDataset], games: int, seed: int) -> list[DatasetSplit]:
-    """List the training and the validation split of each dataset."""
+    """List the training and validation splits of each dataset, for ``games`` games and ``seed``."""
     return [DatasetSplit(dataset, validation, games, seed) for dataset in datasets for validation in (False, True)]
 
 
 class DatasetRequest(NamedTuple):
-    """The datasets to make, and the folder to make them in."""
+    """The datasets to make, and the folder in which to store them."""
 
     folder: Path
     splits: Sequence[DatasetSplit]
@@ -163,10 +163,11 @@ class DatasetRequest(NamedTuple):
 
 
 def create_datasets_unless_stopped(request: DatasetRequest, stop: threading.Event) -> bool:
-    """Make the splits that do not exist yet; return False if ``stop`` was set before the end.
+    """Make the splits that do not exist yet; return False if ``stop`` was set before all were made.
 
-    Raises ``RequestError`` if the folder has a dataset with other games or Minari is not installed, ``FailureError`` if
-    the disk refuses. Games that were played are kept, and the same request continues.
+    Games that have been played are kept, so the same request continues the work later. Raises ``RequestError`` if the
+    folder already holds a dataset with different games or if Minari is not installed, and ``FailureError`` if the disk
+    cannot be written.
     """
     folder = request.folder
     check_outside_archives(folder)
@@ -193,7 +194,7 @@ def create_datasets_unless_stopped(request: DatasetRequest, stop: threading.Even
 
 
 def _describe_work(splits: Sequence[DatasetSplit], threads: int) -> str:
-    """Describe the number of games, their size and the expected duration, before the work begins."""
+    """Describe the work that remains: the number of games, their size on disk and the expected duration."""
     games = sum(split.total_games for split in splits)
     playing = sum(split.total_games * split.dataset.seconds_per_thousand_games / 1000 for split in splits)
     seconds = (REFERENCE_SECONDS + playing) / threads + WRITING_SECONDS_PER_THOUSAND * games / 1000
@@ -205,7 +206,7 @@ def _describe_work(splits: Sequence[DatasetSplit], threads: int) -> str:
 def _create_split_unless_stopped(
     split: DatasetSplit, request: DatasetRequest, references: ReferenceReturns, stop: threading.Event
 ) -> bool:
-    """Make both forms of one split; return False if ``stop`` was set before the end."""
+    """Make one split as an archive and as a Minari dataset; return False if ``stop`` was set before both were made."""
     folder, spec = request.folder, split.build_run_spec()
     work_folder = folder / WORK_FOLDER / f"{split.name}-{spec.run_id}"
     if not _has_games(split, folder):
@@ -239,7 +240,7 @@ def _create_split_unless_stopped(
 def _play_games_unless_stopped(
     split: DatasetSplit, spec: RunSpec, request: DatasetRequest, work_folder: Path, stop: threading.Event
 ) -> bool:
-    """Play the missing games of a split; return False if ``stop`` was set before the end."""
+    """Play the missing games of a split; return False if ``stop`` was set before all were played."""
     storage = ArchiveOptions(work_folder / "played", other_code="extend")
     experiment = open_experiment(RunRequest(spec, split.games_a_pairing, request.threads, storage, progress=False))
     if experiment.request.notes:
@@ -252,7 +253,7 @@ def _play_games_unless_stopped(
 
 
 def _write_archive(split: DatasetSplit, spec: RunSpec, work_folder: Path, folder: Path) -> None:
-    """Write the games of a split as one file of an archive of their own."""
+    """Write the games of a split as a single file to a new archive in ``folder``."""
     source, staging_folder = ArchiveStore.open(work_folder / "played"), work_folder / "archive"
     record = source.find_run(spec.run_id)
     if record is None:
@@ -270,14 +271,14 @@ def _write_archive(split: DatasetSplit, spec: RunSpec, work_folder: Path, folder
 
 
 def build_source_record(split: DatasetSplit, spec: RunSpec) -> dict[str, Any]:
-    """Build the record that names the games of a dataset."""
+    """Build the record that tells which games a dataset consists of."""
     return {"run_id": spec.run_id, "seed": split.seed, "games": split.total_games, "opening_plies": OPENING_PLIES}
 
 
 def build_metadata(
     split: DatasetSplit, spec: RunSpec, request: DatasetRequest, references: ReferenceReturns
 ) -> dict[str, Any]:
-    """Build Minari's metadata of a split; its reference scores are mean returns against ``OPPONENT``."""
+    """Build the metadata of a split for Minari; the reference scores are mean returns against ``OPPONENT``."""
     environment: dict[str, Any] = {
         "id": ENVIRONMENT_ID,
         "entry_point": "runners.learning.environments.single:QuartoEnv",
@@ -315,7 +316,7 @@ def build_metadata(
 
 
 def _has_games(split: DatasetSplit, folder: Path) -> bool:
-    """Return whether the archive of a split exists. Raises ``RequestError`` if it has other games."""
+    """Return whether the archive of a split exists. Raises ``RequestError`` if the archive holds different games."""
     path, spec = split.archive_folder(folder), split.build_run_spec()
     if not path.exists():
         return False
@@ -326,7 +327,10 @@ def _has_games(split: DatasetSplit, folder: Path) -> bool:
 
 
 def _has_episodes(split: DatasetSplit, folder: Path) -> bool:
-    """Return whether the Minari dataset of a split exists. Raises ``RequestError`` if it has other games."""
+    """Return whether the Minari dataset of a split exists.
+
+    Raises ``RequestError`` if the dataset holds different games.
+    """
     path = split.minari_folder(folder)
     if not path.exists():
         return False

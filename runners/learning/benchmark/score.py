@@ -37,13 +37,16 @@ REFERENCE_SEED = (1 << 31) - 1  # of the reference games, whose openings differ 
 
 
 class ReferenceReturns(NamedTuple):
-    """The mean returns of a random and of a perfect player, whose scores are 0 and 1."""
+    """The mean returns of a random and of a perfect player, which define the scores 0 and 1."""
 
     least: float
     greatest: float
 
     def normalise(self, returns: Estimate) -> Estimate:
-        """Convert a mean return and its interval to Minari's normalised score, with the references taken as exact."""
+        """Convert a mean return and its interval to Minari's normalised score.
+
+        The references are treated as exact, so their own intervals do not widen the result.
+        """
         width = self.greatest - self.least
         mean, low, high = ((value - self.least) / width for value in returns)
         return Estimate(mean, low, high)
@@ -55,10 +58,10 @@ def build_player_spec(label: str) -> AgentSpec:
 
 
 def compute_mean_return(tally: Tally) -> Estimate:
-    """Compute the first agent's mean return, -1 to 1, with its 95 % interval over pairs.
+    """Compute the first agent's mean return, from -1 to 1, with a 95 % interval that treats each pair as one sample.
 
-    For fewer than ``FEW_PAIRS`` pairs, the interval is Wilson's for as many wins and losses, the results that vary
-    most.
+    With fewer than ``FEW_PAIRS`` pairs, the interval is Wilson's, which takes each pair for a win or a loss, because
+    such results vary most.
     """
     share, low, high = score(tally, by_pairs=True)
     if tally.pair_count < FEW_PAIRS:
@@ -67,9 +70,9 @@ def compute_mean_return(tally: Tally) -> Estimate:
 
 
 def measure_references(opponent: AgentSpec, threads: int, stop: threading.Event) -> ReferenceReturns:
-    """Measure the references against an opponent under classic rules.
+    """Measure the mean returns of random and of perfect play against an opponent under classic rules.
 
-    The same code gives the same references on any number of threads.
+    With the same code, the result does not depend on the number of threads.
     """
     options = JudgeOptions(games=REFERENCE_GAMES, seed=REFERENCE_SEED, threads=threads)
     least, greatest = (
@@ -80,7 +83,7 @@ def measure_references(opponent: AgentSpec, threads: int, stop: threading.Event)
 
 
 class ScoreRequest(NamedTuple):
-    """The agents to score, the opponent, and the positions for regret."""
+    """The agents to score, their opponent, and the set of positions in which their regret is measured."""
 
     names: Sequence[str]
     opponent: str
@@ -89,7 +92,7 @@ class ScoreRequest(NamedTuple):
 
 
 class AgentScore(NamedTuple):
-    """The score of one agent."""
+    """The score and the regret of one agent."""
 
     verdict: AgentVerdict  # without games against the oracle
     tally: Tally  # against the opponent
@@ -98,13 +101,13 @@ class AgentScore(NamedTuple):
 
     @property
     def turn_figures(self) -> dict[str, Any]:
-        """The figures of all turns in the set of positions."""
+        """The figures on regret over all turns that the agent took in the set of positions, by column name."""
         is_total = (pl.col("kind") == "turn") & pl.col("source").is_null() & pl.col("pieces").is_null()
         return self.verdict.figures.row(by_predicate=is_total, named=True)
 
 
 class BenchmarkScores(NamedTuple):
-    """Scores against one opponent, in the order of the request."""
+    """The scores of agents against one opponent, in the order in which the request names the agents."""
 
     agent_scores: list[AgentScore]
     opponent: str
@@ -113,9 +116,9 @@ class BenchmarkScores(NamedTuple):
 
 
 def score_agents(request: ScoreRequest, options: JudgeOptions, stop: threading.Event) -> BenchmarkScores | None:
-    """Score agents; return None if ``stop`` was set before the end.
+    """Score agents; return None if ``stop`` was set before all were scored.
 
-    Raises ``RequestError`` for agents, policies or files that do not exist, and for positions of other rules.
+    Raises ``RequestError`` if an agent, a policy or a file does not exist, or if the positions belong to other rules.
     """
     positions = read_position_set(find_shipped_set_path(CLASSIC.name) if request.file is None else request.file)
     if positions.rules != CLASSIC:
@@ -147,7 +150,7 @@ def _score_until_stopped(
     options: JudgeOptions,
     stop: threading.Event,
 ) -> list[AgentScore]:
-    """Score the agents one after the other; return the scores that were complete before ``stop`` was set."""
+    """Score the agents one by one; if ``stop`` is set, return the scores that are already complete."""
     scores = []
     with show_progress_bar("scoring", "turns") as bar:
         bar.start(len(agents) * options.turns_per_position * len(positions.logged))
@@ -164,7 +167,7 @@ def _score_until_stopped(
 
 
 def build_score_frame(scores: BenchmarkScores) -> pl.DataFrame:
-    """Build a frame with one row for each agent, in the order of the request."""
+    """Build a frame with one row per agent, in the order of the request."""
     return pl.DataFrame(
         [
             {
@@ -192,7 +195,7 @@ def build_score_frame(scores: BenchmarkScores) -> pl.DataFrame:
 
 
 def print_scores(scores: BenchmarkScores, wide: bool | None = None) -> None:
-    """Print a line on each agent, the best score first."""
+    """Print one line for each agent, with the best score first."""
     ranks = sorted(scores.agent_scores, key=lambda row: (-row.score.mean, row.verdict.agent.label))
     games, regrets = [row.tally for row in ranks], [row.turn_figures for row in ranks]
     columns = [
@@ -220,9 +223,9 @@ def print_scores(scores: BenchmarkScores, wide: bool | None = None) -> None:
 
 
 def score_and_output(request: ScoreRequest, options: JudgeOptions, table: TableOutput) -> int:
-    """Score policies and agents, and print or write the scores; return the exit code.
+    """Score policies and agents, print the scores or write them to a file, and return the exit code.
 
-    Raises ``RequestError`` as ``score_agents`` does.
+    Raises the same errors as ``score_agents``.
     """
     with stop_on_signal() as stop:
         scores = score_agents(request, options, stop)

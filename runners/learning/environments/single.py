@@ -87,13 +87,13 @@ class QuartoEnv(gymnasium.Env):
     def reset(
         self, *, seed: Seed | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.int8], dict[str, Any]]:
-        """Begin a new game, in which the opponent may already have taken its first turn."""
+        """Begin a new game; if the opponent takes the first turn, it has already done so."""
         super().reset(seed=None if seed is None else int(seed))
         observations, infos = self._games.reset(seed=None if seed is None else [seed])
         return observations[0], self._render_and_build_info(infos)
 
     def step(self, action: Any) -> StepResult:
-        """Take the learner's decision or turn, then the opponent's turn if it is due."""
+        """Carry out the learner's decision or turn, then let the opponent take its turn if that is due."""
         observations, rewards, terminated, truncated, infos = self._games.step([int(action)])
         info = self._render_and_build_info(infos)
         if "ending" in infos:
@@ -103,7 +103,7 @@ class QuartoEnv(gymnasium.Env):
         return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), info
 
     def _render_and_build_info(self, infos: dict[str, Any]) -> dict[str, Any]:
-        """Show the position to a viewer, and build the info of this one game from ``infos``."""
+        """Show the position if a window is open, and build this game's info from the vectorised ``infos``."""
         self._renderer.show_position(self._current_position())
         self._mask = infos["action_mask"][0]
         return {"action_mask": self._mask, "seat": int(infos["seat"][0])}
@@ -112,9 +112,9 @@ class QuartoEnv(gymnasium.Env):
         return to_batch(self._games.envs).position(0)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return the legal actions, or all actions once the game is over: bool [16], or [289] for whole turns.
+        """Return which actions are legal: bool [16], or [289] for whole turns; once the game is over, all are.
 
-        The name is the one that sb3-contrib calls.
+        sb3-contrib calls a method of this name.
         """
         return self._mask.astype(np.bool_)
 

@@ -19,10 +19,11 @@ MASKS_METHOD = "action_masks"  # the method that sb3-contrib calls on each envir
 
 
 class QuartoVecEnv(VecEnv):
-    """``num_envs`` games of a learner, with the keys of ``QuartoVectorEnv``: ``QuartoVecEnv(256, opponent="random")``.
+    """``num_envs`` games of a learner for Stable-Baselines3, as in ``QuartoVecEnv(256, opponent="random")``.
 
-    When a game is over, a new one begins in the same step. The info of that step has ``terminal_observation`` and
-    ``TimeLimit.truncated``, as Stable-Baselines3 expects. Every info has the ``seat`` of the learner.
+    The keyword arguments are those of ``QuartoVectorEnv``. When a game is over, a new one begins in the same step, and
+    the info of that step has ``terminal_observation`` and ``TimeLimit.truncated``, as Stable-Baselines3 expects. Every
+    info has the learner's ``seat``.
     """
 
     def __init__(self, num_envs: int, **keys: Any) -> None:
@@ -32,7 +33,7 @@ class QuartoVecEnv(VecEnv):
         super().__init__(num_envs, self._games.single_observation_space, self._games.single_action_space)
 
     def reset(self) -> Observations:
-        """Begin all games anew, with the seeds that ``seed`` has set."""
+        """Begin all games anew, with the seeds that were last passed to ``seed``."""
         observations, infos = self._games.reset(seed=self._seeds)
         self._masks = infos["action_mask"].astype(np.bool_)
         self._reset_seeds()
@@ -54,7 +55,10 @@ class QuartoVecEnv(VecEnv):
         self._games.close()
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
-        """Return an attribute for each of the games, which share all attributes but the method ``action_masks``."""
+        """Return the value of an attribute for each game.
+
+        All games share the same value, except that ``action_masks`` is a method of each game.
+        """
         value = self.env_method if attr_name == MASKS_METHOD else getattr(self._games, attr_name)
         return [value for _ in self._get_indices(indices)]
 
@@ -65,10 +69,10 @@ class QuartoVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *_args: Any, indices: int | Iterable[int] | None = None, **_keys: Any
     ) -> list[Any]:
-        """Call a method of each game; there is one, ``action_masks``.
+        """Call a method of each game; ``action_masks`` is the only one.
 
-        It returns the legal actions of each game, bool [16], or [289] for whole turns. Raises ``AttributeError`` for
-        another method.
+        It returns the legal actions of each game: bool [16], or [289] for whole turns. Raises ``AttributeError`` for
+        any other method.
         """
         if method_name != MASKS_METHOD:
             raise AttributeError(f"a QuartoVecEnv has no method {method_name!r} of single games, only {MASKS_METHOD!r}")
@@ -79,5 +83,5 @@ class QuartoVecEnv(VecEnv):
         return [False for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
-        """Render the boards as images; this needs ``render_mode="rgb_array"``."""
+        """Render the board of each game as an image; this requires ``render_mode="rgb_array"``."""
         return self._games.render() or [None] * self.num_envs

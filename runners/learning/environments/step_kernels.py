@@ -51,7 +51,7 @@ Envs = NDArray[np.void]  # [N] ENV
 
 
 def build_envs(size: int) -> Envs:
-    """Build the records of ``size`` games that have not begun; the next step begins game 0 of seed 0 in each."""
+    """Build the records of ``size`` games that have not begun; the first step begins game 0 of seed 0 in each."""
     envs = np.zeros(size, ENV_DTYPE)
     envs["over"], envs["number"] = True, -1
     return envs
@@ -69,7 +69,7 @@ def to_games(envs: Envs) -> Games:
 
 
 class StepOptions(NamedTuple):
-    """The options of a step; 1 means yes."""
+    """The options of a step as integers, in which 1 means yes."""
 
     seat: int  # the learner's: 0, 1, RANDOM_SEAT or BOTH_SEATS
     turns: int  # whether an action is a whole turn, see ``quarto.observations``
@@ -77,7 +77,7 @@ class StepOptions(NamedTuple):
 
 
 class OpponentPositions(NamedTuple):
-    """Room for the positions in which the opponent takes its turn, from index 0 on."""
+    """A buffer for the positions in which the opponent has to take its turn, filled from index 0."""
 
     batch: Batch  # [N]
     slots: NDArray[np.uint32]  # [N] indices of the games
@@ -86,7 +86,7 @@ class OpponentPositions(NamedTuple):
 
     @staticmethod
     def empty(size: int) -> OpponentPositions:
-        """Create room for ``size`` positions."""
+        """Create a buffer with room for ``size`` positions."""
         return OpponentPositions(
             Batch.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint64), np.empty(size, np.int8)
         )
@@ -99,7 +99,7 @@ OPPONENTS_TYPE, TURNS_TYPE = numba.typeof(OpponentPositions.empty(1)), numba.typ
 
 @inline_function
 def _end_game(env: Any, winner: int, ending: int) -> None:
-    """End the game with its winner and ending; if the opponent forfeited, the game is truncated."""
+    """Record the winner and the ending of a game; if the opponent forfeited, mark the game as truncated."""
     truncated = ending >= FORFEIT_ILLEGAL and winner == env.seat
     env.plies, env.winner, env.ending = popcount(int64(env.occupied)), winner, ending
     env.over, env.truncated, env.terminated = True, truncated, not truncated
@@ -128,14 +128,14 @@ def _is_legal(bits: int, action: int) -> bool:
 
 @inline_function
 def _give_piece(env: Any, piece: int) -> None:
-    """Move a piece from those left into the hand."""
+    """Take a piece from those that are left and put it in the hand."""
     env.hand = piece
     env.available &= ~(int64(1) << piece)
 
 
 @kernel(types.int64(ENVS_TYPE, types.int64, OPENINGS_TYPE, RULES_TYPE))
 def _draw_and_play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int:
-    """Draw the imposed plies of a new game and play them; return their number."""
+    """Draw the imposed plies of a new game at random and play them; return how many there are."""
     env = envs[i]
     source, attempt = stream(env.seed, env.number, OPENING_STREAM), int64(0)
     while not try_draw_opening(openings, 0, source, attempt, rules):
@@ -148,7 +148,10 @@ def _draw_and_play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int
 
 @inline_function
 def _begin_game(env: Any, seat: int, first_seat: int) -> int:
-    """Begin a new game, in which ``first_seat`` takes the first turn; return 1 if that is the opponent's seat."""
+    """Begin a new game and assign the learner's seat; return 1 if the opponent takes the first turn, otherwise 0.
+
+    ``first_seat`` is the seat that takes the first turn.
+    """
     env.lanes, env.occupied, env.available, env.hand, env.last_cell = uint64(0), 0, ALL_PIECES, NONE, NONE
     env.number += 1
     env.stream = stream(env.seed, env.number, 0)
@@ -160,7 +163,7 @@ def _begin_game(env: Any, seat: int, first_seat: int) -> int:
 
 @inline_function
 def _apply_action(env: Any, action: int, rules: Any) -> bool:
-    """Take the learner's decision; return whether the opponent's turn is due."""
+    """Carry out the learner's decision; return whether it is then the opponent's turn."""
     giving, mover_chooses = env.hand == NONE, rules.mover_chooses != 0
     if not _is_legal(int64(env.available) if giving else ~int64(env.occupied), action):
         _end_game(env, 1 - int64(env.seat), FORFEIT_ILLEGAL)
@@ -174,7 +177,7 @@ def _apply_action(env: Any, action: int, rules: Any) -> bool:
 
 @kernel(types.int64(ENVS_TYPE, types.int64, types.int64, RULES_TYPE))
 def _apply_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
-    """Take the learner's whole turn; return 1 if the opponent's turn is due."""
+    """Carry out the learner's whole turn; return 1 if it is then the opponent's turn, otherwise 0."""
     env = envs[i]
     occupied, available, hand = int64(env.occupied), int64(env.available), int64(env.hand)
     if not is_legal_turn(turn, env.lanes, occupied, available, hand, rules):
@@ -191,11 +194,11 @@ def _apply_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
 def step_learners_and_count_replies(
     envs: Envs, opponent_positions: OpponentPositions, actions: Any, options: StepOptions, openings: Any, rules: Any
 ) -> int:
-    """Take the action of each learner, or begin a new game where one was over; return how many opponents are to reply.
+    """Carry out each learner's action, or begin a new game where one was over; return how many opponents must reply.
 
-    ``actions`` is [N]; ``openings`` [2, K, 1] is room for K imposed plies. The positions of the opponents that are to
-    reply are written to ``opponent_positions``, from index 0 on. If a learner plays both seats, it decides for the
-    other seat in the next step.
+    ``actions`` is [N]; ``openings`` [2, K, 1] is scratch for K imposed plies. The positions in which an opponent must
+    reply are written to ``opponent_positions``, from index 0. A learner that plays both seats makes the reply itself,
+    in the next step.
     """
     batch, slots, seeds, turns = opponent_positions
     size, mover_chooses = int64(0), rules.mover_chooses != 0

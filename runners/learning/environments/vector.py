@@ -64,7 +64,7 @@ def build_opponent(
 ) -> GuardedAgent | None:
     """Build the opponent from a label, such as ``mcts(iterations=50)``, or from an agent object.
 
-    None means that the learner plays both seats, and is returned as it is. Policies are read from ``archive``;
+    If ``opponent`` is None, the learner plays both seats, and the result is None. Policies are read from ``archive``;
     ``config_dir`` is the user's own folder of agents and rules. Raises ``RequestError`` for an agent or a parameter
     that does not exist, and for an agent that does not play the rules.
     """
@@ -78,16 +78,17 @@ def build_opponent(
 
 
 def build_spaces(whole_turns: bool) -> tuple[spaces.Box, spaces.Discrete]:
-    """Build the spaces of an observation and of an action, for whole turns or for single decisions."""
+    """Build the observation space and the action space, for whole turns or for single decisions."""
     if whole_turns:
         return spaces.Box(NONE, PIECES - 1, (CELLS + 1,), np.int8), spaces.Discrete(TURN_CODES)
     return spaces.Box(0, 1, SHAPE, np.int8), spaces.Discrete(ACTIONS)
 
 
 def check_opening_plies(opening_plies: int, whole_turns: bool, rules: Rules) -> int:
-    """Return the number of imposed plies.
+    """Check the number of imposed plies, and return it.
 
-    Raises ``RequestError`` for an impossible number, and for whole turns where the mover chooses the piece.
+    Raises ``RequestError`` if the number is impossible, or if whole turns are requested under rules by which the mover
+    chooses the piece.
     """
     if whole_turns and rules.mover_chooses:
         raise RequestError(f"under rules {rules.name!r} the mover chooses the piece: a turn gives none")
@@ -97,7 +98,10 @@ def check_opening_plies(opening_plies: int, whole_turns: bool, rules: Rules) -> 
 
 
 def parse_seat(seat: Any) -> int | None:
-    """Return the learner's seat, or None for a random one in each game. Raises ``ValueError`` for any other value."""
+    """Return the learner's seat, or None if it is drawn at random in each game.
+
+    Raises ``ValueError`` for any other value.
+    """
     if seat not in (0, 1, None):
         raise ValueError(
             f"seat={seat!r} is not 0 (gives the first piece), 1 (places first) or None (either, at random)"
@@ -106,7 +110,7 @@ def parse_seat(seat: Any) -> int | None:
 
 
 class GameLog:
-    """A file to which finished games are appended, one line for each game, with the labels of both players.
+    """A file to which finished games are appended, one per line, each with the labels of both players.
 
     Raises ``RequestError`` for a label that is not printable text.
     """
@@ -118,14 +122,17 @@ class GameLog:
         self._headings = [Heading(rules, "", "", 0, *labels) for labels in seated]  # by the learner's seat
 
     def add(self, games: Games, seats: NDArray[np.int8]) -> None:
-        """Append ``G`` games; ``seats`` [G] are the learner's."""
+        """Append ``G`` games to the file; ``seats`` [G] holds the learner's seat in each game."""
         text = b"".join(format_games(self._headings[seat], select_games(games, seats == seat)) for seat in (0, 1))
         with self.path.open("ab") as file:
             file.write(text)
 
 
 def _is_same_step_mode(mode: AutoresetMode | str) -> bool:
-    """Return whether a new game begins in the step that ended one. Raises ``RequestError`` for an unsupported mode."""
+    """Return whether a new game begins in the step that ends the last one.
+
+    Raises ``RequestError`` for an unsupported mode.
+    """
     supported_modes = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
     names = [supported_mode.value for supported_mode in supported_modes]
     if mode not in supported_modes and mode not in names:
@@ -136,18 +143,18 @@ def _is_same_step_mode(mode: AutoresetMode | str) -> bool:
 class QuartoVectorEnv(VectorEnv):
     """``num_envs`` games of a learner against ``opponent``, each at its own ply, stepped together by compiled code.
 
-    The arguments are those of ``QuartoEnv``, and ``num_envs`` and ``autoreset_mode``. Game ``i`` after
-    ``reset(seed=s)`` is the game of ``QuartoEnv`` after ``reset(seed=s + i)``; a list of seeds has one for each game.
-    Arrays of ``N`` games: observations int8 [N, 17, 8] ([N, 17] for whole turns), rewards float64 [N], terminations and
-    truncations bool [N]. ``infos`` has ``action_mask`` int8 [N, 16] ([N, 289] for whole turns) and ``seat`` int8 [N];
-    if games have ended, it also has ``ending`` int8 [N], an index into ``quarto.batch.ENDINGS`` where ``_ending`` is
-    true.
+    The arguments are those of ``QuartoEnv``, with ``num_envs`` and ``autoreset_mode`` in addition. After
+    ``reset(seed=s)``, game ``i`` is the game that ``QuartoEnv`` plays after ``reset(seed=s + i)``; a list of seeds has
+    one seed for each game. For ``N`` games, observations are int8 [N, 17, 8] ([N, 17] for whole turns), rewards are
+    float64 [N], and terminations and truncations are bool [N]. ``infos`` has ``action_mask`` int8 [N, 16] ([N, 289] for
+    whole turns) and ``seat`` int8 [N]; if games have ended, it also has ``ending`` int8 [N], an index into
+    ``quarto.batch.ENDINGS`` that is valid where ``_ending`` is true.
 
-    After the end of a game, a new one begins in the next step, which ignores the action for that game
-    (``AutoresetMode.NEXT_STEP``). With ``AutoresetMode.SAME_STEP`` it begins in the same step, and ``infos`` has the
-    last observation in ``final_obs``, where ``_final_obs`` is true. Compiled agents take the turns of all games in one
-    call, agents in Python in one call for each ply at which a turn is due. A copy, also by pickle, continues all games,
-    as with ``QuartoEnv``.
+    After the end of a game, a new game begins in the next step, which ignores the action for that game
+    (``AutoresetMode.NEXT_STEP``). With ``AutoresetMode.SAME_STEP``, the new game begins in the same step, and
+    ``final_obs`` in ``infos`` has the last observation where ``_final_obs`` is true. A compiled agent takes the turns
+    of all games in one call; an agent in Python is called once for each ply at which a turn is due. A copy, also by
+    pickle, continues all games, like a copy of ``QuartoEnv``.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (the keys that gymnasium.make_vec takes)
@@ -192,7 +199,7 @@ class QuartoVectorEnv(VectorEnv):
     def reset(
         self, *, seed: Seed | Sequence[Seed | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
-        """Begin all games anew; unfinished games are lost."""
+        """Begin all games anew, and discard unfinished games."""
         envs = self.envs
         if seed is not None or not self._has_seeds:
             envs["seed"], envs["number"] = self._build_seeds(seed), -1
@@ -205,7 +212,7 @@ class QuartoVectorEnv(VectorEnv):
         return observations, {"action_mask": masks, "seat": envs["seat"].copy()}
 
     def _build_seeds(self, seed: Seed | Sequence[Seed | None] | None) -> NDArray[np.uint64]:
-        """Build a seed for each game: [N] uint64."""
+        """Build one seed for each game: [N] uint64."""
         super().reset(seed=int(seed) if isinstance(seed, int | np.integer) else None)
         drawn_seeds = self.np_random.integers(SEED_LIMIT, size=self.num_envs).tolist()
         if seed is None:
@@ -225,7 +232,10 @@ class QuartoVectorEnv(VectorEnv):
         )
 
     def step(self, actions: Any) -> StepResults:
-        """Take an action in each game, ``actions`` [N] integers, then the opponent's turn where it is due."""
+        """Carry out an action in each game, then let the opponent take its turn where that is due.
+
+        ``actions`` has one integer for each game, [N].
+        """
         action_array = np.asarray(actions, np.int64)
         if action_array.shape != (self.num_envs,):
             raise ValueError(f"actions have shape {action_array.shape}, not ({self.num_envs},)")
@@ -249,9 +259,9 @@ class QuartoVectorEnv(VectorEnv):
     def _step_games(
         self, actions: NDArray[np.int64], player_has_started: bool = False, begins_only: bool = False
     ) -> None:
-        """Take one step in all games, or begin new games only (``begins_only``).
+        """Take one step in all games; if ``begins_only``, only begin new games.
 
-        With ``player_has_started``, the opponent's player knows already that all games begin.
+        ``player_has_started`` says that the opponent's player has already been told that all games begin.
         """
         envs, due, rules = self.envs, self._opponent_positions, self.rules.tables
         size = step_learners_and_count_replies(
@@ -278,7 +288,7 @@ class QuartoVectorEnv(VectorEnv):
             play_opponent_turns(envs, slots[at_turn], answers, rules)
 
     def _encode_observations_and_masks(self) -> tuple[Observations, NDArray[np.int8]]:
-        """Encode observations and action masks; in a finished game, every action is allowed."""
+        """Encode the observations and the action masks; in a finished game, the mask allows every action."""
         positions = to_batch(self.envs)
         if self._options.turns:
             observations, legal = encode_pieces_and_legal_turns(positions, self.rules)

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 
 def build_request_from_config(cfg: DictConfig, choices: Mapping[str, str], command: str) -> BuildRequest:
-    """Check a composed configuration and build its request; ``choices`` are Hydra's, such as ``{"kind": "gift"}``.
+    """Check a composed configuration and build the request that it describes.
 
-    Raises ``RequestError`` for the first invalid value.
+    ``choices`` are the group options that Hydra chose, such as ``{"kind": "gift"}``. Raises ``RequestError`` for the
+    first invalid value.
     """
     kind, settings = choices[KIND_GROUP], to_plain_dict(cfg.kind)
     for key in settings:
@@ -75,7 +76,7 @@ def _count_rows(card: PolicyCard) -> int:
 
 
 def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
-    """Print the size and the source of the policy, and a command that plays by it."""
+    """Print the size and the source of the policy, and a command that plays with it."""
     from analytics.store import policy_cards
     from analytics.store.archive import ArchiveStore
 
@@ -95,7 +96,10 @@ def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
 
 
 def _describe_play_command(card: PolicyCard, options: str) -> list[str]:
-    """Describe how to play by the policy: a command or, if no agent can, what an agent's yaml would need."""
+    """Return the lines that tell how to play with the policy.
+
+    They have a command or, if no agent reads the policy, what the yaml of such an agent would need.
+    """
     from runners.config.agent_policies import list_reader_names
 
     if list_reader_names(card.kind):
@@ -118,7 +122,7 @@ class BuildApplication(Application):
 
 
 def _execute_build(request: BuildRequest, selection: Selection) -> CommandOutcome:
-    """Derive and store the policy of a request whose games are selected."""
+    """Derive a policy from the selected games, and store it as the request says."""
     from runners.learning.training.policy_build import build_policy
 
     for note in request.notes:

@@ -44,7 +44,7 @@ SEEDS = 4  # each policy chooses with each seed: if its turns are equal, it does
 
 @dataclass(frozen=True)
 class TurnComparison:
-    """The turns that two policies choose in the same positions, compared up to symmetry."""
+    """A comparison, up to symmetry, of the turns that two policies choose in the same positions."""
 
     description: str  # of the positions, in words
     positions: list[PackedPosition]  # P of them
@@ -55,7 +55,7 @@ class TurnComparison:
 
 
 def print_comparison(root: PurePath, one: str, other: str) -> None:
-    """Print how two policies compare. Raises ``RequestError`` if they were learned under different rules."""
+    """Print a comparison of two policies. Raises ``RequestError`` if they were learned under different rules."""
     archive = ArchiveStore.open(root)
     stored_policies = [policy_store.read(archive, name) for name in (one, other)]
     cards, learned = [card for card, _ in stored_policies], [policy for _, policy in stored_policies]
@@ -78,9 +78,9 @@ def print_comparison(root: PurePath, one: str, other: str) -> None:
 
 
 def join_rows(one: Policy, other: Policy) -> pl.DataFrame | None:
-    """Join the rows that both policies have, with their values ``a`` and ``b`` and the ``difference``.
+    """Join the rows that both policies have; the columns ``a``, ``b`` and ``difference`` hold the values.
 
-    Returns None if the columns of the two tables do not compare.
+    Returns None if the columns of the two tables do not match.
     """
     kinds = {one.kind, other.kind}
     if not (one.table and other.table) or not (len(kinds) == 1 or kinds <= VALUE_COLUMNS.keys()):
@@ -101,7 +101,10 @@ def join_rows(one: Policy, other: Policy) -> pl.DataFrame | None:
 
 
 def _find_value_column(policy: Policy) -> str:
-    """Return the column of a policy's values: the one of floats or, if all columns are integers, the counts."""
+    """Return the name of the column that holds a policy's values.
+
+    That is the column of floats or, if all columns are integers, the column of counts.
+    """
     return next((name for name, column in policy.table.items() if column.dtype.kind == "f"), "count")
 
 
@@ -124,9 +127,10 @@ def _describe_agreement(choices: TurnComparison) -> Iterator[tuple[str, str]]:
 
 
 def compare_turns(one: Policy, other: Policy, rules: Rules) -> TurnComparison:
-    """Compare the turns of two policies in the positions that both tables have or, if there are none, that either has.
+    """Compare the turns that two policies choose in the positions of their tables.
 
-    If neither table has positions, those of random games are used.
+    The positions are those that both tables have or, if they share none, those that at least one table has. If neither
+    table is about positions, the comparison uses positions from random games.
     """
     sets = [_list_canonical_forms(policy, rules) for policy in (one, other)]
     form_sets = [forms for forms in sets if forms is not None]
@@ -167,9 +171,9 @@ def _build_streams(seed: int, size: int) -> Streams:
 
 
 def _list_canonical_forms(policy: Policy, rules: Rules) -> set[tuple[int, int]] | None:
-    """List the canonical forms, as lanes and occupied, of the positions with a piece in hand that a table is about.
+    """Return the canonical forms of the positions in a policy's table, as pairs of the words lanes and occupied.
 
-    In a canonical form the piece in hand is piece 0. Returns None for a table that is not about positions.
+    In a canonical form, piece 0 is in hand. Returns None if the rows of the table are not positions.
     """
     if "lanes" not in policy.table or policy.kind == COUNTERS:
         return None
@@ -180,7 +184,7 @@ def _list_canonical_forms(policy: Policy, rules: Rules) -> set[tuple[int, int]] 
 
 
 def _to_position(lanes: int, occupied: int) -> PackedPosition:
-    """Convert a canonical form, in which piece 0 is in hand, to a position."""
+    """Convert a canonical form to a position, in which piece 0 is in hand."""
     return PackedPosition(lanes, occupied, ALL_PIECES & ~int(board_piece_mask(lanes, occupied)) & ~1, 0, NONE)
 
 
@@ -195,14 +199,14 @@ def _play_random_positions(rules: Rules) -> list[PackedPosition]:
 
 
 class ResultingForms(NamedTuple):
-    """The canonical forms after turns in ``P`` positions: [P] each, of the words lanes and occupied."""
+    """The canonical forms that result from turns in ``P`` positions: two arrays [P] of words lanes and occupied."""
 
     boards: NDArray[Any]
     boards_with_gifts: NDArray[Any]
 
 
 def _find_resulting_forms(positions: list[PackedPosition], turns: Turns, rules: Rules) -> ResultingForms:
-    """Return the canonical forms of the boards after the turns, without and with the gift: each [P] of two words."""
+    """Return the canonical forms of the boards after the turns, once without the gift and once with it."""
     batch, cells = Batch.from_positions(positions), turns.cells.astype(np.uint64)
     lanes, hands = batch.lanes.copy(), batch.hand.astype(np.uint64)
     for attribute in range(ATTRIBUTES):
@@ -216,7 +220,7 @@ def _find_resulting_forms(positions: list[PackedPosition], turns: Turns, rules: 
 
 
 def _build_difference_columns(common: pl.DataFrame, cards: list[PolicyCard]) -> list[ResultColumn]:
-    """Build columns of the rows in which the values differ most."""
+    """Build the columns of a table of the rows in which the values of the two policies differ most."""
     keys = [name for name in common.columns if name not in ("a", "b", "difference")]
     rows = common.sort("difference", *keys, descending=[True] + [False] * len(keys)).head(MAX_ROWS)
     columns = []
@@ -238,7 +242,10 @@ def _format_form(lanes: int, occupied: int, hand: int) -> str:
 
 
 def _build_turn_columns(choices: TurnComparison, cards: list[PolicyCard]) -> list[ResultColumn]:
-    """Build columns of the first positions in which the turns differ although neither is chosen at random."""
+    """Build the columns of a table of the first positions in which the two policies choose different turns.
+
+    Positions in which either policy chooses at random are left out.
+    """
     rows = np.flatnonzero(choices.deterministic & ~choices.same_turn)[:MAX_ROWS].tolist()
     columns = [ResultColumn("position", [format_position(choices.positions[row]) for row in rows], right_aligned=False)]
     for card, turns in zip(cards, choices.turns, strict=True):

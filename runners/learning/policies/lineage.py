@@ -23,7 +23,7 @@ POLICY, RUN = "policy", "run"
 
 
 class LineageNode(NamedTuple):
-    """A policy or a run in the tree of a lineage."""
+    """A policy or a run in the tree that shows where a policy comes from."""
 
     kind: str  # POLICY or RUN
     id: str  # "" for the runs that are not listed one by one
@@ -37,21 +37,21 @@ class LineageNode(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A key that is the same for the same policy or run."""
+        """A key that identifies the policy or run of the node; nodes of the same policy or run have the same key."""
         return self.id or f"more of {self.result_id}"
 
     @property
     def lines(self) -> list[str]:
-        """The node's lines in the text of a lineage."""
+        """The lines of text that describe the node."""
         before = [f"{INDENT * (self.depth - 1)}{self.player} played by"] if self.player else []
         below = [f"{INDENT * (self.depth + 1)}{detail}" for detail in self.details]
         return [*before, f"{INDENT * self.depth}{self.heading}", *below]
 
 
 def list_lineage_nodes(archive: ArchiveStore, name_or_id: str) -> list[LineageNode]:
-    """List the nodes of a lineage in order: a policy, its runs, the policies that played in these runs, and so on.
+    """List the nodes of a policy's lineage: the policy, its runs, the policies that played in these runs, and so on.
 
-    Each policy is described once. Raises ``RequestError`` for a policy that is not in the archive.
+    Each policy is described only once. Raises ``RequestError`` for a policy that is not in the archive.
     """
     return list(
         _list_policy_nodes(archive, policy_store.find(archive, name_or_id), LineageNode(POLICY, "", None, 0, ""), set())
@@ -59,14 +59,17 @@ def list_lineage_nodes(archive: ArchiveStore, name_or_id: str) -> list[LineageNo
 
 
 def format_lineage(archive: ArchiveStore, name_or_id: str) -> list[str]:
-    """Format the lineage of a policy as lines of text."""
+    """Format a policy's lineage as lines of text."""
     return [line for node in list_lineage_nodes(archive, name_or_id) for line in node.lines]
 
 
 def _list_policy_nodes(
     archive: ArchiveStore, card: PolicyCard, node: LineageNode, seen_policy_ids: set[str]
 ) -> Iterator[LineageNode]:
-    """List a policy and what it comes from; ``node`` is its place in the tree, not yet filled in."""
+    """Yield the node of a policy, then the nodes of everything that the policy was derived from.
+
+    ``node`` gives the policy's place in the tree; its other fields are filled in here.
+    """
     learned, policy_id = card.learned, card.policy_id
     kind = f"{card.kind}, {card.rules['name']} rules"
     node = node._replace(id=policy_id, heading=f"policy {card.name} ({policy_id}), {kind}", name=card.name, note=kind)
@@ -96,7 +99,7 @@ def _list_policy_nodes(
 
 
 def _count_games_by_run(archive: ArchiveStore, card: PolicyCard) -> dict[str, int]:
-    """Count the games of each run from which the policy was derived."""
+    """Count, for each run, the games from which the policy was derived."""
     ranges = policy_store.read_table(archive, card, "games").group_by("run_id").sum()
     return dict(ranges.select("run_id", "games").rows())
 
@@ -104,7 +107,10 @@ def _count_games_by_run(archive: ArchiveStore, card: PolicyCard) -> dict[str, in
 def _list_run_nodes(
     archive: ArchiveStore, games: int | None, node: LineageNode, seen_policy_ids: set[str]
 ) -> Iterator[LineageNode]:
-    """List a run and the policies that played in it; ``games`` is how many of its games the policy was derived from."""
+    """Yield the node of a run, then the nodes of the policies that played in it.
+
+    ``games`` is the number of the run's games from which the policy was derived, or None if it is not known.
+    """
     record = archive.find_run(node.id)
     if record is None:
         yield node
@@ -126,7 +132,10 @@ def _list_run_nodes(
 
 
 def describe_share(games: int | None, stored_games: int, players: str) -> str:
-    """Describe which of the stored games of a run a policy comes from; ``games`` is None if the card does not say."""
+    """Describe how many of a run's stored games a policy was derived from.
+
+    ``games`` is the number of games that the policy was derived from, or None if the card does not say.
+    """
     if stored_games == 0 or (games is not None and games > stored_games):
         games_text = "games" if games is None else format_count_with_noun(games, "game")
         return f"{games_text} of {players}, {'some of them ' if stored_games else ''}no longer in this archive"
@@ -143,7 +152,7 @@ def _format_labels(labels: Sequence[str]) -> str:
 
 
 def _list_agent_policies(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """Yield the policies that agents of a run played by, with the agents' labels, each once."""
+    """Yield each policy that an agent of the run played by, once, together with the agent's label."""
     policies = [
         (str(agent["policy_id"]), str(agent["label"])) for agent in record.spec["agents"] if agent.get("policy_id")
     ]

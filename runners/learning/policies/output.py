@@ -20,7 +20,7 @@ from runners.terminal.tables import output_result
 
 
 def output_policies(root: PurePath, table: TableOutput) -> None:
-    """Print or write the policies of an archive."""
+    """Print the policies of an archive or write them to a file."""
     with open_archive(root, check=False) as archive:
         policies = archive.policies()
     output_result(policies, table)
@@ -33,7 +33,7 @@ def output_policies(root: PurePath, table: TableOutput) -> None:
 
 
 def print_policy(root: PurePath, name: str) -> None:
-    """Print everything that is known about a policy, given its name or id, and where it comes from.
+    """Print everything that is known about a policy, which ``name`` gives by name or id, and its lineage.
 
     Raises ``NotFoundError`` if there is no such policy.
     """
@@ -49,7 +49,7 @@ def print_policy(root: PurePath, name: str) -> None:
 
 
 def rebuild_and_print(root: PurePath, name: str, threads: int, trusted: bool) -> int:
-    """Rebuild a policy and print the differences; return the exit code, 1 if there are any."""
+    """Rebuild a policy and print how the result differs from the stored one; return the exit code, 1 if it differs."""
     with console.show_progress_bar("learning again", "games"):
         rebuilt = rebuild_policy(root, name, threads, trusted)
     for difference in rebuilt.differences:

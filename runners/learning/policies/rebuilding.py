@@ -36,14 +36,14 @@ ONLINE_TRAINER = "runners.training.online.Online"
 
 
 class RederivedPolicy(NamedTuple):
-    """A policy that was derived again, and notes on runs whose games have changed since it was first derived."""
+    """A policy that was derived again, with notes on the runs whose games have changed since the first derivation."""
 
     policy: Policy
     notes: list[str]
 
 
 class RebuildResult(NamedTuple):
-    """A rebuilt policy, and its differences from the stored one."""
+    """A rebuilt policy and the ways in which it differs from the stored one."""
 
     card: PolicyCard
     policy: Policy
@@ -51,17 +51,17 @@ class RebuildResult(NamedTuple):
 
     @property
     def size(self) -> str:
-        """The number of rows or genes of the policy, in words."""
+        """The number of rows or genes of the policy, as text."""
         rows = [len(column) for column in self.policy.table.values()]
         return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
 
 
 def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, trusted: bool = False) -> RebuildResult:
-    """Derive a policy again from the games on its card, and compare it with the stored one; the archive is only read.
+    """Derive a policy again from the games that its card names, and compare it with the stored policy.
 
-    A card may come from anybody: the third-party code that it names runs only if ``trusted``. Raises ``RequestError``
-    for a policy that is missing or damaged, whose games are missing, that cannot be derived again, or whose card names
-    third-party code; ``FailureError`` for damaged games.
+    The archive is only read. A card may come from anybody, so the third-party code that it names runs only if
+    ``trusted``. Raises ``RequestError`` for a policy that is missing or damaged, whose games are missing, that cannot
+    be derived again, or whose card names third-party code that is not trusted; ``FailureError`` for damaged games.
     """
     archive = ArchiveStore.open(root)
     card, stored = policy_store.read(archive, name_or_id)
@@ -89,7 +89,8 @@ def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, 
 def list_differences(stored_policy: Policy, rebuilt_policy: Policy) -> Iterator[str]:
     """Yield the differences between two policies, one line for each.
 
-    They are about the kind, the parameters, the columns, the number of rows and the first row that differs in a column.
+    Compared are the kind, the parameters, the columns and the number of rows; for each column, only the first row that
+    differs is named.
     """
     before, after = (
         policy_store.compute_knowledge_digest(stored_policy),
@@ -122,7 +123,7 @@ def _list_column_types(policy: Policy) -> dict[str, str]:
 
 
 def _derive_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted: bool) -> RederivedPolicy:
-    """Derive the policy again from the games on its card, and note the runs whose games have changed."""
+    """Derive the policy again from the games that its card names, and note the runs whose games have changed."""
     derivation = card.learned["derivation"]
     with open_archive(archive.root) as opened:
         selection = select_source_games(opened, card)
@@ -140,7 +141,7 @@ def _derive_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted
 
 
 def _learn_again(archive: ArchiveStore, card: PolicyCard, trusted: bool) -> Policy:
-    """Return the policy that the learner of a training has after the games of that training."""
+    """Let the learner of a training learn from the logged games again, and return the resulting policy."""
     learner = card.learned["parameters"].get("learner")
     if card.learned["parameters"].get("_target_") != ONLINE_TRAINER or not isinstance(learner, Mapping):
         raise RequestError(
@@ -158,10 +159,10 @@ def _learn_again(archive: ArchiveStore, card: PolicyCard, trusted: bool) -> Poli
 def _build_generation_reader(
     archive: ArchiveStore, card: PolicyCard
 ) -> Callable[[RunRequest], GenerationResult | None]:
-    """Build a function that reads the games of one generation after the other, from the runs on the card.
+    """Build a function that reads the logged games of one generation per call, in the order of the runs on the card.
 
-    The function returns None for a generation that this code would play otherwise. Raises ``RequestError`` for a run
-    without games.
+    The function returns None if this code would play the generation differently, or if games are missing. Raises
+    ``RequestError`` for a run without games.
     """
     run_ids = card.learned["run_ids"]
     for run_id in run_ids:
@@ -183,7 +184,7 @@ def _build_generation_reader(
 
 
 def _breed_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted: bool) -> Policy:
-    """Repeat an evolution from the logged games of its generations; no agent is built."""
+    """Repeat an evolution from the logged games of its generations, without building any agent."""
     from runners.learning.training.genetic import GeneticTrainer
     from runners.learning.training.trainer import TrainingContext
 
@@ -213,7 +214,10 @@ def _breed_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted:
 
 
 def _list_code_differences(card: PolicyCard) -> Iterator[str]:
-    """Yield the differences between the code that made the policy and this code; they may explain the others."""
+    """Yield the differences between this code and the code that made the policy.
+
+    These differences may explain why a rebuilt policy is not the same.
+    """
     if card.is_derived:
         code = build_kind_code_record(card.learned["derivation"]["parameters"])
     else:

@@ -44,9 +44,9 @@ DEFAULT_SETTINGS = {
 
 
 def parse_settings(words: Sequence[str]) -> dict[str, str]:
-    """Parse settings of the form ``KEY=VALUE``; those that are not named keep their defaults.
+    """Parse settings of the form ``KEY=VALUE``; settings that are not given keep their defaults.
 
-    Raises ``RequestError`` for a word that is no such setting.
+    Raises ``RequestError`` for a word that is not such a setting.
     """
     settings = dict(DEFAULT_SETTINGS)
     for word in words:
@@ -60,7 +60,7 @@ def parse_settings(words: Sequence[str]) -> dict[str, str]:
 
 
 def import_policy(root: PurePath, file: Path, settings: Mapping[str, str], command: str) -> None:
-    """Store the policy in a file in the archive at ``root``, and print what was read.
+    """Read a policy from a file, store it in the archive at ``root``, and print what was read.
 
     Raises ``RequestError`` for an invalid setting or file, and for a name that belongs to another policy.
     """
@@ -147,9 +147,9 @@ def _compute_sha256(file: Path) -> str:
 
 
 def _build_card_fields(settings: dict[str, str], file: str, sha256: str, command: str) -> dict[str, Any]:
-    """Build the card's fields on the origin.
+    """Build the card's fields on where the policy comes from.
 
-    If the settings and the name are the same as those of a stored policy, this is a newer version of that policy.
+    If a stored policy has the same name and settings, the imported policy counts as a newer version of it.
     """
     return {
         "training": compute_run_id({"import": settings}),
@@ -164,7 +164,7 @@ def _build_card_fields(settings: dict[str, str], file: str, sha256: str, command
 
 
 def _print_summary(imported_policy: ImportedPolicy, card: PolicyCard, options: ImportOptions, root: PurePath) -> None:
-    """Print what was read, what was left out or contradicted itself, and a command that plays by the policy."""
+    """Print what was read, what was left out or contradictory, and a command that plays with the policy."""
     afterstates = len(imported_policy.policy.table["lanes"])
     if imported_policy.skipped_rows:
         console.print_note(

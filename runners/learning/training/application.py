@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TrainApplication(Application):
-    """The application that learns from games and stores a policy."""
+    """The application that carries out a training and stores the policy that was learned."""
 
     config_name = "train"
     schema = TrainConfig

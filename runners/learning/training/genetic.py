@@ -51,7 +51,7 @@ PHASES = ("early", "stuck", "late")
 
 @dataclass(frozen=True, kw_only=True)
 class GeneticTrainer(Trainer):
-    """The base class of both trainers; the yamls explain each key.
+    """The base class of both genetic trainers. Their yamls in ``conf/trainer`` explain each key.
 
     Raises ``RequestError`` for an invalid value.
     """
@@ -80,7 +80,10 @@ class GeneticTrainer(Trainer):
 
     @abstractmethod
     def build_breeder(self) -> Breeder:
-        """Build the breeder, the study's way to make individuals. Raises ``ValueError`` for an invalid parameter."""
+        """Build the breeder, which makes new individuals in the way of the study.
+
+        Raises ``ValueError`` for an invalid parameter.
+        """
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -93,7 +96,11 @@ class GeneticTrainer(Trainer):
         return self.build_training(context).run()
 
     def build_training(self, context: TrainingContext) -> EvolutionTraining:
-        """Build the evolution without beginning it. Raises ``RequestError`` if an agent or the start does not exist."""
+        """Build the evolution without starting it.
+
+        Raises ``RequestError`` if an agent does not exist, or if the policy that provides the initial genes does not
+        exist.
+        """
         start = (
             None
             if self.start is None
@@ -103,17 +110,20 @@ class GeneticTrainer(Trainer):
 
     @property
     def effective_seats(self) -> str:
-        """``swapped``, or ``fixed`` if individuals have seat 0 only; if ``seats`` is null, as in the study."""
+        """The way seats are assigned: ``swapped``, or ``fixed`` if every individual plays in seat 0 only.
+
+        If ``seats`` is null, the study decides.
+        """
         return self.seats or "swapped"
 
     @property
     def fitness_games(self) -> int:
-        """Games of an individual against each opponent, rounded up to whole pairs."""
+        """The number of games that an individual plays against each opponent, rounded up to whole pairs."""
         return self.games + (self.games % 2 if self.effective_seats == "swapped" else 0)
 
     @property
     def reevaluates_survivors(self) -> bool:
-        """Whether survivors play again in every generation."""
+        """Whether survivors play new games in every generation instead of keeping their fitness."""
         return self.evaluate == "all"
 
     def _check_choices(self) -> None:
@@ -130,7 +140,7 @@ class GeneticTrainer(Trainer):
 
 @dataclass(frozen=True, kw_only=True)
 class Ga5Trainer(GeneticTrainer):
-    """Study A's evolution of five genes (``lorenzobellino/quarto-player``)."""
+    """The trainer that repeats study A's evolution of five genes (``lorenzobellino/quarto-player``)."""
 
     length_key: ClassVar[str] = "generations"
 
@@ -143,7 +153,7 @@ class Ga5Trainer(GeneticTrainer):
 
 @dataclass(frozen=True, kw_only=True)
 class Ga2Trainer(GeneticTrainer):
-    """Study B's evolution of two genes (``quarto_ci_2022_2023``)."""
+    """The trainer that repeats study B's evolution of two genes (``quarto_ci_2022_2023``)."""
 
     operators: Mapping[str, Sequence[float]]
     margin: float
@@ -164,7 +174,11 @@ class Ga2Trainer(GeneticTrainer):
 
 
 def parse_operators(key: str, values: Any) -> tuple[float, float, float]:
-    """Check three probabilities and return them. Raises ``ValueError`` unless there are three and their sum is 1."""
+    """Check the probabilities of the three operators, and return them.
+
+    They are those of mutation and of two kinds of crossover. Raises ``ValueError`` unless there are three probabilities
+    that sum to 1.
+    """
     if isinstance(values, str) or not isinstance(values, Sequence) or len(values) != 3:
         raise ValueError(f"{key}={values} is not three probabilities, [mutation, crossover, crossover2]")
     mutation, crossover, crossover2 = (check_probability(key, value) for value in values)
@@ -174,10 +188,10 @@ def parse_operators(key: str, values: Any) -> tuple[float, float, float]:
 
 
 def read_genes(root: PurePath, policy: str, gene_names: Sequence[str]) -> NDArray[np.float64]:
-    """Read the genes [n, G] of the individuals that survived the last generation of a stored policy, best first.
+    """Read the genes [n, G] of the individuals that survived the last generation of a stored policy, the best first.
 
-    Raises ``RequestError`` if the archive at ``root`` has no such policy, or if the policy has other genes or was not
-    bred.
+    Raises ``RequestError`` if the archive at ``root`` has no such policy, or if the policy has different genes or does
+    not come from an evolution.
     """
     archive = ArchiveStore.open(root)
     card = policy_store.find(archive, policy)
@@ -194,9 +208,9 @@ GenerationResult = tuple[str, Sequence[PairingResult]]  # the id of a generation
 
 
 class EvolutionTraining:
-    """One evolution in progress; ``start_genes`` [n, G] are genes of the initial population.
+    """An evolution in progress; ``start_genes`` [n, G] are the genes of individuals in the initial population.
 
-    Raises ``RequestError`` if an agent does not exist or lacks the genes.
+    Raises ``RequestError`` if an agent does not exist or lacks one of the genes.
     """
 
     def __init__(
@@ -227,7 +241,7 @@ class EvolutionTraining:
         self._fitness_games = trainer.fitness_games * len(trainer.opponents)  # of one individual
 
     def check(self) -> None:
-        """Raise ``RequestError`` if the first generation cannot be played; play nothing."""
+        """Raise ``RequestError`` if the games of the first generation cannot be played; no game is played."""
         open_experiment(
             self._build_request(
                 [self._build_individual(genes) for genes in self._evolution.begin_generation().genes.tolist()]
@@ -235,10 +249,10 @@ class EvolutionTraining:
         )
 
     def run(self) -> TrainingOutcome:
-        """Run all generations, or those that end before the context's ``stop`` is set.
+        """Run all generations, or as many as are complete when the context's ``stop`` is set.
 
-        Raises ``RequestError`` before anything is played if agents do not play these rules, or if other code began a
-        generation; ``FailureError`` if the disk refuses.
+        Before any game is played, raises ``RequestError`` if an agent does not play these rules or if other code has
+        begun a generation. Raises ``FailureError`` if the disk cannot be written.
         """
         plan = self._plan
         individuals = plan.population + plan.generations * (
@@ -257,17 +271,17 @@ class EvolutionTraining:
         )
 
     def evolve(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> dict[str, float] | None:
-        """Return the evolved genome after all generations, by gene, or None if games of a generation are missing.
+        """Run all generations and return the genome that results, as values by gene.
 
-        ``get_generation`` plays or reads the games of a generation, and returns None if it cannot. Only that function
-        may build agents.
+        ``get_generation`` plays or reads the games of a generation; if it returns None, the evolution ends and the
+        result is None too. No other part of the evolution builds agents.
         """
         if not all(self._run_generation_unless_stopped(get_generation) for _ in range(self._plan.generations + 1)):
             return None
         return dict(zip(self._genes, self._evolution.choose_genome(self._plan.answer), strict=True))
 
     def _run_generation_unless_stopped(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> bool:
-        """Breed a generation and judge it; return False if not all of its games were played."""
+        """Breed a generation and evaluate it in games; return False if not all of these games were played."""
         generation = self._evolution.begin_generation()
         players = [self._build_individual(genes) for genes in generation.genes.tolist()]
         result = get_generation(self._build_request(players))
@@ -284,13 +298,13 @@ class EvolutionTraining:
         return True
 
     def _build_individual(self, genes: Sequence[float]) -> AgentSpec:
-        """Build the player with these genes."""
+        """Build the specification of the agent that plays with these genes."""
         params = {**self._player.params, **dict(zip(self._genes, genes, strict=True))}
         label = format_label(self._name, params, self._defaults)
         return replace(self._player, label=label, params=params, policy_id=None)
 
     def _build_request(self, players: Sequence[AgentSpec]) -> RunRequest:
-        """Build the request of a run in which each player meets each opponent."""
+        """Build the request of a run in which each of ``players`` plays against each opponent."""
         plan, context = self._plan, self._context
         opponents = range(len(players), len(players) + len(self._opponents))
         spec = RunSpec(
@@ -304,12 +318,12 @@ class EvolutionTraining:
         return context.build_request(spec, plan.fitness_games)
 
     def _compute_fitness(self, results: Sequence[PairingResult]) -> NDArray[np.float64]:
-        """Compute each player's mean reward against each opponent: [n, F]."""
+        """Compute the fitness of each player against each opponent, which is the mean reward of its games: [n, F]."""
         rewards = [(result.wins + self._plan.draw_reward * result.draws) / result.games for result in results]
         return np.array(rewards).reshape(-1, len(self._opponents))
 
     def _build_population_rows(self, judged: Population, youngest: int) -> pl.DataFrame:
-        """Build a generation's rows of the table ``population``: all individuals, best first."""
+        """Build the rows of the table ``population`` for one generation: all individuals, the best first."""
         generation, numbers = self._evolution.generation, judged.number.tolist()
         new = judged.number > youngest - self._plan.offspring
         run_ids, labels = zip(*(self._judgements[number] for number in numbers), strict=True)
@@ -337,10 +351,10 @@ class EvolutionTraining:
         )
 
     def _build_curve_schema(self) -> dict[str, pl.DataType]:
-        """Build the schema of the curve.
+        """Build the schema of the learning curve.
 
-        The columns ``best`` and ``mean`` are against the first opponent; those against other opponents have their
-        names.
+        The columns ``best`` and ``mean`` are about games against the first opponent. For every other opponent, the
+        names of the columns end with its label.
         """
         schema: dict[str, pl.DataType] = {"generation": pl.Int64(), "games": pl.Int64()}
         for i, opponent in enumerate(self._opponents):
@@ -349,7 +363,7 @@ class EvolutionTraining:
         return schema
 
     def _build_curve_row(self) -> tuple[float, ...]:
-        """Build a generation's row of the curve: the best and the mean fitness of the survivors."""
+        """Build the row of the learning curve for one generation: the best and the mean fitness of its survivors."""
         fitness = self._evolution.population.fitness
         best_and_mean = np.stack([fitness[0], fitness.mean(axis=0)], axis=1)
         return self._evolution.generation, self._games, *best_and_mean.ravel().tolist()
@@ -362,7 +376,7 @@ def _play_generation(runs: TrainingRuns, request: RunRequest) -> GenerationResul
 
 
 def _build_player(plan: GeneticTrainer, genes: Sequence[str], context: TrainingContext) -> AgentSpec:
-    """Build the agent that plays by the genes. Raises ``RequestError`` if it lacks one of them."""
+    """Build the agent whose genes are evolved. Raises ``RequestError`` if the agent lacks one of the genes."""
     player = _build_agent(plan.agent, plan.faithful, context, "trainer.agent")
     for gene in genes:
         if gene not in player.params:
@@ -380,7 +394,11 @@ def _build_opponents(plan: GeneticTrainer, context: TrainingContext) -> list[Age
 
 
 def _build_agent(entry: Any, faithful: bool, context: TrainingContext, key: str) -> AgentSpec:
-    """Build the agent that an entry describes; with ``faithful``, set its parameter of that name if it has one."""
+    """Build the agent that ``entry`` describes.
+
+    If ``faithful``, the agent's parameter ``faithful`` is true, unless the agent has no such parameter or ``entry``
+    sets it.
+    """
     agent = context.build_agent(entry, key)
     if not faithful or "faithful" not in agent.params or "faithful" in entry:
         return agent

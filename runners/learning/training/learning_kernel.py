@@ -28,7 +28,7 @@ PAIR_GAMES = 2  # buffers have a column for each game of a pair, so that the num
 
 
 class GameBuffers(NamedTuple):
-    """Arrays for the games that are played and for those that are finished."""
+    """Two arrays of games: those that are being played, and those that are finished."""
 
     state: Lockstep  # of the game that is being played
     pair: Games  # room for two games, one of which is being played
@@ -59,10 +59,11 @@ def play_and_learn_until_full(
     column_range: tuple[int, int],
     buffers: GameBuffers,
 ) -> tuple[int, bool]:
-    """Play columns ``column_range[0]`` to ``column_range[1] - 1`` of the block, and learn from each before the next.
+    """Play the games in columns ``column_range[0]`` to ``column_range[1] - 1`` of the block, and learn from each.
 
-    ``agent_pair`` is the knowledge of the learner, which changes, and that of its opponent. Returns the column after
-    the last game learned from, and whether the learner's tables have room for more.
+    Each game is learned from before the next one begins. ``agent_pair`` holds the learner's knowledge, which changes,
+    and the opponent's. Returns the column after the last game that was learned from, and whether the learner's tables
+    have room for more.
     """
     agent, opponents = agent_pair
     state, pair, games = buffers.state, buffers.pair, buffers.games

@@ -36,7 +36,7 @@ LEARNER, OPPONENT = 0, 1  # indices into the agents of a training's run
 
 
 class PreparedTraining(NamedTuple):
-    """The run of a training, and its learner."""
+    """The learner of a training, and the run to which the games of the training belong."""
 
     experiment: Experiment
     learner: Learner
@@ -45,9 +45,9 @@ class PreparedTraining(NamedTuple):
 class Online(Trainer):
     """The trainer of learners that learn from each game as soon as it has ended.
 
-    ``learner`` is a mapping with the ``_target_`` of a ``Learner`` and its parameters; ``opponent`` is an agent,
-    described as an entry of ``agents=[…]``. With ``seats='swapped'``, both games of each pair are played, and in the
-    first the learner has ``learner_seat``; with ``'fixed'`` it has that seat in every game.
+    ``learner`` is a mapping with the ``_target_`` of a ``Learner`` and its parameters; ``opponent`` describes an agent
+    in the same way as an entry of ``agents=[…]``. With ``seats='swapped'``, both games of each pair are played, and the
+    learner has ``learner_seat`` in the first of them; with ``'fixed'``, the learner has that seat in every game.
 
     Raises ``RequestError`` for an invalid value.
     """
@@ -89,7 +89,7 @@ class Online(Trainer):
         self._prepare(context)
 
     def train(self, context: TrainingContext) -> TrainingOutcome:
-        """Learn from the games in the archive, and play and learn from those that it lacks."""
+        """Learn from the games that the archive holds; play the missing games and learn from them too."""
         experiment, learner = self._prepare(context)
         run_id, archive = experiment.run_id, experiment.archive
         stored_run = archive.find_run(run_id)
@@ -128,7 +128,7 @@ class Online(Trainer):
         )
 
     def _build_learner_spec(self, context: TrainingContext) -> AgentSpec:
-        """Build the learner's spec; its label has the parameters that differ from the trainer's yaml."""
+        """Build the learner's specification; its label names the parameters that differ from the trainer's yaml."""
         trainer = context.name
         defaults = load_option("trainer", trainer).get("learner", {}) if trainer in list_options("trainer") else {}
         changed = format_label("", dict(self.learner), defaults).strip("()")
@@ -140,7 +140,7 @@ class Online(Trainer):
 
 
 class _OnlineTraining:
-    """One training in this process."""
+    """A training that is carried out in this process."""
 
     def __init__(self, experiment: Experiment, learner: Learner, context: TrainingContext) -> None:
         self.games_written = 0  # games, by this process
@@ -154,7 +154,7 @@ class _OnlineTraining:
         self.state = LearnerState(learner, self._spec.rules)
 
     def run(self) -> None:
-        """Learn from all games in order; play those that the archive lacks when it is their turn."""
+        """Learn from all games in order; when a game is missing from the archive, play it first."""
         games = self._experiment.request.games
         if self._progress and self._experiment.count_missing_games(games):
             self._progress.start(self._experiment.count_missing_games(games))
@@ -166,7 +166,7 @@ class _OnlineTraining:
         self._learn_from_logged_pairs(reached, end_pair)
 
     def _learn_from_logged_pairs(self, first_pair: int, end_pair: int) -> None:
-        """Learn from pairs that the archive holds."""
+        """Learn from the pairs ``first_pair`` up to but not including ``end_pair``, which the archive holds."""
         if first_pair == end_pair:
             return
         for first, games in read_pair_blocks(self._experiment.archive, self._experiment.run_id, first_pair, end_pair):
@@ -175,9 +175,9 @@ class _OnlineTraining:
             self.state.learn(games, self._build_training_games(first))
 
     def _play_missing_pairs(self, first_pair: int, end_pair: int) -> None:
-        """Play pairs that the archive lacks, learn from them and write them.
+        """Play the pairs ``first_pair`` up to but not including ``end_pair``, learn from them, and store them.
 
-        A unit of the run is a pair, because the run has one pairing.
+        The run has only one pairing, so a unit of the run is one pair.
         """
         total_units = self._experiment.unit_line.count_units(self._experiment.request.games)
         with RangeWriter(self._experiment, first_pair, total_units) as writer:
@@ -197,7 +197,10 @@ class _OnlineTraining:
         return self.stopped
 
     def _play_and_learn_block(self, first_pair: int, pairs: int) -> Games:
-        """Play consecutive pairs, and learn from each game before the next."""
+        """Play ``pairs`` pairs from ``first_pair`` on, and return their games.
+
+        The learner learns from each game before the next one begins.
+        """
         column, end = 0, pairs * self._spec.games_per_pair
         buffers, training_games = GameBuffers.from_games(Games.zeros(end)), self._build_training_games(first_pair)
         while column < end:
@@ -212,7 +215,7 @@ class _OnlineTraining:
     def _play_compiled_until_full(
         self, training_games: TrainingGames, column_range: tuple[int, int], buffers: GameBuffers
     ) -> tuple[int, bool]:
-        """Play as many games as one kernel call can.
+        """Play and learn from as many games as one kernel call can, among the games in ``column_range``.
 
         Returns the column after the last game, and whether the learner's tables have room for more. If the opponent
         cannot play in a kernel, no game is played.
@@ -234,7 +237,7 @@ class _OnlineTraining:
         return int(column), bool(room)
 
     def _play_and_learn_game(self, training_games: TrainingGames, column: int, games: Games) -> None:
-        """Play one game by the engine, which takes any opponent, and learn from it."""
+        """Play the game in ``column`` with the engine, which accepts any opponent, and learn from it."""
         engine = self._experiment.engine
         engine.replace_player(LEARNER, self.state.player)
         pair, game = divmod(column, training_games.games_per_pair)

@@ -55,17 +55,17 @@ CountResult = tuple[str, NDArray[np.int64], int]  # the run, its counts, and the
 
 
 def build_kind(kind: str, settings: Mapping[str, Any], trusted: bool = False) -> PolicyKind:
-    """Build the kind of policy that settings describe.
+    """Build the kind of policy that ``settings`` describe.
 
-    ``trusted``: whether third-party code may run, because the user named the class. Raises ``RequestError`` for invalid
-    parameters.
+    ``trusted`` says that third-party code may run, because the user has named the class. Raises ``RequestError`` for
+    invalid parameters.
     """
     policy_kind: PolicyKind = build_from_settings(f"kind '{kind}'", settings, PolicyKind, trusted)
     return policy_kind
 
 
 class DerivedFromGames(NamedTuple):
-    """What a kind learned, and the games that it learned from."""
+    """The policy that a kind has learned, and the games from which it was learned."""
 
     learned: LearnedPolicy
     games: Dataset | GameStream  # in memory, or read while the policy is learned
@@ -79,10 +79,10 @@ def derive_from_selection(
     run_id_order: Sequence[str] = (),
     trusted: bool = False,
 ) -> DerivedFromGames:
-    """Derive a policy from selected games.
+    """Derive a policy from the selected games.
 
-    ``run_id_order`` is passed to ``load_dataset``, whose errors are passed on; ``trusted`` is as in ``build_kind``.
-    Raises ``FailureError`` for any exception of the kind.
+    ``run_id_order`` is passed to ``load_dataset``, and ``trusted`` to ``build_kind``. Raises the errors of
+    ``load_dataset``, and ``FailureError`` for any exception of the kind.
     """
     derivation = build_kind(kind, settings, trusted)
     if isinstance(derivation, LearningKind):
@@ -94,14 +94,14 @@ def derive_from_selection(
 
 
 def describe_kind(kind: str, settings: Mapping[str, Any]) -> str:
-    """Name the kind and its class, for messages."""
+    """Return the name of a kind with its class, for messages."""
     return f"kind '{kind}' ({settings['_target_']})"
 
 
 def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> T:
-    """Call a kind and return its result.
+    """Return the result of ``call``, which runs the code of a kind.
 
-    Any exception but ``ArenaError`` becomes a ``FailureError`` that says where it was raised.
+    An exception other than ``ArenaError`` becomes a ``FailureError`` that says where the exception was raised.
     """
     try:
         return call()
@@ -116,9 +116,9 @@ def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> 
 
 @dataclass(frozen=True)
 class CountTask(Task[CountChunk, CountResult]):
-    """A task that counts ranges of games by a kind of policy.
+    """A task in which workers let a kind of policy count ranges of games.
 
-    Raises ``RequestError`` if the worker does not find the archive, ``FailureError`` for a file that cannot be read.
+    Raises ``RequestError`` if a worker cannot find the archive, and ``FailureError`` for a file that cannot be read.
     """
 
     root: str
@@ -154,7 +154,7 @@ KIND_SOURCES = "analytics/policies/kinds"  # the folder whose sources decide, wi
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """A checked configuration: how to derive a policy, from which games, and its name."""
+    """A checked request to derive a policy: the kind and its parameters, the games to learn from, and the policy's name."""
 
     kind: str
     settings: Mapping[str, Any]  # of the kind: its class under _target_ and its parameters
@@ -172,27 +172,30 @@ class BuildRequest:
 
     @property
     def is_counted_by_workers(self) -> bool:
-        """Whether workers count each range of games; otherwise this process has all games in memory."""
+        """Whether workers count each range of games; if not, this process holds all games in memory."""
         return isinstance(self.policy_kind, CountingKind) and not self.executor.shares_memory
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks for the user on how the request was understood."""
+        """Remarks for the user on how the request was interpreted."""
         if self.executor.shares_memory or self.is_counted_by_workers:
             return ()
         return (f"kind {self.kind} is derived in this process, whatever the executor is: it needs all games at once",)
 
     @property
     def training_id(self) -> str:
-        """Hash of the kind, the parameters and the condition, 12 hex digits; a name belongs to one such hash."""
+        """A hash of the kind, the parameters and the condition, as 12 hex digits.
+
+        All versions of a policy with the same name share this hash.
+        """
         return compute_run_id({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
 
 
 def select_build_games(request: BuildRequest) -> Selection:
-    """Select the games of a request, without reading any, in an archive that ``build_policy`` closes.
+    """Select the games of a request without reading them; ``build_policy`` closes the archive that is opened here.
 
-    Raises ``RequestError`` for wrong parameters, a name that is taken, a condition that is invalid or that no game
-    meets, runs with different rules, and games that do not fit into memory.
+    Raises ``RequestError`` for invalid parameters, for a name that is taken, for a condition that is invalid or that no
+    game meets, for runs under different rules, and for games that do not fit into memory.
     """
     loads_all_games = not (request.is_counted_by_workers or isinstance(request.policy_kind, LearningKind))
     with ExitStack() as stack:
@@ -209,8 +212,8 @@ def select_build_games(request: BuildRequest) -> Selection:
 def build_policy(request: BuildRequest, selection: Selection) -> PolicyCard:
     """Derive a policy from the selected games, store it and return its card.
 
-    Raises ``RequestError`` if its parameters do not fit the games, ``FailureError`` for a damaged file; then nothing is
-    changed.
+    Raises ``RequestError`` if the parameters do not suit the games, and ``FailureError`` for a damaged file; in both
+    cases the archive stays as it is.
     """
     derive = _derive_from_counts if request.is_counted_by_workers else _derive_in_process
     with selection.opened:
@@ -236,7 +239,7 @@ def build_policy(request: BuildRequest, selection: Selection) -> PolicyCard:
 
 
 class DerivedPolicy(NamedTuple):
-    """A policy that a kind returned, not yet checked, and the games that it was derived from."""
+    """A policy that a kind has returned and that is not checked yet, with the games from which it was derived."""
 
     policy: Any
     ranges: pl.DataFrame  # ranges of the ids of the games
@@ -246,14 +249,14 @@ class DerivedPolicy(NamedTuple):
 
 
 def _derive_in_process(request: BuildRequest, selection: Selection) -> DerivedPolicy:
-    """Derive a policy from games that are in memory at once, or are read while the policy is learned."""
+    """Derive a policy in this process, from games that are all in memory or that are read during the derivation."""
     learned, games = derive_from_selection(request.kind, request.settings, selection, request.threads, trusted=True)
     sums, evaluation_sums = games.compute_fingerprints(request.threads), getattr(games, "evaluation_sums", {})
     return DerivedPolicy(learned.policy, games.to_id_ranges(), sums, learned.curve, evaluation_sums)
 
 
 def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedPolicy:
-    """Derive a policy from the counts of the workers."""
+    """Let workers count the games, and derive a policy from their counts."""
     task = CountTask(str(request.root), request.kind, dict(request.settings))
     chunks = list_count_chunks(selection)
     counts: Any = 0
@@ -269,9 +272,9 @@ def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedP
 
 
 def _check_policy(request: BuildRequest, policy: Any) -> Policy:
-    """Check what a kind, perhaps the user's own, has returned.
+    """Check the result of a kind, which may be the user's own, and return it.
 
-    Raises ``FailureError`` if it is not a policy that can be stored.
+    Raises ``FailureError`` if the result is not a policy that can be stored.
     """
     kind_description = describe_kind(request.kind, request.settings)
     if not isinstance(policy, Policy):
@@ -310,7 +313,7 @@ def _check_memory(games: int) -> None:
 
 
 def _build_card_fields(request: BuildRequest, derived: DerivedPolicy, games: int) -> dict[str, Any]:
-    """Build the card's fields on the games and on the derivation."""
+    """Build the card's fields on the games that were used and on how the policy was derived."""
     return {
         "training": request.training_id,
         "trainer": request.kind,

@@ -34,7 +34,7 @@ from runners.terminal import console
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """A checked configuration: the trainer, its settings, and the name of the policy."""
+    """A checked request for a training: the trainer, its settings, and the name of the policy."""
 
     trainer: Trainer
     settings: Mapping[str, Any]  # of the trainer: its class under _target_ and its parameters
@@ -45,9 +45,10 @@ class TrainingRequest:
 
     @property
     def training_id(self) -> str:
-        """Hash of everything that affects what is learned, 12 hex digits.
+        """A hash of everything that affects what is learned, as 12 hex digits.
 
-        The trainer's length, ``length_key``, is left out, because asking for more continues the same training.
+        The setting ``length_key``, the length of the training, is left out, so that asking for more games continues the
+        same training.
         """
         settings = {key: value for key, value in self.settings.items() if key != self.trainer.length_key}
         mapping = {"trainer": settings, "rules": asdict(self.context.rules), "seed": self.context.seed}
@@ -56,7 +57,7 @@ class TrainingRequest:
 
     @functools.cached_property
     def changed_settings(self) -> dict[str, Any]:
-        """The trainer's settings that differ from its yaml, by dotted key, except for the training's length."""
+        """The settings, by dotted key, that differ from the trainer's yaml, without the length of the training."""
         defaults = dict(flatten_settings(load_option("trainer", self.context.name)))
         length_key = self.trainer.length_key
         return {
@@ -72,9 +73,10 @@ class TrainingRequest:
 
 
 def training_request_from_config(cfg: DictConfig, choices: Mapping[str, str], command: str) -> TrainingRequest:
-    """Check a composed configuration and build its request; ``choices`` are Hydra's, such as ``{"trainer": "ga5"}``.
+    """Check a composed configuration and build the request that it describes.
 
-    Raises ``RequestError`` for the first invalid value.
+    ``choices`` are the group options that Hydra chose, such as ``{"trainer": "ga5"}``. Raises ``RequestError`` for the
+    first invalid value.
     """
     context = TrainingContext(
         name=choices["trainer"],
@@ -104,9 +106,9 @@ def training_request_from_config(cfg: DictConfig, choices: Mapping[str, str], co
 
 
 def check_training_and_create_archive(request: TrainingRequest) -> None:
-    """Check that a training can begin, then create its archive if it does not exist.
+    """Check that a training can begin, then create the archive if it does not exist.
 
-    Raises ``RequestError`` if the policy's name is taken or the trainer's agents do not fit.
+    Raises ``RequestError`` if the name of the policy is taken, or if the trainer's agents are not suitable.
     """
     policy_store.check_name(request.policy)
     root = request.context.storage.root
@@ -124,7 +126,7 @@ def _describe_unused_executor(trainer: Trainer, context: TrainingContext) -> Ite
 
 
 def _build_policy_name(request: TrainingRequest) -> str:
-    """Build a name from the trainer's name and all changed settings, so that each training has its own."""
+    """Build a name from the trainer's name and all changed settings, so that each training has a name of its own."""
     context = request.context
     changed = {key.rpartition(".")[2]: value for key, value in request.changed_settings.items()}
     changed |= {"rules": context.rules.name} if context.rules.name != "classic" else {}
@@ -136,7 +138,7 @@ def _build_policy_name(request: TrainingRequest) -> str:
 
 
 def save_policy(request: TrainingRequest, outcome: TrainingOutcome, policy: Policy) -> PolicyCard:
-    """Store the policy with its learning curve and a picture of it."""
+    """Store the policy with its learning curve and a picture of the curve; return the policy's card."""
     from analytics.report import style
 
     context = request.context
@@ -159,7 +161,7 @@ def save_policy(request: TrainingRequest, outcome: TrainingOutcome, policy: Poli
 
 
 def _format_subtitle(request: TrainingRequest) -> list[str]:
-    """Format two lines: the opponents and conditions of the training, and the parameters that were changed."""
+    """Format the subtitle of the learning curve: a line on opponents and conditions, and one on changed settings."""
     settings, context = request.settings, request.context
     opponents = settings.get("opponents", settings.get("opponent"))
     if isinstance(opponents, Sequence) and not isinstance(opponents, str):
@@ -175,14 +177,17 @@ def _format_subtitle(request: TrainingRequest) -> list[str]:
 
 
 def _select_full_rows(curve: pl.DataFrame) -> pl.DataFrame:
-    """Select the rows that have as many games as the first row; the last one may have too few to be informative."""
+    """Select the rows of a curve that are based on as many games as the first row.
+
+    The last row may be based on too few games to be informative.
+    """
     return curve.filter(pl.col("games") == pl.first("games"))
 
 
 def find_last_curve_value(curve: pl.DataFrame) -> float | None:
-    """Return the last value of a curve: win rate of the learner, fitness of the best individual, or strength.
+    """Return the last value of a curve: the learner's win rate, the best individual's fitness, or the strength.
 
-    Returns None if the curve has no row or no such column.
+    Returns None if the curve has no rows or none of these columns.
     """
     if curve.is_empty():
         return None
@@ -192,14 +197,14 @@ def find_last_curve_value(curve: pl.DataFrame) -> float | None:
 
 
 def build_objective_value(curve: pl.DataFrame) -> ObjectiveValue | None:
-    """Build the value by which a sweep judges a training: the last one of its curve."""
+    """Build the value by which a sweep judges a training: the last value of the learning curve, or None without one."""
     last = find_last_curve_value(curve)
     name = next((column for column in ("win_rate", "strength") if column in curve.columns), "fitness")
     return None if last is None else ObjectiveValue(name, last)
 
 
 def build_sweep_row(card: PolicyCard, outcome: TrainingOutcome) -> dict[str, str]:
-    """Build the row of a job in the table of its sweep."""
+    """Build the row that describes a training in the table of its sweep, as texts by heading."""
     last = find_last_curve_value(outcome.curve)
     names = {"win_rate": "last win rate", "strength": "mean score"}
     heading = next((name for column, name in names.items() if column in outcome.curve.columns), "fitness")
@@ -207,7 +212,7 @@ def build_sweep_row(card: PolicyCard, outcome: TrainingOutcome) -> dict[str, str
 
 
 def print_interrupted(request: TrainingRequest, outcome: TrainingOutcome) -> None:
-    """Print how far an interrupted training came."""
+    """Print how far a training had got when it was interrupted."""
     learned, played = format_count_with_noun(outcome.games, "game"), format_count_with_noun(outcome.played, "game")
     console.print_line(
         f"Learned from {learned} so far; played {played} now. The games are "
@@ -216,7 +221,7 @@ def print_interrupted(request: TrainingRequest, outcome: TrainingOutcome) -> Non
 
 
 def print_training(request: TrainingRequest, outcome: TrainingOutcome, card: PolicyCard) -> None:
-    """Print what was learned and from which games, where the policy is, and how to play by it."""
+    """Print what was learned from which games, where the policy is stored, and how to play with it."""
     folder = policy_cards.policy_folder(ArchiveStore(request.context.storage.root), card.policy_id)
     genes = (f"{gene} {value:g}" for gene, value in card.parameters.items())
     for line in (
@@ -256,7 +261,7 @@ def _describe_work(request: TrainingRequest, outcome: TrainingOutcome) -> str:
 
 
 def _format_play_command(request: TrainingRequest, card: PolicyCard) -> str:
-    """Format a command that plays by a policy."""
+    """Format a command that plays with the policy."""
     players = list_reader_names(card.kind)
     player = request.context.name if request.context.name in players or not players else players[0]
     root = request.context.storage.root

@@ -57,7 +57,7 @@ STRENGTH_SCHEMA = {
 
 
 class KindSettings(NamedTuple):
-    """A kind of policy, and how it is built."""
+    """The name of a kind of policy, with the settings from which the kind is built."""
 
     name: str
     settings: dict[str, Any]  # its class under _target_ and its parameters
@@ -65,7 +65,7 @@ class KindSettings(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SelfImprovement(Trainer):
-    """The trainer of ``conf/trainer/self_improve.yaml``, which explains each key.
+    """The trainer ``self_improve``, whose yaml in ``conf/trainer`` explains each key.
 
     Raises ``RequestError`` for an invalid value.
     """
@@ -99,7 +99,7 @@ class SelfImprovement(Trainer):
 
     @property
     def kind_settings(self) -> KindSettings:
-        """The name of the kind, its class and its parameters."""
+        """The name of the kind of policy, with its class and parameters."""
         name, parameters = parse_label(self.kind, "trainer.kind")
         defaults = load_option(KIND_GROUP, name)
         for key in parameters:
@@ -118,7 +118,7 @@ class SelfImprovement(Trainer):
 
 
 class _SelfImprovementTraining:
-    """One self-improvement in progress."""
+    """A self-improvement in progress."""
 
     def __init__(self, plan: SelfImprovement, context: TrainingContext) -> None:
         self._plan, self._context = plan, context
@@ -131,7 +131,7 @@ class _SelfImprovementTraining:
         self._strength: list[tuple[Any, ...]] = []
 
     def check(self) -> None:
-        """Raise ``RequestError`` if the first games cannot be played or the policies cannot be named."""
+        """Raise ``RequestError`` if the first games cannot be played or if a policy's name is not possible."""
         policy_store.check_name(self._format_policy_name(self._plan.generations))
         agent, _ = parse_label(self._plan.player, "trainer.player")
         if "policy" not in load_option("agent", agent):
@@ -153,7 +153,7 @@ class _SelfImprovementTraining:
         return self._build_outcome(card)
 
     def _build_outcome(self, card: PolicyCard | None) -> TrainingOutcome:
-        """Build the outcome so far; ``card`` is that of the last generation's policy, None if it was not reached."""
+        """Build the outcome so far; ``card`` describes the last generation's policy, or is None if that does not exist."""
         archive = ArchiveStore.open(self._context.storage.root)
         policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
         strength = pl.DataFrame(self._strength, schema=STRENGTH_SCHEMA, orient="row")
@@ -172,11 +172,11 @@ class _SelfImprovementTraining:
         )
 
     def _format_policy_name(self, generation: int) -> str:
-        """Format the name of a generation's policy."""
+        """Return the name of the policy of a generation."""
         return f"{self._context.policy}-{generation}"
 
     def _build_player(self, generation: int, label: str) -> AgentSpec:
-        """Build the player of a generation: ``first`` in generation 0, later the agent ``label`` with the policy."""
+        """Build the player of a generation: ``first`` in generation 0, and later the agent ``label`` with that policy."""
         if generation == 0:
             return self._first
         agent, parameters = parse_label(label, "trainer.player")
@@ -184,7 +184,10 @@ class _SelfImprovementTraining:
         return self._context.build_agent(entry, "trainer.player")
 
     def _measure_strength_unless_stopped(self, generation: int) -> bool:
-        """Play against every opponent; return False if ``stop`` was set before all games were played."""
+        """Play the games of a generation's player against every opponent, and record the results.
+
+        Returns False if ``stop`` was set before all games were played.
+        """
         player = self._build_player(generation, "policy")
         outcome = self._runs.execute_run(self._build_strength_request(player))
         if outcome is None:
@@ -198,14 +201,17 @@ class _SelfImprovementTraining:
         return True
 
     def _measure_own_regret_by_opponent(self, run_id: str) -> dict[int, PlayerRegret]:
-        """Measure the player's exact regret against each opponent; the result is empty if no games are to be judged."""
+        """Measure the player's exact regret against each opponent; return nothing if regret is not to be measured."""
         if not self._plan.regret_games or self._context.rules.mover_chooses:
             return {}
         archive = ArchiveStore.open(self._context.storage.root)
         return measure_first_agent_regret(archive, run_id, self._plan.regret_games, self._context.threads)
 
     def _play_itself_unless_stopped(self, generation: int) -> bool:
-        """Play the games to learn from; return False if ``stop`` was set before all were played."""
+        """Play the self-play games from which the next policy is learned.
+
+        Returns False if ``stop`` was set before all games were played.
+        """
         outcome = self._runs.execute_run(
             self._build_self_play_request(generation, self._build_player(generation, self._plan.player))
         )
@@ -215,7 +221,7 @@ class _SelfImprovementTraining:
         return True
 
     def _derive_policy(self, generation: int) -> PolicyCard:
-        """Derive the policy of a generation from the games before it, unless it is stored already."""
+        """Derive the policy of a generation from the self-play games of earlier ones, unless it is already stored."""
         plan, context = self._plan, self._context
         runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
         kind, settings = plan.kind_settings
@@ -239,10 +245,10 @@ class _SelfImprovementTraining:
         return build_policy(request, select_build_games(request))
 
     def _build_strength_request(self, player: AgentSpec) -> RunRequest:
-        """Build the request of the player's games against each opponent.
+        """Build the request of the games that the player plays against each opponent.
 
         The openings and the randomness are the same in all generations. Without openings, two deterministic players
-        would play the same game over and over.
+        would play the same game again and again.
         """
         agents = (player, *self._opponents)
         pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
@@ -251,7 +257,7 @@ class _SelfImprovementTraining:
         return self._context.build_request(spec, self._plan.strength_games)
 
     def _build_self_play_request(self, generation: int, player: AgentSpec) -> RunRequest:
-        """Build the request of the player's games against itself."""
+        """Build the request of the games that the player plays against itself."""
         spec = RunSpec(
             self._context.rules,
             (player, player),
@@ -262,9 +268,9 @@ class _SelfImprovementTraining:
         return self._context.build_request(spec, self._plan.games)
 
     def _compute_run_seed(self, number: int) -> int:
-        """Compute the seed of a run, which depends on the number of games.
+        """Compute the seed of the run with this number; the seed depends on how many games are requested.
 
-        Otherwise, asking for more games would extend the runs from which existing policies were derived.
+        Otherwise, a request for more games would extend runs from which stored policies were derived.
         """
         return compute_run_seed(
             self._context.seed, number, self._plan.strength_games if number == 0 else self._plan.games
@@ -272,9 +278,10 @@ class _SelfImprovementTraining:
 
 
 def build_strength_curve(strength: pl.DataFrame) -> pl.DataFrame:
-    """Build a row for each generation: games learned from, mean score against all opponents, mean regret of a decision.
+    """Build a curve with one row for each generation.
 
-    Further columns have the score against each opponent with its interval.
+    A row has the number of games learned from, the mean score against all opponents and the mean regret of a decision,
+    then the score against each opponent with its interval.
     """
     regret = (pl.col("regret") * pl.col("decisions")).sum() / pl.col("decisions").sum()
     columns = [pl.col("score").mean().alias("strength"), regret.alias("regret")]
@@ -290,29 +297,30 @@ TABLE_MEGABYTES = 64.0
 
 
 class GameRegrets(NamedTuple):
-    """The regret of the first agent in each of ``G`` games."""
+    """The regret of the first agent in each of ``G`` games, and the number of decisions on which it is based."""
 
     half_points: NDArray[np.int64]  # [G] given up
     decisions: NDArray[np.int64]  # [G]
 
 
 class PlayerRegret(NamedTuple):
-    """Half-points given up by a player, and the number of its decisions that were judged."""
+    """The half-points that a player gave up, and the number of its decisions that were judged."""
 
     total: int = 0
     decisions: int = 0
 
     @property
     def mean(self) -> float | None:
-        """Half-points for each decision; None without decisions."""
+        """The mean number of half-points given up per decision, or None if no decision was judged."""
         return self.total / self.decisions if self.decisions else None
 
 
 def measure_first_agent_regret(archive: ArchiveStore, run_id: str, games: int, threads: int) -> dict[int, PlayerRegret]:
-    """Measure the regret of the first agent of each pairing in its first ``games`` games, by pairing.
+    """Measure, for each pairing, the regret of the first agent in the pairing's first ``games`` games.
 
-    Only decisions of the agent count, not imposed ones, and only those on boards with at least ``MIN_PIECES`` pieces.
-    Under the rules of the run, the opponent must choose the piece. Raises ``FailureError`` for a damaged file.
+    Only decisions that the agent itself made on boards with at least ``MIN_PIECES`` pieces are judged, so imposed plies
+    do not count. The rules of the run must let the opponent choose the piece. Raises ``FailureError`` for a damaged
+    file.
     """
     regrets: dict[int, PlayerRegret] = {}
     with open_archive(archive.root) as opened:
@@ -333,9 +341,9 @@ def measure_first_agent_regret(archive: ArchiveStore, run_id: str, games: int, t
 
 
 def sum_first_agent_regret(range_games: RangeGames, first_plies: NDArray[np.int8], values: ExactValues) -> GameRegrets:
-    """Sum the half-points that the first agent gives up in each of ``G`` games, and its decisions.
+    """Sum the half-points that the first agent gives up in each of ``G`` games, and count its decisions.
 
-    Both count from ply ``first_plies`` [G] of the game on.
+    Decisions before ply ``first_plies`` [G] of a game are left out.
     """
     seat, plies = range_games.game_id & 1, range_games.games.plies
     half_points, decisions = np.zeros(len(plies), np.int64), np.zeros(len(plies), np.int64)

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """Where and how a training is carried out; only the rules and the seed affect what is learned."""
+    """The circumstances of a training; of these, only the rules and the seed affect what is learned."""
 
     name: str  # of the trainer's yaml
     rules: Rules
@@ -45,14 +45,14 @@ class TrainingContext:
     trusted: bool = False  # whether third-party code may run, because the user named the trainer's agents
 
     def build_agent(self, entry: Any, key: str) -> AgentSpec:
-        """Build the agent that an entry of the trainer's settings describes; ``key`` names the entry in messages.
+        """Build the agent that an entry of the trainer's settings describes; ``key`` is the entry's key, for messages.
 
         Raises ``RequestError`` for an agent that does not exist.
         """
         return agent_from_entry(entry, self.storage.root, key, self.trusted)
 
     def build_request(self, spec: RunSpec, games: int) -> RunRequest:
-        """Build the request to play ``games`` games of each pairing of a run, rounded up to whole pairs."""
+        """Build the request to play ``games`` games, rounded up to whole pairs, of each pairing in ``spec``."""
         spec = replace(spec, training=True)
         games += games % spec.games_per_pair
         return RunRequest(spec, games, self.threads, self.storage, self.progress is not None, executor=self.executor)
@@ -73,7 +73,10 @@ class TrainingOutcome:
 
 
 class Trainer(ABC):
-    """The base class of trainers; the archive holds the games that a trainer plays, so a stopped training continues."""
+    """The base class of trainers.
+
+    The games that a trainer plays are stored in the archive, so a training that was stopped can continue.
+    """
 
     length_key: ClassVar[str | None] = (
         None  # the parameter for the length, if a larger value continues the same training
@@ -82,27 +85,27 @@ class Trainer(ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks for the user on how the parameters were understood."""
+        """Remarks for the user on how the parameters were interpreted."""
         return ()
 
     @abstractmethod
     def check(self, context: TrainingContext) -> None:
-        """Raise ``RequestError`` if ``train`` would do so; create and play nothing."""
+        """Raise ``RequestError`` if ``train`` would raise it; create nothing and play no game."""
 
     @abstractmethod
     def train(self, context: TrainingContext) -> TrainingOutcome:
-        """Train until done or until ``context.stop`` is set.
+        """Train until the training is complete or ``context.stop`` is set.
 
-        Raises ``RequestError`` for an invalid context, before anything is played, and ``FailureError`` if the disk
-        refuses; what was written before is kept.
+        Raises ``RequestError`` for an invalid context before any game is played, and ``FailureError`` if the disk
+        cannot be written; games that are already stored are kept.
         """
 
 
 class TrainingRuns:
-    """The runs of one training, carried out one after the other, with one count of games for the progress bar."""
+    """The runs of one training, carried out one after the other and counted together on one progress bar."""
 
     def __init__(self, context: TrainingContext, games: int) -> None:
-        """Begin the count; ``games`` includes the games of all runs that are already in the archive."""
+        """Start the count; ``games`` is the number of games of all runs, including those already in the archive."""
         self._context = context
         self._requested_games = self._reported_games = 0  # of the runs so far
         self._clock = WorkClock()
@@ -113,11 +116,14 @@ class TrainingRuns:
 
     @property
     def seconds(self) -> float:
-        """Seconds of work since the training began in this session."""
+        """The seconds of work since this session of the training began."""
         return self._clock.seconds
 
     def execute_run(self, request: RunRequest) -> RunOutcome | None:
-        """Play the games of a run that the archive lacks; return None if ``stop`` was set before all were played."""
+        """Play the games that the archive lacks of a run, and return the outcome of the run.
+
+        Returns None if ``stop`` was set before all games were played.
+        """
         experiment, stop = open_experiment(request), self._context.stop
         for note in experiment.request.notes[len(request.notes) :]:  # other code began the run
             if not self._is_warning_logged:
@@ -133,7 +139,7 @@ class TrainingRuns:
         return None if outcome.interrupted else outcome
 
     def start(self, games: int) -> None:
-        """Do nothing, because the count began with the training."""
+        """Do nothing, because the bar was already started for the whole training."""
 
     def report_turns(self, turns: int) -> None:
         if self._context.progress:
