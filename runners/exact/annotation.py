@@ -113,10 +113,10 @@ class LongTimeNotice:
 
 def annotate_games(
     root: PurePath, game_filter: GameFilter, settings: AnnotationOptions, threads: int | None, executor: Executor
-) -> None:
+) -> str:
     """Judge all decisions that are not judged yet, in each file that holds a game that meets the filter.
 
-    Raises ``RequestError`` for an unknown run, and for a condition that no game meets. If a signal stops the work,
+    Returns a sentence on what was judged, for the terminal. Raises ``RequestError`` for an unknown run, and for a condition that no game meets. If a signal stops the work,
     raises ``typer.Exit``; the decisions judged until then are kept.
     """
     workers = threads or available_cores()

@@ -155,12 +155,6 @@ def solve(request: SolveRequest, options: SolveOptions, solvers: Solvers) -> Sol
     return solution._replace(turns=tuple(sorted(solution.turns, key=turn_sort_key)))
 
 
-def turn_sort_key(turn: SolvedTurn) -> tuple[int, int, int, int]:
-    """Return a key that sorts turns from best to worst: the soonest win first, then draws, the soonest loss last."""
-    sign = turn.value or 1
-    return -turn.value, sign * (turn.distance or 0), turn.cell, turn.gift
-
-
 def solution_to_dict(request: SolveRequest, solution: Solution, options: SolveOptions) -> dict[str, Any]:
     """Convert an answer to values that JSON can represent, without the parts that ``options`` excludes."""
     fields: dict[str, Any] = {"position": request.text, "value": solution.value}
