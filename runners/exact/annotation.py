@@ -116,8 +116,9 @@ def annotate_games(
 ) -> str:
     """Judge all decisions that are not judged yet, in each file that holds a game that meets the filter.
 
-    Returns a sentence on what was judged, for the terminal. Raises ``RequestError`` for an unknown run, and for a condition that no game meets. If a signal stops the work,
-    raises ``typer.Exit``; the decisions judged until then are kept.
+    Returns a sentence on what was judged, for the terminal. Raises ``RequestError`` for an unknown run, and for a
+    condition that no game meets. If a signal stops the work, raises ``typer.Exit``; the decisions judged until then are
+    kept.
     """
     workers = threads or available_cores()
     check_solver_memory(settings.megabytes, executor.count_processes_using_local_memory(workers))
