@@ -44,9 +44,8 @@ def train(
     Examples:
         >>> import tempfile, runners
         >>> root = tempfile.mkdtemp() + "/archive"
-        >>> learned = runners.train(
-        ...     trainer="q_placement", overrides=["trainer.games=20"], progress=False, archive=root
-        ... )
+        >>> settings = {"trainer": "q_placement", "progress": False}
+        >>> learned = runners.train(overrides=["trainer.games=20"], archive=root, **settings)
         >>> learned.frame["policy_id"].item() == learned.policy_id
         True
 

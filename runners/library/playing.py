@@ -118,7 +118,12 @@ def sweep(
         >>> import tempfile, runners
         >>> folder = tempfile.mkdtemp()
         >>> jobs = runners.sweep(
-        ...     "dumb", "random", seed=[1, 2], games=2, progress=False, archive=f"{folder}/archive",
+        ...     "dumb",
+        ...     "random",
+        ...     seed=[1, 2],
+        ...     games=2,
+        ...     progress=False,
+        ...     archive=f"{folder}/archive",
         ...     overrides=[f"hydra.sweep.dir={folder}/logs"],
         ... )
         >>> jobs.frame.select("job", "games").rows()
