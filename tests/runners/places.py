@@ -62,6 +62,7 @@ class Quantity:
     rows: Callable[[Row], bool] = lambda _row: True  # of the frame
     shown: Callable[[Key], Key | None] = lambda key: key  # the key of people as programs have it; None: another row
     words: Mapping[str, str] = field(default_factory=dict)  # what places that show others say
+    unprinted: str = ""  # what the terminal and ``print`` say in place of a table that they leave out
 
     def __str__(self) -> str:
         return self.name

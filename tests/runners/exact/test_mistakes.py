@@ -86,12 +86,12 @@ def test_the_mistakes_of_one_agent_are_shown_alone(qarena: Qarena, root: Path) -
 
 def test_columns_copies_of_one_game_and_decisions_under_several_rules_are_explained(qarena: Qarena, root: Path) -> None:
     result = qarena("mistakes", "--archive", str(root))
-    assert "different rules, classic, own_piece: --rules NAME chooses one" in result.err
+    assert "different rules, classic, own_piece (--rules NAME chooses one)" in result.err
     lines = result.out.splitlines()
     below = [lines[number + 1].split(":")[0] for number, line in enumerate(lines) if line.startswith("└")]
-    assert below == ["regret", "ply", "most regret first, then the easiest; value"]
+    assert below == ["regret", "most regret first, then the easiest; value"]
     alone = qarena("mistakes", "--rules", "own_piece", "--positions", "0", "--archive", str(root))
-    assert (alone.err, "│ gift" in alone.out) == ("", False)
+    assert (alone.err, "│ gift" in alone.out) == ("the table 'By ply' is not printed; --output FILE for all\n", False)
     copies = "the 40 games of dumb and dumb in run"
     assert copies in qarena("run", "agent@a=dumb", "agent@b=dumb", "games=40").err
     assert copies in qarena("crosstable").err

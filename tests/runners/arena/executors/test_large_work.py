@@ -116,9 +116,7 @@ def assert_same_view(view: str, roots: tuple[Path, Path]) -> None:
     assert_frame_equal(*views)
 
 
-def test_an_index_and_annotations(
-    roots: tuple[Path, Path], executors: dict[str, Executor], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_index_and_annotations(roots: tuple[Path, Path], executors: dict[str, Executor]) -> None:
     totals = []
     for root in roots:
         archive = ArchiveStore.open(root)
@@ -126,9 +124,9 @@ def test_an_index_and_annotations(
     assert totals[0] == totals[1]
     assert totals[0][0].games == 70
     assert Inline.chunks == 5
-    for root in roots:
-        annotate_games(root, ALL_GAMES, AnnotationOptions(megabytes=0.1), 1, executors[root.name])
-    local_line, remote_line = capsys.readouterr().out.splitlines()
+    local_line, remote_line = (
+        annotate_games(root, ALL_GAMES, AnnotationOptions(megabytes=0.1), 1, executors[root.name]) for root in roots
+    )
     assert local_line.partition(" judged in ")[0] == remote_line.partition(" judged in ")[0]
     assert "of 70 games" in local_line
     assert Inline.chunks == 10
