@@ -131,7 +131,7 @@ TURNS = 200  # turns of the oracle with each number of pieces on the board
 
 
 def measure_oracle(quick: bool = False) -> Figures:
-    """Measure the time of the oracle's turns in microseconds, by number of pieces on the board, and the longest time."""
+    """Measure the time of the oracle's turns in microseconds, by number of pieces, and the longest time."""
     times = measure_turn_times(load_agent("oracle"), CLASSIC, TURNS // (10 if quick else 1), 1, threading.Event())
     rows = times.compute_summaries().items()
     figures = {f"{pieces}_pieces": {"median": row["median"], "worst": row["max"]} for pieces, row in rows}

@@ -61,7 +61,7 @@ clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32,
 
 @dataclass(frozen=True)
 class TurnTimes:
-    """The times of an agent's turns in microseconds, by number of pieces on the board; rows without samples are missing."""
+    """The times of an agent's turns in microseconds, by number of pieces on the board; empty rows are missing."""
 
     agent: AgentSpec
     rules: Rules
@@ -69,7 +69,7 @@ class TurnTimes:
     samples: Mapping[int, NDArray[np.float64]]  # by pieces on the board: [positions] microseconds
 
     def compute_summaries(self) -> dict[int, dict[str, float]]:
-        """Compute minimum, quartiles, mean and maximum of each row, in microseconds, by number of pieces on the board."""
+        """Compute minimum, quartiles, mean and maximum of each row, in microseconds, by number of pieces."""
         return {pieces: _summarize_times(times) for pieces, times in self.samples.items()}
 
     def to_dict(self) -> dict[str, Any]:
