@@ -50,7 +50,7 @@ SELF_PAIRING, RANDOM_PAIRING = 0, 1  # pairings: the agent against itself, and a
 
 
 class TooSlowError(FailureError):
-    """The error of an agent that is too slow for the seconds that its check may take."""
+    """The error raised if an agent is too slow to be checked within the time limit."""
 
 
 class CheckResult(NamedTuple):
@@ -216,9 +216,10 @@ def _build_watched_engine(spec: RunSpec, watch: Watchdog) -> BatchEngine:
 
 
 def _count_affordable_pairs(engine: BatchEngine, watch: Watchdog) -> int:
-    """Count the pairs of each pairing that fit into the remaining time, by the pace of one pair against ``random``.
+    """Return how many pairs of each pairing can be played in the time that is left.
 
-    Raises ``TooSlowError`` if none fits.
+    The estimate is based on the time of one pair against ``random``. Raises ``TooSlowError`` if not even one pair can
+    be played.
     """
     for _ in range(2):  # kernels are compiled the first time
         seconds = engine.play_block(PairRange(RANDOM_PAIRING, 0, 1)).seconds
@@ -306,7 +307,8 @@ def _is_legal(view: Position, cell: int, gift: int) -> bool:
 def _has_taken_a_turn(blocks: Sequence[Block], rules: Rules) -> bool:
     """Return whether the agent has taken any turn.
 
-    The first turn of a game is a gift, which is no ply by itself; if seat 1 then failed, seat 0 won without a ply.
+    The first turn of a game is only a gift, which does not make a ply; if seat 1 then failed, seat 0 won a game without
+    plies.
     """
     has_given = not rules.mover_chooses and (blocks[SELF_PAIRING].games.winner == 0).any()
     return bool(has_given or any(block.games.plies.any() for block in blocks))
@@ -427,7 +429,7 @@ def _sample_columns(allowed: NDArray[np.bool_], rng: np.random.Generator) -> NDA
 
 
 def _find_gifts_safe_after_placing(view: BatchView) -> NDArray[np.bool_]:
-    """Return whether each piece is safe to give after some placement of the piece in hand: [B, 16]."""
+    """Return, for each piece, whether at least one placement of the piece in hand makes it safe to give: [B, 16]."""
     safe = np.zeros((len(view), CELLS), bool)
     for cell in range(CELLS):
         free = view.free[:, cell]

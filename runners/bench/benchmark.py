@@ -141,9 +141,9 @@ def build_yardstick(folder: Path) -> Yardstick | None:
 
 
 def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yardstick: Yardstick | None) -> Figures:
-    """Measure the games a second of playing (``simulate``), of writing games in memory, and of both.
+    """Measure how many games a second are played (``simulate``), written from memory, and both played and written.
 
-    Each is measured on one thread and on all cores, alternately.
+    Each figure is measured on one thread and on all cores, alternately.
     """
     engine, cores = build_engine(spec), available_cores()
     blocks = list(engine.play(_list_pair_ranges(SHARD_GAMES), cores))
@@ -240,7 +240,7 @@ def _measure_stages(engine: BatchEngine, spec: RunSpec, repeats: int = 5) -> Fig
 
 
 def _compute_bytes_per_row(root: Path) -> float:
-    """Return the bytes on disk for a row of plies, including the share of the table of games."""
+    """Return the bytes on disk per row of the table of plies, including that row's share of the table of games."""
     files = {table: list(root.glob(f"{table}/*/*.parquet")) for table in ("games", "plies")}
     size = sum(path.stat().st_size for paths in files.values() for path in paths)
     rows: int = pl.scan_parquet(files["plies"]).select(pl.len()).collect().item()

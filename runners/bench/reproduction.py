@@ -167,7 +167,10 @@ class Side:
 
 
 def find_sides(figure: PublishedRate, variant: str) -> tuple[Side, Side] | None:
-    """Return the player and the opponent of a figure; None for variant ``CODE`` if neither differs from the text."""
+    """Return the player and the opponent of a figure in a variant.
+
+    Returns None for the variant ``CODE`` if neither player differs from the one in the text.
+    """
     implementations = [find_implementation(label, figure.version) for label in (figure.player, figure.opponent)]
     if variant == CODE and not any(implementation and implementation.code for implementation in implementations):
         return None

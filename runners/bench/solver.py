@@ -114,7 +114,7 @@ class YardstickResult(NamedTuple):
 
 
 def run_yardstick(program: Path, positions: Sequence[PackedPosition]) -> YardstickResult:
-    """Solve positions by the C++ program."""
+    """Solve positions with the C++ program ``program``, and return the values and the time."""
     lines = "".join(
         f"{position.lanes} {position.occupied} {position.available} {position.hand}\n" for position in positions
     )
@@ -131,7 +131,7 @@ TURNS = 200  # turns of the oracle with each number of pieces on the board
 
 
 def measure_oracle(quick: bool = False) -> Figures:
-    """Measure the microseconds of the oracle's turns by pieces on the board, and the longest of all."""
+    """Measure the time of the oracle's turns in microseconds, by number of pieces, and the longest time."""
     times = measure_turn_times(load_agent("oracle"), CLASSIC, TURNS // (10 if quick else 1), 1, threading.Event())
     rows = times.compute_summaries().items()
     figures = {f"{pieces}_pieces": {"median": row["median"], "worst": row["max"]} for pieces, row in rows}

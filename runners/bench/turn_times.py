@@ -61,7 +61,7 @@ clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32,
 
 @dataclass(frozen=True)
 class TurnTimes:
-    """The times of an agent's turns in microseconds, by pieces on the board; a row without samples is missing."""
+    """The times of an agent's turns in microseconds, by number of pieces on the board; empty rows are missing."""
 
     agent: AgentSpec
     rules: Rules
@@ -69,7 +69,7 @@ class TurnTimes:
     samples: Mapping[int, NDArray[np.float64]]  # by pieces on the board: [positions] microseconds
 
     def compute_summaries(self) -> dict[int, dict[str, float]]:
-        """Compute minimum, quartiles, mean and maximum of each row, in microseconds, by pieces on the board."""
+        """Compute minimum, quartiles, mean and maximum of each row, in microseconds, by number of pieces."""
         return {pieces: _summarize_times(times) for pieces, times in self.samples.items()}
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,9 +155,9 @@ def _list_measuring_steps(counts: Mapping[int, int]) -> Iterator[tuple[int, int]
 
 
 def sample_random_positions(rules: Rules, count: int, seed: int) -> dict[int, list[PackedPosition]]:
-    """Return, by pieces on the board, the first ``count`` positions in which a placement was made in random games.
+    """Return, by number of pieces on the board, the first ``count`` positions of random games with a placement.
 
-    There are fewer, or none, where random games hardly ever last so long.
+    There are fewer, or none, where random games hardly ever last that long.
     """
     engine = BatchEngine(rules, [Random(), Random()], ["one", "two"], [(0, 1)], seed, run=seed)
     positions_by_pieces: dict[int, list[PackedPosition]] = {pieces: [] for pieces in range(CELLS)}
@@ -238,7 +238,7 @@ def measure_turn_nanoseconds(player: BatchPlayer, batch: Batch, rng: Streams) ->
 
 
 def print_turn_times(times: TurnTimes) -> None:
-    """Print the microseconds of an agent's turns by pieces on the board."""
+    """Print the times of an agent's turns in microseconds, by number of pieces on the board."""
     rows = times.compute_summaries()
     pieces = ResultColumn("pieces", [f"{number}" for number in rows])
     counts = ResultColumn("positions", [f"{len(times.samples[number]):,}" for number in rows])

@@ -46,7 +46,7 @@ GRACE_SECONDS = 0.5  # time for DuckDB to stop before the process ends
 
 
 def output_answer(root: PurePath, output: TableOutput, question: str, *words: str, **arguments: Any) -> None:
-    """Ask an archive a question, which names a method of ``analytics.Archive``, and print or write the answer."""
+    """Run the query that ``question`` names, a method of ``analytics.Archive``, and print or write the answer."""
     with open_archive(root) as archive:
         result = getattr(archive, question)(*words, **arguments)
     output_result(result, output)
@@ -89,10 +89,10 @@ def index_archive(
 def output_sql_answer(
     root: PurePath, query: str, limits: QueryLimits, output: TableOutput, check_files: bool = True
 ) -> None:
-    """Print or write the answer to a question in SQL, after indexing positions if the question needs them.
+    """Print or write the answer to an SQL query, after indexing positions if the query needs them.
 
     Only the first rows are printed. Formats that are written in parts need no more memory than ``limits`` allow,
-    however many rows there are. The process ends if the whole takes longer than the time limit.
+    however many rows there are. The process ends if the query takes longer than the time limit.
     """
     with _enforce_time_limit(limits):
         try:

@@ -32,7 +32,7 @@ ANY = "any"  # the kind in ``reads`` that stands for all others
 
 @dataclass(frozen=True)
 class PolicyReader:
-    """An agent that plays by policies, as its yaml says."""
+    """An agent whose yaml says that it plays by policies, and the kinds that it reads."""
 
     name: str
     kinds: tuple[str, ...]
@@ -44,12 +44,15 @@ class PolicyReader:
 
     @property
     def is_default(self) -> bool:
-        """Whether the agent that reads any kind hands policies of this reader's kinds to this reader."""
+        """Whether this agent is the default player for policies of its kinds.
+
+        The agent that reads any kind then leaves these policies to it.
+        """
         return self.settings.get("default_player") is True
 
 
 def list_policy_readers() -> list[PolicyReader]:
-    """List all agents whose yaml has the key ``reads``, default players first."""
+    """List all agents whose yaml has the key ``reads``, the default players first."""
     readers = [
         PolicyReader(name, _parse_policy_kinds(name, settings), settings)
         for name, settings in load_raw_options("agent").items()
@@ -59,7 +62,7 @@ def list_policy_readers() -> list[PolicyReader]:
 
 
 def _parse_policy_kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the kinds of policies that an agent's yaml lists under ``reads``."""
+    """Return the kinds of policies that the yaml of an agent lists under ``reads``."""
     kinds = settings.get("reads", [])
     if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
         raise RequestError(f"agent '{name}': reads={kinds!r} is not a list of kinds of policies, [gift, …]")
@@ -67,7 +70,7 @@ def _parse_policy_kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ..
 
 
 def list_reader_names(kind: str) -> list[str]:
-    """List the names of the agents that can play by policies of one kind, the kind's default player first."""
+    """List the names of the agents that can play by policies of this kind, the default player first."""
     readers = list_policy_readers()
     if not any(kind in reader.kinds for reader in readers):
         return []
@@ -77,11 +80,12 @@ def list_reader_names(kind: str) -> list[str]:
 def attach_policy(agent: AgentSpec, yaml_settings: Mapping[str, Any], root: PurePath) -> AgentSpec:
     """Return a copy of ``agent`` with the policy that one of its ``POLICY_PARAMETERS`` names.
 
-    ``yaml_settings`` are the keys of the agent's yaml, without the user's changes. If the constructor takes a policy,
-    it gets the policy itself. If it takes none, the policy must be a genome, and its genes replace the agent's own.
+    ``yaml_settings`` are the keys of the agent's yaml, without the user's changes. If the agent's constructor takes a
+    policy, it gets the policy itself. If it takes none, the policy must be a genome, and its genes replace the agent's
+    own.
 
     Raises ``RequestError`` if the archive at ``root`` lacks the policy, if the policy is damaged or of a kind that the
-    agent does not read, and if the genome does not fit the agent.
+    agent does not read, or if the genome does not fit the agent.
     """
     policy_parameter = agent.find_policy_parameter()
     policy_name = _parse_policy_name(
@@ -115,7 +119,7 @@ def attach_policy(agent: AgentSpec, yaml_settings: Mapping[str, Any], root: Pure
 
 
 def _format_readers(agents: Sequence[str]) -> str:
-    """Format the end of a sentence about the agents that read something: "a and b read"."""
+    """Format agents as subject and verb of a sentence about what they read: "a and b read"."""
     all_but_last = ", ".join(agents[:-1])
     return (
         f"{all_but_last} and {agents[-1]} read"
@@ -127,7 +131,7 @@ def _format_readers(agents: Sequence[str]) -> str:
 
 
 def build_policy_agent(policy: Policy) -> Agent:
-    """Build the agent that plays by a policy in memory: the default player of the policy's kind."""
+    """Build the agent that plays by a policy in memory, which is the default player of the policy's kind."""
     return find_default_player(policy, policy.kind, trusted=True).build()
 
 
@@ -136,8 +140,8 @@ def find_default_player(
 ) -> AgentSpec:
     """Return the default player of a policy's kind, with the policy attached.
 
-    ``policy_name`` names the policy in messages. Parameters in ``agent_parameters`` that the player has too replace the
-    defaults in its yaml; the others are ignored.
+    ``policy_name`` names the policy in messages. Values in ``agent_parameters`` replace the defaults in the player's
+    yaml; parameters that the player does not have are ignored.
 
     Raises ``RequestError`` for a kind that no agent reads or that several agents read by default, and for genes that no
     agent has.
@@ -167,7 +171,10 @@ def find_default_player(
 def _build_player_spec(
     reader: PolicyReader, policy: Policy, agent_parameters: Mapping[str, Any], trusted: bool
 ) -> AgentSpec:
-    """Build a reader's specification with the policy and with those of ``agent_parameters`` that the reader has."""
+    """Build the specification of a reader with the policy.
+
+    Of ``agent_parameters``, those that the reader has replace its defaults.
+    """
     params = select_parameters(reader.settings)
     target, files = str(reader.settings.get("_target_")), find_declared_files(reader.name, reader.settings)
     spec = AgentSpec(reader.name, target, params, policy=policy, files=files, trusted=trusted)
@@ -179,12 +186,12 @@ def _build_player_spec(
 
 
 def _list_genes(params: Mapping[str, Any]) -> list[str]:
-    """List an agent's genes: the parameters whose defaults in its yaml are real numbers."""
+    """List the genes of an agent, which are the parameters with a real number as their default in the yaml."""
     return [name for name, value in params.items() if isinstance(value, float)]
 
 
 def _parse_policy_name(label: str, key: str, value: Any) -> str | None:
-    """Return the name or id of a policy as text; Hydra reads an id that consists of digits as a number."""
+    """Return the name or id of a policy as text, because Hydra parses an id that consists of digits as a number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:012d}"
     if value is not None and not isinstance(value, str):
@@ -193,7 +200,7 @@ def _parse_policy_name(label: str, key: str, value: Any) -> str | None:
 
 
 def _check_genome(agent: AgentSpec, default_parameters: Mapping[str, Any], policy_name: str, policy: Policy) -> None:
-    """Check that the genome has exactly the agent's genes, and that the user has set none of them."""
+    """Raise ``RequestError`` unless the genome has exactly the agent's genes and the user has set none of them."""
     genes = _list_genes(default_parameters)
     for gene in policy.parameters:
         if gene not in genes:
@@ -215,7 +222,7 @@ def _check_genome(agent: AgentSpec, default_parameters: Mapping[str, Any], polic
 
 
 def describe_untrained_agents(agents: Iterable[AgentSpec]) -> Iterator[str]:
-    """Yield a note for the user on each agent that could play by a policy but has none."""
+    """Yield a note for the user on each agent that can play by a policy but has none."""
     for agent in agents:
         if agent.params.get("policy", "") is None:
             yield f"{agent.label} has no policy: it plays untrained; qarena {_find_training_command(agent)} makes one"
@@ -224,7 +231,8 @@ def describe_untrained_agents(agents: Iterable[AgentSpec]) -> Iterator[str]:
 def _find_training_command(agent: AgentSpec) -> str:
     """Return the command that makes a policy for an agent.
 
-    This is ``train`` with the trainer that has the name of an agent of the same kind, or else ``policy build``.
+    The command is ``train`` if a trainer has the same name as an agent that reads the same kind of policy, and
+    otherwise ``policy build``.
     """
     readers, trainers = list_policy_readers(), list_options("trainer")
     kinds = next((reader.kinds for reader in readers if reader.settings.get("_target_") == agent.target), None)
@@ -235,7 +243,7 @@ def _find_training_command(agent: AgentSpec) -> str:
 
 
 def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, str]]:
-    """Return the contents of a policy's card, except its runs, as pairs of heading and text."""
+    """Return the contents of a policy's card, without its runs, as pairs of a heading and a text."""
     learned = card.learned
     source = "trainer" if not (card.is_derived or card.is_imported) else "parameter"
     parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}
@@ -264,16 +272,16 @@ def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, st
 
 
 class PolicyOriginText(NamedTuple):
-    """The origin of a policy, as two texts for people."""
+    """Two texts that tell the user where a policy comes from."""
 
     relation: str  # "derived by", "trainer" or "imported from"
     source: str  # a kind of policies, a trainer with its seed, or a file with its hash
 
 
 def describe_policy_origin(card: PolicyCard) -> PolicyOriginText:
-    """Describe how a policy came to be: derived from games, learned by a trainer, or imported from a file.
+    """Describe how a policy was made: derived from games, learned by a trainer, or imported from a file.
 
-    A trainer may also have derived its policy; the trainer is named then, and the kind after it.
+    If a trainer derived the policy, the text names the trainer and then the kind of policy.
     """
     learned = card.learned
     if card.is_imported:

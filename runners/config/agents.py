@@ -25,24 +25,24 @@ from runners.config.yaml_options import (
 
 
 def load_agent(name: str) -> AgentSpec:
-    """Build the agent of ``conf/agent/NAME.yaml``."""
+    """Build the agent that ``conf/agent/NAME.yaml`` describes."""
     return _agent_from_yaml(name, {}, DEFAULT_ARCHIVE, trusted=True)
 
 
 def agent_from_label(label: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool = False) -> AgentSpec:
-    """Build the agent that a label describes: ``random``, ``rule_based(faithful=true)``, ``rl_encoded(policy=NAME)``.
+    """Build the agent that a label describes, such as ``rule_based(faithful=true)`` or ``rl_encoded(policy=NAME)``.
 
-    Policies are those of the archive at ``root``. ``trusted``: the user typed the label; otherwise the agent is refused
-    when it is built, if it would run other people's code. Raises ``RequestError`` for an agent or a parameter that does
-    not exist, and for a value that cannot be read.
+    Policies are read from the archive at ``root``. ``trusted`` says that the user typed the label; if it is false, an
+    agent that would run third-party code is refused when it is built. Raises ``RequestError`` for an agent or a
+    parameter that does not exist, and for a value that cannot be parsed.
     """
     return _agent_from_yaml(*parse_label(label, "agent"), root, trusted, (*LIMIT_KEYS, "name") if trusted else ())
 
 
 def normalise_label(label: str) -> str:
-    """Return ``label`` as archives store it, without the parameters that have their defaults.
+    """Return ``label`` in the form in which archives store it, without parameters that have their default values.
 
-    A text that describes no agent with a yaml is returned unchanged.
+    A text that is not the label of an agent with a yaml is returned unchanged.
     """
     with suppress(RequestError):  # a label of other code, or of a training
         name, settings = parse_label(label, "agent")
@@ -55,7 +55,7 @@ def normalise_label(label: str) -> str:
 
 
 def find_stored_label(root: PurePath, label: str | None) -> str | None:
-    """Return the stored form of an agent's label, in which ``label`` may repeat defaults: ``mcts(iterations=200)``."""
+    """Return a label as the archive stores it; ``label`` may repeat defaults, as in ``mcts(iterations=200)``."""
     if label is None or "(" not in label:
         return label
     return labels.find_stored_label(ArchiveStore.open(root).load_runs(), label)
@@ -64,8 +64,8 @@ def find_stored_label(root: PurePath, label: str | None) -> str | None:
 def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:
     """Build the agent that ``entry`` describes: a name, a label, or a mapping with ``agent`` and its parameters.
 
-    Policies are those of the archive at ``root``; ``key`` is the entry's key in the configuration, for messages.
-    ``trusted`` is as for ``agent_from_label``.
+    Policies are read from the archive at ``root``; ``key`` is the entry's key in the configuration, for messages. For
+    ``trusted``, see ``agent_from_label``.
     """
     if isinstance(entry, str):
         return agent_from_label(entry, root, trusted)
@@ -80,7 +80,10 @@ def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: b
 def _agent_from_yaml(
     name: str, settings: Mapping[str, Any], root: PurePath, trusted: bool, extra_keys: Sequence[str] = ()
 ) -> AgentSpec:
-    """Build the agent of ``conf/agent/NAME.yaml`` with changes: parameters and keys among ``extra_keys``."""
+    """Build the agent of ``conf/agent/NAME.yaml`` with ``settings``, which are changes to its yaml.
+
+    They may change parameters and the keys ``extra_keys``.
+    """
     yaml_settings = load_option("agent", name)
     valid = select_parameters(yaml_settings)
     for key in settings:
@@ -92,10 +95,10 @@ def _agent_from_yaml(
 def agent_from_settings(
     name: str, settings: Mapping[str, Any], yaml_settings: Mapping[str, Any], root: PurePath, trusted: bool
 ) -> AgentSpec:
-    """Build the agent of ``conf/agent/NAME.yaml`` from ``settings``: the keys of its yaml with the user's changes.
+    """Build the agent of ``conf/agent/NAME.yaml`` from ``settings``, the keys of its yaml with the user's changes.
 
-    ``yaml_settings`` are the same keys without changes, because the label names only the parameters that differ. A
-    policy is read from the archive at ``root``. ``trusted`` is as for ``agent_from_label``.
+    ``yaml_settings`` are the same keys without the changes; they are needed because the label names only the parameters
+    that differ. A policy is read from the archive at ``root``. For ``trusted``, see ``agent_from_label``.
     """
     target = find_target(f"agent '{name}'", settings)
     params, yaml_params = select_parameters(settings), select_parameters(yaml_settings)
@@ -121,7 +124,7 @@ def agent_from_settings(
 
 
 def parse_label(text: str, setting_name: str) -> tuple[str, dict[str, Any]]:
-    """Split ``name(parameter=value,…)`` into name and parameters; ``setting_name`` is for messages.
+    """Split ``name(parameter=value,…)`` into the name and the parameters; ``setting_name`` is used in messages.
 
     Raises ``RequestError`` for text that is not a label.
     """
@@ -131,14 +134,17 @@ def parse_label(text: str, setting_name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _parse_parameter(setting_name: str, key: str, text: str) -> Any:
-    """Return the value of a parameter. The label of another agent stays text, because building that agent parses it."""
+    """Parse the value of a parameter. The label of another agent stays text, and is parsed when that agent is built."""
     return (
         text if key in AGENT_PARAMETERS and text.endswith(")") else parse_setting_value(setting_name, f"{key}={text}")
     )
 
 
 def _expand_agent_parameter(key: str, value: Any, root: PurePath) -> Any:
-    """Return the value of a parameter; replace an agent's label by that agent's record, which affects the games."""
+    """Return the value of a parameter; if it is an agent's label, return that agent's record instead.
+
+    The record is used because all of it affects the games.
+    """
     if key not in AGENT_PARAMETERS or value is None:
         return value
     if not isinstance(value, str):  # a mapping could name a class that no yaml names

@@ -45,14 +45,14 @@ DEFAULT_OBJECTIVE = "score"  # the objective of conf/run.yaml
 
 
 class OneLineFormatter(logging.Formatter):
-    """A formatter of log records that omits tracebacks, because the job's log file has them."""
+    """A formatter of log records that omits tracebacks, which the job's log file contains."""
 
     def format(self, record: logging.LogRecord) -> str:
         return f"{record.levelname.lower()}: {record.getMessage()}"
 
 
 class HydraLinesAndWarningsFilter(logging.Filter):
-    """A filter that passes Hydra's own messages, lines in which launchers name their jobs, and all warnings."""
+    """A filter that passes only Hydra's own messages, the lines in which launchers name their jobs, and warnings."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.startswith("hydra_plugins."):  # failures are reported anyway
@@ -61,7 +61,7 @@ class HydraLinesAndWarningsFilter(logging.Filter):
 
 
 class Launch(NamedTuple):
-    """A command as it was typed. It travels with the jobs of a sweep, which other processes may carry out."""
+    """A command as it was typed. It accompanies the jobs of a sweep, which may run in other processes."""
 
     words: str  # as they were typed, without the program
     user_folders: tuple[str, ...] = ()  # absolute
@@ -79,14 +79,14 @@ class Launch(NamedTuple):
 
 
 class ObjectiveValue(NamedTuple):
-    """The value of a job with the name of its objective, as the job's record stores them."""
+    """The value of a job and the name of the objective that it measures, as the job's record stores them."""
 
     objective: str  # name of the objective
     value: float
 
 
 class CommandOutcome(NamedTuple):
-    """The outcome of a request."""
+    """The outcome of a request that was carried out."""
 
     run_id: str | None
     show: Callable[[], None]
@@ -102,7 +102,7 @@ PreparedRequest = Callable[[], CommandOutcome]  # carries out a checked request
 
 
 def build_one_row_columns(texts: Mapping[str, str]) -> list[ResultColumn]:
-    """Build the columns of an outcome that fills one row in the table of a sweep, from texts by heading."""
+    """Build the columns of an outcome that has one row in the table of a sweep; ``texts`` are its cells by heading."""
     return [ResultColumn(heading, [text], right_aligned=not text[:1].isalpha()) for heading, text in texts.items()]
 
 
@@ -119,19 +119,19 @@ class Application(ABC):
 
     @abstractmethod
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
-        """Build what carries out the request of a configuration that matches the schema.
+        """Return an object that carries out the request in ``cfg``, a configuration that matches the schema.
 
         Raises ``ArenaError`` if the request cannot be carried out.
         """
 
     def count_requested_games(self, cfg: DictConfig) -> int:
-        """Return the number of games of each pairing that a job of a sweep requests."""
+        """Return how many games of each pairing a job of a sweep requests."""
         return int(cfg.get("games", 0))
 
     def check_sweep_job(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:  # noqa: ARG002
-        """Check the configuration of a job before the first job of a sweep begins.
+        """Check the configuration of one job, before any job of the sweep begins.
 
-        Raises ``RequestError`` for a setting that no job of a sweep could have.
+        Raises ``RequestError`` for a setting that no job of a sweep may have.
         """
         from analytics.store.records import SWEEP_ID
 
@@ -141,7 +141,7 @@ class Application(ABC):
             raise RequestError(f"sweep.id={cfg.sweep.id!r} cannot be a name: write {allowed}")
 
     def build_sweep_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget | None:  # noqa: ARG002
-        """Return the value that the jobs of a sweep are judged by, or None if they have no value.
+        """Return the value by which the jobs of a sweep are judged, or None if the jobs have no value.
 
         ``cfg`` is the configuration of the first job. Raises ``RequestError`` if no job can have this value.
         """
@@ -189,7 +189,7 @@ def _build_objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Obje
 
 
 def _play_experiment(experiment: Experiment, objective: Objective, launch: Launch) -> CommandOutcome:
-    """Play the games of an open experiment and return the outcome."""
+    """Play the games of an experiment that has been opened, and return the outcome."""
     from runners.arena.execution import execute_experiment
 
     request, hydra_config = experiment.request, HydraConfig.get()
@@ -221,7 +221,7 @@ def _play_experiment(experiment: Experiment, objective: Objective, launch: Launc
 
 
 def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
-    """List what a reader of a run's rows in the table of a sweep should know."""
+    """List notes on a run for the reader of its rows in a sweep's table, such as that not all pairings are shown."""
     from analytics.questions.strength_tables import MAX_ROWS
 
     games, pairings, notes = request.games, len(outcome.results), list[str]()
@@ -235,7 +235,10 @@ def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
 
 
 def _build_sweep_columns(outcome: RunOutcome, objective: Objective, value: float | None) -> list[ResultColumn]:
-    """Build the columns of a run's first pairings for a sweep's table, with the objective's value in the first row."""
+    """Build a run's columns in the table of its sweep, with a row for each of the first pairings.
+
+    The value of the objective is in the first row.
+    """
     from analytics.questions.strength_tables import MAX_ROWS
 
     first = outcome.results[:MAX_ROWS]
@@ -260,9 +263,9 @@ SUGGESTED_QUERY = "SELECT plies, ending, count(*) AS games FROM games GROUP BY A
 
 
 def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
-    """Print the tables and the speed of a run, and for the first run of an archive, a query to try.
+    """Print the tables and the speed of a run and, after the first run of an archive, a query that the user can try.
 
-    ``log_file`` is the file to which a note on misbehaviour refers.
+    ``log_file`` is the file that a note on an agent's misbehaviour refers to.
     """
     if not outcome.results:
         console.print_note(f"run {outcome.run_id} has no games yet")
@@ -302,7 +305,7 @@ def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
 
 
 def _is_first_of_archive(outcome: RunOutcome) -> bool:
-    """Whether the archive holds no games but those that this command has just played."""
+    """Return whether all games in the archive were played by this command."""
     from analytics.store.archive import ArchiveStore
 
     total = sum(result.games for result in outcome.results)
@@ -310,7 +313,7 @@ def _is_first_of_archive(outcome: RunOutcome) -> bool:
 
 
 def _print_forfeits(outcome: RunOutcome, log_file: Path) -> None:
-    """Print the misbehaviour of agents in the games of this command, and the number of forfeits in the whole run."""
+    """Print how agents misbehaved in the games of this command, and the number of forfeits in the whole run."""
     for line in outcome.misbehaviour:
         console.print_note(line)
     forfeits = sum(sum(result.forfeits) for result in outcome.results)
@@ -334,7 +337,7 @@ def _format_summary(outcome: RunOutcome) -> str:
 
 
 def _print_pairings(outcome: RunOutcome) -> None:
-    """Print the first pairings of a run, and the command that shows all of them."""
+    """Print the results of a run's first pairings, and the command that shows all pairings."""
     from analytics.questions.strength_tables import MAX_ROWS, describe_omissions
 
     results = outcome.results[:MAX_ROWS]
@@ -365,9 +368,9 @@ RUN = RunApplication()
 
 
 def enter_launch_folder() -> AbstractContextManager[None]:
-    """Change to the folder in which the command was typed, inside the context, because all paths are relative to it.
+    """Return a context manager that changes to the folder in which the command was typed.
 
-    Hydra's tasks may start in another folder: launchers start processes, and ``hydra.job.chdir=true`` changes to the
-    output folder.
+    All paths are relative to that folder, but Hydra's tasks may start in another one: launchers start processes, and
+    ``hydra.job.chdir=true`` changes to the output folder.
     """
     return chdir(HydraConfig.get().runtime.cwd)

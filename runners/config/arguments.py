@@ -61,7 +61,7 @@ CLOSING_CHARACTERS = {'"': '"', "[": "]", "{": "}"}
 
 
 class CommandArguments(NamedTuple):
-    """The agents and settings of a command, told apart."""
+    """The agents and the settings among the arguments of a command."""
 
     overrides: list[str]  # for Hydra; they include the agents and the archive
     agents: list[str]  # labels
@@ -76,11 +76,11 @@ def parse_arguments(
     config_dirs: Sequence[Path] = (),
     typed: str = "",
 ) -> CommandArguments:
-    """Sort the words of a command into agents and settings, and add the settings of flags.
+    """Separate the arguments of a command into agents and settings, and add the settings that its flags stand for.
 
     ``typed`` is the whole command, for the records of runs.
 
-    Raises ``RequestError`` for agents and settings that contradict each other.
+    Raises ``RequestError`` if agents and settings contradict each other.
     """
     for word in words:
         check_length_and_depth("the argument", word, MAX_OVERRIDE_CHARACTERS)
@@ -98,9 +98,10 @@ def parse_arguments(
 def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Build the overrides that choose the agents with these labels.
 
-    They are the list ``agents``, or the groups ``agent@a`` and ``agent@b`` if ``overrides`` set keys of ``a`` or ``b``.
+    They set the list ``agents`` or, if ``overrides`` set keys of ``a`` or ``b``, the groups ``agent@a`` and
+    ``agent@b``.
 
-    Raises ``RequestError`` for a key of ``a`` or ``b`` unless there are two agents.
+    Raises ``RequestError`` for a key of ``a`` or ``b`` unless there are exactly two agents.
     """
     seat_overrides = [override for override in overrides if override.startswith(("a.", "b."))]
     if seat_overrides and len(labels) != 2:
@@ -125,9 +126,9 @@ def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> l
 
 
 def expand_override(override: str) -> str:
-    """Write out whole numbers in an override (``games=1e6``), and quote a label or a path that begins with ``~``.
+    """Prepare an override for Hydra: write numbers such as ``games=1e6`` in full, and quote labels and paths.
 
-    Quoted texts are left alone.
+    A path is expanded and quoted if it begins with ``~``. Quoted text is left as it is.
     """
     key, equals, value = override.partition("=")
     if value.startswith("~") and "," not in value:
@@ -145,7 +146,7 @@ def _expand_exponent(match: re.Match[str]) -> str:
 
 
 class ConfigKey(NamedTuple):
-    """A key of a configuration or of an option of a group, as its yaml explains it."""
+    """A key of a configuration or of a group's option, with what its yaml says about it."""
 
     name: str  # dotted
     default: str  # "" for a mapping, whose keys follow
@@ -157,7 +158,7 @@ class ConfigKey(NamedTuple):
 
 
 def parse_yaml_keys(yaml_text: str) -> Iterator[ConfigKey]:
-    """Yield the keys of a yaml in their order, without types and choices."""
+    """Yield the keys of a yaml in their order, without their types and choices."""
     path: list[tuple[int, str]] = []
     for match in filter(None, map(YAML_LINE.fullmatch, yaml_text.splitlines())):
         indent, dash, key = len(match[1]), match[2], match[3]
@@ -172,18 +173,18 @@ def parse_yaml_keys(yaml_text: str) -> Iterator[ConfigKey]:
 
 
 def _split_comment(text: str) -> tuple[str, str]:
-    """Split the text after a key of a yaml into the value and the comment."""
+    """Split the text that follows a key in a yaml into the value and the comment."""
     start = max(0, text.find(CLOSING_CHARACTERS[text[0]], 1)) if text[:1] in CLOSING_CHARACTERS else 0
     value, _, comment = text[start:].partition("#")
     return (text[:start] + value).rstrip(" "), comment.removeprefix(" ")
 
 
 def check_group_choices(config_name: str, overrides: Sequence[Override]) -> None:
-    """Check the overrides that choose an option of a group.
+    """Check the overrides that choose an option of a configuration group.
 
-    ``config_name`` is the yaml of the command, which lists its groups. Raises ``RequestError`` for a group that the
-    command does not have, for a choice that is not a name, for a plugin that is not installed, and for a number of
-    games with commas.
+    ``config_name`` is the command's yaml, which lists its groups. Raises ``RequestError`` for a group that the command
+    does not have, for a choice that is not a name, for a plugin that is not installed, and for a number of games with
+    commas.
     """
     groups = [
         key.name
@@ -211,9 +212,9 @@ def check_group_choices(config_name: str, overrides: Sequence[Override]) -> None
 
 @contextmanager
 def explain_config_errors(overrides: Sequence[str]) -> Iterator[None]:
-    """Convert errors of Hydra and OmegaConf inside the context to ``RequestError`` with a message of one line.
+    """Convert errors of Hydra and OmegaConf inside the context to ``RequestError`` with a one-line message.
 
-    Raises ``FailureError`` for a file that cannot be written; other exceptions pass through.
+    A file that cannot be written becomes a ``FailureError``; any other exception passes through.
     """
     try:
         yield
@@ -226,7 +227,7 @@ def explain_config_errors(overrides: Sequence[str]) -> Iterator[None]:
 
 
 def format_config_error(error: Exception, overrides: Sequence[str]) -> str:
-    """Format a configuration error as one line, which suggests similar names if a name is unknown."""
+    """Format a configuration error as one line; if a name is unknown, the line suggests similar names."""
     cause = error.__cause__
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _describe_missing_option(error.missing_cfg_file, error.options or ())
@@ -241,7 +242,7 @@ def format_config_error(error: Exception, overrides: Sequence[str]) -> str:
 
 
 def _strip_developer_hints(error: Exception) -> str:
-    """Return the error's own message as one line, without the hints that OmegaConf and Hydra add for developers."""
+    """Return an error's message as one line, without the hints for developers that OmegaConf and Hydra add."""
     text = " ".join(str(error).split())
     for addition in (" full_key:", " See https", " Available options"):
         text = text.partition(addition)[0]
@@ -249,7 +250,7 @@ def _strip_developer_hints(error: Exception) -> str:
 
 
 def _describe_missing_option(file: str, options: Sequence[str]) -> str:
-    """Describe an option of a group that does not exist."""
+    """Describe the error that a configuration group lacks the chosen option, given its file and the valid options."""
     group, _, name = file.removesuffix(".yaml").rpartition("/")
     if group.partition("/")[0] == "archive":
         folder = f"{group}/{name}".partition("/")[2]
@@ -259,7 +260,7 @@ def _describe_missing_option(file: str, options: Sequence[str]) -> str:
 
 
 def _describe_type_mismatch(error: ValidationError) -> str:
-    """Describe a value that is not of its key's type."""
+    """Describe the error that a value does not have the type of its key."""
     value = format_parameter(error.value)
     hint: Any = get_type_hints(error.object_type).get(error.key) if isinstance(error.object_type, type) else None
     kinds = [TYPE_DESCRIPTIONS.get(getattr(option, "__origin__", option)) for option in (get_args(hint) or [hint])]
@@ -268,7 +269,7 @@ def _describe_type_mismatch(error: ValidationError) -> str:
 
 
 def _describe_unknown_key(error: ConfigAttributeError | ConfigKeyError, overrides: Sequence[Override]) -> str:
-    """Describe a key that does not exist; if a named agent has such a parameter, say how to set it."""
+    """Describe the error that a key does not exist; if it is a parameter of a chosen agent, say how to set it."""
     name = str(error.full_key)
     labels = [label for override in overrides for label in _list_agent_labels(override)]
     for typed in (override for override in overrides if override.get_key_element() == name):
@@ -292,7 +293,7 @@ def _list_agent_labels(override: Override) -> list[str]:
 
 
 def _describe_syntax_remedy(override: str, message: str) -> str:
-    """Return what to write in place of an override that Hydra's grammar rejects; ``message`` is Hydra's own."""
+    """Return advice on how to correct an override that Hydra cannot parse; ``message`` is Hydra's own error message."""
     if "=" not in override:
         return "it is neither key=value nor an agent, NAME or 'NAME(parameter=value,…)'"
     if override.startswith("agents=") and "(" in override:

@@ -11,13 +11,16 @@ from omegaconf import DictConfig
 
 
 class Callbacks:
-    """The callbacks that a yaml names under ``hydra.callbacks``. As in Hydra, a callback's error becomes a warning."""
+    """The callbacks that a yaml lists under ``hydra.callbacks``.
+
+    As in Hydra, an exception in a callback becomes a warning.
+    """
 
     def __init__(self, cfg: DictConfig) -> None:
         self._callbacks = [instantiate(node) for node in (cfg.hydra.callbacks or {}).values()]
 
     def notify(self, method_name: str, **arguments: Any) -> None:
-        """Call one method of every callback; methods that mark an end are called in reverse order."""
+        """Call the method ``method_name`` of every callback, in reverse order if its name ends with ``_end``."""
         for callback in reversed(self._callbacks) if method_name.endswith("_end") else self._callbacks:
             try:
                 getattr(callback, method_name)(**arguments)

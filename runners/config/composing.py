@@ -29,10 +29,10 @@ HELP_KEYS = ("help", "hydra_help")  # of Hydra's own configuration: texts, which
 
 @contextmanager
 def open_config_folders(arguments: CommandArguments, schema: type[Any], command: str) -> Iterator[None]:
-    """Let Hydra find the user's folders, and turn its errors into messages of one line, inside the context.
+    """Let Hydra find the user's folders inside the context, and convert its errors to one-line messages.
 
-    ``schema`` and ``command`` belong to the command; they serve to explain words that look like agents but are not.
-    Raises ``RequestError`` for such a word, and for a path that is not a folder.
+    ``schema`` and ``command`` belong to the command that runs; they help to explain arguments that look like agents but
+    are not. Raises ``RequestError`` for such an argument, and for a path that is not a folder.
     """
     _check_agent_words(arguments.agents, schema, command)
     with search_user_folders(arguments.config_dirs), explain_config_errors(arguments.overrides):
@@ -41,16 +41,16 @@ def open_config_folders(arguments: CommandArguments, schema: type[Any], command:
 
 @contextmanager
 def initialize_hydra() -> Iterator[None]:
-    """Let Hydra read the project's configuration folder, inside the context.
+    """Let Hydra read the project's configuration folder inside the context.
 
-    The folder is given as a path, because another package named ``conf`` in ``sys.path`` could hide it.
+    The folder is given as a path, because another package named ``conf`` on ``sys.path`` could hide it.
     """
     with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
         yield
 
 
 def _check_agent_words(labels: Sequence[str], schema: type[Any], command: str) -> None:
-    """Refuse words that were parsed as agents but are keys, or that the command cannot take as agents."""
+    """Refuse arguments that were parsed as agents but are configuration keys, or that the command does not accept."""
     keys = schema.__dataclass_fields__
     for word, following in zip(labels, [*labels[1:], "VALUE"], strict=False):
         if word in keys:
@@ -60,7 +60,7 @@ def _check_agent_words(labels: Sequence[str], schema: type[Any], command: str) -
 
 
 def compose_single_request(config: str, schema: type[Any], overrides: Sequence[str]) -> DictConfig:
-    """Compose and check the configuration of a request that is no sweep, with Hydra's own settings under ``hydra``.
+    """Compose and check the configuration of a request other than a sweep; Hydra's own settings are under ``hydra``.
 
     Raises ``RequestError`` for a sweep, and for a key or a value that ``schema`` does not allow.
     """
@@ -79,10 +79,10 @@ class FirstJob(NamedTuple):
 
 
 def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> FirstJob:
-    """Compose the configuration of a single request, or of a sweep's first job.
+    """Compose the configuration of a single request, or of the first job of a sweep.
 
-    A setting that varies gets the first of its values. ``multirun`` says that the command is a sweep, but a yaml may
-    also set ``hydra.mode``. Raises ``RequestError`` for several values without a sweep.
+    A setting that varies gets its first value. ``multirun`` says that the command is a sweep; a yaml can also make it
+    one with ``hydra.mode``. Raises ``RequestError`` if a setting has several values and the command is not a sweep.
     """
     cfg = None if multirun else _compose_single_values(config, overrides)
     if cfg is not None and cfg.hydra.mode != RunMode.MULTIRUN:
@@ -103,10 +103,10 @@ def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> 
 
 
 def _compose_single_values(config: str, overrides: Sequence[str]) -> DictConfig | None:
-    """Compose a configuration in which every key has one value; return None if a setting has several.
+    """Compose a configuration in which every key has one value; return None if a setting has several values.
 
-    If a key is given twice, the last override wins. Raises what Hydra raises, or ``RequestError`` with a better
-    message.
+    If a key is given twice, the last override wins. Raises Hydra's errors, or ``RequestError`` where a better message
+    is possible.
     """
     last_overrides = {override.partition("=")[0]: override for override in overrides}
     try:

@@ -54,7 +54,7 @@ def run_hydra_command(
 ) -> int:
     """Let Hydra carry out a command, and return the exit code.
 
-    Raises ``ArenaError`` with a message of one line for any error.
+    Raises ``ArenaError`` with a one-line message for any error.
     """
     command = context.command_path.partition(" ")[2]
     multirun = multirun or command == "sweep"
@@ -79,7 +79,7 @@ def run_hydra_command(
 
 
 def _make_folder_variables_absolute() -> None:
-    """Make the folders in environment variables absolute, because child processes may start in another folder."""
+    """Make the folders in environment variables absolute, because child processes may start in a different folder."""
     for name in FOLDER_VARIABLES:
         if name in os.environ:
             os.environ[name] = str(expand_home(os.environ[name]).absolute())
@@ -104,9 +104,9 @@ def _run_request(application: Application, arguments: CommandArguments, multirun
 
 
 def execute_sweep(application: Application, arguments: CommandArguments) -> tuple[Sweep, int]:
-    """Carry out the jobs of a sweep that a program asks for; return the sweep and an exit code.
+    """Carry out the jobs of a sweep that was requested from Python; return the sweep and an exit code.
 
-    The exit code is 0 if every job began. Raises what Hydra raises before the first job, and ``RequestError``.
+    The exit code is 0 if every job began. Raises ``RequestError``, and Hydra's errors before the first job.
     """
     _make_folder_variables_absolute()
     launch = Launch(arguments.typed, tuple(list_user_folders()), uuid.uuid4().hex[:12])
@@ -124,7 +124,7 @@ def _prepare_sweep(
 ) -> tuple[Sweep, Callable[[], None]]:
     """Check the jobs of a sweep; return the sweep and a function that carries out its jobs.
 
-    Call the function while Hydra is not initialised.
+    The function must be called while Hydra is not initialised.
     """
     from runners.config.sweep import Sweep, run_sweep_job  # a single request needs none of it
 
@@ -139,9 +139,10 @@ def _prepare_sweep(
 
 
 def _run_single_request(prepared_request: PreparedRequest, cfg: DictConfig) -> CommandOutcome:
-    """Carry out a checked request as a job of Hydra, with a folder and a log; raise what the request raises.
+    """Carry out a checked request as a job of Hydra, with an output folder and a log file.
 
-    ``hydra.main`` would compose the configuration twice more, which takes half a second on a slow machine.
+    Raises the errors of the request. ``hydra.main`` is not used because it would compose the configuration twice more,
+    which takes half a second on a slow machine.
     """
     outcome: list[CommandOutcome | Exception] = []
 
@@ -167,15 +168,16 @@ def _run_single_request(prepared_request: PreparedRequest, cfg: DictConfig) -> C
 def _run_sweep_and_report(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
     """Carry out the jobs of a sweep, print a report on them, and return the exit code.
 
-    Raises what Hydra raises before the first job.
+    Raises Hydra's errors before the first job.
     """
     return max(_run_sweep(sweep, run_jobs), sweep.print_report())
 
 
 def _run_sweep(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
-    """Carry out the jobs of a sweep; return an exit code, 0 even if jobs failed, because the report tells that.
+    """Carry out the jobs of a sweep, and return the exit code.
 
-    Raises what Hydra raises before the first job.
+    The exit code is 0 even if jobs failed, because the report shows these failures. Raises Hydra's errors before the
+    first job.
     """
     try:
         run_jobs()
@@ -199,7 +201,7 @@ def _run_sweep(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
 def _run_hydra_sweep(config_name: str, overrides: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
     """Let ``hydra.main`` carry out a sweep whose launcher or sweeper is a plugin.
 
-    ``hydra.main`` reads ``sys.argv``, so sweeps of several threads take turns.
+    Sweeps in different threads wait for each other, because ``hydra.main`` reads ``sys.argv``.
     """
     with _hydra_main_lock, _hydra_arguments(["--multirun", *overrides]):
         try:
@@ -210,7 +212,7 @@ def _run_hydra_sweep(config_name: str, overrides: Sequence[str], task: Callable[
 
 @contextmanager
 def _hydra_arguments(arguments: Sequence[str]) -> Iterator[None]:
-    """Set ``sys.argv`` for ``hydra.main`` inside the context, and let it raise errors instead of printing them."""
+    """Set ``sys.argv`` for ``hydra.main`` inside the context, and make it raise errors instead of printing them."""
     saved_arguments, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv, os.environ["HYDRA_FULL_ERROR"] = ["qarena", *arguments], "1"
     try:

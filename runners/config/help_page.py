@@ -23,7 +23,7 @@ from runners.config.yaml_options import CONF_FOLDER, NON_PARAMETER_KEYS, list_op
 
 
 class YamlHeader(NamedTuple):
-    """The first comment of a yaml."""
+    """The comment at the beginning of a yaml."""
 
     purpose: str
     examples: list[str]  # commands
@@ -43,7 +43,7 @@ SWEEP_HEADER = YamlHeader(
 
 
 def parse_yaml_keys_with_types(yaml_text: str, schema: Any = None) -> Iterator[ConfigKey]:
-    """Yield the keys of a yaml with their types and choices, which the dataclass ``schema`` may declare."""
+    """Yield the keys of a yaml with their types and choices; the dataclass ``schema`` may declare these."""
     for key in parse_yaml_keys(yaml_text):
         if key.is_group:
             yield key._replace(choices=[] if key.name == "agent@b" else list_options(key.name.partition("@")[0]))
@@ -52,7 +52,7 @@ def parse_yaml_keys_with_types(yaml_text: str, schema: Any = None) -> Iterator[C
 
 
 def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
-    """Add the type, the range and the choices to a key, from the schema or else from the type of its default."""
+    """Add the type, the range and the choices to a key, from the schema or else from the type of its default value."""
     hint: Any = schema
     for name in key.name.split("."):
         hint = get_type_hints(hint, include_extras=True).get(name) if isinstance(hint, type) else None
@@ -70,7 +70,7 @@ def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
 
 
 def parse_yaml_header(yaml_text: str) -> YamlHeader:
-    """Parse the first comment of a yaml into the purpose and the commands of examples."""
+    """Parse the comment at the beginning of a yaml into the purpose and the example commands."""
     lines = [line.strip("# ") for line in takewhile(lambda line: line.startswith("#"), yaml_text.splitlines())]
     examples = [line for line in lines if line.startswith("qarena ")]
     purpose = " ".join(line for line in lines if line not in examples and not line.startswith("@package"))
@@ -78,20 +78,20 @@ def parse_yaml_header(yaml_text: str) -> YamlHeader:
 
 
 def list_archive_keys() -> list[ConfigKey]:
-    """List the keys of the group ``archive`` with their types."""
+    """List the keys of the configuration group ``archive``, with their types."""
     keys = parse_yaml_keys_with_types(read_option_text("archive", "default"), ArchiveConfig)
     return [key._replace(name=f"archive.{key.name}") for key in keys]
 
 
 class _HelpPageCommand(TyperCommand):
-    """A command that is only shown; its usage line does not name each key."""
+    """A command that exists only to show a help page; its usage line does not list every key."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return [self.options_metavar or ""]
 
 
 def print_help(application: Application, context: typer.Context, arguments: CommandArguments) -> None:
-    """Print the help of a command, beginning with the keys of the agents and options that its arguments name."""
+    """Print the help of a command; the keys of agents and options that the arguments name come first."""
     command = context.command_path.partition(" ")[2]
     text = (CONF_FOLDER / f"{application.config_name}.yaml").read_text(encoding="utf-8")
     keys = [key for key in parse_yaml_keys_with_types(text, application.schema) if key.default]
@@ -140,7 +140,7 @@ class _ChosenOption(NamedTuple):
 
 
 def _list_chosen_options(groups: Sequence[str], arguments: CommandArguments) -> Iterator[_ChosenOption]:
-    """Yield the options of groups that the arguments choose, agents first."""
+    """Yield the options of ``groups`` that the arguments choose, the agents first."""
     for label in arguments.agents:
         name = label.partition("(")[0]
         yield _ChosenOption("agent", name, f"'{name}(KEY=VALUE,…)'")
@@ -150,10 +150,10 @@ def _list_chosen_options(groups: Sequence[str], arguments: CommandArguments) -> 
 
 
 def _build_help_arguments(panel_keys: Sequence[tuple[str, ConfigKey]]) -> list[Any]:
-    """Build an argument of Typer's for each key; Typer shows it in the panel with the given title."""
+    """Build a Typer argument for each key; Typer shows it in the panel with the given title."""
 
     def command() -> None:
-        """Do nothing: Typer reads the signature."""
+        """Do nothing, because Typer only reads the signature."""
 
     parameters = []
     for number, (panel, key) in enumerate(panel_keys):

@@ -23,16 +23,19 @@ LOG = logging.getLogger("hydra.sweep")  # conf/hydra/hydra_logging prints what H
 
 
 def runs_jobs_locally(first_config: DictConfig) -> bool:
-    """Return whether the jobs run one after the other in this process, given the configuration of the first job."""
+    """Return whether the jobs of a sweep run one after the other in this process.
+
+    ``first_config`` is the configuration of the first job.
+    """
     choices, sweeper = first_config.hydra.runtime.choices, first_config.hydra.sweeper
     basic = (choices.get("hydra/launcher"), choices.get("hydra/sweeper")) == ("basic", "basic")
     return basic and sweeper.get("max_batch_size") is None
 
 
 def run_local_jobs(config_name: str, overrides: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
-    """Run the jobs that ``overrides`` ask for, each with a folder and a log of its own.
+    """Run the jobs that ``overrides`` request, each with its own output folder and log file.
 
-    A job that fails does not end the sweep, because ``task`` has recorded the failure. Raises what Hydra raises for a
+    A job that fails does not end the sweep, because ``task`` has recorded the failure. Raises Hydra's errors for a
     combination of values that cannot be composed.
     """
     loader = GlobalHydra.instance().config_loader()

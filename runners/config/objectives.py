@@ -28,7 +28,7 @@ RANDOM_PAIRS = 500  # pairs of games, of which one game is judged
 
 
 class SweepTarget(NamedTuple):
-    """The value that a job of a sweep returns."""
+    """The value by which the jobs of a sweep are judged: its name, its direction and its format."""
 
     name: str
     direction: Direction
@@ -36,32 +36,32 @@ class SweepTarget(NamedTuple):
 
 
 class Objective(ABC):
-    """A number that says how good the games of a run were for one of its agents."""
+    """A number that tells how well one of the agents of a run did in its games."""
 
     direction: ClassVar[Direction] = "maximize"
     name: str  # the name of its yaml in conf/objective
 
     def __init__(self, agent: str | None = None) -> None:
-        """Judge ``agent``: ``a`` or ``b`` in a match, or a label; None means the first agent."""
+        """Choose the agent to judge: ``a`` or ``b`` in a match, or a label; None means the first agent."""
         self.agent = agent
 
     def check(self, spec: RunSpec) -> None:
-        """Raise ``RequestError`` if a run of this specification cannot have a value."""
+        """Raise ``RequestError`` if this objective has no value in a run with this specification."""
         self.find_agent_index(spec)
 
     def find_agent_index(self, spec: RunSpec) -> int:
-        """Return the index of the judged agent. Raises ``RequestError`` if it does not play in this run."""
+        """Return the index of the judged agent. Raises ``RequestError`` if that agent does not play in the run."""
         return find_agent_index(spec, self.agent, "objective.agent")
 
     def check_duration(self, spec: RunSpec) -> None:  # noqa: B027  (most objectives cost nothing)
-        """Refuse, before any game is played, a run whose value would take too long to compute.
+        """Raise ``RequestError`` if the value of the run would take too long to compute.
 
-        Raises ``RequestError``.
+        The check is made before any game is played.
         """
 
     @abstractmethod
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:
-        """Compute the value of a run from ``results``, the results of its pairings in their order.
+        """Compute the value of a run from ``results``, the results of its pairings in the order of the run.
 
         Raises ``FailureError`` if the games do not determine the value.
         """
@@ -78,7 +78,7 @@ class Objective(ABC):
 
 
 class Score(Objective):
-    """The mean score of an agent over all its games: a win counts 1, a draw 1/2."""
+    """The mean score of an agent over all its games, where a win counts 1 and a draw 1/2."""
 
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:
         from analytics.statistics.tally import mean_score
@@ -87,7 +87,7 @@ class Score(Objective):
 
 
 class WinRate(Objective):
-    """The share of its games that an agent wins."""
+    """The share of an agent's games that the agent wins."""
 
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:
         tally = _sum_tallies(self, experiment.request.spec, results)
@@ -95,10 +95,13 @@ class WinRate(Objective):
 
 
 class Elo(Objective):
-    """The Elo of an agent over another agent, from one fit to the games of the run (``analytics.questions``)."""
+    """The difference in Elo between an agent and another agent, from one fit to all games of the run."""
 
     def __init__(self, agent: str | None = None, anchor: str | None = None) -> None:
-        """Judge ``agent`` relative to ``anchor``, named in the same way; None means the other agent of a match."""
+        """Choose the agent to judge and the agent ``anchor`` to compare it with; both are named as in ``Objective``.
+
+        If ``anchor`` is None, it is the other agent of a match.
+        """
         super().__init__(agent)
         self.anchor = anchor
 
@@ -106,7 +109,7 @@ class Elo(Objective):
         self._find_labels(spec)
 
     def _find_labels(self, spec: RunSpec) -> tuple[str, str]:
-        """Return the labels of the judged agent and of the anchor."""
+        """Return the labels of the judged agent and of the anchor, in this order."""
         agent = self.find_agent_index(spec)
         if self.anchor is None and len(spec.agents) > 2:
             labels = [other.label for other in spec.agents if other.label != spec.agents[agent].label]
@@ -142,14 +145,14 @@ class Elo(Objective):
 
 
 class Regret(Objective):
-    """The mean regret of an agent's decisions in half-points, by exact values. To compute it, the run is annotated."""
+    """The mean exact regret of an agent's decisions, in half-points. The run is annotated in order to compute it."""
 
     direction = "minimize"
 
     def __init__(self, agent: str | None = None, from_pieces: int | None = None, seconds: float = 600.0) -> None:
-        """Judge ``agent`` by its decisions on boards with at least ``from_pieces`` pieces, in ``seconds`` at most.
+        """Choose the agent to judge, by its decisions on boards with at least ``from_pieces`` pieces.
 
-        Raises ``RequestError`` for a value out of range.
+        Judging may take at most ``seconds``. Raises ``RequestError`` for a value that is out of range.
         """
         from quarto.rules import PIECES
 
@@ -159,7 +162,7 @@ class Regret(Objective):
         self.from_pieces, self.seconds = from_pieces, seconds
 
     def _find_min_pieces(self, rules: Rules) -> int:
-        """Return the number of pieces on the smallest board whose decisions are judged."""
+        """Return the smallest number of pieces on a board whose decisions are judged."""
         from analytics.tables.derived.decisions import DEFAULT_FROM_PIECES_MOVER
 
         if self.from_pieces is not None:
@@ -167,7 +170,10 @@ class Regret(Objective):
         return DEFAULT_FROM_PIECES_MOVER if rules.mover_chooses else 0
 
     def check_duration(self, spec: RunSpec) -> None:
-        """Judge one random game, because its early decisions take longest, and raise if that takes too long."""
+        """Judge one random game as a test, and raise ``RequestError`` if that takes too long.
+
+        One game is enough, because its early decisions take by far the longest.
+        """
         import numpy as np
 
         from analytics.exact.annotation import AnnotationOptions, GameSolver
@@ -207,7 +213,10 @@ class Regret(Objective):
         )
 
     def _build_time_limit_check(self, subject: str, error: type[ArenaError]) -> Callable[[], None]:
-        """Build a function to call while games are judged, which raises ``error`` once ``seconds`` have passed."""
+        """Build a function to be called while games are judged, which raises ``error`` once ``seconds`` have passed.
+
+        ``subject`` says in the message what took so long.
+        """
         end = time.monotonic() + self.seconds
 
         def on_wait() -> None:
@@ -221,9 +230,9 @@ class Regret(Objective):
 
 
 def find_agent_index(spec: RunSpec, name: str | None, key: str) -> int:
-    """Return the index of the agent that a setting names in a run; ``key`` is the setting's name, for messages.
+    """Return the index of the agent that ``name`` denotes in a run; ``key`` is the name of the setting, for messages.
 
-    Raises ``RequestError`` if no such agent plays.
+    Raises ``RequestError`` if no such agent plays in the run.
     """
     from runners.config.agents import normalise_label  # a command's help needs none of it
 
@@ -238,7 +247,7 @@ def find_agent_index(spec: RunSpec, name: str | None, key: str) -> int:
 
 
 def find_long_random_game(rules: Rules, plies_to_exceed: int, seed: int) -> Games | None:
-    """Find a random game of more than ``plies_to_exceed`` plies; return None if a thousand games hold none."""
+    """Return a random game of more than ``plies_to_exceed`` plies, or None if a thousand games include none."""
     import numpy as np
 
     from agents.random import Random
@@ -252,7 +261,7 @@ def find_long_random_game(rules: Rules, plies_to_exceed: int, seed: int) -> Game
 
 
 def _sum_tallies(objective: Objective, spec: RunSpec, results: Sequence[PairingResult]) -> Tally:
-    """Sum the tallies of all games of the judged agent, from its point of view."""
+    """Sum the tallies of all games that the judged agent plays, from that agent's point of view."""
     from analytics.statistics.tally import Tally
 
     agent = objective.find_agent_index(spec)
@@ -266,9 +275,9 @@ def _sum_tallies(objective: Objective, spec: RunSpec, results: Sequence[PairingR
 
 
 def build_objective(settings: Mapping[str, Any], name: str) -> Objective:
-    """Build the objective that a node of the configuration describes; ``name`` is the chosen option of the group.
+    """Build the objective that a node of the configuration describes; ``name`` is the option chosen for the group.
 
-    Raises ``RequestError`` for a setting that does not exist or does not fit.
+    Raises ``RequestError`` for a setting that does not exist or has an unsuitable value.
     """
     from runners.arena.spec import build_from_settings
 

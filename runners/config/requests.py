@@ -37,9 +37,9 @@ def build_request(
 ) -> RunRequest:
     """Build the request of a run from a checked configuration.
 
-    ``choices`` are the options of groups that Hydra chose: ``{'agent@a': 'random', …}``. ``overrides`` are the words
-    that were typed. ``objects`` are agents that a program brings; entries of ``agents`` with the key ``OBJECT_KEY``
-    name them by number.
+    ``choices`` are the group options that Hydra chose, such as ``{'agent@a': 'random', …}``, and ``overrides`` are the
+    arguments that the user typed. ``objects`` are agents that a Python program passes; an entry of ``agents`` refers to
+    one of them by its number, under the key ``OBJECT_KEY``.
 
     Raises ``RequestError`` for the first invalid value.
     """
@@ -86,7 +86,10 @@ def _build_match_agents(cfg: DictConfig, choices: Mapping[str, str], storage: Ar
 def _build_tournament_agents(
     entries: Sequence[Any], overrides: Sequence[str], storage: ArchiveOptions, objects: Sequence[AgentSpec]
 ) -> tuple[AgentSpec, ...]:
-    """Build the agents of a tournament; an entry is a name, a label, or a mapping with ``agent`` and its parameters."""
+    """Build the agents of a tournament from ``entries``.
+
+    An entry is a name, a label, or a mapping with ``agent`` and its parameters.
+    """
     for override in overrides:
         if re.match(r"[+~]*(agent@)?[ab]([.=]|$)", override):
             raise RequestError(f"{override} has no effect: agents=[…] names all players; leave one of the two out")
@@ -110,9 +113,9 @@ def _build_tournament_agents(
 
 
 def list_pairings(agent_count: int, schedule: str) -> tuple[tuple[int, int], ...]:
-    """List the pairings of a tournament as pairs of agents' indices.
+    """List the pairings of a tournament as pairs of indices of agents.
 
-    In a round robin each agent plays every other one; in a gauntlet the first agent plays every other one.
+    In a round robin, each agent plays every other agent; in a gauntlet, only the first agent does.
     """
     if schedule == "gauntlet":
         return tuple((0, other) for other in range(1, agent_count))
@@ -120,7 +123,7 @@ def list_pairings(agent_count: int, schedule: str) -> tuple[tuple[int, int], ...
 
 
 def describe_rounding(key: str, requested_games: int, rounded_games: int) -> tuple[str, ...]:
-    """Return a note that an odd number of games was rounded up, or nothing if the number was even."""
+    """Return a note that an odd number of games was rounded up, or an empty tuple if the number was even."""
     if requested_games == rounded_games:
         return ()
     reason = f"{key}={requested_games} is odd; games come in pairs with the seats swapped"
@@ -133,14 +136,15 @@ def build_archive_options(archive: DictConfig) -> ArchiveOptions:
 
 
 def resolve_thread_count(cfg: DictConfig) -> int:
-    """Return the number of threads that a checked configuration requests; null means one for each core."""
+    """Return the number of threads that a checked configuration requests; if it is null, one thread for each core."""
     return cfg.threads or available_cores()
 
 
 def build_executor(cfg: DictConfig) -> Executor:
-    """Build the executor that the keys ``executor`` and ``ray`` of a configuration choose.
+    """Build the executor that the keys ``executor`` and ``ray`` of a configuration select.
 
-    Raises ``RequestError`` for an executor that does not exist or lacks its extra, and for keys without effect.
+    Raises ``RequestError`` for an executor that does not exist or whose extra is not installed, and for keys that would
+    have no effect.
     """
     changed = [key for key, value in to_plain_dict(OmegaConf.structured(RayConfig)).items() if cfg.ray[key] != value]
     if changed and "${ray" not in str(to_plain_dict(cfg.executor, resolve=False)):
@@ -150,9 +154,9 @@ def build_executor(cfg: DictConfig) -> Executor:
 
 
 def load_executor(name: str, ray_address: str | None) -> Executor:
-    """Build the executor of ``conf/executor/NAME.yaml`` for commands that Hydra does not carry out.
+    """Build the executor of ``conf/executor/NAME.yaml`` for a command that Hydra does not carry out.
 
-    Raises ``RequestError`` as ``build_executor`` does.
+    Raises ``RequestError`` in the same cases as ``build_executor``.
     """
     options = load_raw_options("executor")
     if name not in options:
@@ -162,7 +166,7 @@ def load_executor(name: str, ray_address: str | None) -> Executor:
 
 
 def name_rules(rules: Rules, preset: str) -> Rules:
-    """Name rules after ``preset`` and the keys that differ from it, unless the user gave the rules a name."""
+    """Name the rules after ``preset`` and the keys that differ from it, unless the user has already named them."""
     keys, preset_keys = asdict(rules), asdict(load_rules(preset))
     if rules.name != preset_keys["name"]:
         return rules
@@ -170,9 +174,9 @@ def name_rules(rules: Rules, preset: str) -> Rules:
 
 
 def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> SprtExperiment:
-    """Prepare the test that a configuration requests: build the agents and open the archive, but write no run.
+    """Prepare the test that a configuration requests: build the agents and open the archive, but write nothing.
 
-    Raises ``RequestError`` as ``build_request`` and ``open_experiment`` do.
+    Raises ``RequestError`` in the same cases as ``build_request`` and ``open_experiment``.
     """
     from analytics.statistics.sprt import Hypotheses
     from runners.arena.experiment import open_experiment

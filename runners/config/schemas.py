@@ -30,13 +30,16 @@ ThreadCount = Annotated[int | None, Meta(ge=1, le=1024)]
 
 
 def find_most_games(node: DictConfig) -> int:
-    """Return the largest number of games of a pairing that ids can number; ``node`` holds the other keys."""
+    """Return the largest number of games in a pairing for which there are ids.
+
+    ``node`` holds the other keys of the configuration, among them ``seats``.
+    """
     return MAX_PAIRS if node.get("seats") == "fixed" else 2 * MAX_PAIRS
 
 
 @dataclass
 class ArchiveConfig:
-    """The keys of ``conf/archive``; see ``ArchiveOptions`` for what each means."""
+    """The keys of ``conf/archive``, which ``ArchiveOptions`` explains."""
 
     root: str = str(DEFAULT_ARCHIVE)
     shard_games: Annotated[int, Meta(ge=2, le=1 << 24)] = ArchiveOptions.shard_games
@@ -47,14 +50,14 @@ class ArchiveConfig:
 
 @dataclass
 class SweepConfig:
-    """The sweep to which a job belongs, as ``qarena sweep`` sets it."""
+    """The sweep that a job belongs to; ``qarena sweep`` sets these keys."""
 
     id: str | None = None
 
 
 @dataclass
 class RayConfig:
-    """The cluster of ``executor=ray``. ``conf/executor/ray.yaml`` explains each key."""
+    """The keys of the Ray cluster for ``executor=ray``; ``conf/executor/ray.yaml`` explains each of them."""
 
     address: str = "auto"
     tasks: int | None = None
@@ -62,21 +65,21 @@ class RayConfig:
 
 @dataclass
 class PolicyConfig:
-    """The policy that a training makes."""
+    """The keys that describe the policy that a training makes."""
 
     name: str | None = None
 
 
 @dataclass
 class CurveConfig:
-    """The learning curve of a training."""
+    """The keys that describe the learning curve of a training."""
 
     block: Annotated[int, Meta(ge=1, le=1 << 30)] = MISSING
 
 
 @dataclass
 class CommandConfig:
-    """The keys of every command that Hydra carries out. The yaml of each command in ``conf`` explains its keys."""
+    """The keys shared by all commands that Hydra carries out; the yaml of each command in ``conf`` explains them."""
 
     threads: ThreadCount = None
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
@@ -85,7 +88,7 @@ class CommandConfig:
 
 @dataclass
 class PlayConfig(CommandConfig):
-    """The keys of every command that plays."""
+    """The keys shared by all commands that play games."""
 
     rules: Any = None
     seed: Seed = 1
@@ -94,7 +97,7 @@ class PlayConfig(CommandConfig):
 
 @dataclass
 class MatchConfig(PlayConfig):
-    """The keys of every command in which named agents play."""
+    """The keys shared by all commands in which named agents play."""
 
     a: Any = None
     b: Any = None
@@ -155,12 +158,12 @@ for config, schema in SCHEMAS.items():
 
 
 def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
-    """Check the keys of a composed configuration and their values against the dataclass ``schema``.
+    """Check the keys and values of a composed configuration against the dataclass ``schema``.
 
-    Hydra's own check misses ``+key=`` and ``~key``. ``prefix`` precedes the node's keys in messages.
+    Hydra's own check misses ``+key=`` and ``~key``. In messages, ``prefix`` precedes the keys of the node.
 
-    Raises ``RequestError`` for a key that is no field, for a field without a key, for a value where the option of a
-    group belongs, and for a value out of range.
+    Raises ``RequestError`` for a key that is not a field, for a field without a key, for a value where a group's option
+    belongs, and for a value that is out of range.
     """
     hints, keys = get_type_hints(schema, include_extras=True), [str(key) for key in node]
     for key in keys:
@@ -180,9 +183,9 @@ def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "")
 
 
 def _check_value(key: str, value: Any, constraints: Sequence[Any], node: DictConfig) -> None:
-    """Check a value by the constraints that its type declares, and raise ``RequestError`` if it breaks one.
+    """Raise ``RequestError`` if a value breaks one of the constraints that its type declares.
 
-    A constraint is a range, a tuple of valid texts, or a function of ``node`` that returns the greatest value.
+    A constraint is a range, a tuple of valid texts, or a function that returns the greatest valid value for ``node``.
     """
     least, most, is_number = -inf, inf, False
     for constraint in constraints:

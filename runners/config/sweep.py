@@ -58,9 +58,9 @@ STUDY_RESULT_FILE = "optimization_results.yaml"  # hydra-optuna-sweeper writes i
 
 
 def compute_sweep_id(arguments: Sequence[str], config_name: str = "run") -> str:
-    """Compute the id of a sweep from its overrides, whatever their order, without those that do not affect its jobs.
+    """Compute the id of a sweep from its overrides, in any order, without those that do not affect the jobs.
 
-    The sweeper does count, because it decides what the jobs are.
+    The override that chooses the sweeper is kept, because the sweeper decides which jobs there are.
     """
     effective_arguments = sorted(argument for argument in arguments if not NO_EFFECT_OVERRIDE.match(argument))
     return hashlib.sha256(
@@ -69,13 +69,16 @@ def compute_sweep_id(arguments: Sequence[str], config_name: str = "run") -> str:
 
 
 def format_job_file_name(launch_id: str, job: int | str) -> str:
-    """Return the file name of a job's record in its output folder, which other launches may share."""
+    """Return the name of the file that holds a job's record.
+
+    The name contains the id of the launch, because several launches may share an output folder.
+    """
     return f"job-{launch_id}-{job}.json"
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep that this process starts."""
+    """A sweep that was started by this process."""
 
     folder: Path  # absolute; an earlier sweep may have used it
     created_folders: Sequence[Path]  # the folders that did not exist, inner ones first
@@ -92,9 +95,9 @@ class Sweep:
         application: Application,
         launch: Launch,
     ) -> Sweep:
-        """Build the sweep that a request asks for; ``first_config`` is the configuration of its first job.
+        """Build the sweep that a request describes; ``first_config`` is the configuration of the first job.
 
-        Raises ``RequestError`` for a launcher or a sweeper that cannot work here.
+        Raises ``RequestError`` for a launcher or a sweeper that cannot be used here.
         """
         folder = Path(first_config.hydra.sweep.dir).absolute()
         created_folders = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -120,19 +123,19 @@ class Sweep:
         )
 
     def load_ended_jobs(self) -> list[Job]:
-        """Load the records of this launch's jobs that have ended, sorted by job number."""
+        """Load the records of the jobs of this launch that have ended, sorted by job number."""
         jobs = (load_record(path, Job) for path in self.folder.rglob(format_job_file_name(self.launch.id, "*")))
         return sorted(jobs, key=lambda job: job.record.job)
 
     def remove_folders(self) -> None:
-        """Remove the folder of a sweep that Hydra refused before its first job."""
+        """Remove the output folder of a sweep that Hydra rejected before the first job."""
         (self.folder / "multirun.yaml").unlink(missing_ok=True)
         for folder in self.created_folders:
             with suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
     def record_jobs(self) -> list[Job]:
-        """Record failed jobs and the number of jobs in the jobs' archives, after the last job; return all jobs."""
+        """Record, after the last job, the failed jobs and the number of jobs in the archives; return all jobs."""
         jobs = self.load_ended_jobs()
         for job in jobs:
             if job.record.status == "failed":
@@ -145,14 +148,14 @@ class Sweep:
         return jobs
 
     def build_table(self, jobs: Sequence[Job]) -> Table | None:
-        """Build the table of the jobs' settings and results; None if no job has results."""
+        """Build a table of the settings and results of the jobs, or return None if no job has results."""
         if not any(job.row_count for job in jobs):
             return None
         title = f"Sweep ({self.table_subtitle})" if self.table_subtitle else "Sweep"
         return Table(title, [*_build_setting_columns(jobs), *_build_result_columns(jobs)])
 
     def describe_jobs(self, jobs: Sequence[Job]) -> list[str]:
-        """List notes on rows of the table, then each failure."""
+        """List the notes on the rows of the table, and then the failures."""
         failures = [job.failure_message for job in jobs if job.record.status == "failed"]
         notes = [f"job {job.record.job} {note}" for job in jobs for note in job.notes]
         if failures:
@@ -161,7 +164,7 @@ class Sweep:
         return [*notes, *failures]
 
     def describe_best(self) -> str:
-        """Describe the best settings of a study and their value; return an empty text if the sweep is no study."""
+        """Describe the best settings of a study and their value; return an empty text if the sweep is not a study."""
         if not (self.study_target and (self.folder / STUDY_RESULT_FILE).exists()):
             return ""
         best = OmegaConf.load(self.folder / STUDY_RESULT_FILE)
@@ -170,7 +173,7 @@ class Sweep:
         return f"Best of the study: {settings} ({self.study_target.name}: {value})"
 
     def print_report(self) -> int:
-        """Print a table of the jobs' settings and results, then the notes and failures; return the exit code."""
+        """Print a table of the settings and results of the jobs, then the notes and failures; return the exit code."""
         jobs = self.record_jobs()
         if table := self.build_table(jobs):
             console.print_tables([console.build_table(table.columns, table.title)])
@@ -192,9 +195,9 @@ def _build_logging_overrides(first_config: DictConfig) -> list[str]:
 
 
 def _build_launcher_overrides(first_config: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """Build the overrides that the launcher of a sweep needs besides the user's.
+    """Build the overrides that a sweep's launcher needs in addition to those of the user.
 
-    Raises ``RequestError`` for a launcher that cannot work here.
+    Raises ``RequestError`` for a launcher that cannot be used here.
     """
     launcher = first_config.hydra.runtime.choices.get("hydra/launcher")
     for program in ("srun", "sbatch") if launcher == "submitit_slurm" else ():
@@ -222,9 +225,10 @@ def _build_launcher_overrides(first_config: DictConfig, overrides: Sequence[str]
 def _build_optuna_overrides(
     first_config: DictConfig, overrides: Sequence[str], target: SweepTarget | None, default_study_name: str
 ) -> list[str]:
-    """Build the overrides that the sweeper of Optuna needs besides the user's: a direction and the name of the study.
+    """Build the overrides that the Optuna sweeper needs in addition to those of the user.
 
-    Raises ``RequestError`` if the jobs have no value to optimise, or if the user gave the other direction.
+    They are the direction of the optimisation and the name of the study. Raises ``RequestError`` if the jobs have no
+    value to optimise, or if the user has given the opposite direction.
     """
     if target is None:
         raise RequestError("hydra/sweeper=optuna needs a value to optimise, and the jobs of this command have none")
@@ -244,7 +248,7 @@ def _build_optuna_overrides(
 
 
 class Job(JsonRecord, frozen=True):
-    """A job of a sweep, as it is stored in its output folder."""
+    """A job of a sweep, in the form in which it is stored in its output folder."""
 
     folder: str  # the job's output folder
     launch_id: str
@@ -262,12 +266,12 @@ class Job(JsonRecord, frozen=True):
         return Job(hydra_cfg.runtime.output_dir, launch_id, str(cfg.archive.root), record)
 
     def record_and_print_failure(self, error: Exception) -> None:
-        """Record that a job failed, and print why; ``Sweep.print_report`` prints the reason again at the end."""
+        """Record that the job failed, and print the reason; ``Sweep.print_report`` prints it again at the end."""
         text = str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
         console.print_note(self.write_outcome(error=" ".join(text.split())).failure_message)
 
     def write_outcome(self, columns: Sequence[ResultColumn] = (), notes: Sequence[str] = (), **outcome: Any) -> Job:
-        """Write the job with its rows and with the fields ``outcome`` of its record, and return the job."""
+        """Write the job with its rows, and with ``outcome`` as further fields of its record; return the job."""
         job = structs.replace(self, columns=columns, notes=notes, record=structs.replace(self.record, **outcome))
         (Path(self.folder) / format_job_file_name(self.launch_id, self.record.job)).write_bytes(encode_record(job))
         try:
@@ -278,23 +282,23 @@ class Job(JsonRecord, frozen=True):
         return job
 
     def write_archive_record(self, **changes: Any) -> None:
-        """Write the job's record, with ``changes``, into the job's archive."""
+        """Write the job's record to its archive, with ``changes`` to some fields."""
         ArchiveStore.open(parse_location(self.archive)).write_sweep_job(structs.replace(self.record, **changes))
 
     @property
     def failure_message(self) -> str:
-        """The settings of a failed job and the reason for the failure."""
+        """The settings of a failed job, and why it failed."""
         settings = " ".join(f"{key}={value}" for key, value in self.record.overrides.items())
         return f"job {self.record.job} failed ({settings}): {self.record.error}"
 
     @property
     def row_count(self) -> int:
-        """The number of the job's rows in the table."""
+        """The number of rows that the job has in the table."""
         return len(self.columns[0].texts) if self.columns else 0
 
 
 def list_settings(cfg: DictConfig, hydra_cfg: HydraConf) -> dict[str, str]:
-    """Return the settings of a job by key, with interpolations of other keys replaced by values."""
+    """Return the settings of a job by key; values that refer to other keys are resolved."""
     settings = {}
     overrides: Any = OmegaConf.to_container(hydra_cfg.overrides.task, resolve=False)
     for override in overrides:
@@ -305,7 +309,7 @@ def list_settings(cfg: DictConfig, hydra_cfg: HydraConf) -> dict[str, str]:
 
 
 def _format_setting(cfg: DictConfig, choices: Mapping[str, str], key: str, text: str) -> str:
-    """Format the value of a key in a job; for a group, the option that was chosen."""
+    """Format the value of a key in a job; the value of a group is the option that was chosen."""
     if key in choices:
         return format_parameter(choices[key])
     with suppress(OmegaConfBaseException):  # the job itself says why a value cannot be found
@@ -317,7 +321,10 @@ def _format_setting(cfg: DictConfig, choices: Mapping[str, str], key: str, text:
 
 
 def run_sweep_job(application: Application, launch: Launch, cfg: DictConfig) -> float | None:
-    """Carry out a job of a sweep, store its outcome for the table at the end, and return the job's value to Hydra."""
+    """Carry out a job of a sweep, store its outcome for the table at the end, and return the value of the job.
+
+    Hydra passes the value to the sweeper.
+    """
     set_user_folders(launch.user_folders)  # this may be a process that a launcher started
     with enter_launch_folder():
         hydra_cfg = HydraConfig.get()
@@ -340,7 +347,7 @@ def run_sweep_job(application: Application, launch: Launch, cfg: DictConfig) -> 
 
 
 def _build_result_columns(jobs: Sequence[Job]) -> list[ResultColumn]:
-    """Build the columns of all jobs' rows; a job that lacks a column has empty texts in it."""
+    """Build the columns with the results of all jobs; where a job lacks a column, its texts are empty."""
     columns_of_jobs = [{column.heading: column for column in job.columns} for job in jobs]
     forms = {heading: column for columns in columns_of_jobs for heading, column in columns.items()}
     return [
@@ -357,7 +364,7 @@ def _build_result_columns(jobs: Sequence[Job]) -> list[ResultColumn]:
 
 
 def _build_setting_columns(jobs: Sequence[Job]) -> list[ResultColumn]:
-    """Build the columns with each row's job number and the settings that vary between jobs."""
+    """Build the columns with the number of each row's job and the settings that vary between the jobs."""
     keys = list(dict.fromkeys(key for job in jobs for key in job.record.overrides))
     varied_keys = [key for key in keys if len({job.record.overrides.get(key) for job in jobs}) > 1] or keys
     rows = [job.record for job in jobs for _ in range(job.row_count)]

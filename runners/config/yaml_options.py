@@ -57,20 +57,20 @@ class UserFoldersPlugin(SearchPathPlugin):
 
 
 def list_user_folders() -> list[str]:
-    """List the user's folders of the current command."""
+    """List the user's folders that the current command searches."""
     return [*_user_folders]
 
 
 @contextmanager
 def use_config_dir(folder: Path | None) -> Iterator[None]:
-    """Read configurations from ``folder`` too, inside the context. Raises ``RequestError`` if it is not a folder."""
+    """Also read configurations from ``folder`` inside the context. Raises ``RequestError`` if it is not a folder."""
     with search_user_folders([folder] if folder else []), initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
         yield
 
 
 @contextmanager
 def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
-    """Let Hydra find yamls, and Python find modules, in these folders too, inside the context.
+    """Let Hydra find yamls and Python find modules in ``folders`` too, inside the context.
 
     Raises ``RequestError`` for a path that is not a folder.
     """
@@ -91,7 +91,7 @@ def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
 
 
 def set_user_folders(folders: Sequence[str]) -> list[str]:
-    """Let Hydra and Python search the user's folders; return the folders that were added to the import path."""
+    """Let Hydra and Python search ``folders``; return those that were added to Python's import path."""
     _user_folders[:] = folders
     added = [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
     sys.path.extend(added)
@@ -99,7 +99,7 @@ def set_user_folders(folders: Sequence[str]) -> list[str]:
 
 
 def list_options(group: str) -> list[str]:
-    """List the options of a configuration group, in all folders that Hydra searches."""
+    """List the options of a configuration group in all folders that Hydra searches."""
     with _use_hydra():
         return sorted(
             {name for source in _list_sources() if source.is_group(group) for name in source.list(group, OPTION_TYPE)}
@@ -134,26 +134,26 @@ def check_option(group: str, name: str) -> None:
 
 
 def find_option_folder(group: str, name: str) -> Path:
-    """Find the folder that holds an option's yaml, ``group/name.yaml``: the first one on Hydra's search path."""
+    """Return the first folder on Hydra's search path that holds an option's yaml, ``group/name.yaml``."""
     with _use_hydra():
         source = _find_source(f"{group}/{name}")
     return Path(str(files(source.path.replace("/", ".")))) if source.scheme() == "pkg" else Path(source.path)
 
 
 def read_option_text(group: str, name: str) -> str:
-    """Read the text of the yaml of an option, with its comments. Raises ``RequestError`` if it does not exist."""
+    """Return the text of an option's yaml, with its comments. Raises ``RequestError`` if the option does not exist."""
     check_option(group, name)
     return (find_option_folder(group, name) / group / f"{name}.yaml").read_text(encoding="utf-8", errors="replace")
 
 
 def read_option_comment(group: str, name: str) -> str:
-    """Read the description of an option: the first comment of its yaml."""
+    """Return the description of an option, which is the first comment of its yaml."""
     lines = takewhile(lambda line: line.startswith("#"), read_option_text(group, name).splitlines())
     return next((text for text in (line.strip("# ") for line in lines) if text and not text.startswith("@")), "")
 
 
 def load_raw_options(group: str) -> dict[str, dict[str, Any]]:
-    """Load the yamls of all options of a configuration group by name, not composed."""
+    """Load the yamls of all options of a configuration group, by name and without composing them."""
     with _use_hydra():
         return {
             name: to_plain_dict(_load_option_yaml(group, name).config, resolve=False) for name in list_options(group)
@@ -161,9 +161,9 @@ def load_raw_options(group: str) -> dict[str, dict[str, Any]]:
 
 
 def _load_option_yaml(group: str, name: str) -> ConfigResult:
-    """Load an option's yaml with its header, from the first folder on Hydra's search path that has it.
+    """Load an option's yaml, with its header, from the first folder on Hydra's search path that has the yaml.
 
-    Raises ``RequestError`` for a text that is no YAML, or no mapping.
+    Raises ``RequestError`` if the text is not YAML or not a mapping.
     """
     path = f"{group}/{name}"
     source = _find_source(path)
@@ -191,7 +191,7 @@ def _load_option_yaml(group: str, name: str) -> ConfigResult:
 
 
 def _find_source(path: str) -> ConfigSource:
-    """Return the first folder on Hydra's search path that has this yaml."""
+    """Return the first source on Hydra's search path that contains this yaml."""
     return next(source for source in _list_sources() if source.is_config(path))
 
 
@@ -201,21 +201,21 @@ def _list_sources() -> list[ConfigSource]:
 
 
 def to_plain_dict(node: Container, resolve: bool = True) -> dict[str, Any]:
-    """Convert a mapping node to plain values, with classes as their identities; ``resolve`` replaces interpolations."""
+    """Convert a mapping node to plain values; if ``resolve``, replace interpolations by the values they refer to."""
     values = {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=resolve) or {}).items()}  # type: ignore[arg-type]
     return dict(to_identities(values))
 
 
 def select_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the keys of an agent's yaml that its constructor takes."""
+    """Select those keys of an agent's yaml that the agent's constructor takes."""
     return {key: value for key, value in settings.items() if key not in NON_PARAMETER_KEYS}
 
 
 def find_declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
-    """Find the files and folders that an agent's yaml lists under ``files``; return their paths by name.
+    """Return, by name, the paths of the files and folders that an agent's yaml lists under ``files``.
 
-    The names are paths from the folder that holds ``agent/``. Raises ``RequestError`` for a value that is not a list of
-    paths, and for a path that does not exist or leads out of that folder.
+    A name is a path relative to the folder that contains ``agent/``. Raises ``RequestError`` for a value that is not a
+    list of paths, and for a path that does not exist or leads out of that folder.
     """
     declared = settings.get("files")
     if declared is None:
@@ -235,7 +235,7 @@ def find_declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Pat
 
 
 def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested settings as pairs of dotted key and value."""
+    """Yield nested settings as pairs of a dotted key and its value."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from flatten_settings(value, f"{prefix}{key}.")
@@ -244,7 +244,7 @@ def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> Iterator[
 
 
 def load_rules(name: str) -> Rules:
-    """Load the rules of ``conf/rules/NAME.yaml``."""
+    """Load the rules that ``conf/rules/NAME.yaml`` describes."""
     return build_rules(load_option("rules", name))
 
 
@@ -271,9 +271,9 @@ def build_rules(mapping: Any) -> Rules:
 
 @contextmanager
 def _use_hydra() -> Iterator[None]:
-    """Use Hydra as the running application set it up, or else, as in a notebook, over the project's ``conf``.
+    """Use Hydra as the running application set it up; elsewhere, as in a notebook, set it up with ``conf``.
 
-    Threads that read options take turns.
+    Threads that read options wait for each other.
     """
     with hydra_lock:
         if GlobalHydra.instance().is_initialized():

@@ -6,7 +6,7 @@ from quarto.errors import RequestError
 
 
 class Human:
-    """The class that stands for a person in the records of an archive; the label of a person is ``human:NAME``.
+    """The class that represents a person in the records of an archive; a person's label is ``human:NAME``.
 
     It cannot be instantiated, because people play only by `qarena play` and in the browser.
     """

@@ -38,7 +38,7 @@ HELP = (
 
 
 class Dialogue:
-    """A session that is played at a screen."""
+    """A dialogue in which a person plays the game of a session, on a screen."""
 
     def __init__(self, session: Session, screen: Screen) -> None:
         self._session = session
@@ -51,7 +51,7 @@ class Dialogue:
     def play_to_end(self) -> bool:
         """Play until the game is over or the person leaves; return whether the game is over.
 
-        Raises ``EOFError`` if the input ends, ``KeyboardInterrupt`` if the person presses Ctrl-C.
+        Raises ``EOFError`` if the input ends, and ``KeyboardInterrupt`` if the person presses Ctrl-C.
         """
         while not self._session.is_over and not self._has_person_left:
             if self._session.is_agent_to_act:
@@ -74,7 +74,7 @@ class Dialogue:
         self._is_game_shown = False
 
     def _run_in_thread(self, work: Callable[[], None]) -> None:
-        """Call ``work`` in a thread of its own, so that Ctrl-C ends the wait at once."""
+        """Run ``work`` in a new thread and wait for it, so that Ctrl-C ends the wait at once."""
         failures: list[BaseException] = []
 
         def attempt() -> None:
@@ -147,7 +147,7 @@ QUOTED_CHARACTERS = 40  # characters of the input that a message repeats
 
 
 class DialogueCommand(StrEnum):
-    """Input that is not a decision."""
+    """A line of input that is not a decision but a command."""
 
     HINT = "hint"
     UNDO = "undo"
@@ -164,7 +164,7 @@ COMMANDS = {command.value: command for command in DialogueCommand} | {
 
 
 def parse_command(line: str) -> DialogueCommand | None:
-    """Parse a command, ``undo`` or ``quit``; return None for any other input."""
+    """Parse a command, such as ``undo`` or ``quit``; return None for any other input."""
     name = line.strip().lower()
     return COMMANDS.get(name)
 
@@ -172,7 +172,8 @@ def parse_command(line: str) -> DialogueCommand | None:
 def parse_and_play_decision(line: str, game: Game) -> Game:
     """Parse a decision, such as ``b2 7``, and return the game after it.
 
-    Raises ``RequestError`` for text that is no decision, and for an illegal one; the message says what can be typed.
+    Raises ``RequestError`` for text that is not a decision, and for an illegal decision; the message says what can be
+    typed.
     """
     words = line.replace(",", " ").split()
     if game.next_decision is NextDecision.NOTHING:
@@ -188,7 +189,7 @@ def parse_and_play_decision(line: str, game: Game) -> Game:
 
 
 def describe_expected_input(game: Game) -> str:
-    """Describe the input that is possible now, as a clause that can follow a colon."""
+    """Describe what can be typed now, as a clause that can follow a colon."""
     if game.next_decision is NextDecision.GIFT:
         return f"give one of the pieces {format_pieces(game.pieces_left)}"
     cell = format_cell(game.empty_cells[0])
@@ -203,7 +204,7 @@ def describe_expected_input(game: Game) -> str:
 
 
 def quote_input(text: str) -> str:
-    """Quote input for a message: printable, and cut after ``QUOTED_CHARACTERS``."""
+    """Quote input for a message: escape unprintable characters, and cut the text after ``QUOTED_CHARACTERS``."""
     return repr(text if len(text) <= QUOTED_CHARACTERS else text[:QUOTED_CHARACTERS] + "…")
 
 

@@ -29,7 +29,7 @@ PROTOCOL_VERSIONS = ("1",)
 
 @dataclass
 class EngineServer:
-    """The engine's side of a conversation, with its rules and the positions that wait for ``go``.
+    """The engine's side of a conversation, with the rules in use and the positions that wait for ``go``.
 
     Raises ``RequestError`` for an agent that cannot be built.
     """
@@ -44,9 +44,9 @@ class EngineServer:
         self._unused_agent = self.agent.build()
 
     def respond(self, line: str) -> Iterable[str]:
-        """Return the lines that answer a line of the protocol.
+        """Return the lines that answer one line of the protocol.
 
-        Raises ``RequestError`` for a wrong line and ``EOFError`` for ``quit``.
+        Raises ``RequestError`` for an invalid line, and ``EOFError`` for ``quit``.
         """
         word, _, rest = line.strip().partition(" ")
         match word:
@@ -107,7 +107,7 @@ class EngineServer:
         return position, seed
 
     def _answer_waiting_positions(self) -> Iterable[str]:
-        """Yield a turn for each waiting position; its seed gives the agent's randomness."""
+        """Yield the agent's turn in each waiting position; the agent's randomness depends on the position's seed."""
         waiting_positions, self._waiting_positions = self._waiting_positions, []
         if not waiting_positions:
             return
@@ -127,7 +127,7 @@ class EngineServer:
 
 
 def serve_engine(label: str, archive_root: PurePath) -> None:
-    """Answer the protocol over standard input and output until the input ends or says ``quit``.
+    """Speak the engine protocol over standard input and output, until the input ends or says ``quit``.
 
     Raises ``RequestError`` for an agent that does not exist or cannot be built.
     """
@@ -137,7 +137,7 @@ def serve_engine(label: str, archive_root: PurePath) -> None:
 
 
 def converse(server: EngineServer, lines: Iterable[str], out: TextIO) -> None:
-    """Answer each line of the input until it ends or says ``quit``; a wrong line is answered by a line ``error``."""
+    """Answer each line of the input until it ends or says ``quit``; an invalid line gets an answer with ``error``."""
     for line in lines:
         try:
             out.writelines(f"{answer}\n" for answer in server.respond(line))

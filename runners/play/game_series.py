@@ -49,10 +49,10 @@ class PlayOptions:
 
 
 def play_series(options: PlayOptions) -> None:
-    """Play a game, then rematches with the seats swapped until the person declines.
+    """Play a game, then rematches with the seats swapped, until the person declines.
 
-    Raises ``RequestError`` for a wrong option, before anything is asked or written; ``FailureError`` if the input ends
-    before the game does or the game cannot be logged; ``SystemExit`` if the person presses Ctrl-C.
+    Raises ``RequestError`` for an invalid option before anything is asked or written, ``FailureError`` if the input
+    ends before the game does or if the game cannot be logged, and ``SystemExit`` if the person presses Ctrl-C.
     """
     with use_config_dir(options.config_dir):  # an agent's modules may import others while it plays
         _play_until_declined(options)
@@ -75,7 +75,7 @@ def _play_until_declined(options: PlayOptions) -> None:
 
 
 class GameSeries:
-    """A person's games against one agent, one after the other."""
+    """A series of games between a person and one agent."""
 
     def __init__(self, options: PlayOptions, agent: Agent, guarded: GuardedAgent, screen: Screen) -> None:
         self._options = options
@@ -84,9 +84,9 @@ class GameSeries:
         self._screen = screen
 
     def play_game(self, spec: RunSpec, seat: int, unlogged_number: int) -> bool:
-        """Play one game, log it and review it; return whether it was played to its end.
+        """Play one game, log it and review it; return whether it was played to the end.
 
-        If the game is not logged, ``unlogged_number`` is its number, on which the agent's randomness depends.
+        ``unlogged_number`` is the game's number if the game is not logged; the agent's randomness depends on it.
         """
         options = self._options
         command = options.command if seat == options.seat else f"{options.command} --seat {seat}"
@@ -122,7 +122,7 @@ class GameSeries:
         )
 
     def _print_review(self, session: Session) -> None:
-        """Print the mistakes of both sides. Ctrl-C ends the search for them, and the program."""
+        """Print the mistakes of both players. While they are searched for, Ctrl-C ends the program."""
         game, seconds = session.game, self._options.review_seconds
         try:
             with self._screen.show_waiting("Looking for mistakes"):
@@ -135,7 +135,7 @@ class GameSeries:
             self._screen.print_text(line, unwrapped=True)
 
     def ask_for_rematch(self) -> bool:
-        """Ask for another game with the seats swapped; return False also at Ctrl-C and at the end of the input."""
+        """Ask whether to play again with the seats swapped; Ctrl-C or the end of the input means no."""
         self._screen.print_text("")
         while True:
             try:
@@ -149,7 +149,7 @@ class GameSeries:
 
 
 def find_login_name() -> str:
-    """Return the user's login name, or ``DEFAULT_NAME`` if the system knows none."""
+    """Return the user's login name, or ``DEFAULT_NAME`` if the system does not know it."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a user id without a name, as in many containers
@@ -166,7 +166,7 @@ def _format_heading(spec: RunSpec, seat: int, game_number: int | None) -> str:
 
 
 def _play_to_end(dialogue: Dialogue, screen: Screen) -> bool:
-    """Play to the end of the game; return False, with a message, if the person leaves before."""
+    """Play until the game is over; if the person leaves earlier, print a message and return False."""
     try:
         is_over = dialogue.play_to_end()
     except EOFError:

@@ -27,9 +27,9 @@ Turn = tuple[int, int]  # cell, gift; NONE for a part that the turn lacks
 
 
 class Hint(NamedTuple):
-    """A hint: the lines to print, and the recommended decisions in the form in which they are typed.
+    """A hint: the lines to print, and the recommended decisions as a person would type them.
 
-    If the position is solved, no recommended decision gives up exact value.
+    If the position has been solved, every recommended decision keeps the exact value.
     """
 
     lines: list[str]
@@ -38,10 +38,10 @@ class Hint(NamedTuple):
 
 
 def find_hint(game: Game, seconds: float | None = None) -> Hint:
-    """Return the hint for the next decision.
+    """Return a hint for the next decision.
 
-    It rests on exact values if a search finds them within ``seconds`` (None: ``HINT_SECONDS``). Otherwise it rests on
-    safe gifts alone, and says so.
+    It is based on exact values if a search finds them within ``seconds`` (None: ``HINT_SECONDS``). Otherwise it is
+    based only on safe gifts, and says so.
     """
     seconds = HINT_SECONDS if seconds is None else seconds
     view = Position(game.position, game.rules)
@@ -59,7 +59,7 @@ def find_hint(game: Game, seconds: float | None = None) -> Hint:
 
 
 def _list_winning_decisions(game: Game, view: Position) -> list[str]:
-    """List the decisions that finish a line, as they are typed."""
+    """List the decisions that finish a line, as a person would type them."""
     if game.next_decision is NextDecision.PLACEMENT:
         return format_cells([*view.winning_cells()]).split()
     return [_format_ply(piece, cell) for piece in game.pieces_left for cell in view.winning_cells(piece)]
@@ -69,16 +69,16 @@ def _list_winning_decisions(game: Game, view: Position) -> list[str]:
 
 
 class ExactTurns(NamedTuple):
-    """The turns of a position that keep its exact value; if the position is lost, these are all turns."""
+    """The turns that keep the exact value of a position; in a lost position, these are all turns."""
 
     value: int  # for the player to act: 1 won, 0 drawn, -1 lost
     best: Sequence[Turn]
 
 
 def solve_turns_within(game: Game, seconds: float) -> ExactTurns | None:
-    """Solve every turn in the position of a game; return None if that takes longer than ``seconds``.
+    """Solve every turn in the current position of a game; return None if that takes longer than ``seconds``.
 
-    The time limit does not include loading a tablebase or compiling the kernels.
+    The time for loading a tablebase or compiling the kernels does not count.
     """
     if seconds <= 0:
         return None
@@ -138,7 +138,7 @@ def _find_gift_hint(game: Game, view: Position, seconds: float) -> Hint:
 
 
 def _find_placement_hint(game: Game, view: Position, line: str, seconds: float) -> Hint:
-    """Return the hint for a piece in hand that finishes no line."""
+    """Return a hint for placing a piece in hand that cannot finish a line; ``line`` is the first line of the hint."""
     if not game.pieces_left:
         return Hint([line], [])
     safe = {cell: view.safe_gifts(cell) for cell in game.empty_cells}
@@ -162,17 +162,18 @@ def _find_placement_hint(game: Game, view: Position, line: str, seconds: float) 
 
 
 def _count_safe_replies(view: Position) -> int:
-    """Count the replies after which a gift is safe.
+    """Count the opponent's replies, each a placement and a gift, in which the gift is safe.
 
-    Only early positions stay unsolved. There, a turn that leaves the opponent many safe replies gives up value less
-    often than the turn with most safe gifts: in 17, 36 and 47 % of the positions that ship, against 23, 39 and 58 %,
-    with 5, 6 and 7 pieces on the board.
+    The count decides between turns in early positions, which cannot be solved in time. There, a turn that leaves the
+    opponent many safe replies gives up value less often than the turn with the most safe gifts. In the set of positions
+    that ships, it does so in 17, 36 and 47 % of the positions with 5, 6 and 7 pieces on the board; the other turn does
+    so in 23, 39 and 58 %.
     """
     return sum(len(view.safe_gifts(cell)) for cell in view.free)
 
 
 def _describe_safe_counts(counts: dict[int, int]) -> str:
-    """List the number of safe gifts after each cell, greatest first."""
+    """Describe how many gifts are safe after a placement on each cell, the largest number first."""
     groups: dict[int, list[int]] = {count: [] for count in sorted(counts.values(), reverse=True)}
     for cell, count in counts.items():
         groups[count].append(cell)
@@ -182,7 +183,7 @@ def _describe_safe_counts(counts: dict[int, int]) -> str:
 
 
 def _find_ply_hint(game: Game, view: Position, seconds: float) -> Hint:
-    """Return the hint for a piece and its cell, where no ply finishes a line."""
+    """Return a hint for choosing a piece and its cell, in a position in which no ply finishes a line."""
     safe: list[str] = []
     for piece in game.pieces_left:
         after = {cell: view.with_turn(cell, piece) for cell in game.empty_cells}
@@ -216,7 +217,7 @@ MAX_CHOICES = 6  # better choices that a line names
 
 
 def render_review(review: GameReview, players: Participants, max_seconds: float) -> list[str]:
-    """Render a review as lines of text; the search for exact values was limited to ``max_seconds``."""
+    """Render a review as lines of text; ``max_seconds`` was the time limit of the search for exact values."""
     if not review.decisions:
         return (
             [_describe_unjudged_decisions(review, max_seconds)]
@@ -235,7 +236,7 @@ def _describe_unjudged_decisions(review: GameReview, max_seconds: float) -> str:
 
 
 def _render_decision_table(review: GameReview, players: Participants) -> list[str]:
-    """Render a row for each ply: who gave and who placed the piece, and the exact value of each decision."""
+    """Render a table with a row for each ply: who gave and who placed the piece, and the values of both decisions."""
     rows = [("ply", "gift", "placement")]
     for ply, group in groupby(review.decisions, lambda decision: decision.ply):
         by_kind = {decision.kind: _format_decision(decision, players) for decision in group}
@@ -261,7 +262,7 @@ def _describe_mistake(review: GameReview, index: int, players: Participants) -> 
 
 
 def _format_better_choices(choices: tuple[Choice, ...]) -> str:
-    """Format the first ``MAX_CHOICES`` choices, and how many more there are."""
+    """Format the first ``MAX_CHOICES`` choices, and the number of choices that follow them."""
     texts = [_format_choice(choice) for choice in choices[:MAX_CHOICES]]
     more = len(choices) - len(texts)
     texts += [f"{more} more"] if more else []

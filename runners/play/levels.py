@@ -11,7 +11,7 @@ from quarto.errors import RequestError
 
 
 class Level(NamedTuple):
-    """One of the opponents that people can choose by number."""
+    """An opponent that people can choose by its number."""
 
     agent: str  # label
     elo: int  # relative to ``random``, measured under classic rules
@@ -33,7 +33,7 @@ LEVELS = (
 
 
 def find_level_agent(level_or_label: str) -> str:
-    """Return the label of the opponent of a level, such as ``"4"``; return any other text unchanged.
+    """Return the label of the agent that plays at a level, such as ``"4"``; return any other text unchanged.
 
     Raises ``RequestError`` for a level that does not exist.
     """

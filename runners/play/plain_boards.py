@@ -20,7 +20,7 @@ LEGEND = (
 
 
 def render_token(piece: int) -> str:
-    """Render a piece in seven characters: ``[[*F#]]``, `` ( 0 ) ``."""
+    """Render a piece in seven characters, such as ``[[*F#]]`` or `` ( 0 ) ``."""
     high, coloured, solid, square = (piece >> bit & 1 for bit in (3, 2, 1, 0))
     inside = f"{'*' if coloured else ' '}{format_piece(piece)}{'#' if solid else ' '}"
     opening, closing = "[]" if square else "()"
@@ -28,7 +28,7 @@ def render_token(piece: int) -> str:
 
 
 def render_board(game: Game) -> list[str]:
-    """Render the board; ``>`` and ``<`` point at the last piece, ``=`` at the pieces of a finished line."""
+    """Render the board; ``>`` and ``<`` mark the last piece, ``=`` the pieces of a finished line."""
     line_cells = {cell for line in game.lines for cell in line}
     rows = ["  " + "".join(letter.center(CELL_WIDTH) for letter in COLUMN_LETTERS)]
     for row, digit in enumerate(ROW_DIGITS):
@@ -48,14 +48,14 @@ def _render_cell(piece: int, in_finished_line: bool, is_last_cell: bool) -> str:
 
 
 def render_pieces_left(game: Game) -> list[str]:
-    """Render the pieces left, each at its fixed place, with a blank where a piece is used."""
+    """Render the pieces that are left, each in its fixed place; the places of used pieces are blank."""
     texts = [render_token(piece) if piece in game.pieces_left else " " * PIECE_WIDTH for piece in range(PIECES)]
     rows = ("  ".join(texts[first : first + SIDE]).rstrip() for first in range(0, PIECES, SIDE))
     return ["pieces left:", *rows]
 
 
 def render_hand(game: Game, width: int) -> list[str]:
-    """Render the piece in hand, with its attributes in words if they fit; return no line if the hand is empty."""
+    """Render the piece in hand, with its attributes in words if there is room; return no line if the hand is empty."""
     if game.hand == NONE:
         return []
     row = f"in hand: {render_token(game.hand).strip()}"
@@ -64,7 +64,7 @@ def render_hand(game: Game, width: int) -> list[str]:
 
 
 def render_game(game: Game, width: int) -> str:
-    """Render the board with the pieces left beside it or, on a narrow screen, below it."""
+    """Render the board and, beside it or on a narrow screen below it, the pieces that are left."""
     board, pieces_left = render_board(game), render_pieces_left(game)
     rows = _render_side_by_side(board, pieces_left) if width >= WIDTH else [*board, "", *pieces_left]
     return "\n".join([*rows, *render_hand(game, width)])

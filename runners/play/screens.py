@@ -57,19 +57,19 @@ class InputReader:
 
 
 class Screen:
-    """The input and output of a dialogue, line by line, without colours or cursor movements."""
+    """The input and output of a dialogue as plain lines, without colours or cursor movements."""
 
     def __init__(self) -> None:
         self._input = InputReader()
 
     def print_heading(self, heading: str) -> None:
-        """Print the heading (players, rules, seed), the legend of the pieces and how to get help."""
+        """Print the heading (players, rules and seed), the legend of the pieces, and how to get help."""
         self.print_text(heading)
         self.print_text(plain_boards.LEGEND)
         self.print_text("'help' explains what can be typed.")
 
     def show_game(self, game: Game, news: Sequence[str]) -> None:
-        """Show the news and then the game."""
+        """Print ``news``, which are lines on what has happened, and then the game."""
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else plain_boards.WIDTH
         self.print_text("\n".join([*news, "", plain_boards.render_game(game, width), ""]))
 
@@ -80,7 +80,10 @@ class Screen:
         sys.stdout.flush()
 
     def prompt(self, request: str) -> str:
-        """Read a line from the person. Raises ``EOFError`` at the end of the input."""
+        """Ask the person for ``request`` and return the line that is typed.
+
+        Raises ``EOFError`` at the end of the input.
+        """
         if sys.stdin.isatty() and sys.stdout.isatty():
             return input(f"{request}> ")
         sys.stdout.write(f"{request}> ")
@@ -92,14 +95,14 @@ class Screen:
         return line
 
     def show_waiting(self, activity: str) -> AbstractContextManager[object]:
-        """Return a context manager that shows ``activity``, a sentence without its full stop, while it is open."""
+        """Return a context manager that, while it is open, shows ``activity``, a sentence without its full stop."""
         if sys.stdout.isatty():  # a transcript does not depend on how fast the machine is
             self.print_text(f"{activity}.")
         return nullcontext()
 
 
 class PictureScreen(Screen):
-    """A terminal that is cleared and redrawn for every turn."""
+    """A terminal that is cleared and redrawn at every turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +135,7 @@ class PictureScreen(Screen):
 
 
 def build_screen(plain: bool) -> Screen:
-    """Build a screen: pictures if the terminal can show them and ``plain`` is false, otherwise plain lines."""
+    """Build a screen that shows pictures if the terminal can and ``plain`` is false, and plain lines otherwise."""
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if plain or not at_terminal or Console().is_dumb_terminal or not _can_encode_pictures(sys.stdout.encoding):
         return Screen()
@@ -140,7 +143,7 @@ def build_screen(plain: bool) -> Screen:
 
 
 def _can_encode_pictures(encoding: str | None) -> bool:
-    """Return whether an encoding has the characters of the pictures."""
+    """Return whether a character encoding contains the characters with which pictures are drawn."""
     try:
         "▞█•▸│".encode(encoding or "ascii")
     except UnicodeEncodeError:
@@ -163,7 +166,7 @@ HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
 
 
 class Shape(NamedTuple):
-    """The characters that draw a piece; they depend on whether it is solid and whether it is square."""
+    """The characters with which a piece is drawn, which depend on whether it is solid and whether it is square."""
 
     top: str
     sides: tuple[str, str]
@@ -181,9 +184,9 @@ SHAPES = {
 
 
 def render_piece(piece: int) -> list[Text]:
-    """Render a piece in three rows of five characters; a high piece fills three rows, a low piece the lower two.
+    """Render a piece as three rows of five characters; a high piece fills all rows, a low piece only the lower two.
 
-    Round pieces have cut corners, hollow pieces are rings, coloured pieces have spots.
+    Round pieces have cut corners, hollow pieces are rings, and coloured pieces have spots.
     """
     shape = SHAPES[bool(piece & SOLID), bool(piece & SQUARE)]
     colour = PIECE_COLOUR if piece & COLOURED else ""
@@ -201,7 +204,7 @@ def render_piece(piece: int) -> list[Text]:
 
 
 def render_board(game: Game) -> list[Text]:
-    """Render the board with its coordinates; finished lines are framed, and arrows point at the last piece."""
+    """Render the board with its coordinates; frames mark finished lines, and arrows point at the last piece."""
     line_cells = {cell for line in game.lines for cell in line}
     indent = " " * 3
     letters = "".join(f" {letter:^{CELL_WIDTH}}" for letter in COLUMN_LETTERS)
@@ -222,7 +225,7 @@ def _render_grid_line(left_end: str, middle: str, right_end: str) -> str:
 
 
 def _render_cell(game: Game, cell: int, line_cells: Iterable[int], last_cell: int) -> list[Text]:
-    """Render a cell in three rows of seven characters."""
+    """Render a cell as three rows of seven characters."""
     piece = game.board[cell]
     if piece == NONE:
         return [Text(text.center(CELL_WIDTH), FAINT_STYLE) for text in ("", format_cell(cell), "")]
@@ -235,7 +238,7 @@ def _render_cell(game: Game, cell: int, line_cells: Iterable[int], last_cell: in
 
 
 def render_pieces_left(game: Game) -> list[Text]:
-    """Render the pieces left, each at its fixed place, so that the pieces of a row or a column share attributes."""
+    """Render the pieces that are left, each in its fixed place, where pieces of a row or a column share attributes."""
     rows = [Text("pieces left", FAINT_STYLE)]
     for first in range(0, PIECES, SIDE):
         rows.append(Text())
@@ -252,7 +255,7 @@ def _render_used_piece() -> list[Text]:
 
 
 def render_hand(game: Game) -> list[Text]:
-    """Render the piece in hand, with its attributes in words below it; return no row if the hand is empty."""
+    """Render the piece in hand, with its attributes in words below it; return no rows if the hand is empty."""
     if game.hand == NONE:
         return []
     words = [Text(word) for word in list_attribute_words(game.hand)]
@@ -273,7 +276,7 @@ def render_side_by_side(blocks: Sequence[Sequence[Text]], gap: int = 3) -> list[
 
 
 def render_tokens_left(game: Game) -> list[Text]:
-    """Render the pieces left in four lines of characters, where pictures do not fit."""
+    """Render the pieces that are left as four lines of characters, for screens on which pictures do not fit."""
     rows = [Text("pieces left", FAINT_STYLE)]
     for first in range(0, PIECES, SIDE):
         row = range(first, first + SIDE)
@@ -289,7 +292,10 @@ def _render_token(piece: int) -> Text:
 
 
 def render_game(game: Game, size: ConsoleDimensions) -> list[Text]:
-    """Render the game in the largest layout that fits: all beside the board, some below it, or plain characters."""
+    """Render the game in the largest layout that fits the screen.
+
+    The layouts are everything beside the board, some of it below the board, and plain characters.
+    """
     board, pieces_left = render_board(game), render_pieces_left(game)
     hand_lines = [Text(row) for row in plain_boards.render_hand(game, size.width)]
     layouts = (
@@ -305,7 +311,7 @@ def render_game(game: Game, size: ConsoleDimensions) -> list[Text]:
 
 
 def _concat_text(*parts: tuple[str, str] | Text) -> Text:
-    """Concatenate texts and (text, style) pairs; a blank style means none."""
+    """Concatenate texts and pairs of text and style; an empty style means none."""
     text = Text()
     for part in parts:
         if isinstance(part, Text):

@@ -40,7 +40,10 @@ logger = logging.getLogger(__name__)
 
 
 class AgentFailedError(Exception):
-    """The agent took no turn; the message says why, and ``ending`` is the index into ``ENDINGS``."""
+    """The error raised if an agent takes no turn.
+
+    The message says why, and ``ending`` is the index of the game's ending in ``ENDINGS``.
+    """
 
     def __init__(self, reason: str, ending: int) -> None:
         super().__init__(reason)
@@ -54,12 +57,15 @@ class Opponent(Protocol):
     def label(self) -> str: ...
 
     def take_turn(self, game: Game) -> tuple[int, int]:
-        """Return the cell and the gift. Raises ``AgentFailedError`` if there is no turn."""
+        """Return the opponent's turn as a cell and a gift.
+
+        Raises ``AgentFailedError`` if the opponent takes no turn.
+        """
         ...
 
 
 class AgentOpponent:
-    """An agent that plays one game of a run, with the random stream that the engine would give it there."""
+    """An agent that plays one game of a run, with the random stream that the engine would give it in that game."""
 
     def __init__(self, guarded_agent: GuardedAgent, run_stream_key: int, game_number: int) -> None:
         self.label = guarded_agent.label
@@ -88,7 +94,7 @@ class AgentOpponent:
 
 
 class Session:
-    """A game in progress, with the history that undo needs; ``seat`` is the person's."""
+    """A game in progress, with the history that ``undo`` needs; ``seat`` is the person's seat."""
 
     def __init__(self, rules: Rules, seat: int, opponent: Opponent) -> None:
         self.seat = seat
@@ -107,13 +113,13 @@ class Session:
         return not self.is_over and self.game.seat != self.seat
 
     def advance_to(self, game: Game) -> None:
-        """Replace the current game by ``game``, which follows from it by a decision of the person."""
+        """Replace the current game with ``game``, which is the game after a decision of the person."""
         if not self.game.is_gift_due:
             self._turns.append(self.game)
         self.game = game
 
     def play_agent_turn(self) -> None:
-        """Let the agent take its turn; it forfeits the game by an exception, an illegal turn or a late turn."""
+        """Let the agent take its turn; an exception, an illegal turn or a late turn forfeits the game."""
         try:
             cell, gift = self.opponent.take_turn(self.game)
         except AgentFailedError as error:
@@ -128,7 +134,7 @@ class Session:
             self.game = self.game.with_forfeit(FORFEIT_ILLEGAL)
 
     def undo(self) -> bool:
-        """Go back to the start of the person's last turn; return False if there is none."""
+        """Go back to the start of the person's last turn; return False if there is no such turn."""
         if not self._turns:
             return False
         self.game = self._turns.pop()
@@ -156,7 +162,7 @@ AID_COMBINATIONS = ((), ("hint",), ("undo",), ("hint", "undo"))  # aids that a p
 
 
 def build_human_run_spec(rules: Rules, person_name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
-    """Build the spec of the run of a person's games against an agent; ``seat`` is the person's.
+    """Build the spec of the run that holds a person's games against an agent; ``seat`` is the person's seat.
 
     Raises ``RequestError`` for a name that cannot be part of a label.
     """
@@ -176,21 +182,21 @@ def _add_aids_to_label(label: str, aids: Collection[str]) -> str:
 
 
 def build_block(game: Game, game_number: int) -> Block:
-    """Build the block of one finished game for the archive. Raises ``ValueError`` if the game is not over."""
+    """Build a block that holds one finished game, for the archive. Raises ``ValueError`` if the game is not over."""
     if game.ending is None:
         raise ValueError("the game is not over")
     return Block(0, game_number, 0, build_game(game.plies, game.winner, game.ending), swapped=False)
 
 
 class LogEntry(NamedTuple):
-    """The place of a logged game in its archive."""
+    """The run and the number under which a game is logged in its archive."""
 
     run_id: str
     game_number: int
 
 
 class Logbook:
-    """The log of a person's games in one run; if other code began that run, games go to a new run beside it."""
+    """The log of a person's games in one run; if different code began that run, the games go to a new run."""
 
     def __init__(self, archive: ArchiveStore, spec: RunSpec, agent: Agent, command: str) -> None:
         self._archive = archive
@@ -202,9 +208,9 @@ class Logbook:
         self.spec = replace(spec, salt=self._code["fingerprint"]) if has_other_code else spec
 
     def find_first_free_number(self) -> int:
-        """Return the first game number that neither this run nor its runs with help use.
+        """Return the first game number that is used neither by this run nor by the runs for games with aids.
 
-        The random stream of that number is then unused too.
+        These runs share their numbers, so the random stream of the returned number is unused too.
         """
         runs = (self.build_aided_spec(aids).run_id for aids in AID_COMBINATIONS)
         used_ranges = merge_ranges(
@@ -213,17 +219,17 @@ class Logbook:
         return list_gaps(used_ranges, MAX_PAIRS)[0][0]
 
     def build_aided_spec(self, aids: Collection[str]) -> RunSpec:
-        """Build the spec of the run of games in which the person used these aids."""
+        """Build the spec of the run for games in which the person used ``aids``."""
         human, agent = self.spec.agents
         return replace(self.spec, agents=(replace(human, label=_add_aids_to_label(human.label, aids)), agent))
 
     def log_game(self, game: Game, game_number: int, seconds: float, aids: Collection[str] = ()) -> LogEntry:
-        """Log and index a finished game, in which the person used one of ``AID_COMBINATIONS``.
+        """Log and index a finished game; ``aids``, one of ``AID_COMBINATIONS``, are those that the person used.
 
-        Its number is ``game_number``, or the next free one if another process has used that number meanwhile. The game
-        is indexed at once because questions about positions need the index of all games.
+        The game gets ``game_number``, or the next free number if another process has used that number meanwhile. It is
+        indexed at once because queries about positions need the index of all games.
 
-        Raises ``FailureError`` if the archive cannot be written, ``RequestError`` if another process keeps the run
+        Raises ``FailureError`` if the archive cannot be written, and ``RequestError`` if another process keeps the run
         locked.
         """
         started = time.perf_counter()
@@ -245,7 +251,7 @@ class Logbook:
         return LogEntry(spec.run_id, game_number)
 
     def _index_run(self, run_id: str) -> None:
-        """Index the games of a run; a failure is only a warning, because they are logged and can be indexed later."""
+        """Index the games of a run; if that fails, only warn, because the games are logged and can be indexed later."""
         from analytics.tables.derived.indexing import index_runs  # imported late: an unfinished game does not need it
 
         try:
@@ -257,7 +263,7 @@ class Logbook:
 
 @dataclass(frozen=True)
 class PreparedGame:
-    """A game that is ready to begin: its players, its run and its number there."""
+    """A game that is ready to begin: its players, its run, and its number in that run."""
 
     spec: RunSpec
     seat: int  # the person's
@@ -278,11 +284,11 @@ def prepare_game(
     command: str,
     game_number: int | None = None,
 ) -> PreparedGame:
-    """Prepare a game of ``spec`` in which the person has a seat; if ``archive_root`` is given, it will be logged there.
+    """Prepare a game of the run ``spec`` in which the person has ``seat``.
 
-    The archive is created if it does not exist. ``game_number`` is the number of a game that began earlier or is not
-    logged; None means the next free number. Raises ``RequestError`` if the archive cannot be opened, and for a number
-    beyond the next free one.
+    If ``archive_root`` is given, the game will be logged there, and the archive is created if it does not exist.
+    ``game_number`` is the number of a game that began earlier or is not logged; None means the next free number. Raises
+    ``RequestError`` if the archive cannot be opened, and for a number beyond the next free one.
     """
     agent, guarded = agent_and_guard
     stream_key = run_id_to_stream_key(spec.run_id)
@@ -297,11 +303,11 @@ def prepare_game(
 
 
 def format_aids(aids: Collection[str]) -> str:
-    """Format the aids in words: ``hint and undo``."""
+    """Format the aids in words, as in ``hint and undo``."""
     return " and ".join(sorted(aids))
 
 
 def format_plies_query(run_id: str, game_number: int) -> str:
-    """Format the SQL query for the plies of a logged game."""
+    """Format an SQL query that returns the plies of a logged game."""
     game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, game_number)}"
     return f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)

@@ -64,8 +64,8 @@ def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT, tit
 def output_batches(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutput) -> None:
     """Write rows to a file or standard output, in batches if the format is one of ``STREAMED_FORMATS``.
 
-    ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have, ``FailureError`` if the
-    file cannot be written.
+    ``stop`` is a function that ends the query early. Raises ``RequestError`` for dates that Polars cannot represent,
+    and ``FailureError`` if the file cannot be written.
     """
     if output.path is None:
         with suppress(BrokenPipeError):  # the reader has closed the pipe early (| head)
@@ -79,7 +79,7 @@ def output_batches(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOu
 def print_first_rows(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | None) -> None:
     """Print the first ``MAX_PRINTED_ROWS`` rows as a table as soon as they arrive; if there are more, print how many.
 
-    ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have.
+    ``stop`` is a function that ends the query early. Raises ``RequestError`` for dates that Polars cannot represent.
     """
     pending_frames: list[pl.DataFrame] = []
     count = 0

@@ -154,7 +154,7 @@ KIND_SOURCES = "analytics/policies/kinds"  # the folder whose sources decide, wi
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """A checked request to derive a policy: its kind with parameters, the games to learn from, and its name."""
+    """A checked request to derive a policy: its kind and parameters, the games to learn from, and its name."""
 
     kind: str
     settings: Mapping[str, Any]  # of the kind: its class under _target_ and its parameters

@@ -153,7 +153,7 @@ class _SelfImprovementTraining:
         return self._build_outcome(card)
 
     def _build_outcome(self, card: PolicyCard | None) -> TrainingOutcome:
-        """Build the outcome so far; ``card`` describes the last generation's policy and is None if there is none."""
+        """Build the outcome so far; ``card`` describes the last generation's policy, or is None if there is none."""
         archive = ArchiveStore.open(self._context.storage.root)
         policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
         strength = pl.DataFrame(self._strength, schema=STRENGTH_SCHEMA, orient="row")
@@ -176,7 +176,7 @@ class _SelfImprovementTraining:
         return f"{self._context.policy}-{generation}"
 
     def _build_player(self, generation: int, label: str) -> AgentSpec:
-        """Build the player of a generation: ``first`` in generation 0, later the agent ``label`` with that policy."""
+        """Build the player of a generation: ``first`` in generation 0, later the agent ``label`` with the policy."""
         if generation == 0:
             return self._first
         agent, parameters = parse_label(label, "trainer.player")
