@@ -63,7 +63,6 @@ class Result:
     warnings: Sequence[str | Advice] = ()
     omissions: Sequence[str] = ()  # what the tables leave out of the frame
     prints_numbers: bool = True  # False: ``numbers`` are many rows of the frame, which pages fold and print leaves out
-    remedy_of_omissions: str = "the frame has all, and so has --format csv"
 
     @property
     def anchor(self) -> str:
@@ -79,19 +78,16 @@ class Result:
     def remarks(self) -> str:
         """The note, the warnings, and the reason why there is nothing to show: one or more lines."""
         nothing = f"Nothing to show: {self.missing}." if self.missing else ""
-        omissions = [f"{text}: {self.remedy_of_omissions}" for text in self.omissions]
+        omissions = [f"{text}: the frame has all, and so has --format csv" for text in self.omissions]
         warnings = [str(warning) for warning in self.warnings]
         return "\n".join(filter(None, (nothing, self.note, *map(to_sentence, [*warnings, *omissions]))))
 
     @property
     def for_python(self) -> Result:
         """The same result with remarks that name calls of Python where those for the terminal name commands."""
-        return replace(
-            self,
-            missing=word_for_python(self.missing),
-            warnings=[word_for_python(warning) for warning in self.warnings],
-            remedy_of_omissions="the frame has all",
-        )
+        omissions = [f"{text}: the frame has all" for text in self.omissions]
+        warnings = [*map(word_for_python, self.warnings), *omissions]
+        return replace(self, missing=word_for_python(self.missing), warnings=warnings, omissions=())
 
     @property
     def printed_omissions(self) -> list[str]:
@@ -102,7 +98,7 @@ class Result:
 
     def __str__(self) -> str:
         """Render the tables and the remarks as the terminal shows them, or at full width if there is no terminal."""
-        result = replace(self.for_python, omissions=self.printed_omissions)
+        result = replace(self, omissions=self.printed_omissions).for_python
         text = io.StringIO()
         terminal = Console(file=sys.stdout)
         console = Console(
