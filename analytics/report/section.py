@@ -8,7 +8,9 @@ from dataclasses import replace
 import polars as pl
 
 from analytics.questions.columns import Cell, ResultColumn, Table, text_column
+from analytics.report.advice import Advice
 from analytics.report.report_data import ReportData
+from analytics.report.result import Result
 from analytics.report.style import AGENT_COLOURS, Figure, Picture
 
 
@@ -43,6 +45,33 @@ def agent_figures(
             Figure(str(agent), build_picture(rows, AGENT_COLOURS[colour][0], *picture_arguments), colour=colour)
         )
     return assign_figure_ids(prefix, figures)
+
+
+def build_section_by_ply(
+    data: ReportData,
+    summarise: Callable[[ReportData, bool], pl.DataFrame],
+    missing: Advice,
+    build_parts: Callable[[pl.DataFrame, pl.DataFrame, ReportData], tuple[Table, Table, list[Figure]]],
+    note: str,
+) -> Result:
+    """Build a section about the turns of agents: a table over all plies, and one by ply, which is not printed.
+
+    Args:
+        data: The games and agents.
+        summarise: Returns a row for each agent or, if the flag is set, for each agent and ply.
+        missing: Why there is nothing to show, if ``summarise`` returns no rows.
+        build_parts: Builds the table over all plies, the table by ply and the figures from the shown agents' rows.
+        note: How to read the section.
+
+    """
+    all_totals = summarise(data, False)
+    if all_totals.is_empty():
+        return Result(missing=missing)
+    all_by_ply = summarise(data, True)
+    totals, by_ply = map(data.select_rows_of_shown_agents, (all_totals, all_by_ply))
+    table, table_by_ply, figures = build_parts(totals, by_ply, data)
+    frame = pl.concat([all_totals, all_by_ply])
+    return Result(note, table, figures, table_by_ply, frame=frame, prints_numbers=False)
 
 
 def assign_figure_ids(prefix: str, figures: Iterable[Figure]) -> list[Figure]:

@@ -6,6 +6,7 @@ import polars as pl
 
 from analytics.questions.columns import (
     ResultColumn,
+    Table,
     format_expected_value,
     format_seconds,
     format_value_error,
@@ -15,7 +16,7 @@ from analytics.report import style
 from analytics.report.advice import Advice
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
-from analytics.report.section import agent_figures, agent_table
+from analytics.report.section import agent_figures, agent_table, build_section_by_ply
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, quantitative
 
@@ -43,28 +44,18 @@ NOT_STORED = Advice(
 
 def build_evaluations_section(data: ReportData) -> Result:
     """Build the section about agents' own evaluations: the values that agents expected of their turns."""
-    all_totals = evaluations_frame(data, by_ply=False)
-    if all_totals.is_empty():
-        return Result(missing=NOT_STORED)
-    all_by_ply = evaluations_frame(data, by_ply=True)
-    totals, by_ply = map(data.select_rows_of_shown_agents, (all_totals, all_by_ply))
     note = (
         "The values that agents expected of their turns: 1 won, 0 drawn, -1 lost, for the agent itself. The error is "
         "the root mean square of value minus result: an agent that expects a draw in every won or lost game has 1. "
         "Times are by the clock. Solid lines show expected values, dashed lines exact ones."
     )
-    tables = [
-        agent_table(data, caption, frame, _build_columns(frame))
-        for caption, frame in (("Values and times of turns", totals), ("The same by ply", by_ply))
-    ]
-    return Result(
-        note,
-        tables[0],
-        _build_figures(by_ply, data),
-        tables[1],
-        frame=pl.concat([all_totals, all_by_ply]),
-        prints_numbers=False,
-    )
+    return build_section_by_ply(data, evaluations_frame, NOT_STORED, _build_parts, note)
+
+
+def _build_parts(totals: pl.DataFrame, by_ply: pl.DataFrame, data: ReportData) -> tuple[Table, Table, list[Figure]]:
+    table = agent_table(data, "Values and times of turns", totals, _build_columns(totals))
+    table_by_ply = agent_table(data, "The same by ply", by_ply, _build_columns(by_ply))
+    return table, table_by_ply, _build_figures(by_ply, data)
 
 
 def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:

@@ -23,7 +23,7 @@ from analytics.report import style
 from analytics.report.advice import Advice
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
-from analytics.report.section import agent_figures, agent_table
+from analytics.report.section import agent_figures, agent_table, build_section_by_ply
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
 
@@ -50,30 +50,22 @@ HEADROOM = 1.25  # height of the figures in units of the largest share; interval
 
 def build_mistakes_section(data: ReportData) -> Result:
     """Build the section about the regret and the blunders of agents, over all plies and by ply."""
-    all_totals = mistakes_frame(data, by_ply=False)
-    if all_totals.is_empty():
-        return Result(missing=NOT_JUDGED)
-    all_by_ply = mistakes_frame(data, by_ply=True)
-    totals, by_ply = map(data.select_rows_of_shown_agents, (all_totals, all_by_ply))
     note = (
         "Decisions judged by the exact value of the position. The pictures show blunders by ply. Solid lines with dots "
         "are gifts, dashed lines with squares placements, bands 95 % intervals."
     )
-    tables = [
+    return build_section_by_ply(data, mistakes_frame, NOT_JUDGED, _build_parts, note)
+
+
+def _build_parts(totals: pl.DataFrame, by_ply: pl.DataFrame, data: ReportData) -> tuple[Table, Table, list[Figure]]:
+    table, table_by_ply = (
         replace(agent_table(data, caption, frame, regret_and_blunder_columns(frame)[1:]), legend=legend)
         for caption, frame, legend in (
             ("Regret in half-points a decision", totals, REGRET_LEGEND),
             ("By ply", by_ply, PLY_LEGEND),
         )
-    ]
-    return Result(
-        note,
-        tables[0],
-        _build_figures(by_ply, data),
-        tables[1],
-        frame=pl.concat([all_totals, all_by_ply]),
-        prints_numbers=False,
     )
+    return table, table_by_ply, _build_figures(by_ply, data)
 
 
 def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
