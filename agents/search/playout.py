@@ -61,8 +61,8 @@ def play_move(position: PackedPosition, move: int, rules: Any) -> MoveResult:
     cell, gift = move_cell(move), move_gift(move)
     available = position.available & ~(int64(1) << gift) if gift != NONE else position.available
     if cell == NONE:
-        given = PackedPosition(position.lanes, position.occupied, available, gift, position.last_cell)
-        return MoveResult(given, int64(NOT_OVER))
+        after_gift = PackedPosition(position.lanes, position.occupied, available, gift, position.last_cell)
+        return MoveResult(after_gift, int64(NOT_OVER))
     mover_chooses = rules.mover_chooses != 0
     piece = gift if mover_chooses else position.hand
     lanes = position.lanes | (piece_to_lanes(piece) << uint64(cell))
