@@ -39,7 +39,7 @@ class CompileClock:
         os.pwrite(self.descriptor, CLOCK_RECORD.pack(0.0, 0.0), 0)
 
     def read_seconds(self) -> float:
-        """Return the seconds of compiling so far, including a compilation in progress."""
+        """Return the seconds spent on compiling so far, including the compilation in progress."""
         finished_seconds, start = CLOCK_RECORD.unpack(os.pread(self.descriptor, CLOCK_RECORD.size, 0))
         return float(finished_seconds + (time.monotonic() - start if start else 0.0))
 
@@ -51,7 +51,7 @@ class CompileClock:
 
 
 class _CompileRecorder(event.Listener):  # type: ignore[misc]
-    """A listener that records when numba compiles a kernel that is not in the cache.
+    """A listener that records how long numba compiles kernels that are not in the cache.
 
     Only one thread compiles at a time.
     """
@@ -85,7 +85,7 @@ def record_compile_time(descriptor: int) -> None:
 
 @functools.cache
 def get_process_clock() -> CompileClock:
-    """Return the clock of this process."""
+    """Return the compile clock of this process. The first call starts the clock."""
     clock = CompileClock()
     record_compile_time(clock.descriptor)
     return clock
@@ -94,7 +94,8 @@ def get_process_clock() -> CompileClock:
 def load_view_kernels(rules: Rules, for_batches: bool) -> None:
     """Load the compiled methods with which agents query positions or batches, before turns are timed.
 
-    Reading the kernels from the cache and importing the compiler take time that the clock does not measure.
+    Reading the kernels from the cache and importing the compiler take time that the clock does not measure. The agent
+    queries whole batches if ``for_batches`` is true, or else single positions.
     """
     view = BatchView(Batch.from_positions([EMPTY]), rules) if for_batches else Position(EMPTY, rules)
     view.winning_cells(0)
@@ -104,7 +105,8 @@ def load_view_kernels(rules: Rules, for_batches: bool) -> None:
 def build_deadline(seconds: float, clock: CompileClock | None) -> Callable[[], float]:
     """Return a function that returns the current deadline for a response, as a time of ``time.monotonic``.
 
-    The response may take ``seconds``, not counting the time that the process of ``clock`` spends compiling.
+    The response may take ``seconds``, not counting the time that the process of ``clock`` spends compiling. Without a
+    clock, all time counts.
     """
     end, start_seconds = time.monotonic() + seconds, clock.read_seconds() if clock else 0.0
     return lambda: end + (clock.read_seconds() - start_seconds if clock else 0.0)

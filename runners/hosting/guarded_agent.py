@@ -238,7 +238,10 @@ class GuardedAgent:
         return format_position(position) if name == "classic" else f"{format_position(position)} {name}"
 
     def _record_fault(self, kind: str, fault: Fault, error: BaseException | None = None) -> None:
-        """Count a fault. The first fault of each kind is logged; if it is an exception, with its traceback."""
+        """Count a fault, and log it if it is the first of its kind and few kinds have occurred.
+
+        If ``error`` is given, it is logged with its traceback.
+        """
         with self._lock:
             kept_fault = self._add_fault(kind, fault)
         if kept_fault is fault and len(self._faults) <= MAX_LOGGED_FAULTS:
@@ -267,7 +270,17 @@ class GuardedAgent:
     def log_first_illegal_turn(
         self, player: BatchPlayer, position: PackedPosition, seed: int, turn: tuple[int, int]
     ) -> None:
-        """Log the agent's first illegal turn, whose seed is ``seed``. ``add_illegal_turn`` counts illegal turns."""
+        """Log an illegal turn, unless an illegal turn of the agent was logged before.
+
+        The number of illegal turns is left to ``add_illegal_turn``.
+
+        Args:
+            player: The player that chose the turn.
+            position: The position in which it was chosen.
+            seed: The seed of the turn.
+            turn: The turn (cell, gift).
+
+        """
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
         answer, report = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
         with self._lock:
@@ -311,7 +324,10 @@ class GuardedAgent:
             self._forfeits += forfeits
 
     def check_forfeits(self) -> None:
-        """Raise ``AllForfeitedError`` if the agent has forfeited all its games, unless there are only a few."""
+        """Raise ``AllForfeitedError`` if the agent has forfeited all its games.
+
+        No error is raised before the agent has finished ``MIN_FORFEITED_GAMES`` games.
+        """
         if self._games >= MIN_FORFEITED_GAMES and self._forfeits == self._games:
             faults = "; ".join(fault.description for fault in self.list_faults(*FAULT_VERBS))
             raise AllForfeitedError(
@@ -320,7 +336,10 @@ class GuardedAgent:
             )
 
     def take_new_misbehaviour(self) -> Misbehaviour:
-        """Return the agent's games and faults since the last call, as JSON values to send to another process."""
+        """Return the agent's games, faults and remarks since the last call.
+
+        They are JSON values, which can be sent to another process.
+        """
         with self._lock:
             remarks = [line for line in self._list_player_remarks() if line not in self._remarks]
             counts = {kind: fault.count for kind, fault in self._faults.items()}
@@ -342,7 +361,7 @@ class GuardedAgent:
         return {name: value for name, value in misbehaviour.items() if value}
 
     def add_misbehaviour(self, misbehaviour: Misbehaviour) -> None:
-        """Add the games and faults of the same agent in another process."""
+        """Add the games, faults and remarks that another process reports about the same agent."""
         self.add_game_counts(misbehaviour.get("games", 0), misbehaviour.get("forfeits", 0))
         with self._lock:
             for kind, fault in misbehaviour.get("faults", {}).items():
@@ -355,7 +374,7 @@ def _take_turns_and_time(
 ) -> Turns:
     """Return the turns of a player.
 
-    If evaluations are requested, add the time of each turn that the player did not time.
+    If evaluations are requested, record in them the time of each turn that the player did not time.
     """
     if evaluations is None:
         return player.play(batch, rng, slots)
@@ -367,7 +386,7 @@ def _take_turns_and_time(
 
 
 def format_agent_error(error: BaseException) -> str:
-    """Format an exception of an agent in one line, with the exception's own text."""
+    """Format an exception of an agent in one line: its class and its own text."""
     text = str(error) if isinstance(error, RemoteError) else f"{type(error).__name__}: {error}"
     text = " ".join(text.removeprefix(f"{AnswerError.__name__}: ").split()).removesuffix(":")
     return f"{text:.{MAX_ERROR_CHARACTERS}}{NUMBERS_HINT if text.endswith('not (cell, gift)') else ''}"

@@ -1,4 +1,4 @@
-"""Descriptions of illegal turns: what was answered, and why it is illegal."""
+"""Descriptions of illegal turns: what was answered, and why the answer is illegal."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def describe_turn_faults(position: PackedPosition, turn: tuple[int, int], rules:
 
 
 def _describe_wrong_numbers(turn: tuple[int, int], free_cells: list[int] | None, remaining_pieces: list[int]) -> str:
-    """Describe which numbers of a turn are not those of a free cell and a remaining piece.
+    """Describe which numbers of a turn do not stand for an empty cell or a remaining piece, or return "" if both do.
 
     ``free_cells`` is None if the turn needs no cell.
     """

@@ -1,7 +1,7 @@
 """How a command ends on request: Ctrl-C, SIGTERM (``kill``, a scheduler), SIGHUP (a closed terminal).
 
-The first signal asks the command to stop, and ends everything within ten seconds, whatever computes. A second Ctrl-C
-ends it within two.
+The first signal asks the command to stop, and ends the process within ten seconds, whatever is still being computed. A
+second Ctrl-C ends the process within two seconds.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class _StopRequest:
     def record_signal(self, signal_number: int) -> None:
         """Record a signal.
 
-        After SIGHUP, a terminal may be gone; its descriptors are then redirected to nowhere, so that writing does not
-        fail.
+        After SIGHUP, a terminal may be gone. Its descriptors are then redirected to the null device, so that writing
+        does not fail.
         """
         self.signal = self.signal or signal_number
         if signal_number == signal.SIGHUP:
@@ -82,7 +82,7 @@ def exit_code() -> int:
 class _ProcessHandler:
     """A signal handler for this process only; a process that an agent forks has the default handler.
 
-    With this handler, the agent could not end such a process by ``terminate()``.
+    If the forked process kept this handler, the agent could not end it by ``terminate()``.
     """
 
     def __init__(self, handler: SignalHandler) -> None:
@@ -188,8 +188,8 @@ def keep_process() -> Iterator[None]:
 def exit_on_interrupt() -> Iterator[None]:
     """End the program with ``exit_code`` if a signal asks it to end while the context lasts.
 
-    The context surrounds a whole program. Raises ``SystemExit``. If a thread that nobody waits for is still running,
-    the process ends at once.
+    The context surrounds a whole program. The program ends by ``SystemExit``, or at once if a thread that nobody waits
+    for is still running.
     """
     _request.reset()
     raiser, defaults = _InterruptRaiser(), {signal.default_int_handler, signal.SIG_DFL}
@@ -275,7 +275,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def silence_unraisable_interrupts() -> Iterator[None]:
-    """Keep Python from printing each ``KeyboardInterrupt`` that it cannot raise while the context lasts.
+    """While the context lasts, keep Python from printing each ``KeyboardInterrupt`` that it cannot raise.
 
     A Ctrl-C that arrives during a finalizer or a callback of the garbage collector is lost; the next one takes effect.
     """
@@ -302,7 +302,7 @@ def _ignore_interrupts() -> None:
 
 
 def exit_with_message(message: str, code: int | None = None) -> None:
-    """End the process without waiting for any of its threads; print ``message``, which says why, as the last line.
+    """Print ``message``, which says why the process ends, and end the process without waiting for its threads.
 
     If ``code`` is None, the exit code is that of an interrupted command.
     """

@@ -59,7 +59,10 @@ class IsolatedAgent:
         limits: AgentLimits,
         trusted: bool,
     ) -> None:
-        """Describe the agent. ``trusted`` means that the user named the class, so that subprocesses may import it."""
+        """Note what a subprocess needs to build the agent.
+
+        ``trusted`` means that the user named the class, so that subprocesses may import it.
+        """
         table = {} if policy is None else {name: np.ascontiguousarray(column) for name, column in policy.table.items()}
         self.label, self.limits = label, limits
         self._content = b"".join(column.tobytes() for column in table.values())
@@ -197,7 +200,7 @@ MAX_STUCK_TURNS = 4  # the most turns that go on after their time, because each 
 
 
 class TimedAgent:
-    """An agent whose turns have a time limit of ``seconds`` each; ``build_agent`` builds the agent itself."""
+    """An agent whose turns may take ``seconds`` each. ``build_agent`` builds the agent that chooses them."""
 
     def __init__(self, build_agent: Callable[[], Agent], seconds: float) -> None:
         self._build_agent, self._seconds = build_agent, seconds
@@ -224,7 +227,7 @@ class TimedAgent:
 
 
 class TimedPlayer(PythonPlayer):
-    """A player whose turns have a time limit of ``seconds`` each, by the wall clock.
+    """A player whose turns may take ``seconds`` each, by the wall clock.
 
     A turn that exceeds the limit cannot be stopped. Its thread and its agent are therefore abandoned, and
     ``build_agent`` builds another agent for the next turn. A batch may take ``seconds`` for each of its positions.
@@ -242,7 +245,7 @@ class TimedPlayer(PythonPlayer):
         self._stuck_threads: list[_AgentThread] = []
 
     def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
-        """Return cells and gifts.
+        """Return cells and gifts, and fill in ``evaluations``.
 
         Raises ``TurnTimeoutError``, ``StuckError`` and the exceptions of the agent.
         """
@@ -291,9 +294,9 @@ class _AgentThread:
     def request_turns(
         self, batch: Batch, rng: Streams, evaluations: Evaluations, seconds: float
     ) -> TurnResponse | None:
-        """Return the agent's turns, or None if they take too long; this thread must then not be used again.
+        """Return the agent's turns or the exception that it raised, or None if the turns take longer than ``seconds``.
 
-        ``evaluations`` is filled in along with the turns.
+        After None, this thread must not be used again. ``evaluations`` is filled in along with the turns.
         """
         self._requests.put(
             (batch.copy(), Streams(rng.seeds.copy()), evaluations)

@@ -40,7 +40,10 @@ SPAN_TYPE = types.UniTuple(types.int64, 2)
 
 @inline_function
 def try_draw_opening(opening: Any, pair: int, source: int, attempt: int, rules: Any) -> bool:
-    """Draw one opening into ``opening[:, :, pair]``; return False as soon as the opening finishes a line."""
+    """Draw one opening into ``opening[:, :, pair]``, and return whether it leaves the game unfinished.
+
+    Drawing stops as soon as a ply finishes a line.
+    """
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(opening.shape[1]):
         word = draw(source, attempt * PIECES + ply)
@@ -78,7 +81,7 @@ WON, LEGAL = 1, 2
 
 @kernel(types.int64(NUMBERS_TYPE, OPENINGS_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
 def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) -> int:
-    """Set up one game of each pair after the opening, and return the number of games."""
+    """Set up the position after the opening in one game of each pair, and return the number of games."""
     batch, plies, pairs = state.batch, openings.shape[1], openings.shape[2]
     for i in range(pairs):
         slot = numbers.games_a_pair * i + numbers.game_in_pair
@@ -99,7 +102,7 @@ def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Ga
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, types.int64, types.int64))
 def give_first_gifts_and_count(state: Lockstep, games: Games, opening_plies: int, size: int) -> int:
-    """Hand over the gifts that were just chosen for the first ply after the opening; return how many games go on.
+    """Hand over the gifts that were just chosen for the first ply after the opening, and return how many games go on.
 
     An illegal gift is attributed to the preceding ply, on which its giver placed or, in the first ply of a game, would
     have placed.
@@ -122,10 +125,11 @@ def give_first_gifts_and_count(state: Lockstep, games: Games, opening_plies: int
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, RULES_TYPE, types.int64, types.int64))
 def play_turns_and_count_running(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
-    """Play the turns that were just chosen: place, record, and end the game or hand over the gift.
+    """Play the turns that were just chosen, and return how many games go on.
 
-    Returns how many games go on. Whether a game ends is unpredictable, so no branch depends on it. Every game is
-    written to the next free index, which is advanced only if the game goes on.
+    Each placement is made and recorded; then the game ends, or the gift is handed over. Whether a game ends is
+    unpredictable, so no branch depends on it. Every game is written to the next free index, which is advanced only if
+    the game goes on.
     """
     batch, kept = state.batch, uint64(0)
     mover_chooses = rules.mover_chooses != 0
@@ -155,7 +159,7 @@ def play_turns_and_count_running(state: Lockstep, games: Games, rules: Any, ply:
 
 @kernel(types.void(GAMES_TYPE, types.int64, types.int64))
 def write_outcomes(games: Games, game_in_pair: int, games_a_pair: int) -> None:
-    """Write the length, the ending and the winner of game ``game_in_pair`` (0 or 1) of each pair, once all are over."""
+    """Write the length, ending and winner of game ``game_in_pair`` (0 or 1) of each pair, once all games are over."""
     for slot in range(game_in_pair, games.plies.shape[0], games_a_pair):
         ply, last = games.ending[slot] >> 2, games.ending[slot] & 3
         won, legal = (last & WON) != 0, (last & LEGAL) != 0

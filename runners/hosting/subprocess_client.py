@@ -113,7 +113,7 @@ class Subprocess:
         Raises:
             RemoteError: The handler raised an error.
             SubprocessDiedError: The process ended, or wrote something other than a response.
-            TurnTimeoutError: No response came within ``seconds``, not counting the time of compiling.
+            TurnTimeoutError: No response came within ``seconds``, not counting the time spent on compiling.
 
         """
         with self._stop_on_error():
@@ -131,7 +131,10 @@ class Subprocess:
         raise RemoteError(details)
 
     def has_response(self, seconds: float | None) -> bool:
-        """Return whether a response begins, or the process ends, within ``seconds``; None means to wait for either."""
+        """Return whether a response begins, or the process ends, within ``seconds``.
+
+        If ``seconds`` is None, wait until one of the two happens.
+        """
         return bool(select.select([self._response_pipe], [], [], seconds)[0])
 
     def send_signal(self, number: int) -> None:
@@ -144,7 +147,7 @@ class Subprocess:
         return self._process.pid
 
     def stop(self) -> None:
-        """Kill the process and its children at once, because they have nothing to lose.
+        """Kill the process and its children at once, because they have nothing to lose, and close the pipes.
 
         Calling this again is harmless.
         """

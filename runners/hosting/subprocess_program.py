@@ -45,7 +45,7 @@ def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> Non
 
 
 def _read_bytes(descriptor: int, length: int) -> bytes:
-    """Read ``length`` bytes from a pipe. Raises ``EOFError`` if the pipe ends before that."""
+    """Read ``length`` bytes from a pipe. Raises ``EOFError`` if the pipe ends earlier."""
     chunks = []
     while length:
         chunk = os.read(descriptor, min(length, 1 << 20))
@@ -57,7 +57,10 @@ def _read_bytes(descriptor: int, length: int) -> bytes:
 
 
 def main() -> None:
-    """Handle requests until the pipe through which they come is closed."""
+    """Handle requests until the pipe through which they come is closed.
+
+    The first request builds the handler of all further requests.
+    """
     binding, factory_path, *pipes = sys.argv[1:]
     request_pipe, response_pipe = map(int, pipes)
     limits = bind(binding)

@@ -119,7 +119,7 @@ class LimitedProcess:
         """Wait for the process to end, then kill the remaining processes of its group.
 
         Returns:
-            The exit code, negative if a signal ended the process; None if the process still runs after ``seconds``.
+            The exit code, negative if a signal ended the process, or None if the process still runs after ``seconds``.
 
         """
         deadline, delay = time.monotonic() + seconds, FIRST_POLL_SECONDS
@@ -194,15 +194,15 @@ def start_command(command: Sequence[str], limits: Limits = NO_LIMITS, **options:
     """Start any program within limits; ``options`` are the keyword arguments of ``LimitedProcess``.
 
     A Python process of this project is started first; it binds and limits itself, and then becomes the program. The
-    memory limit applies to the whole address space, because the program has it to itself. The program gets the user's
-    own PYTHONPATH, because it may be another Python.
+    memory limit applies to the whole address space, because no library of this project takes a part of it. The program
+    gets the user's own PYTHONPATH, because it may be another Python.
     """
     launcher = (sys.executable, "-P", "-m", "runners.hosting.subprocesses")
     return LimitedProcess(launcher, [os.environ.get("PYTHONPATH", ""), *command], limits, **options)
 
 
 def read_command_output(command: Sequence[str], seconds: float, limits: Limits) -> bytes:
-    """Run a program, and return what it writes to its standard output, at most ``limits.output_bytes`` bytes.
+    """Run a program, and return at most the first ``limits.output_bytes`` bytes of its standard output.
 
     The program is ended after ``seconds``, or once it has written that many bytes.
     """
@@ -225,7 +225,7 @@ class OutputTail:
     """The end of what a subprocess writes to a pipe. A thread reads the pipe, so that the writer never has to wait."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Open a pipe. Only the last ``max_bytes`` bytes that are written to it are kept."""
+        """Open a pipe. Only the last ``max_bytes`` bytes written to it are kept."""
         self._reading_end, self.writing_end = os.pipe()
         self.size = 0  # bytes so far
         self._max_bytes = max_bytes
@@ -250,7 +250,7 @@ class OutputTail:
         """Return what was written after the first ``offset`` bytes, as far as it has been kept.
 
         This must be called after the subprocess has ended. The call waits at most ``seconds`` for the end of the
-        output, because a process that the subprocess started may still hold the pipe.
+        output, because another process that the subprocess started may still hold the pipe.
         """
         self._thread.join(seconds)
         new_bytes = min(self.size - offset, len(self._kept))
@@ -258,7 +258,10 @@ class OutputTail:
 
 
 def describe_exit(code: int) -> str:
-    """Describe how a process ended, as a clause; a negative ``code`` is minus the number of the ending signal."""
+    """Describe how a process ended, as a clause.
+
+    A negative ``code`` is the negated number of the signal that ended the process.
+    """
     if code >= 0:
         return f"its process ended with exit code {code}"
     name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
@@ -272,7 +275,7 @@ def _format_module_path() -> str:
 
 @contextmanager
 def _block_signals() -> Iterator[None]:
-    """Block signals that ask to end while the context's body starts a subprocess.
+    """Block signals that ask this process to end, while the context's body starts a subprocess.
 
     The subprocess inherits the block and removes it in ``bind``. Without the block, a signal to all processes of a
     service could end a subprocess before it is able to ignore such signals.
@@ -307,7 +310,7 @@ def bind(binding: str) -> Limits:
 
 
 def _follow_lifeline(lifeline: int) -> None:
-    """Let this process end, with its group if it leads one, when the other end of the pipe ``lifeline`` is closed.
+    """End this process, and its group if it leads one, when the other end of the pipe ``lifeline`` is closed.
 
     Nothing is ever written to the pipe. When it is closed, the Linux kernel ends the group, whatever Python is doing.
     Other kernels ignore this signal by default, so there Python's own handler ends the process.
@@ -338,7 +341,7 @@ def apply_limits(limits: Limits, present_counts: bool) -> None:
     """Limit this process and all processes that it will start.
 
     ``present_counts`` says whether the address space that is already in use counts towards ``limits.megabytes``. It
-    does not if it was taken by libraries of this project, because an agent is not responsible for them.
+    should not count if libraries of this project have taken it, because an agent is not responsible for them.
     """
     import resource
 
@@ -359,7 +362,7 @@ def _lower_limit(kind: int, maximum: int) -> None:
 
 
 def _launch(binding: str, module_path: str, *command: str) -> None:
-    """Bind and limit this process, then replace it with the program ``command``; see ``start_command``."""
+    """Bind and limit this process, then replace it with the program ``command``, as ``start_command`` describes."""
     apply_limits(bind(binding), present_counts=True)
     os.environ["PYTHONPATH"] = module_path
     os.execvp(command[0], command)  # noqa: S606  (the program that the user named)

@@ -17,7 +17,7 @@ _start_seconds = 0.0  # time that this process has spent on starting so far
 
 
 class WorkClock:
-    """A clock that measures, from its construction, the time in which this process or its workers work."""
+    """A clock that measures the time in which this process or its workers have worked since its construction."""
 
     def __init__(self) -> None:
         self._start = _read_seconds()
@@ -40,7 +40,7 @@ def _add_start_seconds(seconds: float) -> None:
 
 @contextmanager
 def exclude_from_work_clocks() -> Iterator[None]:
-    """Exclude the context's time from all clocks, because the context starts something that the work needs.
+    """Exclude the context's time from all work clocks, because the context starts something that the work needs.
 
     Contexts may be nested.
     """
@@ -62,10 +62,10 @@ class WorkerStart:
         self._is_known = False
 
     def exclude_wait_before_result(self, seconds: float) -> None:
-        """Exclude the time until a worker began the work whose result has just arrived; the work took ``seconds``.
+        """Exclude from the work clocks the time until a worker began the work whose result has just arrived.
 
-        ``seconds`` must not include compiling or loading the task. A later result may show that another worker began
-        earlier; the excluded time is then corrected.
+        The work took ``seconds``, which must not include compiling or loading the task. A later result may show that
+        another worker began earlier; the excluded time is then corrected.
         """
         waiting_seconds = max(0.0, time.perf_counter() - seconds - self._since)
         if not self._is_known or waiting_seconds < self._excluded:

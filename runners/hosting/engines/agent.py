@@ -70,7 +70,10 @@ class Engine:
         return EnginePlayer(self, rules)
 
     def start_process(self, rules: Rules | None) -> EngineProcess:
-        """Start a process that is ready to play by ``rules``. Raises ``RequestError`` if the engine fails."""
+        """Start a process that is ready to play by ``rules``, or that has not been sent any rules if they are None.
+
+        Raises ``RequestError`` if the engine fails.
+        """
         return EngineProcess(self._command, rules, self._limits.megabytes)
 
     def own_checks(self, rules: Rules) -> Iterator[RuleCheck]:
@@ -84,7 +87,10 @@ class Engine:
 
 
 class PartialTurns(NamedTuple):
-    """The turns (cell, gift) before the first one that failed, and the error of that one; None if all succeeded."""
+    """The turns (cell, gift) before the first turn that failed, and the error of the failed turn.
+
+    The error is None if all turns succeeded.
+    """
 
     turns: list[tuple[int, int]]
     error: Exception | None
@@ -132,7 +138,7 @@ class EnginePlayer(PythonPlayer):
     def _request_until_failure(
         self, batch: Batch, seeds: NDArray[np.uint64], evaluations: Evaluations | None
     ) -> PartialTurns:
-        """Request the turn in each position of ``batch`` in order, stopping at the first turn that fails."""
+        """Request the turn in each position of ``batch`` in order, and stop at the first turn that fails."""
         try:
             process = self._idle.pop() if self._idle else self._engine.start_process(self._rules)
         except RequestError as error:

@@ -1,4 +1,4 @@
-"""The rules of docs/engines.md, each with a name, tried on an engine."""
+"""Checks of an engine against the rules of docs/engines.md, each of which has a name."""
 
 from __future__ import annotations
 
@@ -38,14 +38,17 @@ ProtocolRule = Callable[[StartProcess, Rules], str | None]  # returns the engine
 
 
 class RuleCheck(NamedTuple):
-    """The name of a rule of the protocol, and how the engine breaks the rule; None if it keeps the rule."""
+    """The name of a rule of the protocol, and a description of how the engine breaks the rule.
+
+    The description is None if the engine keeps the rule.
+    """
 
     name: str
     fault: str | None
 
 
 def try_protocol_rules(start: StartProcess, rules: Rules) -> Iterator[RuleCheck]:
-    """Try each rule of the protocol on an engine, and yield the result.
+    """Try each rule of the protocol on an engine, and yield the result for each rule.
 
     ``start`` starts a process that is ready to play by ``rules``.
     """
@@ -54,7 +57,10 @@ def try_protocol_rules(start: StartProcess, rules: Rules) -> Iterator[RuleCheck]
 
 
 def _find_rule_fault(rule: ProtocolRule, start: StartProcess, rules: Rules) -> str | None:
-    """Return how the engine breaks one rule, or None; end the processes that the test started."""
+    """Return how the engine breaks one rule, or None if it keeps the rule.
+
+    The processes that the check starts are stopped at its end.
+    """
     with ExitStack() as ends:
 
         def start_process() -> EngineProcess:
@@ -69,7 +75,7 @@ def _find_rule_fault(rule: ProtocolRule, start: StartProcess, rules: Rules) -> s
 
 
 def _build_positions_and_seeds(rules: Rules, count: int) -> tuple[Batch, NDArray[np.uint64]]:
-    """Build ``count`` positions, which are those of one game again and again, and a seed for each."""
+    """Build ``count`` positions, by repeating the positions of one game, and a seed for each position."""
     positions = []
     for number in range(count):
         plies = LEGAL_PLIES[: number % (len(LEGAL_PLIES) + 1)]
@@ -79,7 +85,10 @@ def _build_positions_and_seeds(rules: Rules, count: int) -> tuple[Batch, NDArray
 
 
 def _request_turns(process: EngineProcess, content: bytes, count: int) -> list[tuple[int, int]]:
-    """Return the turns for ``count`` positions. Raises ``EngineError`` if an answer is no turn or does not come."""
+    """Request and return the turns (cell, gift) in ``count`` positions.
+
+    Raises ``EngineError`` if an answer is no turn or does not come.
+    """
     turns: list[tuple[int, int]] = []
     try:
         for answer in process.request_turns(content, ANSWER_SECONDS):
@@ -95,7 +104,10 @@ def _request_turns(process: EngineProcess, content: bytes, count: int) -> list[t
 
 
 def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Return what shows that the engine does not flush a turn at once, or None. A turn that takes long is no fault."""
+    """Return what shows that the engine does not flush a turn at once, or None if nothing shows it.
+
+    A turn that takes long is no fault.
+    """
     batch, seeds = _build_positions_and_seeds(rules, len(LEGAL_PLIES) + 1)
     request = format_position_lines(batch.select_range(len(LEGAL_PLIES), len(seeds)), seeds[-1:]) + b"go\n"
     reason = ""
@@ -112,9 +124,10 @@ def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_order_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Return a position whose turn differs when it is sent alone and among many, or None.
+    """Return the first position whose turn among many positions differs from its turn alone, or None if there is none.
 
-    With many positions before one ``go``, each must get the turn that it gets alone, in the same order.
+    If many positions are sent before one ``go``, the engine must answer them in the same order, each with the turn that
+    it chooses if the position is sent alone.
     """
     batch, seeds = _build_positions_and_seeds(rules, MANY_POSITIONS)
     process = start()
@@ -134,7 +147,7 @@ def _find_order_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_legality_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Return what is illegal about a turn or an evaluation, or None.
+    """Return what is illegal about a turn or an evaluation, or None if all are legal.
 
     A turn must name an empty cell and a remaining piece, and an evaluation must be in range.
     """
@@ -147,9 +160,9 @@ def _find_legality_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Return what the engine writes although it must be silent, or None.
+    """Return what the engine writes although it must be silent, or None if it is silent.
 
-    It must be silent without ``go``, and after a ``go`` without positions.
+    It must be silent until it receives ``go``, and after a ``go`` without positions.
     """
     process = start()
     batch, seeds = _build_positions_and_seeds(rules, 1)
@@ -166,7 +179,10 @@ def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_limit_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Return how the answer to ``go SECONDS`` breaks the protocol, or None. It must be like the answer to ``go``."""
+    """Return how the answer to ``go SECONDS`` breaks the protocol, or None if it does not.
+
+    The answer must have the same form as the answer to ``go``.
+    """
     batch, seeds = _build_positions_and_seeds(rules, 2)
     _request_turns(start(), format_position_lines(batch, seeds) + b"go 5\n", 2)
     return None

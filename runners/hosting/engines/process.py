@@ -17,7 +17,7 @@ from runners.hosting.engines.protocol import GREETING, QUIT, READY, TURNS_BY_LIN
 from runners.hosting.subprocesses import PIPE, Limits, OutputTail, describe_exit, start_command
 
 GREETING_SECONDS = 60.0  # an engine may load a network
-# Time for the first answer and, if it does not come, for that of a second process: see ``EngineProcess``.
+# Time for the first answer and, if it does not come, for the first answer of a second process: see ``EngineProcess``.
 FIRST_SECONDS, AGAIN_SECONDS = 2.0, 6.0
 QUIT_SECONDS = 1.0
 BUFFER_BYTES = 1 << 16  # the most bytes that are read or written at once
@@ -38,7 +38,7 @@ class EngineError(Exception):
 
 
 class EngineProcess:
-    """A running engine that is ready to play by given rules."""
+    """A running engine that is ready to play by the given rules."""
 
     def __init__(self, command: Sequence[str], rules: Rules | None, megabytes: int | None = None) -> None:
         """Start the engine and greet it; send it ``rules`` unless they are None.
@@ -63,7 +63,10 @@ class EngineProcess:
             raise RequestError(f"engine {' '.join(command)!r}: {error}") from error
 
     def _start(self, command: Sequence[str], rules: Rules | None, seconds: float) -> None:
-        """Start and greet the engine. Raises ``EngineError`` or ``TurnTimeoutError``."""
+        """Start the engine, greet it, and send it ``rules`` unless they are None.
+
+        Each answer may take ``seconds``. Raises ``EngineError`` or ``TurnTimeoutError``.
+        """
         self._earlier_error_bytes = 0  # size of standard error before the last request
         self._error_output = OutputTail(MAX_ERROR_BYTES)
         self._process = start_command(
@@ -79,7 +82,10 @@ class EngineProcess:
             self._greet(line, seconds)
 
     def _greet(self, line: str, seconds: float) -> None:
-        """Send a line and read answers up to ``ready``. Raises ``EngineError`` or ``TurnTimeoutError``."""
+        """Send a line, and read the answers up to and including ``ready``.
+
+        Raises ``EngineError`` or ``TurnTimeoutError``.
+        """
         line_start = " ".join(line.split()[:2])
         try:
             for answer in self.request_lines(f"{line}\n".encode(), seconds):
@@ -106,9 +112,10 @@ class EngineProcess:
             self.stop()
 
     def request_turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
-        """Send positions and ``go``, and yield an answer to each: a turn (cell, gift), or a line that is no turn.
+        """Send positions and ``go``, and yield the answer to each position.
 
-        ``evaluation`` holds what the engine has reported on the last yielded turn.
+        An answer is a turn (cell, gift), or a line that is no turn. ``evaluation`` holds what the engine has reported
+        about the turn that was yielded last.
 
         Raises ``EngineError`` if the engine ends, and ``TurnTimeoutError`` if a turn takes longer than ``seconds``.
         """
@@ -215,7 +222,10 @@ class EngineProcess:
 
 
 def _find_main_error(error_lines: Sequence[str]) -> str:
-    """Return the line that best explains why a program ended: its first line with an error, or else its first line."""
+    """Return the line that best explains why a program ended.
+
+    This is the last line of a Python traceback, or else the first line that mentions an error, or else the first line.
+    """
     if any(line.startswith("Traceback") for line in error_lines):  # Python names the error last
         return error_lines[-1]
     first = next((number for number, line in enumerate(error_lines) if ERROR_PATTERN.search(line)), 0)
@@ -223,7 +233,7 @@ def _find_main_error(error_lines: Sequence[str]) -> str:
 
 
 def _parse_info(line: bytes, earlier_evaluation: Evaluation) -> Evaluation:
-    """Parse an ``info`` line, and return the evaluation of earlier lines with what this line changes.
+    """Parse an ``info`` line, and return ``earlier_evaluation`` updated with the values that the line reports.
 
     Raises ``EngineError`` if ``value`` is not from -1 to 1.
     """

@@ -57,14 +57,14 @@ def format_position_lines(batch: Batch, seeds: NDArray[np.uint64]) -> bytes:
 
 
 class SeededPosition(NamedTuple):
-    """A position, and the seed for the turn in it."""
+    """A position, and the seed for the turn in that position."""
 
     position: PackedPosition
     seed: int  # uint64
 
 
 def parse_position_and_seed(text: str) -> SeededPosition:
-    """Parse ``ROWS HAND [SEED]``; the default of the seed is 0. Raises ``RequestError`` for any other text."""
+    """Parse ``ROWS HAND [SEED]``; the seed is 0 by default. Raises ``RequestError`` for any other text."""
     words = text.split()
     seed = words.pop() if len(words) == 3 else "0"
     try:
@@ -107,7 +107,7 @@ def _parse_cells(line: str) -> Iterator[int]:
 
 
 def describe_expected_turn(position: PackedPosition, rules: Rules) -> str:
-    """Describe, for messages, what form the answer to a position must have."""
+    """Describe, for messages, the form that the answer to a position must have."""
     if position.hand == NONE and not rules.mover_chooses:
         return "'turn - PIECE', such as 'turn - 7'"
     if position.available.bit_count() <= int(rules.mover_chooses) and not rules.mover_chooses:

@@ -93,8 +93,9 @@ class Polito:
     def data_files(self) -> list[Path]:
         """The files on which the player's turns depend.
 
-        These are the Python sources in its folder, the files in its folder that the sources name, and the modules from
-        elsewhere that were imported to build the player. Raises ``RequestError`` if the player cannot be built.
+        These are the Python sources in its folder, the files in its folder that the sources name, the modules from
+        elsewhere that were imported to build the player, and this package's own modules. Raises ``RequestError`` if the
+        player cannot be built.
         """
         folder = Path(self._setup["folder"])
         folder_files = [
@@ -150,7 +151,10 @@ def _is_own_file(path: Path) -> bool:
 
 
 def _list_player_classes(folder: Path) -> Iterator[str]:
-    """Yield each class with a ``choose_piece`` in the modules of a folder, two levels deep, as ``module.Class``."""
+    """Yield each class with a ``choose_piece`` in the modules of a folder, as ``module.Class``.
+
+    Modules in the folder itself and in its direct subfolders are searched.
+    """
     for path in sorted([*folder.glob("*.py"), *folder.glob("*/*.py")]):
         with suppress(SyntaxError, ValueError, OSError):
             for node in ast.parse(path.read_bytes()).body:

@@ -61,7 +61,10 @@ class OutOfTimeError(BaseException):
 
 
 class TurnAnswers(NamedTuple):
-    """Answers to requests for turns: the fields of ``player.Remarks``, and cells and gifts in ``ANSWER_FORMAT``."""
+    """The answers to requests for turns.
+
+    They consist of the fields of ``player.Remarks``, and of the cells and gifts in ``ANSWER_FORMAT``.
+    """
 
     remarks: dict[str, Any]
     turns: bytes
@@ -100,7 +103,10 @@ class LiveGames:
         return growth
 
     def find_trial_fault(self) -> str:
-        """Play a game in seat 0; return a message if the player's game lacks a required attribute, or "" otherwise."""
+        """Play a game in seat 0, and return what the player's game lacks, or "" if nothing is missing.
+
+        The message names the required attribute that is missing. All other errors are ignored here.
+        """
         live, hand = self._begin_game(0, 0, 0), NONE
         board: dict[int, int] = {}
         try:
@@ -127,7 +133,8 @@ class LiveGames:
     def take_turns(self, questions: Iterable[tuple[int, ...]]) -> TurnAnswers:
         """Take the turns for which ``questions`` ask, in order, and return them with the fields of ``player.Remarks``.
 
-        ``QUESTION_FORMATS`` defines the fields of a question.
+        ``QUESTION_FORMATS`` defines the fields of a question. A turn that failed is returned as NONE for both cell and
+        gift, and the remarks describe its failure.
         """
         cells, gifts = [], []
         self._failures = []
@@ -197,9 +204,9 @@ class LiveGames:
             raise OutOfTimeError
 
     def _build_failure(self, i: int, error: BaseException, turn_start: int) -> dict[str, Any]:
-        """Build the values that describe a failed answer.
+        """Build the values that describe the failure to answer question ``i``.
 
-        Whatever was raised, the answer counts as late if its turn took too long.
+        The failure counts as a late turn if the turn took too long, whatever ``error`` was raised.
         """
         is_late = (
             turn_start
@@ -223,7 +230,7 @@ class OutputCapture(io.RawIOBase):
         return True
 
     def write(self, data: memoryview | bytes) -> int:  # type: ignore[override]
-        """Accept all of ``data``, but keep only as much as there is room for."""
+        """Accept all of ``data``, but keep only what fits within the limit. Return the length of ``data``."""
         if self._remaining_bytes > 0:
             chunk = bytes(data[: self._remaining_bytes])
             self._remaining_bytes -= len(chunk)
@@ -298,7 +305,10 @@ def _set_up_games_and_facts(setup: dict[str, Any]) -> tuple[LiveGames, dict[str,
 
 
 def _find_trial_fault_in_fork(games: LiveGames) -> str:
-    """Play a trial game in a fork of this process, so that the player learns nothing, and return its fault or ""."""
+    """Play a trial game in a fork of this process, so that the player learns nothing, and return its fault or "".
+
+    A game that takes longer than ``TRIAL_SECONDS`` is ended, and has no fault.
+    """
     reader, writer = os.pipe()
     fork_pid = os.fork()
     if not fork_pid:

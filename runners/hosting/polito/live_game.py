@@ -23,7 +23,7 @@ class BoardChangedError(Exception):
 
 
 class AnswerChecker:
-    """The limit on illegal answers, their counts, and what all live games have in common."""
+    """The limit on illegal answers, the counts of illegal answers, and what all live games have in common."""
 
     def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current_player_attribute: str) -> None:
         """Take the winning lines as lists of cells, and the name of the game's attribute for the current player.
@@ -57,7 +57,7 @@ class AnswerChecker:
 class LiveGame:
     """One live game of a player.
 
-    ``game`` is new and knows its players; it may be of any class that the player uses.
+    ``game`` is new and knows its players; it may be an instance of any class that the player uses.
     """
 
     def __init__(self, game: Any, player: Any, seat: int, streams: GameStreams, answer_checker: AnswerChecker) -> None:
@@ -72,7 +72,7 @@ class LiveGame:
         self._features = [0] * 16  # by cell; 0 for an empty cell
 
     def take_turn(self, lanes: int, occupied: int, hand: int) -> tuple[int, int]:
-        """Return the player's cell and gift in a position; NONE stands for one that is not needed.
+        """Return the player's cell and gift in a position; NONE stands for a cell or a gift that is not needed.
 
         ``game_server.QUESTION_FORMATS`` describes the arguments. The first turn of a game needs no cell, and a
         placement that ends the game needs no gift. Raises what the player raises, ``AnswerError`` for an answer in
@@ -115,7 +115,10 @@ class LiveGame:
         self._features[cell] = FEATURES[piece]
 
     def _request_cell_and_legality(self, piece: int) -> tuple[int, bool]:
-        """Return the player's cell for the piece in hand, and whether that cell is legal."""
+        """Request a cell for the piece in hand until the answer is legal or the limit of illegal answers is reached.
+
+        Returns the last cell, and whether it is legal. A legal cell is recorded.
+        """
         asks = 1
         while True:
             answer = self.player.place_piece()
@@ -144,7 +147,10 @@ class LiveGame:
         return False
 
     def _request_gift(self) -> int:
-        """Return the piece that the player gives to the opponent; if the player gave no legal piece, an illegal one."""
+        """Request a gift until the answer is legal or the limit of illegal answers is reached.
+
+        Returns the piece that the player gives to the opponent, or an illegal piece if the player gave no legal one.
+        """
         asks = 1
         while True:
             answer = self.player.choose_piece()

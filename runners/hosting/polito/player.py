@@ -123,9 +123,9 @@ class PolitoSubprocess(Subprocess):
         return self._shared[QUESTION_INDEX]
 
     def request_turns(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
-        """Return the answers to ``questions``, first all cells and then all gifts, and the remarks about them.
+        """Return the answers to ``questions``, first all cells and then all gifts, and the remarks about the answers.
 
-        Raises ``SubprocessDiedError``, and ``TurnTimeoutError`` if the subprocess has to be ended.
+        Raises ``SubprocessDiedError``, and ``TurnTimeoutError`` if a turn does not end after it was interrupted.
         """
         self._shared[QUESTION_INDEX] = self._shared[TURN_START] = 0
         self.send(None, questions.tobytes())
@@ -137,7 +137,10 @@ class PolitoSubprocess(Subprocess):
         return np.frombuffer(answers, ANSWER_FORMAT), remarks
 
     def _wait_and_interrupt_late_turns(self, seconds: float) -> None:
-        """Wait for a response, and interrupt each turn that takes longer than ``seconds``."""
+        """Wait for a response, and interrupt each turn that takes longer than ``seconds``.
+
+        Raises ``TurnTimeoutError`` if a turn goes on for ``GRACE_SECONDS`` after that.
+        """
         next_wait = seconds
         while not self.has_response(next_wait):
             turn_start = self._shared[TURN_START]
@@ -154,7 +157,7 @@ class PolitoSubprocess(Subprocess):
 
 
 class PolitoSubprocessPool:
-    """What all players of one agent share: the setup of subprocesses, a subprocess that is ready, and counts."""
+    """The setup, the ready subprocess and the counts that all players of one agent share."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         """Start the first subprocess. Raises ``RequestError`` if the player cannot be built."""
@@ -208,7 +211,7 @@ class PolitoPlayer(BatchPlayer):
         return PolitoPlayer(self._pool)
 
     def remarks(self) -> list[str]:
-        """Return lines about the illegal answers in all threads."""
+        """Return lines about the illegal answers of the player in all threads."""
         count, given_up = self._pool.asked_again, self._pool.given_up
         retry_remarks = [f"gave {count:,} illegal answers and was asked again, as its package does"] if count else []
         max_answers = self._pool.setup["most_asks"]

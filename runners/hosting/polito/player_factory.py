@@ -106,7 +106,11 @@ class PlayerFactory:
 
 
 def simulate_main_in_folder(folder: str) -> None:
-    """Set up this process as if the ``main.py`` of a folder were running: current folder, module path, ``__main__``."""
+    """Set up this process as if the ``main.py`` of a folder were running.
+
+    This sets the current folder, the module path, the arguments and ``__main__``. This project's modules are forgotten,
+    so that the player may import modules of the same names.
+    """
     for name in [name for name in sys.modules if name.partition(".")[0] in OUR_PACKAGES]:
         del sys.modules[name]
     os.chdir(folder)
@@ -154,7 +158,7 @@ def load_player_factory(setup: Mapping[str, Any]) -> PlayerFactory:
     """Load a player's class and the class of its games from the folder that ``simulate_main_in_folder`` set up.
 
     ``setup`` holds the parameters of ``agent.Polito``. Raises ``RequestError`` for a class that does not exist, and for
-    arguments that the class does not take.
+    arguments that a class does not take.
     """
     player_class = _load_class(setup, "player", ("choose_piece", "place_piece"))
     name = _find_game_parameter(player_class, setup["kwargs"])
@@ -170,9 +174,9 @@ def load_player_factory(setup: Mapping[str, Any]) -> PlayerFactory:
 
 
 def _load_class(setup: Mapping[str, Any], key: str, method_names: Sequence[str]) -> type[Any]:
-    """Load the class that ``setup`` names as ``module.Class`` under a key.
+    """Load the class that ``setup`` names as ``module.Class`` under ``key``.
 
-    Raises ``RequestError`` if the class lacks one of the methods.
+    Raises ``RequestError`` if there is no such class or if it lacks one of the methods.
     """
     path: str = setup[key]
     module_name, _, class_name = path.rpartition(".")
@@ -221,7 +225,10 @@ def _list_modules(folder: str) -> list[str]:
 
 
 def _find_game_module(player: type[Any]) -> Any:
-    """Return the module that defines ``Quarto`` and ``Player``: that of the player's base class, else the package's."""
+    """Return the module that defines ``Quarto`` and ``Player``.
+
+    This is the module of the player's base class or, if it does not define both, the package ``quarto``.
+    """
     for base in player.__mro__[1:]:
         module = sys.modules.get(base.__module__)
         if base.__name__ == "Player" and hasattr(module, "Quarto"):
@@ -245,9 +252,10 @@ def _check_kwargs(
 
 
 def _find_game_parameter(player: type[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """Return the name of the parameter that takes the game: the first one that ``kwargs`` do not name.
+    """Return the name of the parameter that takes the game: the first parameter that ``kwargs`` do not name.
 
-    Returns None for the very first parameter, because its name may be unknown or may not work as a keyword.
+    Returns None if this is the very first parameter, because its name may be unknown or may not work as a keyword. The
+    game is then a positional argument.
     """
     try:
         parameters = [*inspect.signature(player).parameters.values()]
@@ -260,9 +268,9 @@ def _find_game_parameter(player: type[Any], kwargs: Mapping[str, Any]) -> str | 
 
 
 def list_player_modules() -> Iterator[types.ModuleType]:
-    """Yield the imported modules that are the player's own.
+    """Yield the imported modules that belong to the player.
 
-    They are not installed, and belong neither to the standard library nor to this project.
+    These modules are not installed, and belong neither to the standard library nor to this project.
     """
     paths = sysconfig.get_paths()
     library_folders = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -23,6 +23,7 @@ class GameRandom(random.Random):
         return self.current.getrandbits(k)
 
     def seed(self, a: Any = None, version: int = 2) -> None:
+        """Seed the generator of the current game; do nothing if ``a`` is None."""
         if a is not None:  # without a seed the operating system's would be used, which cannot be repeated
             self.current.seed(a, version)
 
@@ -44,7 +45,10 @@ class GameRandom(random.Random):
 
 
 class SwappableNumpyState:
-    """A state of ``numpy.random`` as a separate generator; since version 1.24, NumPy can exchange its generator."""
+    """A state of ``numpy.random`` as a separate generator.
+
+    Since version 1.24, NumPy can exchange its generator.
+    """
 
     def __init__(self, module: Any) -> None:
         self._bits, self._exchange, self.seed = module.MT19937(0), module.set_bit_generator, module.seed
@@ -57,7 +61,8 @@ class SwappableNumpyState:
 class CopiedNumpyState:
     """A state of ``numpy.random`` that is copied in and out, for NumPy before version 1.24.
 
-    The second of two numbers that ``normal`` computes at a time is lost.
+    ``normal`` computes two numbers at a time; the second is lost if another game's state is activated before it is
+    used.
     """
 
     active: CopiedNumpyState | None = None
@@ -97,7 +102,11 @@ class StreamPool:
     """A source of generators for games. It reuses NumPy's generators, because building them takes long."""
 
     def __init__(self, build_numpy_state: Callable[[], Any]) -> None:
-        """Take the function that builds NumPy states, as ``patch_random_returning_state_factory`` returns it."""
+        """Initialise the pool.
+
+        ``build_numpy_state`` builds NumPy states, as the function does that ``patch_random_returning_state_factory``
+        returns.
+        """
         self._build_numpy_state = build_numpy_state
         self._free_states: list[Any] = []
 
@@ -106,7 +115,7 @@ class StreamPool:
         return GameStreams(seed, self._free_states.pop() if self._free_states else self._build_numpy_state())
 
     def release(self, streams: GameStreams) -> None:
-        """Take back the generators of a finished game."""
+        """Take back the generators of a finished game, so that a later game can use NumPy's generator."""
         self._free_states.append(streams.numpy)
 
 
@@ -130,7 +139,7 @@ def patch_random_returning_state_factory() -> Callable[[], Any]:
 
 
 def _patch_unseeded_functions(module: Any) -> None:
-    """Keep functions of ``numpy.random`` from taking a seed from the operating system when they are given none."""
+    """Keep functions of ``numpy.random`` from taking a seed from the operating system if the caller gives none."""
     original_seed: Callable[..., None] = module.seed
     original_default_rng: Any = getattr(module, "default_rng", None)  # since NumPy 1.17
 

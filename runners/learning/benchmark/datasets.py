@@ -68,7 +68,7 @@ SOURCE_KEY = "benchmark"  # key of the metadata that names the run of a dataset
 
 
 class BenchmarkDataset(NamedTuple):
-    """A dataset: the players whose turns it records, and the opponents that they play against."""
+    """A dataset: the players whose turns it records, and the opponents against which they play."""
 
     name: str
     players: Sequence[str]  # labels
@@ -92,7 +92,10 @@ DATASETS = (
 
 
 class DatasetSplit(NamedTuple):
-    """The training or validation split of a dataset, with the number of games and the seed that generate it."""
+    """The training or validation split of a dataset.
+
+    It has the number of games and the seed from which it is generated.
+    """
 
     dataset: BenchmarkDataset
     validation: bool
@@ -148,7 +151,10 @@ def select_datasets(names: Sequence[str]) -> list[BenchmarkDataset]:
 
 
 def list_splits(datasets: Sequence[BenchmarkDataset], games: int, seed: int) -> list[DatasetSplit]:
-    """List the training and validation splits of each dataset, for ``games`` games and ``seed``."""
+    """List the training and validation splits of each dataset.
+
+    ``games`` is the number of games of a training split as requested, before it is rounded up to whole pairs.
+    """
     return [DatasetSplit(dataset, validation, games, seed) for dataset in datasets for validation in (False, True)]
 
 
@@ -163,11 +169,11 @@ class DatasetRequest(NamedTuple):
 
 
 def create_datasets_unless_stopped(request: DatasetRequest, stop: threading.Event) -> bool:
-    """Make the splits that do not exist yet; return False if ``stop`` was set before all were made.
+    """Make the splits that do not exist yet, and return whether all exist in the end.
 
-    Games that have been played are kept, so the same request continues the work later. Raises ``RequestError`` if the
-    folder already holds a dataset with different games or if Minari is not installed, and ``FailureError`` if the disk
-    cannot be written.
+    If ``stop`` is set before that, games that have been played are kept, so the same request continues the work later.
+    Raises ``RequestError`` if the folder already holds a dataset with different games or if Minari is not installed,
+    and ``FailureError`` if the disk cannot be written.
     """
     folder = request.folder
     check_outside_archives(folder)
@@ -206,7 +212,10 @@ def _describe_work(splits: Sequence[DatasetSplit], threads: int) -> str:
 def _create_split_unless_stopped(
     split: DatasetSplit, request: DatasetRequest, references: ReferenceReturns, stop: threading.Event
 ) -> bool:
-    """Make one split as an archive and as a Minari dataset; return False if ``stop`` was set before both were made."""
+    """Make one split as an archive and as a Minari dataset.
+
+    Returns whether both were made before ``stop`` was set.
+    """
     folder, spec = request.folder, split.build_run_spec()
     work_folder = folder / WORK_FOLDER / f"{split.name}-{spec.run_id}"
     if not _has_games(split, folder):
@@ -240,7 +249,7 @@ def _create_split_unless_stopped(
 def _play_games_unless_stopped(
     split: DatasetSplit, spec: RunSpec, request: DatasetRequest, work_folder: Path, stop: threading.Event
 ) -> bool:
-    """Play the missing games of a split; return False if ``stop`` was set before all were played."""
+    """Play the missing games of a split, and return whether all were played before ``stop`` was set."""
     storage = ArchiveOptions(work_folder / "played", other_code="extend")
     experiment = open_experiment(RunRequest(spec, split.games_a_pairing, request.threads, storage, progress=False))
     if experiment.request.notes:
@@ -271,14 +280,14 @@ def _write_archive(split: DatasetSplit, spec: RunSpec, work_folder: Path, folder
 
 
 def build_source_record(split: DatasetSplit, spec: RunSpec) -> dict[str, Any]:
-    """Build the record that tells which games a dataset consists of."""
+    """Build the record from which the games of a dataset can be identified."""
     return {"run_id": spec.run_id, "seed": split.seed, "games": split.total_games, "opening_plies": OPENING_PLIES}
 
 
 def build_metadata(
     split: DatasetSplit, spec: RunSpec, request: DatasetRequest, references: ReferenceReturns
 ) -> dict[str, Any]:
-    """Build the metadata of a split for Minari; the reference scores are mean returns against ``OPPONENT``."""
+    """Build the metadata of a split for Minari. Its reference scores are mean returns against ``OPPONENT``."""
     environment: dict[str, Any] = {
         "id": ENVIRONMENT_ID,
         "entry_point": "runners.learning.environments.single:QuartoEnv",
@@ -316,7 +325,10 @@ def build_metadata(
 
 
 def _has_games(split: DatasetSplit, folder: Path) -> bool:
-    """Return whether the archive of a split exists. Raises ``RequestError`` if the archive holds different games."""
+    """Return whether the archive of a split exists.
+
+    Raises ``RequestError`` if the archive holds different games.
+    """
     path, spec = split.archive_folder(folder), split.build_run_spec()
     if not path.exists():
         return False

@@ -88,7 +88,7 @@ class ScoreRequest(NamedTuple):
     names: Sequence[str]
     opponent: str
     root: PurePath  # of the archive that holds the policies
-    file: Path | None = None  # of the positions; None: the set that ships
+    file: Path | None = None  # of the positions; None: the set that comes with this project
 
 
 class AgentScore(NamedTuple):
@@ -101,7 +101,7 @@ class AgentScore(NamedTuple):
 
     @property
     def turn_figures(self) -> dict[str, Any]:
-        """The figures on regret over all turns that the agent took in the set of positions, by column name."""
+        """The figures on the regret of all turns that the agent took in the set of positions, by column name."""
         is_total = (pl.col("kind") == "turn") & pl.col("source").is_null() & pl.col("pieces").is_null()
         return self.verdict.figures.row(by_predicate=is_total, named=True)
 
@@ -116,7 +116,7 @@ class BenchmarkScores(NamedTuple):
 
 
 def score_agents(request: ScoreRequest, options: JudgeOptions, stop: threading.Event) -> BenchmarkScores | None:
-    """Score agents; return None if ``stop`` was set before all were scored.
+    """Score agents, or return None if ``stop`` is set before all are scored.
 
     Raises ``RequestError`` if an agent, a policy or a file does not exist, or if the positions belong to other rules.
     """

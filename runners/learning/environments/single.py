@@ -32,7 +32,7 @@ class QuartoEnv(gymnasium.Env):
     ``turns``, an observation is int8 [17], the piece on each cell and then the piece in hand, -1 for none; an action is
     a whole turn, 0 to 288, as in exported episodes. ``info`` has the legal actions as ``action_mask``, int8 [16] or
     [289], and the learner's ``seat``; at the end of a game it also has the ``ending`` and the ``game`` as text. Rewards
-    are 1 for a win, -1 for a loss, 0 for a draw and as long as the game goes on. An illegal action forfeits the game
+    are 1 for a win, -1 for a loss, and 0 for a draw or while the game goes on. An illegal action forfeits the game
     (-1). If the opponent forfeits, the game is truncated with reward 0, because no action of the learner caused that.
 
     Once the game is over, the mask allows every action, because Gymnasium asks for one more action, which it ignores,
@@ -41,7 +41,7 @@ class QuartoEnv(gymnasium.Env):
     number of the game.
 
     A copy, also by pickle, continues the game and appends to the same ``record``. Copying raises ``RequestError`` if
-    the opponent plays in a process of its own or by the clock.
+    the opponent plays in a process of its own or its turns have a time limit.
 
     Args:
         opponent: An agent's label or an agent object. None: the learner plays both seats; then ``seat`` in ``info`` is

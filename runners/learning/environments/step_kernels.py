@@ -58,7 +58,7 @@ def build_envs(size: int) -> Envs:
 
 
 def to_batch(envs: Envs) -> Batch:
-    """Return the positions of the games as views."""
+    """Return the positions of the games as a batch of views into ``envs``."""
     return Batch(*(envs[name] for name in Batch._fields))
 
 
@@ -128,14 +128,14 @@ def _is_legal(bits: int, action: int) -> bool:
 
 @inline_function
 def _give_piece(env: Any, piece: int) -> None:
-    """Take a piece from those that are left and put it in the hand."""
+    """Remove a piece from the available pieces, and put it in hand."""
     env.hand = piece
     env.available &= ~(int64(1) << piece)
 
 
 @kernel(types.int64(ENVS_TYPE, types.int64, OPENINGS_TYPE, RULES_TYPE))
 def _draw_and_play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int:
-    """Draw the imposed plies of a new game at random and play them; return how many there are."""
+    """Draw the imposed plies of a new game at random, play them, and return their number."""
     env = envs[i]
     source, attempt = stream(env.seed, env.number, OPENING_STREAM), int64(0)
     while not try_draw_opening(openings, 0, source, attempt, rules):
@@ -163,7 +163,10 @@ def _begin_game(env: Any, seat: int, first_seat: int) -> int:
 
 @inline_function
 def _apply_action(env: Any, action: int, rules: Any) -> bool:
-    """Carry out the learner's decision; return whether it is then the opponent's turn."""
+    """Carry out the learner's decision, and return whether it is then the opponent's turn.
+
+    An illegal decision forfeits the game.
+    """
     giving, mover_chooses = env.hand == NONE, rules.mover_chooses != 0
     if not _is_legal(int64(env.available) if giving else ~int64(env.occupied), action):
         _end_game(env, 1 - int64(env.seat), FORFEIT_ILLEGAL)
@@ -177,7 +180,10 @@ def _apply_action(env: Any, action: int, rules: Any) -> bool:
 
 @kernel(types.int64(ENVS_TYPE, types.int64, types.int64, RULES_TYPE))
 def _apply_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
-    """Carry out the learner's whole turn; return 1 if it is then the opponent's turn, otherwise 0."""
+    """Carry out the learner's whole turn; return 1 if it is then the opponent's turn, otherwise 0.
+
+    An illegal turn forfeits the game.
+    """
     env = envs[i]
     occupied, available, hand = int64(env.occupied), int64(env.available), int64(env.hand)
     if not is_legal_turn(turn, env.lanes, occupied, available, hand, rules):
@@ -194,11 +200,11 @@ def _apply_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
 def step_learners_and_count_replies(
     envs: Envs, opponent_positions: OpponentPositions, actions: Any, options: StepOptions, openings: Any, rules: Any
 ) -> int:
-    """Carry out each learner's action, or begin a new game where one was over; return how many opponents must reply.
+    """Carry out each learner's action, or begin a new game where one is over; return how many opponents must reply.
 
-    ``actions`` is [N]; ``openings`` [2, K, 1] is scratch for K imposed plies. The positions in which an opponent must
-    reply are written to ``opponent_positions``, from index 0. A learner that plays both seats makes the reply itself,
-    in the next step.
+    ``actions`` is [N]; ``openings`` [2, K, 1] is scratch space for K imposed plies. The positions in which an opponent
+    must reply are written to ``opponent_positions``, from index 0. A learner that plays both seats makes the reply
+    itself, in the next step.
     """
     batch, slots, seeds, turns = opponent_positions
     size, mover_chooses = int64(0), rules.mover_chooses != 0
@@ -229,7 +235,7 @@ def step_learners_and_count_replies(
 
 @inline_function
 def _play_opponent_turn(env: Any, cell: int, gift: int, rules: Any) -> None:
-    """Play the opponent's turn in one game."""
+    """Play the opponent's turn in one game. An illegal, late or failed turn forfeits the game."""
     learner, mover_chooses = int64(env.seat), rules.mover_chooses != 0
     if cell in (ERROR_CELL, LATE_CELL):
         _end_game(env, learner, FORFEIT_ERROR if cell == ERROR_CELL else FORFEIT_TIME)

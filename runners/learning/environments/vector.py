@@ -129,7 +129,7 @@ class GameLog:
 
 
 def _is_same_step_mode(mode: AutoresetMode | str) -> bool:
-    """Return whether a new game begins in the step that ends the last one.
+    """Return whether a new game begins in the step that ends the previous game.
 
     Raises ``RequestError`` for an unsupported mode.
     """
@@ -212,7 +212,7 @@ class QuartoVectorEnv(VectorEnv):
         return observations, {"action_mask": masks, "seat": envs["seat"].copy()}
 
     def _build_seeds(self, seed: Seed | Sequence[Seed | None] | None) -> NDArray[np.uint64]:
-        """Build one seed for each game: [N] uint64."""
+        """Build one seed for each game: [N] uint64. Seeds that are not given are drawn at random."""
         super().reset(seed=int(seed) if isinstance(seed, int | np.integer) else None)
         drawn_seeds = self.np_random.integers(SEED_LIMIT, size=self.num_envs).tolist()
         if seed is None:

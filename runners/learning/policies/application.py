@@ -98,7 +98,7 @@ def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
 def _describe_play_command(card: PolicyCard, options: str) -> list[str]:
     """Return the lines that tell how to play with the policy.
 
-    They have a command or, if no agent reads the policy, what the yaml of such an agent would need.
+    They contain a command or, if no agent reads the policy, what the yaml of such an agent would need.
     """
     from runners.config.agent_policies import list_reader_names
 

@@ -78,9 +78,9 @@ def print_comparison(root: PurePath, one: str, other: str) -> None:
 
 
 def join_rows(one: Policy, other: Policy) -> pl.DataFrame | None:
-    """Join the rows that both policies have; the columns ``a``, ``b`` and ``difference`` hold the values.
+    """Join the rows that both policies have, or return None if the columns of the two tables do not match.
 
-    Returns None if the columns of the two tables do not match.
+    The columns ``a`` and ``b`` hold the values of the two policies, and ``difference`` holds the absolute difference.
     """
     kinds = {one.kind, other.kind}
     if not (one.table and other.table) or not (len(kinds) == 1 or kinds <= VALUE_COLUMNS.keys()):
@@ -103,7 +103,7 @@ def join_rows(one: Policy, other: Policy) -> pl.DataFrame | None:
 def _find_value_column(policy: Policy) -> str:
     """Return the name of the column that holds a policy's values.
 
-    That is the column of floats or, if all columns are integers, the column of counts.
+    This is the column of floats or, if all columns are integers, the column of counts.
     """
     return next((name for name, column in policy.table.items() if column.dtype.kind == "f"), "count")
 
@@ -129,8 +129,9 @@ def _describe_agreement(choices: TurnComparison) -> Iterator[tuple[str, str]]:
 def compare_turns(one: Policy, other: Policy, rules: Rules) -> TurnComparison:
     """Compare the turns that two policies choose in the positions of their tables.
 
-    The positions are those that both tables have or, if they share none, those that at least one table has. If neither
-    table is about positions, the comparison uses positions from random games.
+    The comparison uses the positions that both tables have or, if they share none, the positions of either table. Of
+    more than ``MAX_POSITIONS`` positions, it uses only some. If neither table is about positions, it uses positions
+    from random games.
     """
     sets = [_list_canonical_forms(policy, rules) for policy in (one, other)]
     form_sets = [forms for forms in sets if forms is not None]
@@ -220,7 +221,7 @@ def _find_resulting_forms(positions: list[PackedPosition], turns: Turns, rules: 
 
 
 def _build_difference_columns(common: pl.DataFrame, cards: list[PolicyCard]) -> list[ResultColumn]:
-    """Build the columns of a table of the rows in which the values of the two policies differ most."""
+    """Build the columns of a table of the rows in which the two policies' values differ most."""
     keys = [name for name in common.columns if name not in ("a", "b", "difference")]
     rows = common.sort("difference", *keys, descending=[True] + [False] * len(keys)).head(MAX_ROWS)
     columns = []

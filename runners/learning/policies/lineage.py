@@ -152,7 +152,10 @@ def _format_labels(labels: Sequence[str]) -> str:
 
 
 def _list_agent_policies(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """Yield each policy that an agent of the run played by, once, together with the agent's label."""
+    """Yield the id of each policy by which an agent of the run played, with the agent's label.
+
+    No pair of id and label is repeated.
+    """
     policies = [
         (str(agent["policy_id"]), str(agent["label"])) for agent in record.spec["agents"] if agent.get("policy_id")
     ]

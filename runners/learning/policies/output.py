@@ -33,7 +33,7 @@ def output_policies(root: PurePath, table: TableOutput) -> None:
 
 
 def print_policy(root: PurePath, name: str) -> None:
-    """Print everything that is known about a policy, which ``name`` gives by name or id, and its lineage.
+    """Print the card and the lineage of the policy that ``name`` gives by name or id.
 
     Raises ``NotFoundError`` if there is no such policy.
     """
@@ -49,7 +49,10 @@ def print_policy(root: PurePath, name: str) -> None:
 
 
 def rebuild_and_print(root: PurePath, name: str, threads: int, trusted: bool) -> int:
-    """Rebuild a policy and print how the result differs from the stored one; return the exit code, 1 if it differs."""
+    """Rebuild a policy and print how the result differs from the stored policy.
+
+    Returns the exit code, which is 1 if they differ and 0 otherwise. ``trusted`` allows third-party code to run.
+    """
     with console.show_progress_bar("learning again", "games"):
         rebuilt = rebuild_policy(root, name, threads, trusted)
     for difference in rebuilt.differences:

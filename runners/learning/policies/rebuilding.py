@@ -60,8 +60,13 @@ def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, 
     """Derive a policy again from the games that its card names, and compare it with the stored policy.
 
     The archive is only read. A card may come from anybody, so the third-party code that it names runs only if
-    ``trusted``. Raises ``RequestError`` for a policy that is missing or damaged, whose games are missing, that cannot
-    be derived again, or whose card names third-party code that is not trusted; ``FailureError`` for damaged games.
+    ``trusted``. If ``threads`` is None, all available cores are used.
+
+    Raises:
+        RequestError: The policy is missing or damaged, its games are missing, it cannot be derived again, or its card
+            names third-party code that is not trusted.
+        FailureError: The games are damaged.
+
     """
     archive = ArchiveStore.open(root)
     card, stored = policy_store.read(archive, name_or_id)
@@ -159,11 +164,13 @@ def _learn_again(archive: ArchiveStore, card: PolicyCard, trusted: bool) -> Poli
 def _build_generation_reader(
     archive: ArchiveStore, card: PolicyCard
 ) -> Callable[[RunRequest], GenerationResult | None]:
-    """Build a function that reads the logged games of one generation per call, in the order of the runs on the card.
+    """Build a function that reads the logged games of one generation at each call.
 
-    The function returns None if this code would play the generation differently, or if games are missing. Raises
-    ``RequestError`` for a run without games.
+    The generations are read in the order of the runs on the card. The function returns None if this code would play the
+    generation differently, or if games are missing. Raises ``RequestError`` for a run without games.
     """
+    from runners.learning.training.genetic import GenerationResult
+
     run_ids = card.learned["run_ids"]
     for run_id in run_ids:
         if archive.find_run(run_id) is None or not archive.list_effective_ranges(run_id):
@@ -178,7 +185,7 @@ def _build_generation_reader(
         spec = replace(request.spec, salt=record.spec.get("salt", "") if record else "")
         if record is None or spec.run_id != record.run_id or count_missing_games(archive, spec, request.games):
             return None
-        return spec.run_id, load_results(archive, spec.run_id)
+        return GenerationResult(spec.run_id, load_results(archive, spec.run_id))
 
     return read_generation
 

@@ -1,4 +1,4 @@
-"""A table or a network that was learned elsewhere is stored as a policy, and played like any other."""
+"""Tables and networks that were learned elsewhere, stored as policies that play like any other policy."""
 
 from __future__ import annotations
 

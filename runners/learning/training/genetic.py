@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import PurePath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -80,7 +80,7 @@ class GeneticTrainer(Trainer):
 
     @abstractmethod
     def build_breeder(self) -> Breeder:
-        """Build the breeder, which makes new individuals in the way of the study.
+        """Build the breeder, which makes new individuals as the study does.
 
         Raises ``ValueError`` for an invalid parameter.
         """
@@ -174,10 +174,9 @@ class Ga2Trainer(GeneticTrainer):
 
 
 def parse_operators(key: str, values: Any) -> tuple[float, float, float]:
-    """Check the probabilities of the three operators, and return them.
+    """Return the probabilities of the three operators: mutation and two kinds of crossover.
 
-    They are those of mutation and of two kinds of crossover. Raises ``ValueError`` unless there are three probabilities
-    that sum to 1.
+    Raises ``ValueError`` unless there are three probabilities that sum to 1.
     """
     if isinstance(values, str) or not isinstance(values, Sequence) or len(values) != 3:
         raise ValueError(f"{key}={values} is not three probabilities, [mutation, crossover, crossover2]")
@@ -188,10 +187,14 @@ def parse_operators(key: str, values: Any) -> tuple[float, float, float]:
 
 
 def read_genes(root: PurePath, policy: str, gene_names: Sequence[str]) -> NDArray[np.float64]:
-    """Read the genes [n, G] of the individuals that survived the last generation of a stored policy, the best first.
+    """Read the genes of the individuals that survived the last generation of a stored policy.
 
     Raises ``RequestError`` if the archive at ``root`` has no such policy, or if the policy has different genes or does
     not come from an evolution.
+
+    Returns:
+        Genes [n, G], with the best individual first.
+
     """
     archive = ArchiveStore.open(root)
     card = policy_store.find(archive, policy)
@@ -204,7 +207,11 @@ def read_genes(root: PurePath, policy: str, gene_names: Sequence[str]) -> NDArra
     return last.sort("place").select(gene_names).to_numpy()
 
 
-GenerationResult = tuple[str, Sequence[PairingResult]]  # the id of a generation's run, and its results
+class GenerationResult(NamedTuple):
+    """The id of the run of a generation, and the results of the run."""
+
+    run_id: str
+    results: Sequence[PairingResult]
 
 
 class EvolutionTraining:
@@ -281,7 +288,7 @@ class EvolutionTraining:
         return dict(zip(self._genes, self._evolution.choose_genome(self._plan.answer), strict=True))
 
     def _run_generation_unless_stopped(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> bool:
-        """Breed a generation and evaluate it in games; return False if not all of these games were played."""
+        """Breed a generation and evaluate it in games, and return whether all of these games were played."""
         generation = self._evolution.begin_generation()
         players = [self._build_individual(genes) for genes in generation.genes.tolist()]
         result = get_generation(self._build_request(players))
@@ -323,7 +330,10 @@ class EvolutionTraining:
         return np.array(rewards).reshape(-1, len(self._opponents))
 
     def _build_population_rows(self, judged: Population, youngest: int) -> pl.DataFrame:
-        """Build the rows of the table ``population`` for one generation: all individuals, the best first."""
+        """Build the rows of the table ``population`` for one generation: all individuals, with the best first.
+
+        ``youngest`` is the number of the individual that was made last.
+        """
         generation, numbers = self._evolution.generation, judged.number.tolist()
         new = judged.number > youngest - self._plan.offspring
         run_ids, labels = zip(*(self._judgements[number] for number in numbers), strict=True)
@@ -354,7 +364,7 @@ class EvolutionTraining:
         """Build the schema of the learning curve.
 
         The columns ``best`` and ``mean`` are about games against the first opponent. For every other opponent, the
-        names of the columns end with its label.
+        names of the columns end with the opponent's label.
         """
         schema: dict[str, pl.DataType] = {"generation": pl.Int64(), "games": pl.Int64()}
         for i, opponent in enumerate(self._opponents):
@@ -370,9 +380,9 @@ class EvolutionTraining:
 
 
 def _play_generation(runs: TrainingRuns, request: RunRequest) -> GenerationResult | None:
-    """Play the games of a generation; return None if ``stop`` was set before all were played."""
+    """Play the games of a generation, and return their results, or None if ``stop`` was set before all were played."""
     outcome = runs.execute_run(request)
-    return (outcome.run_id, outcome.results) if outcome else None
+    return GenerationResult(outcome.run_id, outcome.results) if outcome else None
 
 
 def _build_player(plan: GeneticTrainer, genes: Sequence[str], context: TrainingContext) -> AgentSpec:

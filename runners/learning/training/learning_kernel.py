@@ -28,7 +28,7 @@ PAIR_GAMES = 2  # buffers have a column for each game of a pair, so that the num
 
 
 class GameBuffers(NamedTuple):
-    """Two arrays of games: those that are being played, and those that are finished."""
+    """The arrays of the game that is being played, and of the finished games."""
 
     state: Lockstep  # of the game that is being played
     pair: Games  # room for two games, one of which is being played
@@ -62,8 +62,8 @@ def play_and_learn_until_full(
     """Play the games in columns ``column_range[0]`` to ``column_range[1] - 1`` of the block, and learn from each.
 
     Each game is learned from before the next one begins. ``agent_pair`` holds the learner's knowledge, which changes,
-    and the opponent's. Returns the column after the last game that was learned from, and whether the learner's tables
-    have room for more.
+    and the opponent's knowledge. Returns the column after the last game that was learned from, and whether the
+    learner's tables have room for more games.
     """
     agent, opponents = agent_pair
     state, pair, games = buffers.state, buffers.pair, buffers.games

@@ -215,10 +215,10 @@ class _OnlineTraining:
     def _play_compiled_until_full(
         self, training_games: TrainingGames, column_range: tuple[int, int], buffers: GameBuffers
     ) -> tuple[int, bool]:
-        """Play and learn from as many games as one kernel call can, among the games in ``column_range``.
+        """Play as many games in ``column_range`` as one kernel call can, and learn from each.
 
-        Returns the column after the last game, and whether the learner's tables have room for more. If the opponent
-        cannot play in a kernel, no game is played.
+        Returns the column after the last game, and whether the learner's tables have room for more games. If the
+        opponent cannot play in a kernel, no game is played.
         """
         opponent = self._experiment.engine.get_player(OPPONENT)
         if not isinstance(opponent, KernelPlayer) or opponent.game_words:  # the engine owns the memory of such agents

@@ -116,7 +116,7 @@ def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> 
 
 @dataclass(frozen=True)
 class CountTask(Task[CountChunk, CountResult]):
-    """A task in which workers let a kind of policy count ranges of games.
+    """A task in which workers count ranges of games by the method of a kind of policy.
 
     Raises ``RequestError`` if a worker cannot find the archive, and ``FailureError`` for a file that cannot be read.
     """
@@ -172,7 +172,7 @@ class BuildRequest:
 
     @property
     def is_counted_by_workers(self) -> bool:
-        """Whether workers count each range of games; if not, this process holds all games in memory."""
+        """Whether workers count each range of games; if not, this process reads all games."""
         return isinstance(self.policy_kind, CountingKind) and not self.executor.shares_memory
 
     @property
@@ -192,10 +192,14 @@ class BuildRequest:
 
 
 def select_build_games(request: BuildRequest) -> Selection:
-    """Select the games of a request without reading them; ``build_policy`` closes the archive that is opened here.
+    """Select the games of a request without reading them.
 
-    Raises ``RequestError`` for invalid parameters, for a name that is taken, for a condition that is invalid or that no
-    game meets, for runs under different rules, and for games that do not fit into memory.
+    The archive is opened here and stays open until ``build_policy`` closes it.
+
+    Raises:
+        RequestError: Parameters or the condition are invalid, the name is taken, no game meets the condition, the runs have
+            different rules, or the games do not fit into memory.
+
     """
     loads_all_games = not (request.is_counted_by_workers or isinstance(request.policy_kind, LearningKind))
     with ExitStack() as stack:
@@ -249,14 +253,17 @@ class DerivedPolicy(NamedTuple):
 
 
 def _derive_in_process(request: BuildRequest, selection: Selection) -> DerivedPolicy:
-    """Derive a policy in this process, from games that are all in memory or that are read during the derivation."""
+    """Derive a policy in this process.
+
+    The games are all in memory, or are read during the derivation.
+    """
     learned, games = derive_from_selection(request.kind, request.settings, selection, request.threads, trusted=True)
     sums, evaluation_sums = games.compute_fingerprints(request.threads), getattr(games, "evaluation_sums", {})
     return DerivedPolicy(learned.policy, games.to_id_ranges(), sums, learned.curve, evaluation_sums)
 
 
 def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedPolicy:
-    """Let workers count the games, and derive a policy from their counts."""
+    """Let workers count the games, and derive a policy from the sum of their counts."""
     task = CountTask(str(request.root), request.kind, dict(request.settings))
     chunks = list_count_chunks(selection)
     counts: Any = 0
@@ -272,7 +279,7 @@ def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedP
 
 
 def _check_policy(request: BuildRequest, policy: Any) -> Policy:
-    """Check the result of a kind, which may be the user's own, and return it.
+    """Return the result of a kind, which may be the user's own, after checking it.
 
     Raises ``FailureError`` if the result is not a policy that can be stored.
     """

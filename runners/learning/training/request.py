@@ -119,7 +119,7 @@ def check_training_and_create_archive(request: TrainingRequest) -> None:
 
 
 def _describe_unused_executor(trainer: Trainer, context: TrainingContext) -> Iterator[str]:
-    """Yield a note if the trainer cannot use the executor."""
+    """Yield a note if the trainer cannot use the configured executor."""
     if trainer.sequential_reason and not context.executor.shares_memory:
         why = trainer.sequential_reason
         yield f"trainer {context.name} plays in this process, on one thread, whatever the executor is: {why}"
@@ -197,7 +197,10 @@ def find_last_curve_value(curve: pl.DataFrame) -> float | None:
 
 
 def build_objective_value(curve: pl.DataFrame) -> ObjectiveValue | None:
-    """Build the value by which a sweep judges a training: the last value of the learning curve, or None without one."""
+    """Build the value by which a sweep judges a training, or return None if the learning curve has no such value.
+
+    It is the last value of the learning curve.
+    """
     last = find_last_curve_value(curve)
     name = next((column for column in ("win_rate", "strength") if column in curve.columns), "fitness")
     return None if last is None else ObjectiveValue(name, last)

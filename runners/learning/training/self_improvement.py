@@ -201,7 +201,10 @@ class _SelfImprovementTraining:
         return True
 
     def _measure_own_regret_by_opponent(self, run_id: str) -> dict[int, PlayerRegret]:
-        """Measure the player's exact regret against each opponent; return nothing if regret is not to be measured."""
+        """Measure the player's exact regret against each opponent, by the number of the pairing.
+
+        Returns an empty mapping if regret is not to be measured.
+        """
         if not self._plan.regret_games or self._context.rules.mover_chooses:
             return {}
         archive = ArchiveStore.open(self._context.storage.root)
@@ -221,7 +224,10 @@ class _SelfImprovementTraining:
         return True
 
     def _derive_policy(self, generation: int) -> PolicyCard:
-        """Derive the policy of a generation from the self-play games of earlier ones, unless it is already stored."""
+        """Derive the policy of a generation from the self-play games of earlier generations, unless it is already stored.
+
+        Returns the card of the new or stored policy.
+        """
         plan, context = self._plan, self._context
         runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
         kind, settings = plan.kind_settings
@@ -341,7 +347,7 @@ def measure_first_agent_regret(archive: ArchiveStore, run_id: str, games: int, t
 
 
 def sum_first_agent_regret(range_games: RangeGames, first_plies: NDArray[np.int8], values: ExactValues) -> GameRegrets:
-    """Sum the half-points that the first agent gives up in each of ``G`` games, and count its decisions.
+    """Sum the half-points that the first agent gives up in each of ``G`` games, and count the agent's decisions.
 
     Decisions before ply ``first_plies`` [G] of a game are left out.
     """

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """The circumstances of a training; of these, only the rules and the seed affect what is learned."""
+    """The circumstances of a training. Only the rules and the seed affect what is learned."""
 
     name: str  # of the trainer's yaml
     rules: Rules
@@ -120,7 +120,7 @@ class TrainingRuns:
         return self._clock.seconds
 
     def execute_run(self, request: RunRequest) -> RunOutcome | None:
-        """Play the games that the archive lacks of a run, and return the outcome of the run.
+        """Play the games of a run that the archive lacks, and return the outcome of the run.
 
         Returns None if ``stop`` was set before all games were played.
         """

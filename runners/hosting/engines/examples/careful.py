@@ -71,7 +71,7 @@ def choose_turn(position: str, lines: list[list[int]], mover_chooses: bool) -> s
 
 
 def main() -> None:
-    """Read lines and answer them until the input ends."""
+    """Read lines and answer them until the input ends or a line says ``quit``."""
     positions: list[str] = []
     lines: list[list[int]] = []
     mover_chooses = False
