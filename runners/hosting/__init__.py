@@ -1,1 +1,1 @@
-"""How agents take part: guarded, limited, in child processes, as engines, or written for another package."""
+"""How agents take part: guarded, limited, in subprocesses, as engines, or written for another package."""

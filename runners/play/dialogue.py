@@ -74,7 +74,10 @@ class Dialogue:
         self._is_game_shown = False
 
     def _run_in_thread(self, work: Callable[[], None]) -> None:
-        """Run ``work`` in a new thread and wait for it, so that Ctrl-C ends the wait at once."""
+        """Run ``work`` in a new thread and wait for it, so that Ctrl-C ends the wait at once.
+
+        Raises what ``work`` raises.
+        """
         failures: list[BaseException] = []
 
         def attempt() -> None:
@@ -147,7 +150,7 @@ QUOTED_CHARACTERS = 40  # characters of the input that a message repeats
 
 
 class DialogueCommand(StrEnum):
-    """A line of input that is not a decision but a command."""
+    """A command that the person can type in place of a decision."""
 
     HINT = "hint"
     UNDO = "undo"

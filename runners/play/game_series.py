@@ -122,7 +122,7 @@ class GameSeries:
         )
 
     def _print_review(self, session: Session) -> None:
-        """Print the mistakes of both players. While they are searched for, Ctrl-C ends the program."""
+        """Print the mistakes of both players. During the search for mistakes, Ctrl-C ends the program."""
         game, seconds = session.game, self._options.review_seconds
         try:
             with self._screen.show_waiting("Looking for mistakes"):
@@ -166,7 +166,11 @@ def _format_heading(spec: RunSpec, seat: int, game_number: int | None) -> str:
 
 
 def _play_to_end(dialogue: Dialogue, screen: Screen) -> bool:
-    """Play until the game is over; if the person leaves earlier, print a message and return False."""
+    """Play until the game is over, and return whether it is over.
+
+    If the person leaves earlier, a message is printed. Raises ``FailureError`` if the input ends before the game does,
+    and ``SystemExit`` if the person presses Ctrl-C.
+    """
     try:
         is_over = dialogue.play_to_end()
     except EOFError:

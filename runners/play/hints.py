@@ -40,8 +40,8 @@ class Hint(NamedTuple):
 def find_hint(game: Game, seconds: float | None = None) -> Hint:
     """Return a hint for the next decision.
 
-    It is based on exact values if a search finds them within ``seconds`` (None: ``HINT_SECONDS``). Otherwise it is
-    based only on safe gifts, and says so.
+    The hint is based on exact values if a search finds them within ``seconds`` (None: ``HINT_SECONDS``). Otherwise it
+    is based only on safe gifts, and says so.
     """
     seconds = HINT_SECONDS if seconds is None else seconds
     view = Position(game.position, game.rules)
@@ -76,9 +76,9 @@ class ExactTurns(NamedTuple):
 
 
 def solve_turns_within(game: Game, seconds: float) -> ExactTurns | None:
-    """Solve every turn in the current position of a game; return None if that takes longer than ``seconds``.
+    """Return the turns that keep the exact value of a game's current position, or None if this takes too long.
 
-    The time for loading a tablebase or compiling the kernels does not count.
+    The search may take ``seconds``, not counting the time for loading a tablebase or compiling the kernels.
     """
     if seconds <= 0:
         return None
@@ -138,7 +138,10 @@ def _find_gift_hint(game: Game, view: Position, seconds: float) -> Hint:
 
 
 def _find_placement_hint(game: Game, view: Position, line: str, seconds: float) -> Hint:
-    """Return a hint for placing a piece in hand that cannot finish a line; ``line`` is the first line of the hint."""
+    """Return a hint for placing a piece in hand that cannot finish a line.
+
+    ``line`` is the first line of the hint.
+    """
     if not game.pieces_left:
         return Hint([line], [])
     safe = {cell: view.safe_gifts(cell) for cell in game.empty_cells}
@@ -166,14 +169,17 @@ def _count_safe_replies(view: Position) -> int:
 
     The count decides between turns in early positions, which cannot be solved in time. There, a turn that leaves the
     opponent many safe replies gives up value less often than the turn with the most safe gifts. In the set of positions
-    that ships, it does so in 17, 36 and 47 % of the positions with 5, 6 and 7 pieces on the board; the other turn does
-    so in 23, 39 and 58 %.
+    that comes with this project, it does so in 17, 36 and 47 % of the positions with 5, 6 and 7 pieces on the board;
+    the other turn does so in 23, 39 and 58 %.
     """
     return sum(len(view.safe_gifts(cell)) for cell in view.free)
 
 
 def _describe_safe_counts(counts: dict[int, int]) -> str:
-    """Describe how many gifts are safe after a placement on each cell, the largest number first."""
+    """Describe how many gifts are safe after a placement on each cell, with the largest number first.
+
+    ``counts`` holds this number for each cell.
+    """
     groups: dict[int, list[int]] = {count: [] for count in sorted(counts.values(), reverse=True)}
     for cell, count in counts.items():
         groups[count].append(cell)

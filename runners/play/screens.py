@@ -89,13 +89,16 @@ class Screen:
         sys.stdout.write(f"{request}> ")
         sys.stdout.flush()
         line = self._input.read_line()
-        if not sys.stdin.isatty():  # the transcript then reads like that of a terminal
+        if not sys.stdin.isatty():  # so that the transcript reads like that of a terminal session
             echo = "".join(character if character.isprintable() else "?" for character in line[:MAX_ECHO])
             self.print_text(echo + ("…" if len(line) > MAX_ECHO else ""))
         return line
 
     def show_waiting(self, activity: str) -> AbstractContextManager[object]:
-        """Return a context manager that, while it is open, shows ``activity``, a sentence without its full stop."""
+        """Return a context manager that shows ``activity`` while it is open.
+
+        ``activity`` is a sentence without its full stop.
+        """
         if sys.stdout.isatty():  # a transcript does not depend on how fast the machine is
             self.print_text(f"{activity}.")
         return nullcontext()

@@ -134,7 +134,7 @@ class Session:
             self.game = self.game.with_forfeit(FORFEIT_ILLEGAL)
 
     def undo(self) -> bool:
-        """Go back to the start of the person's last turn; return False if there is no such turn."""
+        """Go back to the start of the person's last turn, and return whether there was such a turn."""
         if not self._turns:
             return False
         self.game = self._turns.pop()
@@ -224,13 +224,24 @@ class Logbook:
         return replace(self.spec, agents=(replace(human, label=_add_aids_to_label(human.label, aids)), agent))
 
     def log_game(self, game: Game, game_number: int, seconds: float, aids: Collection[str] = ()) -> LogEntry:
-        """Log and index a finished game; ``aids``, one of ``AID_COMBINATIONS``, are those that the person used.
+        """Log and index a finished game.
 
         The game gets ``game_number``, or the next free number if another process has used that number meanwhile. It is
-        indexed at once because queries about positions need the index of all games.
+        indexed at once, because queries about positions need the index of all games.
 
-        Raises ``FailureError`` if the archive cannot be written, and ``RequestError`` if another process keeps the run
-        locked.
+        Args:
+            game: The finished game.
+            game_number: The number that the game got when it was prepared.
+            seconds: The duration of the game.
+            aids: The aids that the person used, one of ``AID_COMBINATIONS``.
+
+        Returns:
+            The run and the number under which the game is logged.
+
+        Raises:
+            FailureError: The archive cannot be written.
+            RequestError: Another process keeps the run locked.
+
         """
         started = time.perf_counter()
         spec = self.build_aided_spec(aids)
@@ -272,7 +283,7 @@ class PreparedGame:
     number: int  # of the game in its run; the agent's randomness depends on it
 
     def start_session(self) -> Session:
-        """Return a session at the beginning of the game."""
+        """Return a session at the beginning of the game, before any gift."""
         return Session(self.spec.rules, self.seat, self.opponent)
 
 
@@ -284,11 +295,20 @@ def prepare_game(
     command: str,
     game_number: int | None = None,
 ) -> PreparedGame:
-    """Prepare a game of the run ``spec`` in which the person has ``seat``.
+    """Prepare a game of the run ``spec``.
 
-    If ``archive_root`` is given, the game will be logged there, and the archive is created if it does not exist.
-    ``game_number`` is the number of a game that began earlier or is not logged; None means the next free number. Raises
-    ``RequestError`` if the archive cannot be opened, and for a number beyond the next free one.
+    Args:
+        spec: The spec of the run, as ``build_human_run_spec`` builds it.
+        seat: The person's seat.
+        agent_and_guard: The opponent, and the guarded agent that requests its turns.
+        archive_root: The archive in which the game will be logged; it is created if it does not exist. None if the game
+            is not logged.
+        command: The command that the run's record names.
+        game_number: The number of a game that began earlier or is not logged; None means the next free number.
+
+    Raises:
+        RequestError: The archive cannot be opened, or the number is beyond the next free one.
+
     """
     agent, guarded = agent_and_guard
     stream_key = run_id_to_stream_key(spec.run_id)

@@ -197,8 +197,8 @@ def select_build_games(request: BuildRequest) -> Selection:
     The archive is opened here and stays open until ``build_policy`` closes it.
 
     Raises:
-        RequestError: Parameters or the condition are invalid, the name is taken, no game meets the condition, the runs have
-            different rules, or the games do not fit into memory.
+        RequestError: Parameters or the condition are invalid, the name is taken, no game meets the condition, the runs
+            have different rules, or the games do not fit into memory.
 
     """
     loads_all_games = not (request.is_counted_by_workers or isinstance(request.policy_kind, LearningKind))

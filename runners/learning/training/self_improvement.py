@@ -224,9 +224,9 @@ class _SelfImprovementTraining:
         return True
 
     def _derive_policy(self, generation: int) -> PolicyCard:
-        """Derive the policy of a generation from the self-play games of earlier generations, unless it is already stored.
+        """Derive the policy of a generation from the self-play games of earlier generations.
 
-        Returns the card of the new or stored policy.
+        Returns the policy's card. A policy that is already stored is not derived again.
         """
         plan, context = self._plan, self._context
         runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
