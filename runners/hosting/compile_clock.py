@@ -33,7 +33,7 @@ class CompileClock:
     """
 
     def __init__(self) -> None:
-        """Create the file. Raises ``OSError`` if no temporary file can be created."""
+        """Create the temporary file. Raises ``OSError`` if it cannot be created."""
         self.descriptor, path = tempfile.mkstemp()
         Path(path).unlink()
         os.pwrite(self.descriptor, CLOCK_RECORD.pack(0.0, 0.0), 0)

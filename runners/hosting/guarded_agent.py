@@ -59,11 +59,17 @@ def _reject_record(_record: logging.LogRecord) -> bool:
 
 
 class StuckError(FailureError):
-    """Too many turns of an agent never end, so the run cannot go on. Finished games are kept."""
+    """The error raised if so many turns of an agent never end that the run cannot go on.
+
+    Finished games are kept.
+    """
 
 
 class AllForfeitedError(FailureError):
-    """An agent has forfeited all its games so far, so going on would be pointless. Games already played are kept."""
+    """The error raised if an agent has forfeited all its games so far, so that going on would be pointless.
+
+    Games already played are kept.
+    """
 
 
 @dataclass

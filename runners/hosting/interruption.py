@@ -39,7 +39,7 @@ SignalHandler = Callable[[int, FrameType | None], None]
 
 
 class _StopRequest:
-    """What this process knows about a request to end: the first signal, and which descriptors were terminals."""
+    """The state of a request to end this process: the first signal, and which descriptors were terminals."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -48,7 +48,7 @@ class _StopRequest:
         self.may_exit = True  # False in the process of a user of the library, such as a notebook's
 
     def reset(self) -> None:
-        """Forget signals to the previous command, and note which of the standard streams are terminals."""
+        """Forget the signals to the previous command, and note which of the standard streams are terminals."""
         self.signal, self.is_urgent = None, False
         self.terminals = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
 
@@ -175,7 +175,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
 def keep_process() -> Iterator[None]:
     """Keep handled signals from ending the process while the context lasts.
 
-    The process belongs to a user of the library; it may be a notebook's, for example.
+    This is for a process that belongs to a user of the library, such as the process of a notebook.
     """
     _request.signal, _request.may_exit = None, False
     try:

@@ -48,7 +48,7 @@ class AgentFacts(msgspec.Struct):
 
 
 class IsolatedAgent:
-    """An agent that is built in subprocesses from the class ``target``, ``params`` and, perhaps, a policy."""
+    """An agent that subprocesses build from the class ``target``, its parameters ``params`` and, if given, a policy."""
 
     def __init__(
         self,
@@ -83,7 +83,10 @@ class IsolatedAgent:
 
     @cached_property
     def facts(self) -> AgentFacts:
-        """The facts that a subprocess reports about the agent. Raises ``RequestError`` if it cannot build the agent."""
+        """The facts that a subprocess reports about the agent.
+
+        Raises ``RequestError`` if the subprocess cannot build the agent.
+        """
         child, facts = self._start_with_facts()
         self._unused.append(child)
         return facts
@@ -101,7 +104,10 @@ class IsolatedAgent:
         return IsolatedPlayer(self, rules, label)
 
     def start_subprocess(self, rules: Rules) -> Subprocess:
-        """Start a subprocess that is ready to play. Raises ``RequestError`` if it cannot build the agent."""
+        """Start a subprocess that is ready to play.
+
+        Raises ``RequestError`` if the subprocess cannot build the agent.
+        """
         subprocess = self._unused.pop() if self._unused else self._start_with_facts()[0]
         with self._explain_errors(subprocess):
             subprocess.request(asdict(rules), b"", type(None))
@@ -118,7 +124,7 @@ class IsolatedAgent:
 
     @contextmanager
     def _explain_errors(self, *subprocesses: Subprocess) -> Iterator[list[Subprocess]]:
-        """Convert an error that a subprocess reports, or its death, into a ``RequestError``, and end the subprocesses.
+        """Convert a subprocess's error or death into a ``RequestError``, and end the subprocesses.
 
         Yields the list of the subprocesses, to which the context's body may append.
         """
@@ -135,7 +141,7 @@ class IsolatedAgent:
 class IsolatedPlayer(PythonPlayer):
     """A player with a subprocess for each thread that requests turns at the same time.
 
-    If a subprocess dies, the game whose turn it had to choose is forfeited. A subprocess that is late or writes invalid
+    If a subprocess dies, the game in which its turn was due is forfeited. A subprocess that is late or writes invalid
     data is ended. In either case, a new subprocess replaces it and builds the agent again.
     """
 

@@ -23,7 +23,10 @@ from quarto.rules import CELLS, NONE, PIECES, SIDE, finishes_line
 
 
 class GameNumbers(NamedTuple):
-    """The numbers of the games that a batch plays: game 0 or game 1 of each of consecutive pairs."""
+    """The numbers of the games in a batch.
+
+    A batch consists of game 0 or of game 1 of each of several consecutive pairs.
+    """
 
     run: int  # uint64: the run's word, see quarto.rng
     pairing: int  # int64, as the fields below
@@ -189,7 +192,7 @@ def play_to_end(
     state: Lockstep,
     games: Games,
 ) -> None:
-    """Play the games that ``set_up_games`` has set up until all have ended.
+    """Play until all games that ``set_up_games`` has set up have ended.
 
     ``opening_plies_and_size`` is (number of imposed plies, number of games).
     """

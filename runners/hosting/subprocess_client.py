@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class SubprocessDiedError(Exception):
-    """A subprocess ended, or wrote something other than a response."""
+    """The error raised if a subprocess ends, or writes something other than a response."""
 
     raised_at = "its process"
 

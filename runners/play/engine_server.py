@@ -107,7 +107,10 @@ class EngineServer:
         return position, seed
 
     def _answer_waiting_positions(self) -> Iterable[str]:
-        """Yield the agent's turn in each waiting position; the agent's randomness depends on the position's seed."""
+        """Yield a line with the agent's turn, or with an error, for each waiting position.
+
+        The agent's randomness in a position depends on the position's seed.
+        """
         waiting_positions, self._waiting_positions = self._waiting_positions, []
         if not waiting_positions:
             return
@@ -137,7 +140,7 @@ def serve_engine(label: str, archive_root: PurePath) -> None:
 
 
 def converse(server: EngineServer, lines: Iterable[str], out: TextIO) -> None:
-    """Answer each line of the input until it ends or says ``quit``; an invalid line gets an answer with ``error``."""
+    """Answer each line of the input until it ends or says ``quit``; an invalid line is answered with ``error``."""
     for line in lines:
         try:
             out.writelines(f"{answer}\n" for answer in server.respond(line))

@@ -64,7 +64,10 @@ def render_hand(game: Game, width: int) -> list[str]:
 
 
 def render_game(game: Game, width: int) -> str:
-    """Render the board and, beside it or on a narrow screen below it, the pieces that are left."""
+    """Render the board, the pieces that are left, and the piece in hand, for a screen of ``width`` columns.
+
+    The pieces that are left are beside the board or, on a narrow screen, below it.
+    """
     board, pieces_left = render_board(game), render_pieces_left(game)
     rows = _render_side_by_side(board, pieces_left) if width >= WIDTH else [*board, "", *pieces_left]
     return "\n".join([*rows, *render_hand(game, width)])

@@ -138,7 +138,7 @@ class PictureScreen(Screen):
 
 
 def build_screen(plain: bool) -> Screen:
-    """Build a screen that shows pictures if the terminal can and ``plain`` is false, and plain lines otherwise."""
+    """Build a screen with pictures if the terminal can show them and ``plain`` is false, or else with plain lines."""
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if plain or not at_terminal or Console().is_dumb_terminal or not _can_encode_pictures(sys.stdout.encoding):
         return Screen()
@@ -297,7 +297,8 @@ def _render_token(piece: int) -> Text:
 def render_game(game: Game, size: ConsoleDimensions) -> list[Text]:
     """Render the game in the largest layout that fits the screen.
 
-    The layouts are everything beside the board, some of it below the board, and plain characters.
+    The largest layout has everything beside the board. Smaller layouts have some of it below the board, or use plain
+    characters.
     """
     board, pieces_left = render_board(game), render_pieces_left(game)
     hand_lines = [Text(row) for row in plain_boards.render_hand(game, size.width)]

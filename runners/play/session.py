@@ -162,7 +162,7 @@ AID_COMBINATIONS = ((), ("hint",), ("undo",), ("hint", "undo"))  # aids that a p
 
 
 def build_human_run_spec(rules: Rules, person_name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
-    """Build the spec of the run that holds a person's games against an agent; ``seat`` is the person's seat.
+    """Build the spec of the run that holds a person's games against an agent in which the person has ``seat``.
 
     Raises ``RequestError`` for a name that cannot be part of a label.
     """

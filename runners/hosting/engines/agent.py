@@ -99,8 +99,8 @@ class PartialTurns(NamedTuple):
 class EnginePlayer(PythonPlayer):
     """A player with an engine process for each thread that requests turns at the same time.
 
-    If a process ends, is late or writes an invalid answer, the game whose turn it owed is forfeited, and a new process
-    takes over.
+    If a process ends, is late or writes an invalid answer, the game in which its turn was due is forfeited, and a new
+    process takes over.
     """
 
     def __init__(self, engine: Engine, rules: Rules) -> None:

@@ -32,7 +32,7 @@ FLUSH_HINT = "it may leave an answer out, or not flush its output"
 
 
 class EngineError(Exception):
-    """An engine ended, or wrote something other than an answer."""
+    """The error raised if an engine ends, or writes something other than an answer."""
 
     raised_at = "its process"
 
@@ -45,7 +45,7 @@ class EngineProcess:
 
         If the engine is silent, its input is closed, because an engine that does not flush its output answers only
         then. The engine is then started again with more time, because it may just be slow. Raises ``RequestError`` if
-        the engine does not get ready.
+        the engine does not become ready.
         """
         self._megabytes = megabytes
         try:
@@ -144,7 +144,7 @@ class EngineProcess:
                 self.evaluation = Evaluation()
 
     def request_lines(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
-        """Send bytes, and yield each line that the engine then writes, without its line end, until the caller stops.
+        """Send bytes, and yield each line that the engine then writes, without its line break, until the caller stops.
 
         Each line may take ``seconds``, including the ``info`` lines before it. Writing and reading alternate, so that
         neither side waits for the other. Raises ``EngineError`` and ``TurnTimeoutError``.

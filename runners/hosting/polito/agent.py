@@ -93,9 +93,9 @@ class Polito:
     def data_files(self) -> list[Path]:
         """The files on which the player's turns depend.
 
-        These are the Python sources in its folder, the files in its folder that the sources name, the modules from
-        elsewhere that were imported to build the player, and this package's own modules. Raises ``RequestError`` if the
-        player cannot be built.
+        These are the Python sources in the player's folder, the files in that folder that the sources name, the modules
+        from elsewhere that were imported to build the player, and this package's own modules. Raises ``RequestError``
+        if the player cannot be built.
         """
         folder = Path(self._setup["folder"])
         folder_files = [
@@ -139,7 +139,10 @@ def _is_class_path(text: str) -> bool:
 
 
 def _resolve_interpreter(python: str) -> str:
-    """Return the path of an interpreter. Links are kept, because a virtual environment is recognised by its link."""
+    """Return the absolute path of an interpreter. Raises ``RequestError`` if it cannot be executed.
+
+    Symbolic links are kept, because a virtual environment is recognised by its link.
+    """
     path = Path(python).expanduser().absolute()
     if not os.access(path, os.X_OK) or path.is_dir():
         raise RequestError(f"python={python} is no program: name the interpreter that the player needs, ENV/bin/python")

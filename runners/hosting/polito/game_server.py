@@ -71,7 +71,7 @@ class TurnAnswers(NamedTuple):
 
 
 class LiveGames:
-    """The games that this process is playing."""
+    """The games of one player that this process is playing."""
 
     def __init__(
         self,

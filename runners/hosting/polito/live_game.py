@@ -19,16 +19,20 @@ FEATURES = [
 
 
 class BoardChangedError(Exception):
-    """The board of a live game differs from the plies that were played."""
+    """The error raised if the board of a live game differs from the plies that were played."""
 
 
 class AnswerChecker:
     """The limit on illegal answers, the counts of illegal answers, and what all live games have in common."""
 
     def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current_player_attribute: str) -> None:
-        """Take the winning lines as lists of cells, and the name of the game's attribute for the current player.
+        """Initialise the counts with zero.
 
-        ``most_asks`` is the number of illegal answers in a row after which a game is given up.
+        Args:
+            lines: The winning lines, each as its four cells.
+            most_asks: The number of illegal answers in a row after which a game is given up.
+            current_player_attribute: The name of the game's attribute that holds the current player.
+
         """
         # By cell, the three other cells of each line through the cell.
         self.other_line_cells = [

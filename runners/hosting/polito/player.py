@@ -89,7 +89,10 @@ class PolitoSubprocess(Subprocess):
     """A subprocess with live games of one player; ``setup`` holds the parameters of ``agent.Polito``."""
 
     def __init__(self, setup: Mapping[str, Any], trial: bool = False) -> None:
-        """Build the player and, with ``trial``, play a trial game. Raises ``RequestError`` if it cannot be built."""
+        """Build the player and, with ``trial``, play a trial game.
+
+        Raises ``RequestError`` if the player cannot be built.
+        """
         python = setup["python"]
         try:
             with tempfile.TemporaryFile() as file:
@@ -321,7 +324,10 @@ class PolitoPlayer(BatchPlayer):
 
 
 def _describe_interpreter_fault(python: str) -> str:
-    """Return the end of a message if an interpreter is too old or is not Python, and "" otherwise."""
+    """Return what is wrong with an interpreter, as the end of a message, or "" if nothing is wrong.
+
+    The program may be too old, or may not be Python.
+    """
     output = read_command_output([python, "-c", VERSION_CODE], VERSION_SECONDS, Limits(output_bytes=MAX_VERSION_BYTES))
     version = re.fullmatch(rb"Python (\d+)\.(\d+)\.\d+", output)
     if version and (int(version[1]), int(version[2])) >= OLDEST_PYTHON:

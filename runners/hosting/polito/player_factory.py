@@ -31,7 +31,7 @@ class PlayerFactory:
     def __init__(
         self, player_class: type[Any], objects_module: Any, game: type[Any] | None, setup: Mapping[str, Any]
     ) -> None:
-        """Take the player's class and the class of its games.
+        """Initialise the factory, and find out how the games name the current player.
 
         Args:
             player_class: Class of the player.
@@ -138,7 +138,7 @@ class _FolderFinder:
 class _MainModule(types.ModuleType):
     """The folder's ``main.py`` as a module, which finds missing names in the folder's other modules.
 
-    A player may have pickled such names when its program ran as ``main.py``.
+    A player may have pickled objects under such names when its program ran as ``main.py``.
     """
 
     def __getattr__(self, name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 
 class GameRandom(random.Random):
-    """The generator behind the functions of ``random``, which draws from the generator of the current game."""
+    """The generator behind the functions of ``random``. It draws from the generator of the current game."""
 
     current = random.Random(0)
 
@@ -104,14 +104,13 @@ class StreamPool:
     def __init__(self, build_numpy_state: Callable[[], Any]) -> None:
         """Initialise the pool.
 
-        ``build_numpy_state`` builds NumPy states, as the function does that ``patch_random_returning_state_factory``
-        returns.
+        ``build_numpy_state`` builds a NumPy state; ``patch_random_returning_state_factory`` returns such a function.
         """
         self._build_numpy_state = build_numpy_state
         self._free_states: list[Any] = []
 
     def acquire(self, seed: int) -> GameStreams:
-        """Return the generators for a new game, already active."""
+        """Return the generators for a new game, seeded with ``seed`` and already active."""
         return GameStreams(seed, self._free_states.pop() if self._free_states else self._build_numpy_state())
 
     def release(self, streams: GameStreams) -> None:

@@ -153,7 +153,8 @@ def select_datasets(names: Sequence[str]) -> list[BenchmarkDataset]:
 def list_splits(datasets: Sequence[BenchmarkDataset], games: int, seed: int) -> list[DatasetSplit]:
     """List the training and validation splits of each dataset.
 
-    ``games`` is the number of games of a training split as requested, before it is rounded up to whole pairs.
+    ``games`` is the requested number of games of a training split, before it is rounded up to whole pairs. The seeds of
+    all splits are derived from ``seed``.
     """
     return [DatasetSplit(dataset, validation, games, seed) for dataset in datasets for validation in (False, True)]
 

@@ -37,7 +37,7 @@ REFERENCE_SEED = (1 << 31) - 1  # of the reference games, whose openings differ 
 
 
 class ReferenceReturns(NamedTuple):
-    """The mean returns of a random and of a perfect player, which define the scores 0 and 1."""
+    """The mean returns of a random player and of a perfect player, which define the scores 0 and 1."""
 
     least: float
     greatest: float
@@ -70,7 +70,7 @@ def compute_mean_return(tally: Tally) -> Estimate:
 
 
 def measure_references(opponent: AgentSpec, threads: int, stop: threading.Event) -> ReferenceReturns:
-    """Measure the mean returns of random and of perfect play against an opponent under classic rules.
+    """Measure the mean returns of random play and of perfect play against an opponent under classic rules.
 
     With the same code, the result does not depend on the number of threads.
     """

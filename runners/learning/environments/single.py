@@ -87,13 +87,19 @@ class QuartoEnv(gymnasium.Env):
     def reset(
         self, *, seed: Seed | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.int8], dict[str, Any]]:
-        """Begin a new game; if the opponent takes the first turn, it has already done so."""
+        """Begin a new game, and return its first observation and ``info``.
+
+        If the opponent takes the first turn, it has already done so.
+        """
         super().reset(seed=None if seed is None else int(seed))
         observations, infos = self._games.reset(seed=None if seed is None else [seed])
         return observations[0], self._render_and_build_info(infos)
 
     def step(self, action: Any) -> StepResult:
-        """Carry out the learner's decision or turn, then let the opponent take its turn if that is due."""
+        """Carry out the learner's decision or turn, then let the opponent take its turn if it is due.
+
+        Returns the observation, the reward, ``terminated``, ``truncated`` and ``info``.
+        """
         observations, rewards, terminated, truncated, infos = self._games.step([int(action)])
         info = self._render_and_build_info(infos)
         if "ending" in infos:
@@ -112,7 +118,7 @@ class QuartoEnv(gymnasium.Env):
         return to_batch(self._games.envs).position(0)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return which actions are legal: bool [16], or [289] for whole turns; once the game is over, all are.
+        """Return which actions are legal: bool [16], or [289] for whole turns; once the game is over, all are legal.
 
         sb3-contrib calls a method of this name.
         """

@@ -69,10 +69,10 @@ class QuartoVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *_args: Any, indices: int | Iterable[int] | None = None, **_keys: Any
     ) -> list[Any]:
-        """Call a method of each game; ``action_masks`` is the only one.
+        """Call a method of each game; ``action_masks`` is the only method.
 
-        It returns the legal actions of each game: bool [16], or [289] for whole turns. Raises ``AttributeError`` for
-        any other method.
+        The method returns the legal actions of each game: bool [16], or [289] for whole turns. Raises
+        ``AttributeError`` for any other method.
         """
         if method_name != MASKS_METHOD:
             raise AttributeError(f"a QuartoVecEnv has no method {method_name!r} of single games, only {MASKS_METHOD!r}")
@@ -83,5 +83,5 @@ class QuartoVecEnv(VecEnv):
         return [False for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
-        """Render the board of each game as an image; this requires ``render_mode="rgb_array"``."""
+        """Return an image of the board of each game; without ``render_mode="rgb_array"``, return None for each game."""
         return self._games.render() or [None] * self.num_envs

@@ -85,7 +85,7 @@ def build_spaces(whole_turns: bool) -> tuple[spaces.Box, spaces.Discrete]:
 
 
 def check_opening_plies(opening_plies: int, whole_turns: bool, rules: Rules) -> int:
-    """Check the number of imposed plies, and return it.
+    """Return the number of imposed plies, after checking it.
 
     Raises ``RequestError`` if the number is impossible, or if whole turns are requested under rules by which the mover
     chooses the piece.
@@ -199,7 +199,7 @@ class QuartoVectorEnv(VectorEnv):
     def reset(
         self, *, seed: Seed | Sequence[Seed | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
-        """Begin all games anew, and discard unfinished games."""
+        """Begin all games anew, and return their first observations and ``infos``. Unfinished games are discarded."""
         envs = self.envs
         if seed is not None or not self._has_seeds:
             envs["seed"], envs["number"] = self._build_seeds(seed), -1
@@ -232,9 +232,10 @@ class QuartoVectorEnv(VectorEnv):
         )
 
     def step(self, actions: Any) -> StepResults:
-        """Carry out an action in each game, then let the opponent take its turn where that is due.
+        """Carry out an action in each game, then let the opponent take its turn where it is due.
 
-        ``actions`` has one integer for each game, [N].
+        ``actions`` has one integer for each game, [N]. Returns observations, rewards, terminations, truncations and
+        ``infos``.
         """
         action_array = np.asarray(actions, np.int64)
         if action_array.shape != (self.num_envs,):

@@ -43,7 +43,7 @@ class RederivedPolicy(NamedTuple):
 
 
 class RebuildResult(NamedTuple):
-    """A rebuilt policy and the ways in which it differs from the stored one."""
+    """A rebuilt policy and the ways in which it differs from the stored policy."""
 
     card: PolicyCard
     policy: Policy
@@ -94,8 +94,8 @@ def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, 
 def list_differences(stored_policy: Policy, rebuilt_policy: Policy) -> Iterator[str]:
     """Yield the differences between two policies, one line for each.
 
-    Compared are the kind, the parameters, the columns and the number of rows; for each column, only the first row that
-    differs is named.
+    The comparison covers the kind, the parameters, the columns and the number of rows; for each column, only the first
+    row that differs is named.
     """
     before, after = (
         policy_store.compute_knowledge_digest(stored_policy),

@@ -110,7 +110,7 @@ class GeneticTrainer(Trainer):
 
     @property
     def effective_seats(self) -> str:
-        """The way seats are assigned: ``swapped``, or ``fixed`` if every individual plays in seat 0 only.
+        """The way in which seats are assigned: ``swapped``, or ``fixed`` if every individual plays in seat 0 only.
 
         If ``seats`` is null, the study decides.
         """
@@ -208,7 +208,7 @@ def read_genes(root: PurePath, policy: str, gene_names: Sequence[str]) -> NDArra
 
 
 class GenerationResult(NamedTuple):
-    """The id of the run of a generation, and the results of the run."""
+    """The id of a generation's run, and the results of the run's pairings."""
 
     run_id: str
     results: Sequence[PairingResult]
@@ -325,7 +325,10 @@ class EvolutionTraining:
         return context.build_request(spec, plan.fitness_games)
 
     def _compute_fitness(self, results: Sequence[PairingResult]) -> NDArray[np.float64]:
-        """Compute the fitness of each player against each opponent, which is the mean reward of its games: [n, F]."""
+        """Compute the fitness of each player against each opponent: [n, F] float64.
+
+        The fitness is the mean reward of the player's games against the opponent.
+        """
         rewards = [(result.wins + self._plan.draw_reward * result.draws) / result.games for result in results]
         return np.array(rewards).reshape(-1, len(self._opponents))
 

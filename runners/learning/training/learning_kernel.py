@@ -61,8 +61,8 @@ def play_and_learn_until_full(
 ) -> tuple[int, bool]:
     """Play the games in columns ``column_range[0]`` to ``column_range[1] - 1`` of the block, and learn from each.
 
-    Each game is learned from before the next one begins. ``agent_pair`` holds the learner's knowledge, which changes,
-    and the opponent's knowledge. Returns the column after the last game that was learned from, and whether the
+    The learner learns from each game before the next one begins. ``agent_pair`` holds the learner's knowledge, which
+    changes, and the opponent's knowledge. Returns the column after the last game that was learned from, and whether the
     learner's tables have room for more games.
     """
     agent, opponents = agent_pair

@@ -118,7 +118,7 @@ class SelfImprovement(Trainer):
 
 
 class _SelfImprovementTraining:
-    """A self-improvement in progress."""
+    """A training by self-improvement in progress."""
 
     def __init__(self, plan: SelfImprovement, context: TrainingContext) -> None:
         self._plan, self._context = plan, context
@@ -131,7 +131,7 @@ class _SelfImprovementTraining:
         self._strength: list[tuple[Any, ...]] = []
 
     def check(self) -> None:
-        """Raise ``RequestError`` if the first games cannot be played or if a policy's name is not possible."""
+        """Raise ``RequestError`` if the first games cannot be played or if a policy's name is invalid."""
         policy_store.check_name(self._format_policy_name(self._plan.generations))
         agent, _ = parse_label(self._plan.player, "trainer.player")
         if "policy" not in load_option("agent", agent):
@@ -186,7 +186,7 @@ class _SelfImprovementTraining:
     def _measure_strength_unless_stopped(self, generation: int) -> bool:
         """Play the games of a generation's player against every opponent, and record the results.
 
-        Returns False if ``stop`` was set before all games were played.
+        Returns whether all games were played before ``stop`` was set.
         """
         player = self._build_player(generation, "policy")
         outcome = self._runs.execute_run(self._build_strength_request(player))
@@ -213,7 +213,7 @@ class _SelfImprovementTraining:
     def _play_itself_unless_stopped(self, generation: int) -> bool:
         """Play the self-play games from which the next policy is learned.
 
-        Returns False if ``stop`` was set before all games were played.
+        Returns whether all games were played before ``stop`` was set.
         """
         outcome = self._runs.execute_run(
             self._build_self_play_request(generation, self._build_player(generation, self._plan.player))

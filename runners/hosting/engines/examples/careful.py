@@ -13,9 +13,10 @@ def parse_cells(line: str) -> list[int]:
 
 
 def finishes_line(board: dict[int, int], lines: list[list[int]], piece: int, cell: int) -> bool:
-    """Return whether a piece on a cell finishes a line.
+    """Return whether a piece on a cell finishes one of ``lines``.
 
-    It does if all four pieces of the line have the same bit set, or the same bit clear.
+    A line is finished if its four pieces all have the same bit set, or the same bit clear. ``board`` maps occupied
+    cells to their pieces.
     """
     for line in lines:
         pieces = [board[line_cell] for line_cell in line if line_cell in board]
@@ -47,7 +48,7 @@ def can_win(board: dict[int, int], lines: list[list[int]], piece: int) -> bool:
 
 
 def choose_gift(board: dict[int, int], lines: list[list[int]], remaining: list[int], generator: SeededRandom) -> int:
-    """Choose a piece for the opponent: a safe piece if there is one, else any."""
+    """Choose a piece for the opponent: a safe piece if there is one, or else any remaining piece."""
     safe = [piece for piece in remaining if not can_win(board, lines, piece)]
     return generator.choose(safe or remaining)
 
