@@ -238,7 +238,7 @@ class BackgroundPool:
                 del self._jobs[key]
 
     def _start_threads(self) -> None:
-        """Start a worker thread if more jobs wait than threads are free, and make sure that a thread watches the limits."""
+        """Start a worker thread if more jobs wait than threads are free, and the watching thread if there is none."""
         if self._threads < self._most_threads and self._threads - len(self._working) < len(self._queue):
             self._threads += 1
             # A daemon, because an agent's turn cannot be interrupted when the server ends.

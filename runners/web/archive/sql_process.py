@@ -21,10 +21,10 @@ NICENESS = 5  # below the pages
 
 
 def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHandler]:
-    """Build the function that handles the requests to this process.
+    """Return the greeting of this process, and the function that handles the requests to it.
 
-    The request None opens the archive, or reopens it if it has changed. Any other request is a query, which is answered
-    with rows in Arrow's format.
+    The request None opens the archive, or reopens it if it has changed. Any other request is an SQL query, which is
+    answered with rows in Arrow's format.
     """
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
