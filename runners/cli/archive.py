@@ -220,8 +220,8 @@ def rate(
 ) -> None:
     """Rate all agents in one fit, in Elo with intervals.
 
-    The answer also gives the probability that one agent is rated above another, for each two agents, and the value of
-    the first seat.
+    The answer also gives, for any two agents, the probability that one is stronger than the other, and it gives the
+    value of the first seat.
     """
     from runners.cli.queries import output_answer
 

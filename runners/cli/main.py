@@ -32,7 +32,10 @@ GARBAGE_THRESHOLD = 100_000
 
 
 class CommandGroup(TyperGroup):
-    """The group of all commands, in the order of the help. It prints a line at Ctrl-C, because Typer would not."""
+    """The group of all commands, in the order of the help.
+
+    The group prints a line at Ctrl-C, because Typer would not.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order of the panels."""

@@ -209,7 +209,7 @@ def add_game_filters(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def add_config_dir_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the option ``--config-dir``, a folder in which it also finds yamls and Python modules."""
+    """Return the command with the option ``--config-dir``, which names a folder with more yamls and modules."""
 
     def run_command(config_dir: ConfigDir = None, **arguments: Any) -> None:
         from runners.config.yaml_options import use_config_dir
@@ -272,6 +272,7 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
         **arguments: Any,
     ) -> None:
         def launch(application: Any, words: Sequence[str] | None, keep_going: bool = False) -> None:
+            """Let Hydra carry out an application with the typed words, and raise ``typer.Exit`` with its exit code."""
             from runners.config.arguments import parse_arguments
             from runners.config.execution import run_hydra_command
             from runners.terminal.console import format_shell_line

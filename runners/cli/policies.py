@@ -94,7 +94,7 @@ def rebuild(
     threads: options.Threads = options.ALL_CORES,
     trust_agents: options.TrustAgents = False,
 ) -> None:
-    """Learn a policy again from the same games, and compare.
+    """Learn a policy again from the same games, and compare the two.
 
     The exit code is 0 if the policy is identical to the last bit, and 1 if it differs.
     """

@@ -68,8 +68,8 @@ def index_archive(
 ) -> None:
     """Index the positions of the given runs, or of all runs if none is given, and print totals.
 
-    ``end_ply`` is the number of plies to index of each game; None means as many as before, at first the default. Raises
-    ``RequestError`` for a run that does not exist.
+    ``end_ply`` is the number of plies to index of each game; None means as many as before, or the default if nothing is
+    indexed. Raises ``RequestError`` for a run that does not exist.
     """
     archive = ArchiveStore.open(root)
     runs = select_run_ids(archive, run_ids)

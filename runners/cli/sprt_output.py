@@ -107,6 +107,7 @@ def _format_verdict(outcome: SprtOutcome) -> list[str]:
 
 
 def _format_games_played(outcome: SprtOutcome) -> str:
+    """Format the number of games played now, their seconds, and the run that holds all games."""
     where = f"run {outcome.experiment.run_id} in {outcome.experiment.request.storage.root}"
     if not outcome.played:
         return f"Nothing to play: {where} had all of them."

@@ -109,9 +109,9 @@ class AgentsAndRules:
         )
 
     def _check_agent_is_allowed(self, agent_name: str) -> None:
-        """Raise ``RequestError`` if the agent does not exist, or if other machines may not play against it.
+        """Refuse an agent that is not offered, on a server to which other machines can connect.
 
-        If other machines can connect to the server, nobody may play against an agent with third-party code.
+        Raises ``RequestError``, also if the agent does not exist. A server only for this machine refuses nothing here.
         """
         if agent_name in self._offered_agents or self._settings.local:
             return

@@ -75,7 +75,7 @@ def runs_page(
 def _build_list_page(
     title: str, table: Table, empty_notice: str, links: Mapping[str, str] = MappingProxyType({})
 ) -> ArchivePage:
-    """Build the page of a list; if the list is empty, a notice and links that help take its place."""
+    """Build the page of a list; if the list is empty, a notice and links take its place."""
     return ArchivePage(title, parts=[table]) if table.rows else ArchivePage(title, links=links, parts=[empty_notice])
 
 

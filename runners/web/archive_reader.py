@@ -65,7 +65,7 @@ class NothingToReadError(Exception):
 
 
 class ArchiveReader:
-    """The archive as one request sees it: a snapshot, and the parts that its pages have in common."""
+    """The archive as one request sees it: a snapshot, with what all pages about the archive share."""
 
     def __init__(self, request: Request, snapshot: ArchiveSnapshot) -> None:
         self.request = request

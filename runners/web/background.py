@@ -33,8 +33,8 @@ FORGOTTEN_SECONDS = 30.0  # without a request, after which no page can be waitin
 class BackgroundJob:
     """A unit of work that is done in a thread.
 
-    ``work`` receives the job. It may publish partial results in ``latest``, and must return soon after ``stopped``
-    becomes true.
+    ``work`` receives the job. The work may publish partial results in ``latest``, and must return soon after
+    ``stopped`` becomes true.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class BackgroundJob:
 
 
 class BackgroundPool:
-    """A pool of threads that carry out background jobs, each of which a key identifies.
+    """A pool of threads that carry out background jobs, which are identified by keys.
 
     At most ``threads`` jobs run at a time, at most ``max_waiting`` more may wait, and ``max_jobs`` are remembered. A
     job that no page has requested for ``idle_seconds`` is stopped; None means no such limit. If ``low_priority`` is
@@ -213,7 +213,7 @@ class BackgroundPool:
     def find(self, key: Hashable) -> BackgroundJob | None:
         """Return the job with this key, and count the call as a request for the job.
 
-        Returns None if there is no such job, or if it was stopped before its work began.
+        Return None if there is no such job, or if the job was stopped before its work began.
         """
         job = self._jobs.get(key)
         if job is None or (job.ended and job.started is None):
@@ -328,10 +328,12 @@ class BackgroundPool:
 
 
 def _can_restart(job: BackgroundJob, max_seconds: float, restart_stopped: bool) -> bool:
+    """Return whether a stopped job may be replaced by a new one."""
     return job.stopped and (restart_stopped or job.seconds < max_seconds or job.reason == IDLE_REASON)
 
 
 def _is_outdated(job: BackgroundJob, version: Hashable) -> bool:
+    """Return whether a job is about another version of its subject, and no page waits for its result any more."""
     return job.version != version and (job.is_end_seen or time.monotonic() - job.last_requested > FORGOTTEN_SECONDS)
 
 

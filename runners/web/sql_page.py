@@ -111,6 +111,7 @@ def submit_question(request: Request, fields: FormFields) -> Response:
 
 
 def _is_archive_empty(request: Request) -> bool:
+    """Return whether the archive does not exist yet."""
     return read_marker_content(find_site(request).options.archive) is None
 
 
@@ -157,6 +158,10 @@ def _format_title(question: str, cookbook_query: CookbookQuery | None) -> str:
 
 
 def _find_cookbook_question(question_number: str) -> CookbookQuery | None:
+    """Return the cookbook query with this number, or None if the number is "".
+
+    Raises ``NotFoundError`` for any other number.
+    """
     if not question_number:
         return None
     query = next((candidate for candidate in read_cookbook() if str(candidate.number) == question_number), None)

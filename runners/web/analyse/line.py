@@ -38,7 +38,7 @@ DEFAULT_SEARCH_SECONDS = 20
 class AnalysisLine:
     """A sequence of decisions to analyse, which may have one branch.
 
-    A decision is written as a word: a cell, a piece, or piece@cell under rules by which the mover chooses the piece.
+    A decision is written as a word: a cell, a piece, or piece@cell under rules that let the mover choose the piece.
     """
 
     rules: Rules

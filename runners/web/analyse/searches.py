@@ -239,7 +239,7 @@ class ExplorerService:
         self._background.close()
 
     def find_or_start_exploration(self, position: str) -> BackgroundJob:
-        """Return the job that finds the decisions made in a position, given as text; start it if needed.
+        """Return the job that finds the decisions made in a position, given as text; start the job if needed.
 
         The result of the job is an ``ExplorerResult``, even if the archive cannot be read.
         """
@@ -271,7 +271,7 @@ def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> Log
 
 
 def read_annotated_values(reader: ArchiveReader, game: ArchivedGame) -> dict[int, int]:
-    """Return the annotated values of a logged game for seat 0 by the number of decisions made before.
+    """Return the annotated exact values of a logged game for seat 0; the keys are the numbers of decisions made so far.
 
     If a file is damaged, the mapping is empty.
     """

@@ -156,7 +156,7 @@ def _build_piece_tile(
 
 
 class BestStep(NamedTuple):
-    """A decision of the best line, with the address of the page that shows the position after it."""
+    """A decision of the best line, with the address of the page that shows the position after the decision."""
 
     piece: int
     cell: str
@@ -251,7 +251,7 @@ def _describe_step(line: AnalysisLine, step: int, value_after: int | None, regre
 
 
 def format_evaluation_polylines(line: AnalysisLine, evaluations: LoggedEvaluations) -> list[str]:
-    """Format the evaluations that the players of a logged game reported as the points of SVG polylines, by seat.
+    """Format, as the points of one SVG polyline by seat, the evaluations that the players of a logged game reported.
 
     Horizontally, each decision is 1 wide. Vertically, 0 is a win of seat 0 and 2 is a win of seat 1. The text of a
     player who reported fewer than two evaluations is "". The list is empty if both texts are "", and if the line has a

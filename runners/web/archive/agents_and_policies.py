@@ -122,6 +122,7 @@ def _describe_rating(opened: OpenArchive, agent: str, rules: str) -> str:
 
 
 def _describe_rank(ratings: Ratings, rating: Rating, rules: str) -> str:
+    """Describe one rating as its Elo and its rank, or say why it has no rank."""
     elo = f"{format_elo(rating.elo.mean)} Elo"
     if rating.rank is None:
         return f"{elo} under {rules} rules, without a rank ({', '.join(rating.unranked)})"
@@ -224,6 +225,7 @@ def _build_opponents_table(opened: OpenArchive, agent: str, records: Sequence[Ru
 
 
 def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead) -> PairingResult:
+    """Return the result of a pairing with ``agent`` as the first agent, which swaps the agents if need be."""
     if resolve_shown_agent_label(result.first, [agent]):
         return result
     first, second, tally = result.second, result.first, result.tally.with_agents_swapped
@@ -346,8 +348,8 @@ def _render_box(node: LineageNode, x: float, y: float) -> str:
 def _render_connection(place: tuple[int, int], origin: tuple[int, int]) -> str:
     """Render the curve from the box at ``place`` to the box of its origin at ``origin`` as SVG.
 
-    Places are the upper left corners of boxes in pixels. If the two boxes are not in neighbouring columns, the curve
-    crosses the columns in between below a row of boxes.
+    ``place`` and ``origin`` are the upper left corners (x, y) of the two boxes, in pixels. If the boxes are not in
+    neighbouring columns, the curve crosses the columns in between below a row of boxes.
     """
     x, y, to_x, to_y = place[0] + BOX_WIDTH, place[1] + BOX_HEIGHT // 2, origin[0], origin[1] + BOX_HEIGHT // 2
     path = f"M{x} {y}"

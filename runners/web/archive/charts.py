@@ -121,6 +121,7 @@ def _build_data_and_field_names(rows: pl.DataFrame) -> tuple[Spec, dict[str, str
 
 
 def _build_colour_encoding(plan: ChartPlan, names: dict[str, str], rows: pl.DataFrame) -> Spec:
+    """Build the encoding of the series by colour or, if the plan has no series, of one colour for all marks."""
     colours = [light for light, _ in style.AGENT_COLOURS]
     if plan.colour is None:
         return {"value": style.FIRST_COLOUR}
@@ -164,7 +165,7 @@ def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
 
 
 def _build_whole_ticks(values: pl.Series) -> dict[str, Any]:
-    """Build the settings of the ticks on an axis of whole numbers, of which ``values`` are the values to show.
+    """Build the settings of the ticks on an axis that shows the whole numbers ``values``.
 
     A short axis gets a tick at each number, because default ticks would be fractions that round to the same number.
     Without values, the settings are empty.

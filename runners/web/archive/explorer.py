@@ -42,7 +42,7 @@ class ExplorerResult(NamedTuple):
 
 
 def build_empty_result(reason: str) -> ExplorerResult:
-    """Build a result that has no decisions, but the reason why there are none."""
+    """Build a result without decisions, in which ``reason`` says why there are none."""
     return ExplorerResult(None, (), reason)
 
 

@@ -223,6 +223,7 @@ def _build_evaluation_columns(game: ArchivedGame, evaluations: LoggedEvaluations
 
 
 def _format_value_change(decision: Decision) -> str:
+    """Format the exact value before a decision and, if the decision gave something up, the value after it."""
     judgement = decision.judgement
     if judgement is None or decision.imposed:
         return "imposed" if decision.imposed else "·"

@@ -55,7 +55,7 @@ class RunRow(NamedTuple):
     def agents(self) -> tuple[str, ...]:
         """The labels of the run's agents.
 
-        The list of runs shows the score of the first one.
+        The list of runs shows the score of the first agent.
         """
         return self.record.agents
 
@@ -135,7 +135,7 @@ class FilterNames(NamedTuple):
 
 
 def list_filter_names(rows: Iterable[RunRow]) -> FilterNames:
-    """Return the names of the rules of the given runs, by descending number of games, and of their agents, sorted."""
+    """Return the rules of the given runs, the rules with the most games first, and the agents in alphabetical order."""
     counts: dict[str, int] = {}
     agents: set[str] = set()
     for row in rows:

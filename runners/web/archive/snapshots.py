@@ -58,7 +58,10 @@ _NESTED_FOLDERS = ("games", "decisions", "evaluations", "positions", "first_plie
 
 
 class BusyError(FailureError):
-    """The error for a request to a server that is busy with others; the same request may succeed in a moment."""
+    """The error for a request to a server that is busy with other requests.
+
+    The same request may succeed if it is sent again in a moment.
+    """
 
 
 class ArchiveSnapshot:
@@ -116,10 +119,12 @@ class ArchiveSnapshot:
             self._waiting.release()
 
     def _find_kept_answer(self, key: Hashable) -> Any:
+        """Return a kept answer, and mark it as the one used last."""
         self._answers.move_to_end(key)
         return self._answers[key]
 
     def _compute_answer(self, key: Hashable, compute: Callable[..., ResultT], arguments: Sequence[Hashable]) -> ResultT:
+        """Compute an answer and keep it, unless another reader has done so meanwhile."""
         with self._lock:
             if key in self._answers:
                 return self._find_kept_answer(key)  # type: ignore[no-any-return]
@@ -213,6 +218,7 @@ class SnapshotService:
             return self._opening
 
     def _open_snapshot(self) -> None:
+        """Open the archive and make the result, a snapshot or an error, the current one."""
         content, error = None, None
         try:
             if marker.read_marker_content(self._root) is not None:

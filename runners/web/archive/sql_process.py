@@ -34,6 +34,7 @@ def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHand
     stamp: object = None
 
     def respond(question: str | None, _: bytes) -> Message:
+        """Open or refresh the archive if ``question`` is None; otherwise answer the query."""
         nonlocal opened, stamp
         if question is not None and opened is not None:
             return None, _encode_arrow(opened.read_first_rows(question, setup["rows"] + 1), setup["bytes"])

@@ -222,4 +222,5 @@ def _parse_settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[
 
 
 def _format_value(value: object) -> str:
+    """Format the value of a setting that is not a number: texts as they are, other values as JSON."""
     return value if isinstance(value, str) else "not set" if value is None else json.dumps(value)

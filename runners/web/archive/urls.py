@@ -26,7 +26,7 @@ def run_url(run_id: str) -> str:
 
 
 def agent_url(agent: str, rules: str = "") -> str:
-    """Return the address of an agent's page, limited to the rules that ``rules`` names unless it is ""."""
+    """Return the address of an agent's page, limited to the rules called ``rules`` unless ``rules`` is ""."""
     return build_url(f"{BROWSE}/agent", {"agent": agent, "rules": rules})
 
 
