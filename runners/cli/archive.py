@@ -75,7 +75,7 @@ def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None
 def verify(archive: options.Archive = options.ARCHIVE) -> None:
     """Check every file, record and game.
 
-    Bytes, fingerprints and records are compared, and every game is replayed by the rules.
+    Checksums, fingerprints and records are compared, and every game is replayed under its rules.
     """
     from runners.cli.maintenance import verify_archive
 
@@ -84,9 +84,10 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
 
 @archive_group.command("upgrade")
 def upgrade(archive: options.Archive = options.ARCHIVE) -> None:
-    """Upgrade an archive of an older format to the present one.
+    """Upgrade an archive of an older format to the current one.
 
-    Nothing is lost, and after an interruption the same command continues. Nobody else may use the archive meanwhile.
+    Nothing is lost, and after an interruption the same command continues. No other process may use the archive
+    meanwhile.
     """
     from runners.cli.maintenance import upgrade_archive
 
@@ -101,7 +102,7 @@ def replay(
     threads: options.Threads = options.ALL_CORES,
     trust_agents: options.TrustAgents = False,
 ) -> None:
-    """Play a run again from its record, and compare.
+    """Play a run again from its record, and compare the games.
 
     The exit code is 0 if the games are the same, and 1 if they differ; the first game that differs is shown.
     """
@@ -121,7 +122,7 @@ def index(
     executor: options.Executor = options.EXECUTOR,
     ray_address: options.RayAddress = None,
 ) -> None:
-    """Index the positions of games, for quick questions.
+    """Index the positions of games, so that questions are quick.
 
     `qarena openings` and the view positions read the index.
     """
@@ -146,10 +147,10 @@ def compact(
         bool, Option("--dry-run", help="Change nothing: list the files that would go, or stay, and why.")
     ] = False,
 ) -> None:
-    """Join small files into large ones, and remove files that are not needed.
+    """Join small files into large ones, and remove unneeded files.
 
-    Files are not needed if larger ones replaced them, or if a process that was killed left them. Others may read and
-    write meanwhile.
+    A file is not needed if a larger one replaced it, or if a process that was killed left it behind. Other processes
+    may read and write the archive meanwhile.
     """
     from runners.cli.maintenance import CompactOptions, compact_archive
 
@@ -166,7 +167,7 @@ def merge(
 ) -> None:
     """Copy the runs of archives into another one.
 
-    The sources stay as they are. Nothing is copied if two archives hold different games of one run.
+    The sources stay as they are. Nothing is copied if two archives hold different games of the same run.
     """
     from runners.cli.maintenance import merge_archives
 
@@ -217,9 +218,10 @@ def rate(
     ] = 0.0,
     samples: Annotated[int, Option(min=0, max=100_000, help="Number of bootstrap samples.")] = 200,
 ) -> None:
-    """Rate all agents in one fit: Elo with intervals.
+    """Rate all agents in one fit, in Elo with intervals.
 
-    The answer also has the probability that an agent is above each other one, and the value of the first seat.
+    The answer also gives, for any two agents, the probability that one is stronger than the other, and it gives the
+    value of the first seat.
     """
     from runners.cli.queries import output_answer
 
@@ -311,8 +313,8 @@ def show(
 ) -> None:
     """Show one game, board by board.
 
-    Each ply has its exact values if the game is annotated (`qarena annotate`). csv, json and parquet have a row for
-    each decision, with the position before it; svg is a picture of the boards.
+    Each ply is shown with its exact values if the game is annotated (`qarena annotate`). The formats csv, json and
+    parquet have a row for each decision, with the position before it; svg is a picture of the boards.
     """
     from runners.web.archive.game_output import output_game
 
@@ -324,7 +326,7 @@ def show(
 def lengths(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
     """Show the number of plies of each agent's games.
 
-    A picture compares them with exact random play.
+    A picture compares these lengths with the exact lengths of random play.
     """
     from runners.cli.queries import output_answer
 
@@ -341,7 +343,7 @@ def first_plies(
 ) -> None:
     """Show the first placements or gifts of each agent.
 
-    Each has its share and its score, and a picture shows them on the board.
+    Each has its share of the games and its score, and a picture shows them on the board.
     """
     from runners.cli.queries import output_answer
 
@@ -351,9 +353,9 @@ def first_plies(
 @options.add_output_options
 @options.add_game_filters
 def learning_curve(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
-    """Show how policies fared in the games that they learned from.
+    """Show how policies scored in the games that they learned from.
 
-    A picture shows each curve.
+    A picture shows the curve of each policy.
     """
     from runners.cli.queries import output_answer
 
@@ -365,8 +367,8 @@ def learning_curve(table: options.Table, filters: options.Filters, archive: opti
 def evaluations(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
     """Show what agents expected of their turns.
 
-    Evaluations are compared with results and exact values, and shown with the seconds that they took. Runs need
-    `archive.evaluations=true`.
+    Evaluations are compared with results and exact values, and shown with the seconds that they took. Only runs that
+    were played with `archive.evaluations=true` have evaluations.
     """
     from runners.cli.queries import output_answer
 

@@ -103,7 +103,7 @@ def mistakes(
 ) -> None:
     """Show the regret of each agent, and the worst mistakes.
 
-    The games need values of `qarena annotate`. Of equal mistakes, those that are easiest to avoid come first.
+    The games need values of `qarena annotate`. Among equal mistakes, the easiest to avoid come first.
     """
     from runners.exact.annotation import output_mistakes
 
@@ -118,7 +118,7 @@ def play_puzzles(
 ) -> None:
     """Solve puzzles at the terminal.
 
-    It also works over a pipe, with one line for each turn.
+    The command also works over a pipe, with one line for each turn.
     """
     from analytics.exact.puzzles import load_shipped_puzzles, parse_puzzles
     from runners.exact.puzzle_dialogue import run_puzzles
@@ -186,7 +186,7 @@ def verify(
 ) -> None:
     """Check a tablebase.
 
-    Its checksum and its boards are checked, its values against one another, and a sample is solved again.
+    The command checks the checksum and the boards, compares the values with one another, and solves a sample again.
     """
     from runners.exact.tablebases import verify_and_print_tablebases
 
@@ -201,7 +201,7 @@ def show_tablebases(
         Option("--theory", help="Print what the largest tablebase of each rules proves, as Markdown (docs/theory.md)."),
     ] = False,
 ) -> None:
-    """List the tablebases, with boards by pieces and value."""
+    """List the tablebases, and count their boards by pieces and value."""
     from runners.exact.tablebases import print_tablebases
 
     print_tablebases(rules, theory)
@@ -227,7 +227,8 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Measure the speed on this machine.
 
-    The figures are games a second, bytes a row and memory, as ratios within one run, or the turns of one agent.
+    The figures are games a second, bytes a row and memory; speeds are compared within one run. With --turn, the figures
+    are the times of one agent's turns.
     """
     options.check_output_files(force, json)
     if turn is not None:
@@ -258,7 +259,7 @@ def perft(
     plies: Annotated[int, Argument(help="Number of plies to count.")],
     rules: Annotated[str, options.rules_option("The rules to count under.")] = "classic",
 ) -> None:
-    """Count positions after 0 to PLIES plies, exactly.
+    """Count the positions after 0 to PLIES plies exactly.
 
     Games that a line has ended are left out, and positions are counted up to symmetry.
     """

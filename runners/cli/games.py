@@ -32,7 +32,10 @@ def sweep(launch: options.Launch, arguments: options.Players = None, keep_going:
 
 
 def choose_application(arguments: Sequence[str]) -> Any:
-    """Return the application that carries out ``run`` or ``sweep``: ``TRAIN`` if the experiment is a training."""
+    """Return ``TRAIN`` if the arguments name the experiment of a training, and ``RUN`` otherwise.
+
+    The commands ``run`` and ``sweep`` launch the returned application.
+    """
     if is_training_requested(arguments):
         from runners.learning.training.application import TRAIN
 
@@ -80,7 +83,7 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Play against an agent at the terminal.
 
-    It also works over a pipe, with one line for each decision.
+    The command also works over a pipe, with one line for each decision.
     """
     from runners.play.game_series import PlayOptions, play_series
     from runners.play.levels import find_level_agent
@@ -110,7 +113,7 @@ def engine(
 ) -> None:
     """Let an agent play for other programs and boards.
 
-    It speaks the engine protocol over standard input and output (docs/engines.md).
+    The agent speaks the engine protocol over standard input and output (docs/engines.md).
     """
     from runners.play.engine_server import serve_engine
 
@@ -127,7 +130,7 @@ def serve(
     config_dir: options.ConfigDir = None,
     trust_agents: options.TrustAgents = False,
 ) -> None:
-    """Play, analyse, browse and ask in a browser."""
+    """Serve pages to play, analyse, browse and ask in a browser."""
     from runners.web import server
 
     server.serve(archive, host, port, name, config_dir, trust_agents)
@@ -177,7 +180,7 @@ def agents(
 @agents_group.command("show")
 @options.add_config_dir_option
 def show_agent(agent: Annotated[str, options.agent_argument("The name of an agent.")]) -> None:
-    """Show the yaml of an agent: parameters, defaults, meaning."""
+    """Show the yaml of an agent: its parameters, their defaults and meanings."""
     from runners.config.yaml_options import read_option_text
     from runners.terminal.console import print_line
 
@@ -200,7 +203,7 @@ def new(
 ) -> None:
     """Create an agent of your own: its file, yaml and test.
 
-    It plays at once, and is yours to change.
+    The new agent can play at once, and is yours to change.
     """
     from quarto.sources import find_module_spec
     from runners.authoring.new_agent import create_agent_files

@@ -32,19 +32,22 @@ GARBAGE_THRESHOLD = 100_000
 
 
 class CommandGroup(TyperGroup):
-    """The group of all commands, in the order of the help. It prints a line at Ctrl-C, because Typer would not."""
+    """The group of all commands, in the order of the help.
+
+    The group prints a line at Ctrl-C, because Typer would not.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """List the names of the commands, panel by panel."""
+        """Return the names of the commands in the order of the panels."""
         return sorted(super().list_commands(ctx), key=[*map(_find_command_name, chain(*PANELS.values()))].index)
 
     def make_context(self, *arguments: Any, **extra: Any) -> typer.Context:
-        """Parse the command line. Raises ``typer.Exit`` at Ctrl-C."""
+        """Parse the command line into the context of a command. Raises ``typer.Exit`` at Ctrl-C."""
         with _exit_on_interrupt():
             return super().make_context(*arguments, **extra)  # type: ignore[return-value]  # Typer's own context
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        """Carry out a command. Raises ``typer.Exit`` at Ctrl-C."""
+        """Carry out the command of a context and return what the command returns. Raises ``typer.Exit`` at Ctrl-C."""
         with _exit_on_interrupt():
             return super().invoke(ctx)
 
@@ -60,17 +63,23 @@ def _exit_on_interrupt() -> Iterator[None]:
 
 
 class SqlCommand(TyperCommand):
-    """The command ``qarena sql``. Its question may begin with an SQL comment, ``-- …``, which looks like an option."""
+    """The command ``qarena sql``, whose question may begin like an option, because SQL comments begin with ``--``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words after the command; a word that begins with a dash but contains a space is the question."""
+        """Parse the words after the command into the parameters of a context, and return the words that are left.
+
+        A word that begins with a dash but contains a space is taken as the question, unless ``--`` is among the words.
+        """
         questions = [] if "--" in args else [word for word in args if _is_question(word)]
         options = [word for word in args if word not in questions]
         return super().parse_args(ctx, [*options, "--", *questions] if questions else args)
 
 
 def _is_question(word: str) -> bool:
-    """Return whether a word begins with dashes and a space, or has a space before its first ``=``, unlike an option."""
+    """Return whether a word that begins with a dash is a question and not an option.
+
+    A question has a space before its first ``=``; an option has none.
+    """
     return word.startswith("-") and len(word.partition("=")[0].split(maxsplit=1)) > 1
 
 
@@ -128,7 +137,7 @@ for panel, commands in PANELS.items():
 
 
 def _find_command_name(command: Any) -> str:
-    """Return the name of a command, given its function, or of a group of commands."""
+    """Return the name that users type for ``command``, which is a command's function or a group of commands."""
     return str(command.info.name if isinstance(command, typer.Typer) else command.__name__.replace("_", "-"))
 
 
@@ -146,7 +155,10 @@ def declare_global_options(
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Declare the options of the program itself; Typer calls this function before any command."""
+    """Declare the options of the program itself.
+
+    Typer calls this function before any command.
+    """
 
 
 def _check_current_folder() -> None:
@@ -167,7 +179,7 @@ class CompilingNotice:
         self._last: float | None = None  # time of the last line, in seconds
 
     def __call__(self) -> None:
-        """Print the note before the first kernel is compiled, and the count of kernels every ten seconds after that."""
+        """Print the note at the first call; later, print the number of compiled kernels at most once in ten seconds."""
         from analytics.questions.columns import format_count_with_noun
 
         now = self._clock()
@@ -183,7 +195,7 @@ class CompilingNotice:
         self._last = now
 
     def print_total(self) -> None:
-        """Print the number of kernels and the time that they took, if any were compiled."""
+        """Print how many kernels were compiled and how long that took, if a note was printed before."""
         from analytics.questions.columns import format_count_with_noun
 
         if self._last is not None:
@@ -191,12 +203,16 @@ class CompilingNotice:
             self.print_note(f"Compiled {count} in {compilation_progress.seconds:.1f} s. Speeds leave this time out.")
 
     def print_note(self, text: str) -> None:
-        """Print a line on standard error."""
+        """Print one line on standard error."""
         typer.echo(text, err=True)
 
 
 def main() -> None:
-    """Run the console script: exit 2 for a wrong request, 1 for a failure, 130 when interrupted."""
+    """Run the console script.
+
+    The exit code is 2 for a wrong request and 1 for a failure. After an interruption, it is 128 plus the number of the
+    signal.
+    """
     open_closed_streams()
     try:
         with exit_on_interrupt():
@@ -243,7 +259,10 @@ def _run_and_explain_errors() -> None:
 
 
 def _run_command() -> None:
-    """Carry out the command. Raises ``RequestError`` for options and arguments that the command does not take."""
+    """Carry out the command that was typed, and raise ``SystemExit`` with its exit code.
+
+    Raises ``RequestError`` for options and arguments that the command does not take.
+    """
     try:
         code = _build_command(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="qarena", standalone_mode=False)
     except typer.TyperException as error:
@@ -258,7 +277,10 @@ def _run_command() -> None:
 
 
 def _describe_usage_remedy(error: Any, context: typer.Context, message: str) -> str:
-    """Describe what to write in place of an option or an argument that the command does not take."""
+    """Return the end of the message about a wrong option or argument: what to write instead, or where to find help.
+
+    ``error`` is Click's error, ``context`` the context of the command, and ``message`` the message so far.
+    """
     path, options = context.command_path, {option for param in context.command.params for option in param.opts}
     unknown, extra = getattr(error, "option_name", ""), "extra argument" in message
     if extra and path.endswith(" sql"):
@@ -276,9 +298,10 @@ def _describe_usage_remedy(error: Any, context: typer.Context, message: str) -> 
 
 @functools.cache
 def _build_command(command_name: str) -> Any:
-    """Build Click's command for the name that was typed; if no command has this name, build all commands.
+    """Build a Click group that has only the command with this name, or all commands if none has it.
 
-    Each takes a millisecond to build. The cache serves programs that run many commands in one process, as the tests do.
+    Each command takes a millisecond to build. The cache serves programs that run many commands in one process, as the
+    tests do.
     """
     single_command_app = copy(app)
     single_command_app.registered_commands = [
@@ -297,7 +320,11 @@ def _build_command(command_name: str) -> Any:
 
 
 def _hide_metavars_and_expand_homes(command: Any) -> Any:
-    """Hide the type of flags in the help of a command, because flags take no value, and expand ``~`` in its paths."""
+    """Change a Click command and its subcommands, and return the command.
+
+    The help then shows no type for flags, which take no value, and ``~`` is expanded in arguments and options that are
+    paths.
+    """
     for option in command.get_params(typer.Context(command)):
         if getattr(option, "is_flag", False):
             option.metavar = ""
@@ -308,7 +335,10 @@ def _hide_metavars_and_expand_homes(command: Any) -> Any:
 
 
 def _expand_homes(_context: Any, _parameter: Any, value: Any) -> Any:
-    """Expand ``~`` in the value of an option or argument, if the value is a path or a list of paths."""
+    """Return the value of an option or argument, with ``~`` expanded if the value is a path or a list of paths.
+
+    The signature is that of a Click callback.
+    """
     from analytics.store.files.backend import expand_home
 
     if isinstance(value, list | tuple):
@@ -320,7 +350,10 @@ MAX_ERROR_CHARACTERS = 4000  # of an error's message
 
 
 def _format_error(error: BaseException, debug: bool) -> str:
-    """Format an error that ends a command as one line."""
+    """Format an error that ends a command as one line.
+
+    The line for an unexpected error names the class of the error and, unless ``debug`` is set, the option ``--debug``.
+    """
     from analytics.store.texts import to_line
 
     if system_message := explain_system_error(error):

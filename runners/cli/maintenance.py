@@ -47,7 +47,7 @@ MAX_LINE_CHARACTERS = 1000  # of a line about a problem or a path
 
 
 class CompactOptions(NamedTuple):
-    """The settings of a compaction."""
+    """The options of a compaction."""
 
     max_file_bytes: int
     min_age: str = "10m"  # longer than a listing, or a writer between two steps, takes
@@ -55,9 +55,10 @@ class CompactOptions(NamedTuple):
 
 
 def compact_archive(root: PurePath, run_ids: Sequence[str], options: CompactOptions) -> None:
-    """Compact the chosen runs, or all of them, remove files that are not needed, and print totals.
+    """Compact the given runs, or all runs if none is given; remove files that are not needed, and print totals.
 
-    Raises ``RequestError`` for a run that does not exist, and for a file size out of range.
+    If ``options.dry_run`` is true, only print what would be done. Raises ``RequestError`` for a run that does not
+    exist, and for a file size out of range.
     """
     size, min_age = options.max_file_bytes, garbage.parse_age(options.min_age)
     if not MIN_FILE_BYTES <= size <= MAX_FILE_BYTES:
@@ -87,14 +88,17 @@ def compact_archive(root: PurePath, run_ids: Sequence[str], options: CompactOpti
 
 
 def _list_unneeded_files(archive: ArchiveStore, run_ids: Sequence[str] | None) -> list[UnneededFile]:
-    """List the files that are not needed, of the whole archive or of some runs."""
+    """Return the files that are not needed, of the given runs or, if ``run_ids`` is None, of the whole archive."""
     folders = None if run_ids is None else {f"run={run_id}" for run_id in run_ids}
     files = garbage.list_unneeded_files(archive)
     return [file for file in files if folders is None or file.path.parent.name in folders]
 
 
 def _print_planned_removals(compactable: int, unneeded: Sequence[UnneededFile], min_age: float) -> None:
-    """Print what a compaction would do: how many files it would join, and which it would remove or keep, and why."""
+    """Print which unneeded files a compaction would remove or keep, and why, and how many files it would join.
+
+    ``compactable`` is the number of files to join, and ``min_age`` the age in seconds from which a file is removed.
+    """
     for file in unneeded:
         path = to_line(str(file.path), MAX_LINE_CHARACTERS)  # anybody may have named the file
         fate = "goes " if file.is_removable(min_age) else "stays"
@@ -106,7 +110,7 @@ def _print_planned_removals(compactable: int, unneeded: Sequence[UnneededFile], 
 
 
 def _explain_fate(file: UnneededFile, min_age: float) -> str:
-    """Explain why a file that is not needed would be removed, or would stay."""
+    """Return the reason why a file that is not needed would be removed, or why it would stay."""
     if not file.ours:
         return "no archive names a file like this, so it is never removed"
     why = "other files hold the same" if file.replaced else "a writer that was killed left it"
@@ -117,7 +121,7 @@ def _explain_fate(file: UnneededFile, min_age: float) -> str:
 def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_code: bool) -> None:
     """Copy the runs of all archives but the last into the last, which is created if need be, and print totals.
 
-    Raises ``RequestError`` for fewer than two archives, for one that is named twice, and for contents that conflict.
+    Raises ``RequestError`` if fewer than two archives are given, if one is named twice, or if their contents conflict.
     """
     if len(roots) < 2:
         raise RequestError("name at least two archives: qarena archive merge SOURCE... DESTINATION")
@@ -165,7 +169,7 @@ def _format_compaction_summary(summary: CompactionSummary, root: PurePath, remai
 
 
 def upgrade_archive(root: PurePath) -> None:
-    """Upgrade an archive of an older format to the present one, and print each step."""
+    """Upgrade an archive of an older format to the current one, and print each step."""
     steps = format_upgrade.upgrade_archive(root)
     for step in steps:
         console.print_line(f"{root}: format {step.before} is now format {step.before + 1}: {step.summary}")
@@ -174,7 +178,10 @@ def upgrade_archive(root: PurePath) -> None:
 
 
 def verify_archive(root: PurePath) -> int:
-    """Check every file, record and game, and print the problems; return the exit code, 1 if there are any."""
+    """Check every file, record and game of an archive, and print the problems and totals.
+
+    Return the exit code: 1 if there are problems, else 0.
+    """
     archive = ArchiveStore.open(root)
     with show_progress_bar("verifying", "games") as bar:
         bar.start(None)
@@ -195,7 +202,10 @@ def verify_archive(root: PurePath) -> int:
 
 
 def export_games(root: PurePath, request: ExportRequest, output: str, force: bool) -> None:
-    """Write games to ``output`` and print their number; ``-`` is standard output. Raises as ``write_export`` does."""
+    """Write the requested games to ``output`` and print their number.
+
+    If ``output`` is ``-``, the games go to standard output, and no number is printed. Raises as ``write_export`` does.
+    """
     with open_archive(root) as archive:
         if output == STANDARD_STREAM:
             write_export_to_stream(archive, request, sys.stdout.buffer)
@@ -219,10 +229,11 @@ def _format_export_summary(summary: ExportSummary, request: ExportRequest, outpu
 
 
 def import_games_file(root: PurePath, file: str, rules: str, event: str | None, skip_bad: bool, command: str) -> int:
-    """Import the games of a text file, print what was added, and return the exit code, 1 if bad lines were skipped.
+    """Import the games of a text file, print what was added, and return the exit code.
 
-    ``event`` is the default for games without that tag. Raises ``RequestError`` for a file that cannot be read, has no
-    game, or has bad lines unless ``skip_bad``.
+    The code is 1 if bad lines were skipped, else 0. ``event`` is the event of games without that tag, and ``command``
+    is recorded as the command of the runs. Raises ``RequestError`` for a file that cannot be read or has no game, and
+    for bad lines unless ``skip_bad`` is set. Raises ``FailureError`` if all lines are bad and were skipped.
     """
     rules_of = cache(load_rules)
     rules_of(rules)

@@ -24,42 +24,45 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]  # the project's folder, or t
 
 
 def create_command_group(name: str, help: str, **settings: Any) -> typer.Typer:  # noqa: A002
-    """Create a group of commands, which prints its help if no command follows."""
+    """Create a group of commands with a name and a help text.
+
+    Unless ``settings`` for ``typer.Typer`` are given, the group prints its help if no command follows.
+    """
     return typer.Typer(name=name, help=help, rich_markup_mode=MARKUP, **settings or {"no_args_is_help": True})
 
 
 def format_command_line() -> str:
-    """Return the command as it was typed, without the name of the program."""
+    """Return the typed arguments as one line, quoted for the shell, without the name of the program."""
     return shlex.join(sys.argv[1:])
 
 
 def select_by_prefix(incomplete: str, names: Sequence[str]) -> list[str]:
-    """Select the names that begin with ``incomplete``, the part of a word that the user has typed."""
+    """Return the names that begin with ``incomplete``, the part of a word that the user has typed."""
     return [name for name in names if name.startswith(incomplete)]
 
 
 def list_group_options(group: str, incomplete: str = "") -> list[str]:
-    """List the project's own options of a configuration group that begin with ``incomplete``."""
+    """Return the names of the project's own options of a configuration group that begin with ``incomplete``."""
     return select_by_prefix(incomplete, sorted(path.stem for path in (PROJECT_ROOT / "conf" / group).glob("*.yaml")))
 
 
 def build_group_completion(group: str) -> Callable[[str], list[str]]:
-    """Build the function that completes a word by the options of a configuration group."""
+    """Return a function that lists the options of a configuration group that begin with an incomplete word."""
     return lambda incomplete: list_group_options(group, incomplete)
 
 
 def agent_argument(help: str) -> Any:  # noqa: A002
-    """Declare an argument that names an agent."""
+    """Return the declaration of an argument that names an agent, with this help text and shell completion."""
     return Argument(help=help, autocompletion=build_group_completion("agent"))
 
 
 def rules_option(help: str) -> Any:  # noqa: A002
-    """Declare an option that names rules."""
+    """Return the declaration of the option ``--rules``, which names rules, with this help text and shell completion."""
     return Option("--rules", help=help, autocompletion=build_group_completion("rules"))
 
 
 def seed_option(help: str, bits: int = 63) -> Any:  # noqa: A002
-    """Declare an option with a random seed of ``bits`` bits."""
+    """Return the declaration of the option ``--seed``, a random seed of at most ``bits`` bits, with this help text."""
     return Option("--seed", min=0, max=(1 << bits) - 1, help=help)
 
 
@@ -151,13 +154,16 @@ Filters = dict[str, Any]  # keywords of a question: see ``analytics.library.Game
 
 
 def check_output_files(force: bool, *files: Path | None) -> None:
-    """Raise ``RequestError`` for a file that must not, or cannot, be written, before long work begins."""
+    """Raise ``RequestError`` if one of the files may not or cannot be written, before long work begins.
+
+    An existing file may be written only if ``force`` is true. None stands for a file that was not asked for.
+    """
     for file in filter(None, files):
         check_output_file(file, force)
 
 
 def add_output_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter ``table`` of a command by the options that say how its table is printed or written.
+    """Return the command with options for how its table is printed or written, in place of its parameter ``table``.
 
     The options are checked before the command begins.
     """
@@ -171,7 +177,7 @@ def add_output_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def add_game_filters(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter ``filters`` of a command by the options that every question has to choose games."""
+    """Return the command with the options that select games, in place of its parameter ``filters``."""
 
     def run_command(
         where: Where = None,
@@ -203,7 +209,7 @@ def add_game_filters(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def add_config_dir_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option ``--config-dir`` to a command; the command then finds the yamls and modules in that folder."""
+    """Return the command with the option ``--config-dir``, which names a folder with more yamls and modules."""
 
     def run_command(config_dir: ConfigDir = None, **arguments: Any) -> None:
         from runners.config.yaml_options import use_config_dir
@@ -215,9 +221,10 @@ def add_config_dir_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _merge_parameters(command: Callable[..., None], replacement: Callable[..., None]) -> Callable[..., None]:
-    """Give ``replacement`` the name, the help and the parameters of ``command``, followed by its own parameters.
+    """Give ``replacement`` the name, the help and the parameters of ``command``, and return ``replacement``.
 
-    Parameters of ``command`` that ``replacement`` fills itself, such as ``table``, are left out.
+    Its own parameters follow those of ``command``. Parameters of ``command`` that ``replacement`` fills itself, such as
+    ``table``, are left out.
     """
     signature = inspect.signature(command, eval_str=True)
     command_parameters = [
@@ -242,7 +249,10 @@ KeepGoing = Annotated[bool, Option("--keep-going", help="Play on although an age
 
 
 def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter ``launch`` of a command that Hydra carries out by the flags of all such commands."""
+    """Return the command with the options of all commands that Hydra carries out, in place of its parameter ``launch``.
+
+    The command gets a function as ``launch``, which lets Hydra carry out an application and then ends the command.
+    """
 
     def run_command(
         context: typer.Context,
@@ -262,6 +272,7 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
         **arguments: Any,
     ) -> None:
         def launch(application: Any, words: Sequence[str] | None, keep_going: bool = False) -> None:
+            """Let Hydra carry out an application with the typed words, and raise ``typer.Exit`` with its exit code."""
             from runners.config.arguments import parse_arguments
             from runners.config.execution import run_hydra_command
             from runners.terminal.console import format_shell_line
@@ -276,7 +287,11 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _build_overrides_argument(agents_metavar: str) -> Any:
-    """Declare the argument for agents and Hydra's overrides; it completes agents, and options after ``group=``."""
+    """Return the declaration of the argument that takes agents and Hydra's overrides, with shell completion.
+
+    ``agents_metavar`` stands for the agents in the help; if it is "", the command takes no agents. A word is completed
+    to the names of agents, and after ``group=`` to the options of that group.
+    """
 
     def complete_word(incomplete: str) -> list[str]:
         key, equals, value = incomplete.partition("=")

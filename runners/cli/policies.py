@@ -58,7 +58,7 @@ def build(
         str | None, Option(metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
     ] = None,
 ) -> None:
-    """Learn a policy from logged games, perhaps those that meet a condition in SQL."""
+    """Learn a policy from logged games, of which ``where``, a condition in SQL, selects some."""
     from analytics.store.labels import quote_for_hydra
     from runners.learning.policies.application import BUILD
 
@@ -77,9 +77,9 @@ def import_(
 
     The table has a value for each turn, from -1 (lost) to 1 (won).
 
-    kind is mc_afterstate, fitted_q or q_table. name is the name of the policy (default: that of the file). rules are
-    those of the positions (classic). scale multiplies the values (1). conflicts says what to do with turns that have
-    different values, up to symmetry: refuse, mean or first (refuse).
+    kind is mc_afterstate, fitted_q or q_table. name is the name of the policy (default: the name of the file). rules
+    are the rules of the positions (default: classic). scale multiplies the values (default: 1). conflicts says what to
+    do with equal turns, up to symmetry, that have different values: refuse, mean or first (default: refuse).
     """
     from runners.learning.policies.table_import import import_policy, parse_settings
 
@@ -94,7 +94,7 @@ def rebuild(
     threads: options.Threads = options.ALL_CORES,
     trust_agents: options.TrustAgents = False,
 ) -> None:
-    """Learn a policy again from the same games, and compare.
+    """Learn a policy again from the same games, and compare the two.
 
     The exit code is 0 if the policy is identical to the last bit, and 1 if it differs.
     """
@@ -112,7 +112,7 @@ def compare(
 ) -> None:
     """Compare the tables of two policies.
 
-    The answer has the rows that both have, the differences, and how often both choose the same turn.
+    The answer gives the rows that both tables have, the differences, and how often both policies choose the same turn.
     """
     from runners.learning.policies.comparison import print_comparison
 
@@ -143,8 +143,8 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     The table shows optimal turns, exact regret, and draws against the oracle.
 
-    The turns in a fixed set of positions are compared with the exact values of all turns. An --output that ends with
-    .md becomes a page with a line on each: the leaderboard.
+    The turns in a fixed set of positions are compared with the exact values of all turns. If --output ends with .md,
+    the command writes a page with a line for each policy or agent: the leaderboard.
     """
     from runners.exact.verdict_tables import judge_and_output
     from runners.exact.verdicts import JudgeOptions, JudgeRequest
@@ -197,11 +197,11 @@ def make(
     permalink: Annotated[str | None, Option(help="Where this code is, for the metadata. Default: its version.")] = None,
     threads: options.Threads = options.ALL_CORES,
 ) -> None:
-    """Make the datasets.
+    """Make the datasets for offline learning.
 
     They are random-v0, medium-v0, expert-v0 and mixed-v0, in Minari's format and as archives.
 
-    The same options give the same bytes. An interrupted command continues where it ended.
+    The same options give the same bytes. After an interruption, the same command continues.
     """
     from runners.learning.benchmark.datasets import (
         DatasetRequest,
@@ -239,7 +239,7 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     The figures are Minari's normalised score against an opponent, and exact regret in fixed positions.
 
-    A score of 0 is that of random play against this opponent, and 1 that of perfect play.
+    Random play against this opponent would score 0, and perfect play 1.
     """
     from runners.exact.verdicts import JudgeOptions
     from runners.learning.benchmark.score import ScoreRequest, score_and_output

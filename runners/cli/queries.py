@@ -46,7 +46,10 @@ GRACE_SECONDS = 0.5  # time for DuckDB to stop before the process ends
 
 
 def output_answer(root: PurePath, output: TableOutput, question: str, *words: str, **arguments: Any) -> None:
-    """Run the query that ``question`` names, a method of ``analytics.Archive``, and print or write the answer."""
+    """Call the method of ``analytics.Archive`` that ``question`` names, and print or write the answer.
+
+    ``words`` and ``arguments`` are passed to the method.
+    """
     with open_archive(root) as archive:
         result = getattr(archive, question)(*words, **arguments)
     output_result(result, output)
@@ -63,7 +66,11 @@ def output_runs(root: PurePath, output: TableOutput) -> None:
 def index_archive(
     root: PurePath, run_ids: Sequence[str], end_ply: int | None, threads: int | None, executor: Executor = THREADS
 ) -> None:
-    """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that does not exist."""
+    """Index the positions of the given runs, or of all runs if none is given, and print totals.
+
+    ``end_ply`` is the number of plies to index of each game; None means as many as before, or the default if nothing is
+    indexed. Raises ``RequestError`` for a run that does not exist.
+    """
     archive = ArchiveStore.open(root)
     runs = select_run_ids(archive, run_ids)
     clock = WorkClock()
@@ -89,7 +96,7 @@ def index_archive(
 def output_sql_answer(
     root: PurePath, query: str, limits: QueryLimits, output: TableOutput, check_files: bool = True
 ) -> None:
-    """Print or write the answer to an SQL query, after indexing positions if the query needs them.
+    """Print or write the answer to an SQL query; index positions first if the query needs the index.
 
     Only the first rows are printed. Formats that are written in parts need no more memory than ``limits`` allow,
     however many rows there are. The process ends if the query takes longer than the time limit.
@@ -106,7 +113,7 @@ def output_sql_answer(
 
 @contextmanager
 def _enforce_time_limit(limits: QueryLimits) -> Iterator[None]:
-    """End the process if the time limit passes inside the context.
+    """End the process if the time limit, if there is one, passes inside the context.
 
     DuckDB does not interrupt some of its functions, and comparing files with their checksums takes time before DuckDB
     begins.
@@ -143,7 +150,7 @@ def _run_sql_and_output(
 
 
 def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -> None:
-    """Print the decisions in a position with their results, or write them to a file."""
+    """Index new games, and print or write the decisions that were made in a position, with their results."""
     parse_openings_query(ArchiveStore.open(root), query)  # refuse a wrong query before anything is written
     index_new_games_if_writable(root)
     with open_archive(root) as archive:
@@ -152,9 +159,9 @@ def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -
 
 
 def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
-    """Write an HTML page about the games of these runs (none means all) that meet a condition.
+    """Write an HTML page about the games of the given runs (none means all) that also meet ``where``, if given.
 
-    Raises ``RequestError`` for an unknown run, and for a condition that is invalid or that no game meets;
+    Raises ``RequestError`` for an unknown run, and for a condition that is invalid or that no game meets; raises
     ``FailureError`` if the file cannot be written.
     """
     with open_archive(root) as archive, show_progress_bar("writing the report", "games"):
@@ -165,9 +172,9 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
 
 
 def _build_condition(archive: OpenArchive, where: str | None, run_ids: Sequence[str]) -> str | None:
-    """Build the SQL condition for games of these runs that also meet ``where``.
+    """Return the SQL condition for games that belong to the given runs and meet ``where``, or None for all games.
 
-    Raises ``RequestError`` for an unknown run.
+    If ``run_ids`` is empty, the games of all runs qualify. Raises ``RequestError`` for an unknown run.
     """
     run_condition = run_condition_sql(select_run_ids(archive.archive, run_ids)) if run_ids else None
     if run_condition is None or where is None:

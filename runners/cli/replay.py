@@ -35,10 +35,11 @@ class RunReplay(NamedTuple):
 def replay_and_compare(
     root: PurePath, run_id: str, threads: int, trusted: bool, stop: threading.Event, progress: Progress | None
 ) -> RunReplay:
-    """Play a run again and compare the games; the archive is only read.
+    """Play a run again and compare its games with the stored ones, without writing to the archive.
 
-    Raises ``RequestError`` for a run that does not exist or cannot be repeated, whose agents do not exist here, or
-    which names third-party code unless ``trusted``; ``FailureError`` for damaged games.
+    The comparison ends early when ``stop`` is set. Raises ``RequestError`` for a run that does not exist or cannot be
+    repeated, whose agents do not exist here, or which names third-party code unless ``trusted`` is true. Raises
+    ``FailureError`` for damaged games.
     """
     archive = ArchiveStore.open(root)
     record = archive.load_requested_run(run_id)
@@ -54,7 +55,8 @@ def replay_and_compare(
 def build_run_spec(record: RunRecord, archive: ArchiveStore, trusted: bool) -> RunSpec:
     """Build the specification that a run's record describes.
 
-    Raises ``RequestError`` for a run that cannot be repeated, and for a record that was changed.
+    Raises ``RequestError`` for a run that cannot be repeated, for a record that was changed, and for third-party code
+    unless ``trusted`` is true.
     """
     stored_spec = record.spec
     if "imported" in stored_spec:
@@ -83,7 +85,7 @@ def build_run_spec(record: RunRecord, archive: ArchiveStore, trusted: bool) -> R
 
 
 def _build_agent_spec(agent_record: Mapping[str, Any], archive: ArchiveStore, trusted: bool) -> AgentSpec:
-    """Build the specification of an agent that a record describes, with its policy from the archive."""
+    """Build the specification of the agent that a record describes, with the agent's policy from the archive."""
     spec = AgentSpec.from_record(agent_record, trusted)
     policy_id = spec.policy_id
     if policy_id is None:
@@ -97,7 +99,11 @@ def _build_agent_spec(agent_record: Mapping[str, Any], archive: ArchiveStore, tr
 
 
 def print_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> int:
-    """Play a run again, print the comparison, and return the exit code; raises as ``replay_and_compare`` does."""
+    """Play a run again, print the comparison with the stored games, and return the exit code.
+
+    The code is 0 if the games are the same, 1 if they differ, and that of an interrupted command after a signal. Raises
+    as ``replay_and_compare`` does.
+    """
     with stop_on_signal() as stop, show_progress_bar("playing again", "games") as bar:
         record, replay, other_code = replay_and_compare(root, run_id, threads, trusted, stop, bar)
     if other_code:

@@ -32,7 +32,7 @@ UNDECIDED_EXIT_CODE = 3  # the exit code if the test is undecided after all game
 
 
 class SprtApplication(Application):
-    """The command that decides which of two agents is stronger."""
+    """The application of ``qarena sprt``, which decides which of two agents is stronger."""
 
     config_name = "sprt"
     schema = schemas.SprtConfig
@@ -46,7 +46,7 @@ class SprtApplication(Application):
 
 
 def _execute_test(test: SprtExperiment, launch: Launch) -> CommandOutcome:
-    """Play the games of a prepared test until it decides."""
+    """Play the games of a prepared test until it decides or is stopped, and return the outcome of the command."""
     from analytics.statistics.sprt import estimate_strength
     from runners.arena.sprt import execute_sprt
     from runners.cli.sprt_output import format_sweep_row, print_outcome, show_progress

@@ -31,7 +31,11 @@ NOTE_SECONDS = 30.0  # between two lines of progress without a terminal, unless 
 
 @contextmanager
 def show_progress(is_shown: bool, games: int) -> Iterator[OnPairs]:
-    """Yield a function that shows the state of a test: as a bar on a terminal, elsewhere as an occasional line."""
+    """Yield a function that shows the state of a test each time it is called.
+
+    On a terminal, the state is a progress bar that ends at ``games``; elsewhere, it is an occasional line. If
+    ``is_shown`` is false, the function does nothing.
+    """
     if not is_shown:
         yield lambda _trial: None
         return
@@ -55,7 +59,7 @@ class _ProgressPrinter:
         self._printed_pairs, self._printed_at = 0, time.monotonic()  # the number of pairs and the time of the last line
 
     def print_if_due(self, trial: SequentialTest) -> None:
-        """Print the state if the pairs have doubled since the last line, or half a minute has passed."""
+        """Print the state of the test if its pairs have doubled since the last line, or if half a minute has passed."""
         now = time.monotonic()
         if trial.pairs and (trial.pairs >= 2 * self._printed_pairs or now - self._printed_at >= NOTE_SECONDS):
             console.print_note(format_state(trial))
@@ -63,7 +67,7 @@ class _ProgressPrinter:
 
 
 def format_state(trial: SequentialTest) -> str:
-    """Format the state of a test as one line: log-likelihood ratio with its bounds, games, and strength so far."""
+    """Format the state of a test as one line: its log-likelihood ratio with bounds, its games and its nElo so far."""
     lower, upper = trial.hypotheses.bounds
     strength = f", nElo {format_estimate(estimate_strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
     games = format_count_with_noun(2 * trial.pairs, "game")
@@ -71,7 +75,7 @@ def format_state(trial: SequentialTest) -> str:
 
 
 def print_outcome(outcome: SprtOutcome) -> None:
-    """Print a test's estimates and verdict, the number of its games, and where they are stored."""
+    """Print the estimates and the verdict of a test, the number of its games, and where they are stored."""
     trial = outcome.trial
     if not trial.pairs:
         console.print_note(f"run {outcome.experiment.run_id} has no games yet")
@@ -82,7 +86,10 @@ def print_outcome(outcome: SprtOutcome) -> None:
 
 
 def _format_verdict(outcome: SprtOutcome) -> list[str]:
-    """Format the verdict: which hypothesis explains the games better. Accepting one does not prove it."""
+    """Return lines that say which hypothesis explains the games better, or that the test is undecided.
+
+    Accepting a hypothesis does not prove it.
+    """
     trial, spec = outcome.trial, outcome.experiment.request.spec
     ((first, second),) = spec.pairing_labels
     zero, one = trial.hypotheses.elo0, trial.hypotheses.elo1
@@ -100,6 +107,7 @@ def _format_verdict(outcome: SprtOutcome) -> list[str]:
 
 
 def _format_games_played(outcome: SprtOutcome) -> str:
+    """Format the number of games played now, their seconds, and the run that holds all games."""
     where = f"run {outcome.experiment.run_id} in {outcome.experiment.request.storage.root}"
     if not outcome.played:
         return f"Nothing to play: {where} had all of them."
@@ -107,7 +115,7 @@ def _format_games_played(outcome: SprtOutcome) -> str:
 
 
 def format_sweep_row(outcome: SprtOutcome) -> dict[str, str]:
-    """Return the texts of a test's row in the table of its sweep, by heading."""
+    """Return the row of a test in the table of its sweep, as a text for each heading."""
     trial, ((first, second),) = outcome.trial, outcome.experiment.request.spec.pairing_labels
     return {
         "first": first,
@@ -120,7 +128,11 @@ def format_sweep_row(outcome: SprtOutcome) -> dict[str, str]:
 
 
 def print_test_of_counts(counts_text: str, hypothesis_settings: Sequence[str]) -> None:
-    """Print the test of given counts, and raise ``RequestError`` if the words are not counts and hypotheses."""
+    """Print the test of given counts of pairs.
+
+    ``counts_text`` has five counts, LL,LD,DD,WD,WW, and each hypothesis setting is ``key=value``. Raises
+    ``RequestError`` if the texts are not counts and hypotheses.
+    """
     try:
         counts = check_counts([int(count) for count in counts_text.split(",")])
     except ValueError:
@@ -144,7 +156,7 @@ def _parse_hypothesis(setting: str, names: Sequence[str]) -> tuple[str, float]:
 
 
 def format_test(counts: Sequence[int], hypotheses: Hypotheses, strength: Strength) -> list[str]:
-    """Format the counts of pairs, the log-likelihood ratio with its bounds, and the estimates, as lines."""
+    """Return lines with the counts of pairs, the log-likelihood ratio and its bounds, the verdict and the estimates."""
     ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
     accepted = find_hypothesis_from_counts(counts, hypotheses)
     verdict = f"{accepted} is accepted" if accepted else "undecided"
@@ -160,7 +172,7 @@ def format_test(counts: Sequence[int], hypotheses: Hypotheses, strength: Strengt
 
 
 def format_estimate(estimate: Estimate, digits: int = 4) -> str:
-    """Format a value ± half the width of its interval."""
+    """Format an estimate as its mean ± half the width of its interval, both rounded to ``digits`` decimals."""
     mean = round(estimate.mean, digits) + 0.0  # no minus sign before 0
     half_width = (estimate.high - estimate.low) / 2
     return " ± ".join(

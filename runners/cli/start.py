@@ -14,7 +14,7 @@ SHADOWING_FILE = Path(__file__).resolve().parents[2] / "analytics" / "shadowing.
 
 
 def main() -> None:
-    """Run ``qarena``, or name the package that hides one of ours and exit with code 2."""
+    """Run ``qarena``, or print which package hides one of ours and exit with code 2."""
     if message := describe_hidden_package():
         print(f"error: {message}", file=sys.stderr)  # noqa: T201  (what prints errors is not importable now)
         raise SystemExit(2)
@@ -24,9 +24,10 @@ def main() -> None:
 
 
 def describe_hidden_package() -> str:
-    """Describe the package that hides one of ours: ``analytics.shadowing``, read from its file.
+    """Return a sentence about a package that hides one of ours, with a remedy, or "" if no package is hidden.
 
-    An import would take it from whatever is called ``analytics``.
+    The sentence comes from ``analytics.shadowing``. That module is loaded from its file, because an import would take
+    it from whatever package is called ``analytics``.
     """
     spec = spec_from_file_location("shadowing", SHADOWING_FILE)
     if spec is None or spec.loader is None:

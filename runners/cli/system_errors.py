@@ -33,9 +33,10 @@ OUTPUT_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors t
 
 
 def open_closed_streams() -> None:
-    """Open the standard streams that were closed before the program began, on the null device.
+    """Open the null device in place of each standard stream that was closed before the program began.
 
-    Otherwise the first files that are opened would get their numbers, and printing would write into an archive.
+    Otherwise, the first files that the program opens would get the numbers of these streams, and printing would write
+    into an archive.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     while nowhere <= 2:
@@ -47,13 +48,13 @@ def open_closed_streams() -> None:
 
 
 def print_error(text: str) -> None:
-    """Print a line on standard error; a line that cannot be written does not change the exit code."""
+    """Print a line on standard error, and ignore the error if the line cannot be written, to keep the exit code."""
     with suppress(OSError, ValueError):
         typer.echo(text, err=True)
 
 
 def explain_system_error(error: BaseException) -> str | None:
-    """Return one line with a remedy for an error that the system raised, or None for any other error."""
+    """Return one line that explains an operating system's error and names a remedy, or None for any other error."""
     if isinstance(error, MemoryError):
         return "there is not enough memory: end other programs, ask for less, or raise 'ulimit -v' if it is set"
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
@@ -73,5 +74,5 @@ def explain_system_error(error: BaseException) -> str | None:
 
 
 def flush_output() -> None:
-    """Flush standard output. Raises ``OSError``, which Python itself would ignore at exit."""
+    """Flush standard output. Raises ``OSError`` if that fails, which Python itself would ignore at exit."""
     cast("IO[str]", sys.stdout).flush()

@@ -27,7 +27,7 @@ from runners.web.site import Site
 
 
 class Parameter(NamedTuple):
-    """A parameter of an agent in the form in which pages show it."""
+    """A parameter of an agent, as pages show it."""
 
     name: str
     default: str  # default value, as labels format it
@@ -35,7 +35,7 @@ class Parameter(NamedTuple):
 
 
 class AgentsAndRules:
-    """The agents and rules that pages offer, including those of the user's own configuration folder."""
+    """The agents and rules that pages offer, including the ones in the user's own configuration folder."""
 
     def __init__(self, site: Site) -> None:
         self._settings = site.options
@@ -55,7 +55,7 @@ class AgentsAndRules:
         return self._rules[name]
 
     def load_agent(self, label: str) -> AgentSpec:
-        """Load the agent that a label describes.
+        """Load the specification of the agent that a label describes.
 
         Raises ``RequestError`` if the agent does not exist, or if it would run third-party code that is not allowed
         here.
@@ -95,9 +95,10 @@ class AgentsAndRules:
             return {name: load_option("agent", name) for name in offered}
 
     def list_playable_rules(self, agent: str) -> frozenset[str]:
-        """List the names of the rules by which an agent can play.
+        """Return the names of the rules under which an agent can play.
 
-        An agent with third-party code is assumed to play by all rules, because its class is not loaded before a game.
+        An agent with third-party code is assumed to play under all rules, because its class is not loaded before a
+        game.
         """
         with self._open_configuration():
             spec = load_agent(agent)
@@ -108,7 +109,10 @@ class AgentsAndRules:
         )
 
     def _check_agent_is_allowed(self, agent_name: str) -> None:
-        """Raise ``RequestError`` if the agent does not exist, or if other machines may not play against it."""
+        """Refuse an agent that is not offered, on a server to which other machines can connect.
+
+        Raises ``RequestError``, also if the agent does not exist. A server only for this machine refuses nothing here.
+        """
         if agent_name in self._offered_agents or self._settings.local:
             return
         with self._open_configuration():
@@ -118,7 +122,10 @@ class AgentsAndRules:
         )
 
     def list_agent_parameters(self, agent_name: str) -> list[Parameter]:
-        """List the parameters of an agent. Raises ``RequestError`` if the agent does not exist or is not offered."""
+        """Return the parameters of an agent, with their defaults and meanings.
+
+        Raises ``RequestError`` if the agent does not exist or is not offered.
+        """
         self._check_agent_is_allowed(agent_name)
         if agent_name not in self._parameters:
             with self._open_configuration():
@@ -135,7 +142,7 @@ def _has_third_party_code(name: str) -> bool:
 
 
 def split_label(label: str) -> tuple[str, dict[str, str]]:
-    """Split an agent's label into the agent's name and the text of each parameter by the parameter's name.
+    """Split an agent's label into the agent's name and a mapping from the names of parameters to their values as text.
 
     Raises ``RequestError`` for an invalid label.
     """

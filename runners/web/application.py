@@ -27,6 +27,7 @@ def build_application(settings: ServerOptions) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        """Let Hydra and Python search the user's folder while the application runs, and close the site at its end."""
         with search_user_folders([settings.config_dir] if settings.config_dir else []):
             yield
         site.close()

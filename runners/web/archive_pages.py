@@ -75,7 +75,7 @@ def runs_page(
 def _build_list_page(
     title: str, table: Table, empty_notice: str, links: Mapping[str, str] = MappingProxyType({})
 ) -> ArchivePage:
-    """Build the page of a list. If the list is empty, a notice and helpful links replace it."""
+    """Build the page of a list; if the list is empty, a notice and links take its place."""
     return ArchivePage(title, parts=[table]) if table.rows else ArchivePage(title, links=links, parts=[empty_notice])
 
 
@@ -100,7 +100,10 @@ def _build_runs_table(opened: OpenArchive, run_filter: RunFilter, order: str, pa
 
 @router.get("/browse/agent")
 def agent_page(reader: ReaderDependency, agent: str = "", rules: str = "") -> Response:
-    """Show an agent: its rating, opponents, regret and mistakes."""
+    """Show the page of an agent: its rating, opponents, openings and mistakes.
+
+    ``rules`` limits the page to the named rules.
+    """
     return reader.render_page(ARCHIVE_TEMPLATE, page=reader.compute_once(build_agent_page, agent, rules))
 
 
@@ -109,7 +112,7 @@ LATEST_ROWS = 5  # latest runs, and best agents, on the home page
 
 
 def build_archive_overview(request: Request) -> dict[str, Any]:
-    """Build the home page's overview of the archive: a run in progress, the latest runs and the best agents.
+    """Return the values for the home page's overview: a run in progress, the latest runs and the best agents.
 
     If the archive is still being opened, has no runs or cannot be read, only ``archive_shown=False`` is returned,
     because the pages about the archive explain what is wrong.
@@ -129,9 +132,10 @@ def build_archive_overview(request: Request) -> dict[str, Any]:
 
 
 def _view_best_agents(ratings: Ratings | None, labels: Collection[str]) -> dict[str, Any]:
-    """Build the list of the best-ranked agents, and the text that says which agents have a rank.
+    """Return the values for the list of the best-ranked agents, and the text that says which agents have a rank.
 
-    If the ratings have several groups, the list is about the largest one.
+    ``labels`` are the labels of agents that have a page. If the ratings have several groups, the list is about the
+    largest one.
     """
     if ratings is None:
         return {"rated": False}
@@ -158,7 +162,7 @@ def run_page(reader: ReaderDependency, run_id: str) -> Response:
 
 @router.get("/browse/compare")
 def comparison_page(reader: ReaderDependency, run: Annotated[tuple[str, ...], Query()] = ()) -> Response:
-    """Compare the first of the given runs with each of the rest."""
+    """Compare the first of the given runs with each of the others."""
     comparison = reader.compute_once(compare_runs, run)
     links = {f"Run {run_id}": urls.run_url(run_id) for run_id in comparison.runs}
     lead = f"Each is compared with the first one, {comparison.runs[0]}."
@@ -179,7 +183,7 @@ def games_page(
     order: str = games.ORDERS[0],
     page: str = "1",
 ) -> Response:
-    """List the games that match the filters. If a filter is invalid, show the form again with the reason."""
+    """List the games that match the filters; if a filter is invalid, show the form again with the reason."""
     game_filter = GameFilter(
         runs=parse_run_field(run), rules=rules or None, agent=agent or None, opponent=opponent or None
     )
@@ -235,7 +239,7 @@ def results_page(
     kind: str = "",
     ply: str = "",
 ) -> Response:
-    """Show a section of the report about the games of one run, or of all runs with the same rules."""
+    """Show a section of the report about the games of one run, or of all runs under the same rules."""
     run, rules = run.strip(), "" if run.strip() else rules or reader.default_rules
     with_trainings = trainings == "yes" if trainings else sections.counts_trainings(slug)
     game_filter = GameFilter(runs=parse_run_field(run), rules=rules or None, trainings=with_trainings)
@@ -303,7 +307,7 @@ def sweeps_page(reader: ReaderDependency) -> Response:
 
 @router.get("/browse/sweeps/{sweep_id}")
 def sweep_page(reader: ReaderDependency, sweep_id: str) -> Response:
-    """Show a sweep with its picture."""
+    """Show a sweep with its picture and its jobs."""
     return reader.render_page(ARCHIVE_TEMPLATE, page=reader.compute_once(sweeps.build_sweep_page, sweep_id))
 
 

@@ -58,26 +58,29 @@ class ArchiveService:
 
 
 class NothingToReadError(Exception):
-    """There is nothing to read: the archive has no runs or, if ``is_opening``, is still being opened."""
+    """The error for an archive that has no runs or, if ``is_opening`` is true, is still being opened."""
 
     def __init__(self, is_opening: bool = False) -> None:
         self.is_opening = is_opening
 
 
 class ArchiveReader:
-    """The archive as one request sees it."""
+    """The archive as one request sees it: a snapshot, with what all pages about the archive share."""
 
     def __init__(self, request: Request, snapshot: ArchiveSnapshot) -> None:
         self.request = request
         self.snapshot = snapshot
 
     def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
-        """Return ``compute(opened, *arguments)``, computed at most once for each snapshot."""
+        """Return ``compute(opened, *arguments)``, computed at most once for each snapshot.
+
+        ``opened`` is the archive, open in the state of the snapshot.
+        """
         return self.snapshot.compute_once(compute, *arguments)
 
     @property
     def run_rows(self) -> tuple[RunRow, ...]:
-        """All runs, with the newest first."""
+        """The rows of all runs, the newest first."""
         return self.compute_once(list_runs)
 
     @property
@@ -92,7 +95,7 @@ class ArchiveReader:
 
     @property
     def default_rules(self) -> str:
-        """The rules that a page shows unless the request names others.
+        """The name of the rules that a page shows unless the request names rules: the ones with the most games.
 
         Raises ``FailureError`` if no record is readable.
         """
@@ -101,7 +104,7 @@ class ArchiveReader:
         return self.filter_names.rules[0]
 
     def render_page(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Render a page about the archive, with a line about each damaged record that was left out."""
+        """Render a template as a page about the archive, with a line about each damaged record that was left out."""
         common_values = {
             "tabs": TABS,
             "damaged": self.snapshot.damaged,
@@ -129,12 +132,12 @@ class ArchiveReader:
 
 
 def parse_number_or_default(text: str, default: int) -> int:
-    """Parse a number from a form; return ``default`` unless the text is a whole number of at most nine digits."""
+    """Return the number in a form field, or ``default`` unless the text is a whole number of at most nine digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else default
 
 
 def parse_run_field(run: str) -> tuple[str, ...]:
-    """Parse the form field that names a run. An empty field means all runs and gives an empty tuple."""
+    """Return the run id in a form field as a tuple; an empty field, which means all runs, gives an empty tuple."""
     return (run.strip(),) if run.strip() else ()
 
 
@@ -148,7 +151,10 @@ def find_archive_service(request: Request) -> ArchiveService:
 
 
 def open_reader(request: Request) -> ArchiveReader:
-    """Open the archive for a request. Raises ``NothingToReadError`` if it has no runs or is still being opened."""
+    """Return a reader of the archive's current snapshot for a request.
+
+    Raises ``NothingToReadError`` if the archive has no runs or is still being opened.
+    """
     try:
         content = find_archive_service(request).snapshots.load_snapshot()
     except StillOpeningError:
@@ -162,7 +168,10 @@ ReaderDependency = Annotated[ArchiveReader, Depends(open_reader)]
 
 
 def unreadable_archive_page(request: Request, error: Exception) -> Response:
-    """Show a page that says that the archive is being opened, or that it has no runs and how to add some."""
+    """Show a page that says that the archive is being opened, or that it has no runs and how to add some.
+
+    ``error`` is the ``NothingToReadError`` that a handler raised.
+    """
     if isinstance(error, NothingToReadError) and error.is_opening:
         line = "It has many runs, so opening it takes a few seconds, but only once."
         return render_page(request, "waiting.html", title="Opening the archive …", line=line, refresh=1)

@@ -33,8 +33,8 @@ FORGOTTEN_SECONDS = 30.0  # without a request, after which no page can be waitin
 class BackgroundJob:
     """A unit of work that is done in a thread.
 
-    ``work`` receives the job. It may publish partial results in ``latest``, and must return soon after ``stopped``
-    becomes true.
+    ``work`` receives the job. The work may publish partial results in ``latest``, and must return soon after
+    ``stopped`` becomes true.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class BackgroundJob:
 
     @property
     def ended(self) -> bool:
-        """Whether the work has ended, or the job was stopped before a thread started the work."""
+        """Whether the work has ended, or the job was stopped before a thread began the work."""
         return self._ended.is_set()
 
     @property
@@ -82,13 +82,13 @@ class BackgroundJob:
         return 0.0 if self.started is None or self.is_preparing else time.monotonic() - self.started
 
     def restart_clock(self) -> None:
-        """Restart the time limit now, because the work so far was preparation, such as compiling."""
+        """Start to measure the time of the job anew, because the work so far was preparation, such as compiling."""
         self.started, self.is_preparing = time.monotonic(), False
 
     def add_stop_callback(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called when the job is stopped, from whichever thread stops it.
+        """Register a function that is called when the job is stopped, by the thread that stops the job.
 
-        If the job is already stopped, the callback is called at once.
+        If the job is already stopped, the function is called at once.
         """
         with self._lock:
             self._stop_callbacks.append(callback)
@@ -97,7 +97,7 @@ class BackgroundJob:
             callback()
 
     def stop(self, reason: str) -> None:
-        """Ask the job to end before its work is done.
+        """Ask the job to end before its work is done, and record the reason.
 
         This has no effect on a job that has ended or was already stopped.
         """
@@ -118,7 +118,10 @@ class BackgroundJob:
         return ended
 
     def result(self) -> Any:
-        """Return the result of a finished job, or raise the exception that its work raised."""
+        """Return the result of an ended job, or raise the exception that its work raised.
+
+        The result of a job that has not ended is None.
+        """
         if self._error is not None:
             raise self._error
         return self._result
@@ -138,12 +141,12 @@ class BackgroundJob:
 
 
 class BackgroundPool:
-    """Background jobs, each identified by a key.
+    """A pool of threads that carry out background jobs, which are identified by keys.
 
-    At most ``threads`` jobs run at a time, at most ``max_waiting`` more may wait, and ``max_jobs`` are remembered.
-    ``idle_seconds`` is the time after which a job that no page has requested is stopped; None means no such limit. With
-    ``low_priority``, the threads yield the processor to other work (on Linux only). ``unstoppable`` means that the work
-    ignores requests to stop; the thread of a job that is stopped as idle is then abandoned.
+    At most ``threads`` jobs run at a time, at most ``max_waiting`` more may wait, and ``max_jobs`` are remembered. A
+    job that no page has requested for ``idle_seconds`` is stopped; None means no such limit. If ``low_priority`` is
+    true, the threads yield the processor to other work (on Linux only). ``unstoppable`` means that the work ignores
+    requests to stop; the thread of a job that is stopped as idle is then abandoned.
     """
 
     def __init__(
@@ -180,9 +183,9 @@ class BackgroundPool:
     ) -> BackgroundJob:
         """Return the job with this key; start a new job if there is none or the old one must be replaced.
 
-        A stopped job is replaced if it was stopped for lack of requests, if the new time limit is longer, or with
-        ``restart_stopped``. A job is also replaced if ``version`` has changed; it identifies the state of what the job
-        is about, such as an archive. However, a page that waits for the old job is first shown its result; otherwise
+        A stopped job is replaced if it was stopped for lack of requests, if ``max_seconds`` is longer than before, or
+        if ``restart_stopped`` is true. A job is also replaced if ``version``, the state of the job's subject, such as
+        an archive, has changed. However, a page that waits for the old job is first shown its result; otherwise,
         queries about an archive that changes often would never be answered. Only one job of each ``owner`` runs at a
         time.
 
@@ -210,7 +213,7 @@ class BackgroundPool:
     def find(self, key: Hashable) -> BackgroundJob | None:
         """Return the job with this key, and count the call as a request for the job.
 
-        Returns None if there is no such job, or if it was stopped before its work began.
+        Return None if there is no such job, or if the job was stopped before its work began.
         """
         job = self._jobs.get(key)
         if job is None or (job.ended and job.started is None):
@@ -235,7 +238,7 @@ class BackgroundPool:
                 del self._jobs[key]
 
     def _start_threads(self) -> None:
-        """Start a worker thread if all others are busy, and the thread that watches limits if it is not running."""
+        """Start a worker thread if more jobs wait than threads are free, and the watching thread if there is none."""
         if self._threads < self._most_threads and self._threads - len(self._working) < len(self._queue):
             self._threads += 1
             # A daemon, because an agent's turn cannot be interrupted when the server ends.
@@ -267,7 +270,10 @@ class BackgroundPool:
                     return
 
     def _find_next_job(self) -> BackgroundJob | None:
-        """Return the first waiting job whose owner has no running job, or None if there is none."""
+        """Return the first waiting job that may begin, or None if there is none.
+
+        A job may not begin while its owner has a running job or too many abandoned threads.
+        """
         busy_owners, abandoned_owners = (
             {job.owner for job in self._working},
             [job.owner for job in self._abandoned_jobs],
@@ -280,7 +286,10 @@ class BackgroundPool:
         return None
 
     def _abandon_thread(self, job: BackgroundJob) -> None:
-        """Stop counting the thread of a job that cannot be interrupted, and lower the thread's priority."""
+        """Stop counting the thread of a job that cannot be interrupted, and start another thread if jobs wait.
+
+        The abandoned thread gets the lowest priority.
+        """
         with self._changed:
             if job not in self._working or not job.thread_id:
                 return
@@ -294,7 +303,10 @@ class BackgroundPool:
                 os.setpriority(os.PRIO_PROCESS, job.thread_id, LOWEST_PRIORITY)
 
     def _stop_expired_jobs(self) -> None:
-        """Stop jobs that exceed their time limit or that pages no longer request; return once no job is left."""
+        """Stop jobs that exceed their time limit or that pages no longer request, until no job is left.
+
+        This method is the loop of the thread that watches limits.
+        """
         while not self._closed:
             time.sleep(POLL_SECONDS)
             now = time.monotonic()
@@ -316,15 +328,17 @@ class BackgroundPool:
 
 
 def _can_restart(job: BackgroundJob, max_seconds: float, restart_stopped: bool) -> bool:
+    """Return whether a stopped job may be replaced by a new one."""
     return job.stopped and (restart_stopped or job.seconds < max_seconds or job.reason == IDLE_REASON)
 
 
 def _is_outdated(job: BackgroundJob, version: Hashable) -> bool:
+    """Return whether a job is about another version of its subject, and no page waits for its result any more."""
     return job.version != version and (job.is_end_seen or time.monotonic() - job.last_requested > FORGOTTEN_SECONDS)
 
 
 class CompilationCounter(event.Listener):  # type: ignore[misc]
-    """A counter of the functions that numba is compiling, so that a page can explain why an answer takes a minute."""
+    """A counter of the functions that numba is compiling now, so that pages can explain why an answer takes long."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

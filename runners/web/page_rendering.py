@@ -70,12 +70,12 @@ def render_page(request: Request, template: str, status: int = 200, **values: ob
 
 
 def find_browser_id(request: Request) -> str:
-    """Return the session cookie of the browser that sent a request or, without a cookie, the address of its machine."""
+    """Return the session cookie of the browser that sent a request or, without a cookie, its network address."""
     return request.cookies.get(SESSION_COOKIE) or (request.client.host if request.client else "")
 
 
 async def read_form_fields(request: Request) -> dict[str, str]:
-    """Read the text fields of a form. Uploaded files are ignored."""
+    """Return the text fields of the form that a request sends. Uploaded files are ignored."""
     return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
 
 
@@ -83,7 +83,7 @@ FormFields = Annotated[dict[str, str], Depends(read_form_fields)]
 
 
 def redirect_to(path: str, **query: object) -> Response:
-    """Redirect to a page after a form was processed, so that reloading the page does not submit the form again."""
+    """Return a redirect to a page after a form was processed; reloading that page does not send the form again."""
     return RedirectResponse(build_url(path, query), SEE_OTHER)
 
 
@@ -113,7 +113,10 @@ def build_template_environment() -> Environment:
 
 
 def _escape_hidden_characters(value: object) -> object:
-    """Escape the invisible characters of a text, except line breaks and tabs, which text areas need."""
+    """Return a text with its invisible characters escaped, except line breaks and tabs, which text areas need.
+
+    Any other value is returned unchanged.
+    """
     return escape_hidden(value, keep="\r\n\t") if type(value) is str else value
 
 
@@ -153,7 +156,7 @@ def add_error_pages(app: FastAPI) -> None:
 
 
 def find_error_status(error: Exception) -> int:
-    """Return the HTTP status with which the server answers an error of this project."""
+    """Return the HTTP status with which the server answers an ``ArenaError``."""
     return next(status for kind, status in ERROR_STATUSES if isinstance(error, kind))
 
 
@@ -217,7 +220,7 @@ _DECISION = re.compile(r"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]")
 
 
 def parse_whole_number(values: Mapping[str, str], name: str, maximum: int = (1 << 63) - 1, default: str = "") -> int:
-    """Parse the value called ``name`` as a whole number from 0 to ``maximum``.
+    """Parse the value called ``name`` as a whole number from 0 to ``maximum``, both included.
 
     If the value is missing or empty, ``default`` is parsed instead. Raises ``RequestError`` if the text is not such a
     number.
@@ -229,10 +232,10 @@ def parse_whole_number(values: Mapping[str, str], name: str, maximum: int = (1 <
 
 
 def check_decision_words(name: str, words: Sequence[str], max_words: int, *other_words: str) -> tuple[str, ...]:
-    """Check that each word has the form of a decision or is one of ``other_words``, and return the words as a tuple.
+    """Return the words as a tuple if each has the form of a decision or is one of ``other_words``.
 
-    Whether a decision is legal is not checked here. Raises ``RequestError`` for more than ``max_words`` words, and for
-    a word with another form; its message calls the value ``name``.
+    Whether a decision is legal is not checked here. Raises ``RequestError``, whose message calls the value ``name``,
+    for a word with another form, and for more than ``max_words`` words.
     """
     if len(words) > max_words:
         raise RequestError(f"{name}: {len(words)} decisions are more than a game has")

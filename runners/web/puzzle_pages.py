@@ -53,7 +53,7 @@ class PuzzleLine(AnalysisLine):
 
 
 def find_daily_puzzle_number(day: date) -> int:
-    """Return the number, from 1, of the puzzle for a day. It is not hard, and it uses the classic rules."""
+    """Return the number, from 1, of the puzzle of a day, which is an easy one under the classic rules."""
     easy_numbers = [
         number
         for number, puzzle in enumerate(load_shipped_puzzles(), 1)
@@ -63,7 +63,7 @@ def find_daily_puzzle_number(day: date) -> int:
 
 
 def build_daily_puzzle_view(request: Request) -> dict[str, object]:
-    """Build the values with which the home page shows today's puzzle."""
+    """Return the values with which the home page shows today's puzzle."""
     number = find_daily_puzzle_number(datetime.now(UTC).date())
     puzzle = load_shipped_puzzles()[number - 1]
     game = game_from_position(
@@ -80,9 +80,10 @@ def daily_puzzle_page() -> Response:
 
 @router.get(PUZZLES_PATH + "/{number}")
 def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = False) -> Response:
-    """Show a puzzle.
+    """Show a puzzle, with the decisions made so far or with the solution.
 
-    ``turn`` holds the decisions so far: a cell, or a cell and a gift. With ``answer``, the page shows the solution.
+    ``turn`` holds the decisions so far: a cell, or a cell and a gift. If ``answer`` is true, the page shows the
+    solution.
     """
     site, puzzle = find_site(request), find_puzzle(load_shipped_puzzles(), number)
     choices = site.get_or_create_service(AgentsAndRules)
@@ -123,7 +124,7 @@ def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = Fa
 
 
 def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answer_shown: bool) -> dict[str, Any]:
-    """Build the view of a finished turn: whether the turn was right, and what the solver has found about it so far."""
+    """Return the values that show whether a finished turn is right, and what the solver has found about it so far."""
     after, right = line.game, is_right_turn(puzzle, line.game)
     sentences = [f"The answer is {puzzle.turn}." if is_answer_shown else describe_right_or_wrong(puzzle, after)]
     if after.next_decision is NextDecision.NOTHING:
@@ -147,7 +148,7 @@ def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answe
 
 
 def _find_or_start_searches(search_service: SearchService, game_before: Game, game_after: Game) -> list[BackgroundJob]:
-    """Return the searches for the turns of a puzzle and for the replies to one turn; start them if needed.
+    """Return the jobs that search for the turns of a puzzle and for the replies to one turn; start them if needed.
 
     If a search has failed, its exception is raised.
     """

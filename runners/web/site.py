@@ -45,7 +45,7 @@ class ServerOptions:
 
     @property
     def local(self) -> bool:
-        """Whether only this machine can connect."""
+        """Whether only this machine can connect to the server."""
         try:
             return self.host == "localhost" or ip_address(self.host).is_loopback
         except ValueError:
@@ -107,7 +107,7 @@ SECURITY_HEADERS = {
 
 
 def build_style_policy_headers(svg: str) -> dict[str, str]:
-    """Build the header that restricts what an SVG picture may load.
+    """Build the header of an SVG picture that forbids the picture to load anything.
 
     Only the picture's own style sheet is allowed, which the header identifies by its hash.
     """
@@ -161,7 +161,10 @@ def find_refusal_reason(method: str, headers: Headers, settings: ServerOptions) 
 
 
 def is_own_host(host_header: str, settings: ServerOptions) -> bool:
-    """Return whether the ``Host`` header names this server. Its port is ignored, because ports may be forwarded."""
+    """Return whether the ``Host`` header names this server.
+
+    The port in the header is ignored, because ports may be forwarded.
+    """
     name = host_header.rpartition(":")[0] if host_header.count(":") == 1 or "]:" in host_header else host_header
     name = name.strip("[]").lower()
     if name in (*LOOPBACK, settings.host.lower()):

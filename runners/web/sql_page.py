@@ -33,7 +33,7 @@ TITLE_LETTERS = 60  # of a page's title, at most
 
 
 class QuestionService:
-    """A service that answers a site's queries, and keeps the answers for charts and files."""
+    """A service that answers a site's SQL queries, and keeps the answers for charts and files."""
 
     def __init__(self, site: Site) -> None:
         self._archive = site.options.archive
@@ -43,7 +43,7 @@ class QuestionService:
         )
 
     def find_or_start_job(self, question: str) -> BackgroundJob:
-        """Return the job that answers a query about the current archive; start the job if needed.
+        """Return the job that answers an SQL query about the current archive; start the job if needed.
 
         If the archive changes while a page is waiting, the page still gets the answer about the earlier state.
         """
@@ -56,9 +56,9 @@ class QuestionService:
         )
 
     def find_job(self, question: str) -> BackgroundJob | None:
-        """Return the job of a query that was submitted earlier.
+        """Return the job of an SQL query that was submitted earlier.
 
-        Returns None if the answer is no longer kept, or if the job was stopped because no page was waiting for it.
+        Return None if the answer is no longer kept, or if the job was stopped because no page was waiting for it.
         """
         job = self._background.find(question)
         return None if job is None or job.reason == IDLE_REASON else job
@@ -91,16 +91,16 @@ def _parse_fields(values: Mapping[str, str]) -> QuestionFields:
 
 @router.get("/ask")
 def question_page(request: Request) -> Response:
-    """Show a query, the cookbook and, if the query was submitted before, its answer.
+    """Show an SQL query, the cookbook and, if the query was submitted before, its answer.
 
-    A link alone never runs a query.
+    Opening a link alone never runs a query.
     """
     return _render_question_page(request, _parse_fields(request.query_params))
 
 
 @router.post("/ask")
 def submit_question(request: Request, fields: FormFields) -> Response:
-    """Run a query, then redirect to the page that shows its answer."""
+    """Run the SQL query of the form, then redirect to the page that shows its answer."""
     parsed = _parse_fields(fields)
     if parsed.q and not _is_archive_empty(request):
         try:
@@ -111,6 +111,7 @@ def submit_question(request: Request, fields: FormFields) -> Response:
 
 
 def _is_archive_empty(request: Request) -> bool:
+    """Return whether the archive does not exist yet."""
     return read_marker_content(find_site(request).options.archive) is None
 
 
@@ -145,18 +146,22 @@ def _render_question_page(request: Request, fields: QuestionFields, error: Arena
 
 
 def _find_wrong_word(error: str, question: str) -> str:
-    """Return the part of a query that an error message quotes, so that the page can mark it; "" if there is none."""
+    """Return the part of an SQL query that an error message quotes, so that the page can mark this part, or ""."""
     named = re.findall(r'"([^"]+)"|at or near "([^"]+)"|named (\w+)|\b(\w+)\(\) is not allowed', error)
     return next((word for words in named for word in words if word and word in question), "")
 
 
 def _format_title(question: str, cookbook_query: CookbookQuery | None) -> str:
-    """Shorten a query for the title of its page."""
+    """Return the title of a query's page: the title of the cookbook query, or the shortened text of another query."""
     words = cookbook_query.title if cookbook_query and question == cookbook_query.sql else " ".join(question.split())
     return words if len(words) <= TITLE_LETTERS else f"{words[: TITLE_LETTERS - 1]}…"
 
 
 def _find_cookbook_question(question_number: str) -> CookbookQuery | None:
+    """Return the cookbook query with this number, or None if the number is "".
+
+    Raises ``NotFoundError`` for any other number.
+    """
     if not question_number:
         return None
     query = next((candidate for candidate in read_cookbook() if str(candidate.number) == question_number), None)
@@ -166,7 +171,10 @@ def _find_cookbook_question(question_number: str) -> CookbookQuery | None:
 
 
 def _build_answer_view(job: BackgroundJob, chart_kind: str, columns: tuple[str, str, str]) -> dict[str, object]:
-    """Build the part of the page that shows an answer, or says that the answer is not ready yet."""
+    """Return the values that show the answer of a job, or say that the answer is not ready.
+
+    If ``chart_kind`` is given, the values include a chart. ``columns`` are the columns of the chart: x, y and colour.
+    """
     if not job.wait(ANSWER_WAIT_SECONDS):
         return {"waiting": True, "refresh": 1}
     answer = _find_answer(job)
@@ -199,9 +207,9 @@ def _build_figure(answer: SqlAnswer, kind: str, columns: tuple[str, str, str]) -
 
 @router.get("/ask.csv")
 def answer_csv(request: Request, q: str = "", spreadsheet: bool = False) -> Response:
-    """Send an answer as a CSV file with a header line.
+    """Send the answer to an SQL query as a CSV file with a header line.
 
-    If the answer is no longer kept, redirect to the query's page.
+    If the answer is not ready or no longer kept, redirect to the query's page.
     """
     job = find_question_service(request).find_job(q.strip())
     if job is None or not job.wait(ANSWER_WAIT_SECONDS):

@@ -20,7 +20,10 @@ class Badge(NamedTuple):
 
 
 class DecisionTile(NamedTuple):
-    """A cell or a piece to press. Pressing it makes a decision, chooses a piece, follows a link, or does nothing."""
+    """A cell or a piece on a page, which can be pressed.
+
+    Pressing the tile makes a decision, chooses a piece, follows a link, or does nothing.
+    """
 
     name: str
     piece: int  # NONE in an empty cell
@@ -52,12 +55,12 @@ class LineStep(NamedTuple):
 
 
 def value_css_class(value: int) -> str:
-    """Return the CSS class for a value, which is given for seat 0: 1 is won, 0 drawn, -1 lost."""
+    """Return the CSS class of a value for seat 0: ``seat-0`` for 1 (won), ``draw`` for 0, ``seat-1`` for -1 (lost)."""
     return {1: "seat-0", 0: "draw", -1: "seat-1"}[value]
 
 
 def player_name(label: str) -> str:
-    """Return a player's name for readers, without the prefix that marks people in labels."""
+    """Return a player's name as readers see it: the label without the prefix that marks people."""
     return label.removeprefix(PERSON_PREFIX)
 
 

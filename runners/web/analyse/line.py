@@ -38,7 +38,7 @@ DEFAULT_SEARCH_SECONDS = 20
 class AnalysisLine:
     """A sequence of decisions to analyse, which may have one branch.
 
-    A decision is written as a word: a cell, a piece, or piece@cell under rules by which the mover chooses the piece.
+    A decision is written as a word: a cell, a piece, or piece@cell under rules that let the mover choose the piece.
     """
 
     rules: Rules
@@ -53,12 +53,18 @@ class AnalysisLine:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The decisions that lead to the branch and those of the branch; without a branch, those of the main line."""
+        """The words of all decisions of the line.
+
+        If there is a branch, it replaces the decisions of the main line after the first ``fork`` ones.
+        """
         return self.main[: self.fork] + self.branch if self.branch else self.main
 
     @cached_property
     def games(self) -> list[Game]:
-        """The game before each decision and after the last one. Raises ``RequestError`` for an illegal decision."""
+        """The games before the first decision and after each decision.
+
+        Raises ``RequestError`` for an illegal decision.
+        """
         games = [self.start]
         for word in self.words:
             games.append(parse_and_play_decision(word, games[-1]))
@@ -71,7 +77,7 @@ class AnalysisLine:
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names of the players by seat."""
+        """The names of the two players, by seat."""
         label_0, label_1 = self.logged.agents if self.logged else ("Seat 0", "Seat 1")
         return player_name(label_0), player_name(label_1)
 
@@ -81,11 +87,14 @@ class AnalysisLine:
         return self.logged.opening * (1 if self.rules.mover_chooses else 2) if self.logged else 0
 
     def with_position(self, decision_count: int) -> AnalysisLine:
-        """Return the line so that it shows the position after ``decision_count`` decisions, limited to its two ends."""
+        """Return a copy of the line that shows the position after ``decision_count`` decisions.
+
+        A number beyond an end of the line is replaced by that end.
+        """
         return replace(self, at=min(max(decision_count, 0), len(self.words)))
 
     def with_decision(self, word: str) -> AnalysisLine:
-        """Return the line so that it shows the position after the decision ``word``.
+        """Return a copy of the line that shows the position after the decision ``word``.
 
         If the line already continues with this decision, only the position changes. Otherwise, the decision is appended
         to the line or begins a branch.
@@ -101,12 +110,15 @@ class AnalysisLine:
         return replace(self, fork=fork, branch=(*words[fork:at], word), at=at + 1)
 
     def drop_branch(self) -> AnalysisLine:
-        """Return the line without its branch, showing the position at which the branch began."""
+        """Return a copy of the line that has no branch and shows the position where the branch began."""
         return replace(self, branch=(), at=self.fork, fork=0)
 
     @property
     def url(self) -> str:
-        """The address of the page that shows this position of the line."""
+        """The address of the page that shows this position of the line.
+
+        A line with filters has the address of the opening explorer.
+        """
         if self.filters is not None:
             return urls.openings_url(format_game_position(self.game), **self.filters)
         query: dict[str, object] = {
@@ -127,7 +139,7 @@ class AnalysisLine:
 
 
 def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:
-    """Parse the analysis line that ``values``, the query parameters of an address, describe.
+    """Parse the analysis line that an address describes by its query parameters, ``values``.
 
     Raises ``RequestError``, which names the invalid value.
     """
@@ -137,10 +149,10 @@ def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> An
 
 
 def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLine:
-    """Build the analysis line of a logged game, with the branch and the position that the address (``values``) names.
+    """Build the analysis line of a logged game, with the branch and the position that an address names.
 
-    By default, the position is the end of the game; ``ply`` in the address is the number of plies to show. Raises
-    ``RequestError``, which names the invalid value.
+    ``values`` are the query parameters of the address. By default, the position is the end of the game; the parameter
+    ``ply`` is the number of plies to show. Raises ``RequestError``, which names the invalid value.
     """
     rules, total = game.record.rules, len(game.plies)
     line = AnalysisLine(rules, Game(rules), format_decisions(game.plies, NONE, rules), logged=game)
@@ -152,7 +164,10 @@ def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLi
 
 
 def _parse_branch_and_position(line: AnalysisLine, values: Mapping[str, str], default_position: str) -> AnalysisLine:
-    """Return the line with the branch, the position and the search time that the address (``values``) names."""
+    """Return the line with the branch, the position and the search time that an address names.
+
+    ``values`` are the query parameters of the address.
+    """
     line = replace(line, branch=_parse_decisions(values, "branch"), seconds=_parse_seconds(values))
     fork = parse_whole_number(values, "fork", len(line.main), "0")
     line = replace(line, fork=fork if line.branch else 0)
@@ -163,7 +178,7 @@ def _parse_branch_and_position(line: AnalysisLine, values: Mapping[str, str], de
 def parse_start_position(text: str, rules: Rules) -> Game:
     """Parse a position in text form, and return a game that begins in this position.
 
-    Raises ``RequestError`` for an invalid text, and for a position that is impossible under these rules.
+    Raises ``RequestError`` for an invalid text, and for a position that is impossible under the given rules.
     """
     position, name = parse_position(text)
     if name not in (CLASSIC_NAME, rules.name):
@@ -196,9 +211,10 @@ def _parse_decisions(values: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def parse_decision_words(text: str, name: str, max_words: int) -> tuple[str, ...]:
-    """Split a text into decision words; in addresses, dots separate the words.
+    """Split a text in which dots separate decisions into the words of the decisions.
 
-    ``name`` is what error messages call the value. Raises ``RequestError`` for a word that cannot be a decision.
+    ``name`` is what error messages call the text. Raises ``RequestError`` for a word that cannot be a decision, and for
+    more than ``max_words`` words.
     """
     return check_decision_words(name, text.split(".") if text else (), max_words)
 
@@ -214,7 +230,7 @@ MAX_PASTED_LINES = 200
 
 
 class PastedLine(NamedTuple):
-    """One line of a pasted text: the game or position in it, or the reason why the line is invalid."""
+    """One line of a pasted text, with the game or position in it, or the reason why the line is invalid."""
 
     number: int  # of the line in the text, from 1
     text: str
@@ -254,7 +270,10 @@ def _parse_pasted_line(line_number: int, text: str, rules_name: str, choices: Ag
 
 
 def _format_title(text: str) -> str:
-    """Format the title of a pasted game: the players, if its tags name them, and the plies."""
+    """Return the title of a pasted game: its players, if its tags name them, and its plies.
+
+    A text with invalid tags is its own title.
+    """
     size = text.rfind("]") + 1
     try:
         tags = parse_tags(text[:size], Tags())
@@ -267,8 +286,8 @@ def _format_title(text: str) -> str:
 def parse_text_line(text: str, rules_name: str, choices: AgentsAndRules) -> AnalysisLine:
     """Parse one line of text, which holds a game or a position, as an analysis line.
 
-    A game may stop anywhere, and its last decision may be a gift. The line shows a finished game from its beginning,
-    and anything else at its end. Raises ``RequestError`` for an invalid text or an illegal game.
+    A game may stop anywhere, and its last decision may be a gift. The analysis line shows the beginning of a finished
+    game, and the end of any other text. Raises ``RequestError`` for an invalid text or an illegal game.
     """
     size = text.rfind("]") + 1
     tags = parse_tags(text[:size], Tags(rules=rules_name))

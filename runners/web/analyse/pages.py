@@ -77,7 +77,8 @@ POLL_HALF_SECONDS = 1  # half-seconds until a waiting page reloads itself
 def analysis_page(request: Request, text: str | None = None, rules: str = CLASSIC_NAME, piece: str = "") -> Response:
     """Show the position that the address describes.
 
-    A pasted ``text`` is redirected to the address of its line; if it has several lines, the page lets the user choose.
+    If ``text`` was pasted, redirect to the address of its line instead; if the text has several lines, show a page on
+    which the user chooses one.
     """
     site = find_site(request)
     choices = site.get_or_create_service(AgentsAndRules)
@@ -88,7 +89,10 @@ def analysis_page(request: Request, text: str | None = None, rules: str = CLASSI
 
 
 def _parse_chosen_piece(line: AnalysisLine, piece: str) -> int:
-    """Return the piece that the mover chose to place, or NONE if no available piece was chosen."""
+    """Return the piece that the mover chose to place, or NONE if no available piece was chosen.
+
+    ``piece`` is the query parameter that names the piece, or "".
+    """
     chosen = parse_piece(piece) if piece and line.game.next_decision is NextDecision.PLY else NONE
     return chosen if chosen in line.game.pieces_left else NONE
 
@@ -116,7 +120,10 @@ def _render_pasted_text(request: Request, text: str, rules: str, choices: Agents
 
 @router.get(ANALYSE_PATH + PICTURE_SUFFIX)
 def position_picture(request: Request, shows: PictureKind = "board") -> Response:
-    """Send an SVG picture of the position in the address: its board, all boards of its line, or an animated line."""
+    """Send an SVG picture of the position that the address describes.
+
+    ``shows`` selects its board, all boards of its line, or an animation of the line.
+    """
     return _render_svg_response(
         parse_address_line(request.query_params, find_site(request).get_or_create_service(AgentsAndRules)), shows
     )
@@ -126,7 +133,10 @@ def position_picture(request: Request, shows: PictureKind = "board") -> Response
 def game_picture(
     request: Request, reader: ReaderDependency, run_id: str, game_id: int, shows: PictureKind = "board"
 ) -> Response:
-    """Send an SVG picture of a logged game: its board, all its boards, or an animation."""
+    """Send an SVG picture of a logged game.
+
+    ``shows`` selects the board at the position in the address, all boards of the game, or an animation.
+    """
     return _render_svg_response(
         parse_game_line(reader.compute_once(load_logged_game, run_id, game_id), request.query_params), shows
     )
@@ -160,7 +170,10 @@ def game_page(request: Request, reader: ReaderDependency, run_id: str, game_id: 
 
 @router.post(ANALYSE_PATH)
 def run_line_command(request: Request, command: Annotated[str, Form()]) -> Response:
-    """Stop the searches of the line in the address, or restart those that were stopped."""
+    """Stop the searches of the line that the address describes, or restart the stopped ones.
+
+    ``command`` is ``stop`` or ``again``.
+    """
     return _run_command(
         request,
         parse_address_line(request.query_params, find_site(request).get_or_create_service(AgentsAndRules)),
@@ -172,7 +185,10 @@ def run_line_command(request: Request, command: Annotated[str, Form()]) -> Respo
 def run_game_command(
     request: Request, reader: ReaderDependency, run_id: str, game_id: int, command: Annotated[str, Form()]
 ) -> Response:
-    """Stop the searches of a logged game, or restart those that were stopped."""
+    """Stop the searches of a logged game, or restart the stopped ones.
+
+    ``command`` is ``stop`` or ``again``.
+    """
     game = reader.compute_once(load_logged_game, run_id, game_id)
     return _run_command(
         request, parse_game_line(game, request.query_params), command, read_annotated_values(reader, game)
@@ -195,7 +211,7 @@ def _run_command(
 def _find_or_start_searches(
     search_service: SearchService, line: AnalysisLine, known_values: Mapping[int, int], restart_stopped: bool = False
 ) -> list[BackgroundJob]:
-    """Return the searches that a page about a line needs, and start those that do not exist yet.
+    """Return the jobs of the searches that a page about a line needs, and start the jobs that do not exist yet.
 
     First comes the search for the turns of the current position, unless the game is over; last comes the search for the
     values of the line, unless the line is empty.
@@ -213,7 +229,11 @@ def _find_or_start_searches(
 def _render_analysis_page(
     request: Request, line: AnalysisLine, chosen_piece: int, reader: ArchiveReader | None = None, **other_values: Any
 ) -> Response:
-    """Render the board with the exact values known so far, and with the results of archived games in this position."""
+    """Render the analysis page of a line, with the exact values known so far and the archive's games in this position.
+
+    ``chosen_piece`` is the piece that the mover chose to place, or NONE. ``other_values`` replace values of the
+    template.
+    """
     site, over = find_site(request), line.game.next_decision is NextDecision.NOTHING
     annotated_values = read_annotated_values(reader, line.logged) if reader and line.logged else {}
     jobs = _find_or_start_searches(site.get_or_create_service(SearchService), line, annotated_values)
@@ -263,7 +283,10 @@ def _render_analysis_page(
 
 
 def _find_archive_result(exploration: BackgroundJob | None) -> ExplorerResult | None:
-    """Return what the archive's games show about the position, or None while the archive is still being searched."""
+    """Return what the archive's games show about the position, or None while the archive is still being searched.
+
+    ``exploration`` is the job of the search; None means that the game is over, which gives an empty result.
+    """
     if exploration is None:
         return build_empty_result("the game is over")
     if not exploration.ended:
@@ -282,7 +305,7 @@ def _render_board_page(
 ) -> Response:
     """Render a page with the board, the pieces and the line of a position.
 
-    With ``reader``, the page is shown as one of the pages about the archive.
+    If ``reader`` is given, the page is shown as one of the pages about the archive.
     """
     hand = line.game.hand if chosen_piece == NONE else chosen_piece
     cells, pieces = view.build_cell_and_piece_tiles(line, values.pop("badges"), chosen_piece)
@@ -312,7 +335,10 @@ def _render_board_page(
 
 
 def _build_decisions_table(line: AnalysisLine, explored: OpeningsResult) -> Table:
-    """Build the table of the decisions that games made in the current position. Its links keep the page's filters."""
+    """Build the table of the decisions that games made in the current position.
+
+    The links in the table keep the page's filters.
+    """
     filters = {**(line.filters or {}), "first": None}
     return build_decisions_table(
         explored,
@@ -391,7 +417,7 @@ def _build_form_fields(
 
 
 def _format_filters(filters: Mapping[str, object]) -> dict[str, object]:
-    """Format the filters as query parameters of an address, without filters that exclude nothing."""
+    """Return the filters as query parameters of an address, without filters that exclude nothing."""
     yes_or_no = {
         "imposed": "yes" if filters["imposed"] else None,
         "first": "yes" if filters["first"] else None,

@@ -38,7 +38,10 @@ IDLE_SECONDS = 10.0  # without a request by a page, after which a search is stop
 
 
 class AnalysisValues(NamedTuple):
-    """The exact value for seat 0 after each number of decisions: 1 won, 0 drawn, -1 lost, None if not known yet."""
+    """The exact values of a line's positions for seat 0, one after each number of decisions.
+
+    1 is won, 0 drawn, -1 lost, and None not known yet.
+    """
 
     seat_0: tuple[int | None, ...]
 
@@ -54,7 +57,10 @@ class AnalysisValues(NamedTuple):
 
 
 class SafeGifts(NamedTuple):
-    """The gifts with which the opponent cannot win at once. Which field is filled depends on the next decision."""
+    """The gifts with which the opponent cannot win at once.
+
+    Which of the two fields is filled depends on the next decision.
+    """
 
     gift_mask: int  # bit p: piece p is a safe gift, where a gift is the next decision; else 0
     counts_by_cell: Mapping[int, int]  # safe gifts after the placement on each empty cell, where that is next
@@ -88,11 +94,11 @@ class SearchService:
         self.pool.close()
 
     def find_or_start_solution(self, game: Game, max_seconds: float, restart_stopped: bool = False) -> BackgroundJob:
-        """Return the search for the values of all turns of an unfinished game; start it if needed.
+        """Return the job that searches for the values of all turns of an unfinished game; start the job if needed.
 
         The job publishes a ``SolvedPosition``, first with the value of the position, then with the values of the turns,
-        and finally with the distances to the end. With ``restart_stopped``, a stopped search is replaced by a new one,
-        which reuses the values that the old one proved.
+        and finally with the distances to the end. If ``restart_stopped`` is true, a stopped job is replaced by a new
+        one, which reuses the values that the old one proved.
         """
 
         def work(job: BackgroundJob) -> None:
@@ -117,10 +123,10 @@ class SearchService:
         restart_stopped: bool = False,
         known_values: Mapping[int, int] = MappingProxyType({}),
     ) -> BackgroundJob:
-        """Return the search for the value of each game of a line; start it if needed.
+        """Return the job that searches for the value of each game of a line; start the job if needed.
 
         The job publishes ``AnalysisValues``. ``known_values`` maps indices into ``games`` to exact values for seat 0
-        that annotations in the archive give. With ``restart_stopped``, a stopped search is replaced by a new one.
+        that annotations in the archive give. If ``restart_stopped`` is true, a stopped job is replaced by a new one.
         """
 
         def work(job: BackgroundJob) -> None:
@@ -145,7 +151,7 @@ class SearchService:
 
     @contextmanager
     def _open_solver(self, rules: Rules, job: BackgroundJob) -> Iterator[Solver]:
-        """Open a solver for one search, and stop the solver when the job is stopped.
+        """Yield a solver for the search that a job carries out; the solver is stopped when the job is stopped.
 
         Compiling kernels and reading the tablebase count as preparation, not as search time.
         """
@@ -166,7 +172,10 @@ class SearchService:
 
 
 def _find_safe_gifts(game: Game) -> SafeGifts:
-    """Return the safe gifts in a position. Call this in a job, because kernels may have to be compiled first."""
+    """Return the safe gifts in a position, or their numbers by cell if the next decision is a placement.
+
+    Call this function in a job, because kernels may have to be compiled first.
+    """
     view = Position(game.position, game.rules)
     if game.next_decision is NextDecision.GIFT:
         return SafeGifts(sum(1 << piece for piece in view.safe_gifts()), {})
@@ -176,14 +185,20 @@ def _find_safe_gifts(game: Game) -> SafeGifts:
 
 
 def solve_in_stages(solver: Solver, position: PackedPosition) -> Iterator[Solution]:
-    """Yield three ever more complete solutions of a position: with its value, with turns' values, with distances."""
+    """Yield three ever more complete solutions of a position.
+
+    The first has its value, the second also the values of its turns, and the third also the distances to the end.
+    """
     yield Solution(solver.value(position), None, ())
     yield solver.solve(position, distance=False)
     yield solver.solve(position)
 
 
 def _play_best_line(solver: Solver, game: Game, solution: Solution) -> Iterator[Game]:
-    """Yield the game after each further decision, up to its end, if both sides play best."""
+    """Yield the game after each decision that follows if both sides play best, up to the end of the game.
+
+    ``solution`` is the solution of the position in ``game``.
+    """
     while solution.turns:
         turn = min(solution.turns, key=turn_sort_key)
         if game.next_decision is NextDecision.PLY:
@@ -212,7 +227,7 @@ FILL_COMMAND = "qarena run rule_based random games=10000"
 
 
 class ExplorerService:
-    """A service that searches the archive for positions in background threads, so that no page waits for a search."""
+    """A service that searches the archive for positions in the background, so that no page waits for a search."""
 
     def __init__(self, site: Site) -> None:
         self._library = site.get_or_create_service(ArchiveService).snapshots
@@ -224,7 +239,7 @@ class ExplorerService:
         self._background.close()
 
     def find_or_start_exploration(self, position: str) -> BackgroundJob:
-        """Return the job that finds the decisions made in a position, given as text; start it if needed.
+        """Return the job that finds the decisions made in a position, given as text; start the job if needed.
 
         The result of the job is an ``ExplorerResult``, even if the archive cannot be read.
         """
@@ -246,9 +261,9 @@ class ExplorerService:
 
 
 def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> LoggedEvaluations:
-    """Read the evaluations of a logged game.
+    """Return the evaluations of a logged game by ply.
 
-    If a file is damaged, return none, because other pages report the damage.
+    If a file is damaged, the mapping is empty, because other pages report the damage.
     """
     with suppress(FailureError):
         return reader.compute_once(read_evaluations, game.record.run_id, game.game_id)
@@ -256,7 +271,10 @@ def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> Log
 
 
 def read_annotated_values(reader: ArchiveReader, game: ArchivedGame) -> dict[int, int]:
-    """Read the annotated values of a logged game for seat 0; the keys are the numbers of decisions made before."""
+    """Return the annotated exact values of a logged game for seat 0; the keys are the numbers of decisions made so far.
+
+    If a file is damaged, the mapping is empty.
+    """
     values: dict[int, int] = {}
     with suppress(FailureError):  # if a file is damaged, all values are searched for instead
         judgements = reader.compute_once(read_judgements, game.record.run_id, game.game_id)

@@ -43,14 +43,14 @@ class TurnsRow(NamedTuple):
 
 
 class TurnsTable(NamedTuple):
-    """All turns in a position, with a row for each cell, the best cell first, and a column for each gift."""
+    """All turns in a position: each row is a cell, with the best cell first, and each column is a gift."""
 
     pieces: list[str]
     rows: list[TurnsRow]
 
 
 def build_badge(value: int, distance: int | None) -> Badge:
-    """Build the badge for a value: 1, 0 or -1.
+    """Build the badge for a value, which is 1 (win), 0 (draw) or -1 (loss).
 
     ``distance`` is the number of placements until the end of the game, or None if it is unknown.
     """
@@ -66,7 +66,8 @@ Badges = Mapping[str, Badge]  # by the word of the decision; by piece where the 
 def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge]:
     """Build a badge with the exact value of each decision; the keys are decision words.
 
-    The tint of a cell shows which share of the gifts after a placement there keep the value: the larger, the bluer.
+    The tint of a cell shows the share of the gifts after a placement there that keep the value: the larger the share,
+    the bluer the cell. Without a solution, there are no badges.
     """
     badges: dict[str, Badge] = {}
     shares = _compute_value_keeping_shares(solution) if solution else {}
@@ -84,7 +85,7 @@ def build_frequency_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
     """Build badges that show how often each decision was made and how it scored; the keys are decision words.
 
     Decisions that are equivalent by symmetry are counted together. One of them shows the count, and the badges of the
-    rest refer to it, so that the shares add up to 100 %.
+    others refer to that decision, so that the shares add up to 100 %.
     """
     badges: dict[str, Badge] = {}
     for result in results:
@@ -99,9 +100,9 @@ def build_frequency_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
 
 
 def _compute_value_keeping_shares(solution: Solution) -> dict[int, float]:
-    """Compute, for a placement on each cell, the share of the gifts after it that keep the position's value.
+    """Return, for each cell, the share of the gifts after a placement there that keep the position's value.
 
-    Returns an empty mapping if all shares are equal.
+    If all shares are equal, the mapping is empty.
     """
     by_cell: dict[int, list[bool]] = {}
     for turn in solution.turns:
@@ -114,7 +115,7 @@ def _compute_value_keeping_shares(solution: Solution) -> dict[int, float]:
 def build_cell_and_piece_tiles(
     line: AnalysisLine, badges: Badges, chosen_piece: int
 ) -> tuple[list[DecisionTile], list[DecisionTile]]:
-    """Build the tiles of all cells and the tiles of all pieces.
+    """Build the tiles of all cells and the tiles of all pieces, and return the two lists.
 
     ``chosen_piece`` is the piece that the mover has chosen to place under rules that let the mover choose, or NONE.
     """
@@ -155,7 +156,7 @@ def _build_piece_tile(
 
 
 class BestStep(NamedTuple):
-    """A decision of the best line, with the address of the page that shows the position after it."""
+    """A decision of the best line, with the address of the page that shows the position after the decision."""
 
     piece: int
     cell: str
@@ -163,7 +164,7 @@ class BestStep(NamedTuple):
 
 
 def build_best_steps(line: AnalysisLine, solved: SolvedPosition | None) -> list[BestStep]:
-    """Build the line that best play by both sides follows from the current position; empty while it is unknown."""
+    """Return the decisions of best play by both sides from the current position; the list is empty while unknown."""
     steps: list[BestStep] = []
     for game in solved.best_line if solved else ():
         before = line.game
@@ -195,7 +196,10 @@ def build_turns_table(line: AnalysisLine, solved: SolvedPosition | None) -> Turn
 
 
 def describe_gifts(game: Game, solved: SolvedPosition | None) -> str:
-    """Describe how many gifts are safe and how many keep the value; return "" unless the next decision is a gift."""
+    """Describe how many gifts are safe and how many keep the value.
+
+    Return "" if the next decision is not a gift or nothing is known yet.
+    """
     if game.next_decision is not NextDecision.GIFT or solved is None:
         return ""
     solution, gift_count, safe_count = solved.solution, len(game.pieces_left), solved.safe_gifts.bit_count()
@@ -223,7 +227,7 @@ def describe_position(line: AnalysisLine, solution: Solution | None) -> str:
 
 
 def build_steps(line: AnalysisLine, values: AnalysisValues | None) -> list[LineStep]:
-    """Build the decisions of a line, each with the value after it if that is known."""
+    """Build the steps of a line, one for each decision, with the value after the decision if that value is known."""
     steps = []
     for at, word in enumerate(line.words):
         before = line.games[at]
@@ -247,11 +251,11 @@ def _describe_step(line: AnalysisLine, step: int, value_after: int | None, regre
 
 
 def format_evaluation_polylines(line: AnalysisLine, evaluations: LoggedEvaluations) -> list[str]:
-    """Format the evaluations that the players of a logged game reported as the points of SVG polylines, by seat.
+    """Format, as the points of one SVG polyline by seat, the evaluations that the players of a logged game reported.
 
     Horizontally, each decision is 1 wide. Vertically, 0 is a win of seat 0 and 2 is a win of seat 1. The text of a
-    player who reported fewer than two evaluations is "". The list is empty if both texts would be, and if the position
-    is on a branch.
+    player who reported fewer than two evaluations is "". The list is empty if both texts are "", and if the line has a
+    branch.
     """
     if line.branch or not evaluations:
         return []
@@ -267,7 +271,10 @@ def format_evaluation_polylines(line: AnalysisLine, evaluations: LoggedEvaluatio
 
 
 def find_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> list[int]:
-    """Return the indices in the line of the decisions that gave something up, as far as values are known."""
+    """Return the indices of the line's decisions that are known to have given up value.
+
+    Imposed decisions do not count.
+    """
     if values is None:
         return []
     chosen = range(line.imposed_decision_count, len(line.words))
@@ -275,7 +282,10 @@ def find_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> list[int
 
 
 def describe_players_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> str:
-    """Describe each player's known mistakes in a logged game, and the half-points that these mistakes gave up."""
+    """Describe each player's known mistakes in a logged game, and the half-points that these mistakes gave up.
+
+    Return "" for a line that is not a logged game or has a branch, and while no values are known.
+    """
     if line.logged is None or line.branch or values is None:
         return ""
     regrets_by_seat: tuple[list[int], list[int]] = ([], [])
@@ -292,7 +302,7 @@ def describe_players_mistakes(line: AnalysisLine, values: AnalysisValues | None)
 
 
 def describe_next_mistake(line: AnalysisLine, values: AnalysisValues | None) -> str:
-    """Describe the next decision of the line if it is a mistake; return "" otherwise."""
+    """Describe the next decision of the line if it is known to be a mistake; return "" otherwise."""
     if values is None or not line.imposed_decision_count <= line.at < len(line.words):
         return ""
     regret, seat = values.regret(line.at, line.game.seat), line.game.seat
@@ -309,7 +319,7 @@ def describe_next_mistake(line: AnalysisLine, values: AnalysisValues | None) -> 
 
 
 def format_decisions_so_far(line: AnalysisLine) -> str:
-    """Format as text the decisions up to the current position."""
+    """Format the decisions from the start of the line to the current position as text, such as ``F@b1 3``."""
     game = line.game
     plies = game.plies[len(line.start.plies) :]
     words: Sequence[str] = [f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in plies]

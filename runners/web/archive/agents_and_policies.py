@@ -55,7 +55,7 @@ from runners.web.archive.sections import build_mistakes_table
 def rate_agents(opened: OpenArchive, rules: str) -> Ratings | None:
     """Rate the agents under the named rules as `qarena rate` does, but without intervals.
 
-    Returns None if no game counts for a rating, because all games belong to trainings or no agent met another.
+    Return None if no game counts for a rating, because all games belong to trainings or no agent met another.
     """
     try:
         return compute_ratings(opened, rules=rules, samples=0)
@@ -66,7 +66,8 @@ def rate_agents(opened: OpenArchive, rules: str) -> Ratings | None:
 def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> ArchivePage:
     """Build the page about the agent with this label: its rating, opponents, openings and mistakes.
 
-    Raises ``NotFoundError`` if the agent has played no games, or none under the rules that ``rules`` names.
+    If ``rules`` is "", the page is about the rules under which the agent has played most games. Raises
+    ``NotFoundError`` if the agent has played no games, or none under the rules that ``rules`` names.
     """
     rows = [row for row in list_runs(opened) if agent in row.agents]
     rules_played = list_filter_names(rows).rules
@@ -121,6 +122,7 @@ def _describe_rating(opened: OpenArchive, agent: str, rules: str) -> str:
 
 
 def _describe_rank(ratings: Ratings, rating: Rating, rules: str) -> str:
+    """Describe one rating as its Elo and its rank, or say why it has no rank."""
     elo = f"{format_elo(rating.elo.mean)} Elo"
     if rating.rank is None:
         return f"{elo} under {rules} rules, without a rank ({', '.join(rating.unranked)})"
@@ -141,8 +143,8 @@ def _describe_speed(rows: Sequence[RunRow]) -> str:
 def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
     """Build the table of the first free placements that the agent and its opponents chose.
 
-    Each row shows a placement, the gift after it and the agent's score, the best score first. If any game had imposed
-    plies, each row also names its position. Raises ``RequestError`` if nobody chose a placement in these games.
+    Each row shows a placement, the gift after it and the agent's score; the best score comes first. If any game had
+    imposed plies, each row also names its position. Raises ``RequestError`` if nobody chose a placement in these games.
     """
     choices: list[tuple[str, dict[str, Any], Estimate]] = []
     records = GameFilter(rules=rules, agent=agent).select_runs(opened.archive)
@@ -173,7 +175,7 @@ def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
 
 
 def _build_choice_columns(rows: Sequence[Mapping[str, Any]]) -> list[ResultColumn]:
-    """Build the columns of cells, gifts and numbers of games and, if the rows name positions, a column of positions."""
+    """Build the columns of positions (if the rows name positions), cells, gifts and numbers of games."""
     positions = [row["position"] for row in rows if "position" in row]
     return [
         link_column("position", positions, map(urls.openings_url, positions), code=True),
@@ -184,7 +186,7 @@ def _build_choice_columns(rows: Sequence[Mapping[str, Any]]) -> list[ResultColum
 
 
 def _build_gift_cell(gift: str | None) -> Cell:
-    """Build the table cell for a gift, with a picture of the piece; a dot stands for a placement without a gift."""
+    """Build the table cell for a gift, with a picture of the piece, or a dot if no gift followed the placement."""
     return Cell("·") if gift is None else Cell(gift, piece=parse_piece(gift))
 
 
@@ -223,6 +225,7 @@ def _build_opponents_table(opened: OpenArchive, agent: str, records: Sequence[Ru
 
 
 def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead) -> PairingResult:
+    """Return the result of a pairing with ``agent`` as the first agent, which swaps the agents if need be."""
     if resolve_shown_agent_label(result.first, [agent]):
         return result
     first, second, tally = result.second, result.first, result.tally.with_agents_swapped
@@ -248,7 +251,7 @@ MAX_ROWS = 200
 
 
 def build_policies_table(opened: OpenArchive) -> Table:
-    """Build the table of all policies, with the newest first."""
+    """Build the table of the newest policies, with the newest first."""
     cards = opened.archive.load_cards()
     current_ids = {card.name: card.policy_id for card in cards}
     newest = cards[::-1][:MAX_ROWS]
@@ -281,10 +284,10 @@ BOX_WIDTH, BOX_HEIGHT, COLUMN_GAP, ROW_GAP = 196, 44, 36, 12  # pixels of a box,
 
 
 def build_lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
-    """Draw the origin of a policy.
+    """Draw where a policy comes from.
 
-    The figure shows, from left to right, the policy, the runs from which it was learned, and the policies that played
-    in these runs.
+    From left to right, the figure shows the policy, the runs from which it was learned, and the policies that played in
+    these runs. ``nodes`` begin with the policy.
     """
     boxes = {node.key: node for node in reversed(nodes)}  # by key; if a key occurs twice, its first node counts
     connections = [(node.result_id, node.key) for node in nodes if node.result_id]
@@ -304,7 +307,7 @@ def build_lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
 
 
 def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> dict[str, int]:
-    """Assign a column to each box, to the right of every box that was derived from it.
+    """Assign a column to each box, to the right of every box that was derived from it, and return the columns by key.
 
     ``connections`` are pairs (key of the result, key of its origin). The box ``first_key`` gets column 0.
     """
@@ -321,9 +324,10 @@ def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> d
 
 
 def _render_box(node: LineageNode, x: float, y: float) -> str:
-    """Render the box of a policy (round and blue) or of a run.
+    """Render the box of a policy (round and blue) or of a run as SVG.
 
-    The box links to a page if the archive has the record.
+    The upper left corner of the box is at ``x`` and ``y``, in pixels. The box links to a page if the archive has the
+    record.
     """
     is_policy = node.kind == POLICY
     page = (urls.policy_url if is_policy else urls.run_url)(node.id) if node.note else ""
@@ -342,9 +346,10 @@ def _render_box(node: LineageNode, x: float, y: float) -> str:
 
 
 def _render_connection(place: tuple[int, int], origin: tuple[int, int]) -> str:
-    """Render the curve from the box at ``place`` to the box of its origin at ``origin``.
+    """Render the curve from the box at ``place`` to the box of its origin at ``origin`` as SVG.
 
-    If the two boxes are not in neighbouring columns, the curve crosses the columns in between below a row of boxes.
+    ``place`` and ``origin`` are the upper left corners (x, y) of the two boxes, in pixels. If the boxes are not in
+    neighbouring columns, the curve crosses the columns in between below a row of boxes.
     """
     x, y, to_x, to_y = place[0] + BOX_WIDTH, place[1] + BOX_HEIGHT // 2, origin[0], origin[1] + BOX_HEIGHT // 2
     path = f"M{x} {y}"

@@ -24,7 +24,10 @@ class FormField(NamedTuple):
 
 @dataclass(frozen=True)
 class ArchivePage:
-    """The content of a page, from top to bottom. In its texts, backticks enclose code."""
+    """The content of a page about the archive, from top to bottom.
+
+    In the texts of the page, backticks enclose code.
+    """
 
     title: str
     lead: str = ""

@@ -36,9 +36,10 @@ class ChartPlan(NamedTuple):
 
 
 def plan_chart(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", colour: str = "") -> ChartPlan:
-    """Plan a chart of the rows that a query returned. If the kind or a column is "", choose one that fits the rows.
+    """Plan a chart of the rows that a query returned.
 
-    Raises ``RequestError`` for an unknown kind or column, and if there are no rows or no numbers.
+    If the kind or a column is "", one that fits the rows is chosen. Raises ``RequestError`` for an unknown kind or
+    column, and if there are no rows or no numbers.
     """
     if kind and kind not in CHART_KINDS:
         raise RequestError(f"chart {kind!r} is not one of {', '.join(CHART_KINDS)}")
@@ -67,7 +68,7 @@ def _check_number_column(column: str, numbers: Sequence[str]) -> str:
 
 
 def _find_series_column(frame: pl.DataFrame, x: str, y: str) -> str | None:
-    """Return a column that tells rows with the same ``x`` apart, or None if none is needed or there is none."""
+    """Return a column that tells rows with the same ``x`` apart, or None if no such column is needed or exists."""
     if frame[x].n_unique() == frame.height:
         return None
     candidates = [name for name in frame.columns if name not in (x, y) and not frame[name].dtype.is_float()]
@@ -75,9 +76,10 @@ def _find_series_column(frame: pl.DataFrame, x: str, y: str) -> str | None:
 
 
 def build_chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
-    """Draw a chart. Rows with missing values are left out, and so are rows beyond the limit of this kind of chart.
+    """Draw a chart of the rows in ``frame``.
 
-    Raises ``RequestError`` if bars or tiles would cover one another, because bars would then look like a sum.
+    Rows with missing values are left out, and so are rows beyond the limit of this kind of chart. Raises
+    ``RequestError`` if bars or tiles would cover one another, because bars would then look like a sum.
     """
     max_rows = MAX_BARS if plan.kind == "bars" else MAX_POINTS
     columns = list(dict.fromkeys(column for column in plan[1:] if column))
@@ -103,7 +105,7 @@ def _to_drawable(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_data_and_field_names(rows: pl.DataFrame) -> tuple[Spec, dict[str, str]]:
-    """Build the inline data of a chart, and the plain name that represents each column in the data.
+    """Build the inline data of a chart, and a mapping from each column to the plain name that stands for it there.
 
     Columns are renamed because a dot or a bracket in a name would be read as a path.
     """
@@ -119,6 +121,7 @@ def _build_data_and_field_names(rows: pl.DataFrame) -> tuple[Spec, dict[str, str
 
 
 def _build_colour_encoding(plan: ChartPlan, names: dict[str, str], rows: pl.DataFrame) -> Spec:
+    """Build the encoding of the series by colour or, if the plan has no series, of one colour for all marks."""
     colours = [light for light, _ in style.AGENT_COLOURS]
     if plan.colour is None:
         return {"value": style.FIRST_COLOUR}
@@ -162,9 +165,10 @@ def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
 
 
 def _build_whole_ticks(values: pl.Series) -> dict[str, Any]:
-    """Build the ticks of an axis of whole numbers.
+    """Build the settings of the ticks on an axis that shows the whole numbers ``values``.
 
     A short axis gets a tick at each number, because default ticks would be fractions that round to the same number.
+    Without values, the settings are empty.
     """
     if not len(values):
         return {}
@@ -189,7 +193,7 @@ FULL_COLOUR_INTERVALS = 3.0  # mean half-widths of intervals: nearer to the mean
 
 
 def _build_heat_map(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
-    """Build tiles that are blue above the mean of all values and orange below it.
+    """Build a heat map, whose tiles are blue above the mean of all values and orange below it.
 
     A tile is pale if the interval of its value contains the mean.
     """
@@ -218,7 +222,7 @@ SIDE_COLUMN, SHADE_COLUMN = "\0side", "\0shade"  # names that no column of an an
 
 
 def _build_shade_columns(column: str, plan: ChartPlan) -> list[pl.Expr]:
-    """Build two expressions: on which side of the mean each value lies, and how opaque its tile is."""
+    """Return two expressions: on which side of the mean each value of ``column`` lies, and how opaque its tile is."""
     away = pl.col(column) - pl.col(column).mean()
     reach, within = away.abs().max(), pl.lit(value=False)
     if plan.low is not None and plan.high is not None:
@@ -238,5 +242,5 @@ def warm_up_renderer() -> None:
 
 
 def list_axis_columns(frame: pl.DataFrame) -> Sequence[str]:
-    """List the columns that the axes of a chart can show."""
+    """Return the names of the columns that the axes of a chart can show."""
     return [name for name, kind in frame.schema.items() if not kind.is_nested()]

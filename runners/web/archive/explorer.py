@@ -42,15 +42,15 @@ class ExplorerResult(NamedTuple):
 
 
 def build_empty_result(reason: str) -> ExplorerResult:
-    """Build a result without decisions, and with the reason why there are none."""
+    """Build a result without decisions, in which ``reason`` says why there are none."""
     return ExplorerResult(None, (), reason)
 
 
 def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResult:
     """Find the decisions that archived games made in a position.
 
-    If the archive cannot be read, the result is empty. Raises ``RequestError`` if the text is not an unfinished
-    position, if a filter is unknown, and if too many games would have to be replayed.
+    If the archive cannot be read, the result is empty and gives the reason. Raises ``RequestError`` if the text is not
+    an unfinished position, if a filter is unknown, and if too many games would have to be replayed.
     """
     position, _, records = parse_openings_query(opened.archive, query)
     _check_replay_is_short(opened, records, query, position)
@@ -92,7 +92,8 @@ def build_decisions_table(
     """Build the table of decisions with their results, with the most frequent decision first.
 
     ``url_after`` returns the address of the position after a decision. ``url_of_position`` returns the address of a
-    position; it is used if the rows are about several positions. With ``brief``, only frequency and score are shown.
+    position; it is used if the rows are about several positions. If ``brief`` is true, only frequency and score are
+    shown.
     """
     rows = result.rows.head(MAX_ROWS)
     dicts, columns = rows.to_dicts(), opening_columns(rows)
@@ -128,7 +129,8 @@ def _build_decision_cell(
 ) -> Cell:
     """Build the table cell that shows one column of a decision.
 
-    The column that completes the decision links to the position after the decision.
+    The column that completes the decision links to the position after the decision, whose address ``url_after``
+    returns.
     """
     value, hand = row[column], result.position.hand
     if value is None:

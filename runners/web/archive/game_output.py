@@ -66,10 +66,10 @@ class GameReference(NamedTuple):
 
 
 def parse_game_reference(archive: ArchiveStore, reference: str, run: str | None) -> GameReference:
-    """Parse a game as tables name it (``15ab38 555``), or the game's id alone.
+    """Parse the name of a game: its run and its id, as tables show them (``15ab38 555``), or the id alone.
 
-    The run may be left out if the archive has only one. Raises ``RequestError`` for an invalid reference, and for an
-    unknown or ambiguous run.
+    ``run`` may name the run instead. The run may be left out if the archive has only one. Raises ``RequestError`` for
+    an invalid reference, and for an unknown or ambiguous run.
     """
     *runs, number = reference.split() or [""]
     named = [*([run] if run is not None else []), *runs]
@@ -79,9 +79,9 @@ def parse_game_reference(archive: ArchiveStore, reference: str, run: str | None)
 
 
 def _find_run_id(archive: ArchiveStore, prefix: str) -> str:
-    """Return the id of the only run that begins with ``prefix``.
+    """Return the id of the only run whose id begins with ``prefix``.
 
-    Raises ``RequestError`` unless there is exactly one.
+    Raises ``RequestError`` unless there is exactly one such run.
     """
     run_ids = archive.list_recorded_run_ids()
     matches = [run_id for run_id in run_ids if run_id.startswith(prefix)]
@@ -95,10 +95,10 @@ def _find_run_id(archive: ArchiveStore, prefix: str) -> str:
 
 
 def output_game(root: PurePath, reference: str, run: str | None, output: TableOutput, animate: bool = False) -> None:
-    """Print a logged game board by board, or write what ``Archive.game`` returns.
+    """Print a logged game board by board, or write the result of ``Archive.game`` to a file.
 
-    With ``animate``, the output is a picture of one board on which the game is played. Raises ``RequestError`` if the
-    game does not exist.
+    If ``animate`` is true, the output is a picture of one board on which the game is played. Raises ``RequestError`` if
+    the game does not exist.
     """
     if animate and output.form != "svg":
         raise RequestError("--animate is about a picture: write --output FILE.svg, or --format svg")
@@ -151,7 +151,7 @@ def _describe_players(game: ArchivedGame) -> str:
 
 
 def render_boards(game: ArchivedGame, width: int) -> list[str]:
-    """Render the board after each ply, and return lines of text.
+    """Render the board after each ply as lines of text.
 
     As many boards are placed side by side as fit into ``width`` characters.
     """
@@ -165,7 +165,7 @@ def render_boards(game: ArchivedGame, width: int) -> list[str]:
 
 
 def _render_board(game: Game) -> list[str]:
-    """Render a board below the number of its ply."""
+    """Return the lines that show a board, the first of which has the number of the last ply."""
     won, last = {cell for line in game.lines for cell in line}, game.plies[-1][1]
     rows = [f"ply {len(game.plies) - 1}", "  " + "".join(f" {letter}" for letter in COLUMN_LETTERS)]
     for row, digit in enumerate(ROW_DIGITS):
@@ -180,7 +180,7 @@ def _render_board(game: Game) -> list[str]:
 
 
 def _build_ply_columns(game: ArchivedGame, judgements: Judgements) -> list[ResultColumn]:
-    """Build columns with a row for each ply: the gift, the placement and, if any decision is judged, the values."""
+    """Build columns in which each row is a ply: the gift, the placement and, if any decision is judged, the values."""
     decisions = logged_games.list_decisions(game, judgements)
     gifts = [decision for decision in decisions if decision.kind == GIFT]
     placements = [decision for decision in decisions if decision.kind == PLACEMENT]
@@ -205,7 +205,10 @@ def _build_decision_columns(
 
 
 def _build_evaluation_columns(game: ArchivedGame, evaluations: LoggedEvaluations) -> list[ResultColumn]:
-    """Build two columns: the value that the mover reported for each turn, and the seconds that the turn took."""
+    """Build two columns: the value that the mover reported for each turn, and the seconds that the turn took.
+
+    Without evaluations, there are no columns.
+    """
     by_ply = [evaluations.get(ply) for ply in range(len(game.plies))] if evaluations else []
     if not by_ply:
         return []
@@ -220,6 +223,7 @@ def _build_evaluation_columns(game: ArchivedGame, evaluations: LoggedEvaluations
 
 
 def _format_value_change(decision: Decision) -> str:
+    """Format the exact value before a decision and, if the decision gave something up, the value after it."""
     judgement = decision.judgement
     if judgement is None or decision.imposed:
         return "imposed" if decision.imposed else "·"
@@ -244,7 +248,7 @@ def _describe_ending(game: ArchivedGame) -> str:
 
 
 def _describe_players_mistakes(game: ArchivedGame, judgements: Judgements) -> list[str]:
-    """Describe the regret of each player in one sentence, or return an empty list if no decision is judged."""
+    """Return a sentence about the regret of each player, or an empty list if no decision is judged."""
     regrets_by_seat: list[list[int]] = [[], []]
     for decision in logged_games.list_decisions(game, judgements):
         if decision.judgement is not None and decision.judgement.regret:

@@ -44,11 +44,11 @@ def list_games(
     order: str = ORDERS[0],
     page: int = 1,
 ) -> GamesPage:
-    """List one page of the games that match the filters, with the games of the newest runs first.
+    """Return one page of the games that match the filters, with the games of the newest runs first.
 
-    ``run_rows`` are all runs, with the newest first. ``result`` is one of ``RESULTS``, as seen by the agent that the
-    filter names; without such an agent, only ``drawn`` has an effect. Raises ``RequestError`` for an unknown run,
-    result or order.
+    Only the newest runs that may hold such games are searched. ``run_rows`` are all runs, with the newest first.
+    ``result`` is one of ``RESULTS``, as seen by the agent that the filter names; without such an agent, only ``drawn``
+    has an effect. Raises ``RequestError`` for an unknown run, result or order.
     """
     for run_id in game_filter.runs:
         find_run_record(opened, run_id)  # raises if there is no such run
@@ -68,7 +68,7 @@ def list_games(
 
 
 def _scan_readable_games(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[list[pl.LazyFrame], tuple[str, ...]]:
-    """Scan the games of all runs whose files can be read, and describe each damaged run in one line."""
+    """Scan the games of all runs whose files can be read; return the frames, and a line about each damaged run."""
     frames, damaged = [], []
     for row in runs:
         try:
@@ -118,7 +118,7 @@ class NeighbourIds(NamedTuple):
 
 
 def find_neighbour_ids(opened: OpenArchive, run_id: str, game_id: int) -> NeighbourIds:
-    """Find the ids of the previous and the next game in the same run."""
+    """Return the ids of the previous and the next game in the same run, each None if there is no such game."""
     ids = opened.scan("games", run_id).select(
         before=pl.col("game_id").filter(pl.col("game_id") < game_id).max(),
         after=pl.col("game_id").filter(pl.col("game_id") > game_id).min(),

@@ -36,7 +36,7 @@ RUN_STATUSES = ("complete", "running", "interrupted")
 
 
 class RunRow(NamedTuple):
-    """A run as a row of a list."""
+    """A run as a row in a list of runs."""
 
     record: RunRecord
     games: int  # number of games in the archive
@@ -53,18 +53,21 @@ class RunRow(NamedTuple):
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The labels of the run's agents. The list of runs shows the score of the first agent."""
+        """The labels of the run's agents.
+
+        The list of runs shows the score of the first agent.
+        """
         return self.record.agents
 
     @property
     def games_text(self) -> str:
-        """The number of games and, if some are missing, the planned number."""
+        """The number of games as text, with the planned number if some are missing."""
         planned = self.record.games * len(self.record.pairings)
         return f"{self.games:,}" if self.games == planned else f"{self.games:,} of {planned:,}"
 
     @property
     def status(self) -> str:
-        """The status in the record or, if a run has been silent for long, the time since its last games.
+        """The status in the record or, if a running run has been silent for long, the time since its last games.
 
         A run that was killed could not update the status in its record.
         """
@@ -75,7 +78,7 @@ class RunRow(NamedTuple):
 
     @property
     def start_text(self) -> str:
-        """The UTC time when the run began, such as 2026-01-31 12:00, with the run's status unless it is complete."""
+        """The UTC time when the run began, such as 2026-01-31 12:00, and the run's status unless it is complete."""
         created = format_minute(self.record.created)
         return created if self.record.status == "complete" else f"{created}, {self.status}"
 
@@ -88,10 +91,10 @@ def format_minute(created: str) -> str:
 def select_runs(
     rows: Iterable[RunRow], game_filter: GameFilter, status: str = "", search_text: str = ""
 ) -> list[RunRow]:
-    """Select the runs that may contain games that match a filter.
+    """Return the runs that may contain games that match a filter.
 
-    If ``status`` is given, a run must have it. If ``search_text`` is given, the run's id or the label of one of its
-    agents must contain it.
+    If ``status`` is given, only runs with this status are returned. If ``search_text`` is given, the run's id or the
+    label of one of its agents must contain this text.
     """
     return [
         row
@@ -103,12 +106,12 @@ def select_runs(
 
 
 def list_runs(opened: OpenArchive) -> tuple[RunRow, ...]:
-    """List all runs, with the newest first. Raises ``FailureError`` for a damaged record."""
+    """Return the rows of all runs, with the newest first. Raises ``FailureError`` for a damaged record."""
     return tuple(build_run_row(opened, record) for record in reversed(opened.archive.load_runs()))
 
 
 def build_run_row(opened: OpenArchive, record: RunRecord) -> RunRow:
-    """Build the row that shows a run in a list."""
+    """Build the row that shows a run in a list, from the run's record and files."""
     games = opened.archive.count_games(record.run_id)
     if record.status != "running":
         return RunRow(record, games)
@@ -132,7 +135,7 @@ class FilterNames(NamedTuple):
 
 
 def list_filter_names(rows: Iterable[RunRow]) -> FilterNames:
-    """List the rules of the given runs, those with the most games first, and the agents in alphabetical order."""
+    """Return the rules of the given runs, the rules with the most games first, and the agents in alphabetical order."""
     counts: dict[str, int] = {}
     agents: set[str] = set()
     for row in rows:
@@ -142,7 +145,7 @@ def list_filter_names(rows: Iterable[RunRow]) -> FilterNames:
 
 
 def build_agents_cell(row: RunRow) -> Cell:
-    """Build the table cell with the first agents of a run, each linked to its page, and the number of the rest."""
+    """Build the table cell with the first agents of a run, each linked to its page, and the number of other agents."""
     first_agents, more = row.agents[:MAX_AGENTS], len(row.agents) - MAX_AGENTS
     parts = tuple(Cell(agent, link=urls.agent_url(agent, row.rules)) for agent in first_agents)
     return Cell(f"{more} more" if more > 0 else "", parts=parts)
@@ -152,7 +155,7 @@ ORDERS = ("newest", "most games", "first agent's score")
 
 
 def sort_runs(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[RunRow]:
-    """Sort runs by ``order``, which is one of ``ORDERS``. Raises ``RequestError`` for any other order."""
+    """Return the runs sorted by ``order``, which is one of ``ORDERS``. Raises ``RequestError`` for any other order."""
     if order not in ORDERS:
         raise RequestError(f"an order is one of {', '.join(ORDERS)}")
     if order == ORDERS[1]:
@@ -166,14 +169,17 @@ def sort_runs(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[R
 
 
 def compute_first_agent_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
-    """Compute the score of the first agent in each run, from 0 to 1; None for a tournament or a run without games."""
+    """Compute the score of the first agent in each run, from 0 to 1.
+
+    The score is None for a tournament and for a run without games.
+    """
     matches = (row.record for row in rows if len(row.record.pairings) == 1 and row.games)
     results = load_results_by_run(opened.archive, matches)
     return [results[row.run_id][0].score.mean if row.run_id in results else None for row in rows]
 
 
 def build_runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> Table:
-    """Build a table of runs. With ``brief``, it has only the most important columns."""
+    """Build a table of runs. If ``brief`` is true, the table has only the most important columns."""
     names = [Cell(row.run_id, link=urls.run_url(row.run_id), code=True) for row in rows]
     columns = [
         text_column("run", names if brief else [replace(name, checkbox=name.text) for name in names]),
@@ -222,7 +228,7 @@ def _build_properties_table(row: RunRow, fingerprint: str) -> Table:
 
 
 def _build_pairings_table(record: RunRecord, results: Sequence[PairingResult]) -> Table:
-    """Build the table of each pairing's result for its first agent, with the columns that `qarena run` prints."""
+    """Build the table of the first agent's result in each pairing, with the columns that `qarena run` prints."""
     first_results, rules = results[:MAX_PAIRINGS], record.rules.name
     games = [urls.games_url(run=record.run_id, agent=result.first, opponent=result.second) for result in first_results]
     columns = [
@@ -247,7 +253,7 @@ def _build_pairings_table(record: RunRecord, results: Sequence[PairingResult]) -
 def select_records(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
     """Return the records of the runs that may contain games that match a filter.
 
-    Raises ``RequestError`` if there are none.
+    Raises ``RequestError`` if there are no such runs.
     """
     records = game_filter.select_runs(opened.archive)
     if not records:

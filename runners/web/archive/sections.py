@@ -42,7 +42,10 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
 
 
 def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
-    """Build the crosstable of a run; return an empty list if the run has only one pairing or no games."""
+    """Return the crosstable of a run, as a list of one table.
+
+    The list is empty if the run has only one pairing or no games.
+    """
     if len(find_run_record(opened, run_id).pairings) < 2 or not opened.archive.count_games(run_id):
         return []
     table = build_section(opened, "crosstable", GameFilter(runs=(run_id,))).section.table
@@ -74,12 +77,15 @@ def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> Se
 
 
 def counts_trainings(slug: str) -> bool:
-    """Return whether a section includes games of trainings by default; only sections about strength do not."""
+    """Return whether the section with this slug includes games of trainings by default.
+
+    Only sections about strength do not include them.
+    """
     return not find_subject(slug).by_rules
 
 
 def select_reported_games(opened: OpenArchive, game_filter: GameFilter) -> ReportData:
-    """Select the games that match the filter, for a report. Raises ``RequestError`` if there are none."""
+    """Select the games that match the filter, as the data of a report. Raises ``RequestError`` if there are none."""
     records = select_records(opened, game_filter)
     counted = [(record, opened.archive.count_games(record.run_id)) for record in records]
     nonempty = [(record, games) for record, games in counted if games]
@@ -96,7 +102,7 @@ def _list_labels(records: Iterable[RunRecord]) -> set[str]:
 
 
 def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table | None:
-    """Link each agent in the first column of a table to the agent's page."""
+    """Return a table in which each agent of the first column links to the agent's page; None stays None."""
     if table is None:
         return None
     labels, rules = _list_labels(records), {record.rules.name for record in records}
@@ -110,10 +116,10 @@ def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table |
 
 
 def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) -> Table:
-    """Link each score of a crosstable to the list of its games.
+    """Return a crosstable in which each score links to the list of its games.
 
-    A heading that is more than an agent's label, because it names a version of the code for example, cannot be used as
-    a filter, so its scores get no links.
+    A heading that is not just an agent's label, for example because it names a version of the code, cannot be used as a
+    filter, so its scores get no links.
     """
     agents = [cell.text for cell in table.columns[0].cells]
     filters = {"run": game_filter.runs[0]} if game_filter.runs else {"rules": game_filter.rules or ""}
@@ -133,7 +139,7 @@ def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) 
 
 
 def build_mistakes_table(opened: OpenArchive, game_filter: GameFilter, kind: str = "", ply: int | None = None) -> Table:
-    """Build the table of mistakes, sorted by descending regret and, if the regret is equal, by descending ply.
+    """Build the table of mistakes, sorted by descending regret; among equal mistakes, later plies come first.
 
     Unless ``ply`` (from 0) selects one ply, only a few mistakes are listed for each agent, kind of decision and ply.
     ``kind`` is ``gift``, ``placement`` or "" for both. Raises ``RequestError`` for an unknown run.

@@ -36,7 +36,7 @@ Stamp = tuple[Any, ...]
 
 
 def read_archive_stamp(root: PurePath) -> Stamp:
-    """Read a stamp that changes when the archive changes.
+    """Return a stamp that differs from an earlier one if the archive has changed.
 
     On a disk, the stamp consists of the modification times of the archive's folders. Object storage cannot show a
     change without a listing of the whole archive, so there the stamp changes at regular intervals.
@@ -58,14 +58,20 @@ _NESTED_FOLDERS = ("games", "decisions", "evaluations", "positions", "first_plie
 
 
 class BusyError(FailureError):
-    """The server is busy with other requests, so the same request may succeed if it is sent again in a moment."""
+    """The error for a request to a server that is busy with other requests.
+
+    The same request may succeed if it is sent again in a moment.
+    """
 
 
 class ArchiveSnapshot:
     """An archive in the state in which it was opened, without the runs whose records are damaged."""
 
     def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
-        """Open the archive. Raises ``RequestError`` if it does not exist, and ``FailureError`` if it has lost games."""
+        """Open the archive.
+
+        Raises ``RequestError`` if the archive does not exist, and ``FailureError`` if it has lost games.
+        """
         self.stamp = read_archive_stamp(root)
         started = time.monotonic()
         opened = OpenArchive(root, limits)
@@ -88,8 +94,8 @@ class ArchiveSnapshot:
     def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
         """Return ``compute(opened, *arguments)``, computed only once for all readers that request the same value.
 
-        ``compute`` has exclusive use of ``opened`` until it returns. Raises ``BusyError`` if too many readers are
-        waiting.
+        ``opened`` is one of the snapshot's open archives, which ``compute`` has to itself until it returns. Raises
+        ``BusyError`` if too many readers are waiting, or if no open archive becomes free in time.
         """
         key = (compute, arguments)
         with self._lock:
@@ -113,10 +119,12 @@ class ArchiveSnapshot:
             self._waiting.release()
 
     def _find_kept_answer(self, key: Hashable) -> Any:
+        """Return a kept answer, and mark it as the one used last."""
         self._answers.move_to_end(key)
         return self._answers[key]
 
     def _compute_answer(self, key: Hashable, compute: Callable[..., ResultT], arguments: Sequence[Hashable]) -> ResultT:
+        """Compute an answer and keep it, unless another reader has done so meanwhile."""
         with self._lock:
             if key in self._answers:
                 return self._find_kept_answer(key)  # type: ignore[no-any-return]
@@ -154,11 +162,14 @@ def _close_all(archives: Sequence[OpenArchive]) -> None:
 
 
 class StillOpeningError(Exception):
-    """The archive cannot be read yet, because it is being opened for the first time."""
+    """The error for an archive that cannot be read yet, because it is being opened for the first time."""
 
 
 class SnapshotService:
-    """The current snapshot of an archive, replaced when the archive changes. Several threads may use it at once."""
+    """A service that keeps the current snapshot of an archive, and replaces the snapshot when the archive changes.
+
+    Several threads may use the service at once.
+    """
 
     def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
         self._root = root
@@ -170,9 +181,9 @@ class SnapshotService:
         self._lock = threading.Lock()
 
     def load_snapshot(self) -> ArchiveSnapshot | None:
-        """Return a snapshot of the archive: the current one or, if opening the archive takes long, the previous one.
+        """Return the current snapshot of the archive or, if opening a changed archive takes long, the previous one.
 
-        Returns None if there is no archive or the archive has no runs. Raises ``FailureError`` for a damaged archive,
+        Return None if there is no archive or the archive has no runs. Raises ``FailureError`` for a damaged archive,
         and ``StillOpeningError`` while the archive is being opened for the first time.
         """
         opening = self._start_opening_if_changed()
@@ -186,7 +197,7 @@ class SnapshotService:
             return self._snapshot
 
     def _start_opening_if_changed(self) -> threading.Thread | None:
-        """Return the thread that reopens the archive, or None if the archive has not changed since it was opened."""
+        """Return the thread that opens the changed archive, started if needed, or None if there is nothing to open."""
         with self._lock:
             if self._opening is not None and self._opening.is_alive():
                 return self._opening
@@ -207,6 +218,7 @@ class SnapshotService:
             return self._opening
 
     def _open_snapshot(self) -> None:
+        """Open the archive and make the result, a snapshot or an error, the current one."""
         content, error = None, None
         try:
             if marker.read_marker_content(self._root) is not None:

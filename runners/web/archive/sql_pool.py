@@ -41,7 +41,7 @@ MAX_CELLS = 2_400  # on a page
 
 @dataclass(frozen=True)
 class QuestionLimits:
-    """The limits of each query, and of all queries together."""
+    """The limits of each SQL query, and of all queries together."""
 
     rows: int = 10_000
     bytes: int = 32_000_000  # of an answer
@@ -54,7 +54,7 @@ class QuestionLimits:
 
 
 class SqlAnswer:
-    """The rows that a query returns, at most ``max_rows`` of them."""
+    """The rows that an SQL query returns, at most ``max_rows`` of them."""
 
     def __init__(self, frame: pl.DataFrame, max_rows: int) -> None:
         self.cut = frame.height > max_rows  # rows were left out
@@ -62,7 +62,10 @@ class SqlAnswer:
 
 
 class SqlProcessPool:
-    """Subprocesses that answer queries about one archive. Several threads may use the pool at once."""
+    """A pool of subprocesses that answer SQL queries about one archive.
+
+    Several threads may use the pool at once.
+    """
 
     def __init__(self, archive_root: PurePath, limits: QuestionLimits | None = None) -> None:
         self._archive = archive_root
@@ -76,7 +79,7 @@ class SqlProcessPool:
             self._slots.put(slot)
 
     def request_answer(self, question: str) -> SqlAnswer:
-        """Run a query in a subprocess, and return its answer.
+        """Run an SQL query in a subprocess, and return the answer.
 
         Raises ``RequestError`` if the query is not allowed, is invalid or exceeds a limit; ``FailureError`` if the
         archive is damaged; and ``BusyError`` if no process becomes free in time.
@@ -105,7 +108,10 @@ class SqlProcessPool:
             slot.stop()
 
     def _start_process(self, slot: _ProcessSlot) -> Subprocess:
-        """Start a process that opens the archive at once, so that the next query does not have to wait."""
+        """Start a process in a slot and return the process.
+
+        The process opens the archive at once, so that the next query need not wait.
+        """
         limits = {name: getattr(self.limits, name) for name in ("rows", "bytes", "seconds", "memory", "spill")}
         slot.scratch = ScratchFolder()
         slot.process = Subprocess(
@@ -174,7 +180,7 @@ class _ProcessSlot:
 
 
 def build_answer_table(frame: pl.DataFrame) -> Table:
-    """Build a table of the first rows and columns of a query's answer."""
+    """Build a table for people of the first rows and columns of an SQL query's answer."""
     visible = frame[:, :MAX_COLUMNS]
     visible = visible.head(min(MAX_ROWS, max(10, MAX_CELLS // max(1, visible.width))))
     rows = visible.to_dicts()
@@ -197,7 +203,7 @@ def _build_cell(name: str, value: Any, row: dict[str, Any]) -> Cell:
 
 
 def _format_number(name: str, value: float | Decimal) -> str:
-    """Format a number for readers, such as 321,000 or 0.03133.
+    """Format a number in the column ``name`` for people, such as 321,000 or 0.03133.
 
     Ids, seeds and booleans are written unchanged.
     """

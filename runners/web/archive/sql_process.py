@@ -21,10 +21,10 @@ NICENESS = 5  # below the pages
 
 
 def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHandler]:
-    """Build the function that handles the requests to this process.
+    """Return the greeting of this process, and the function that handles the requests to it.
 
-    The request None opens the archive, or reopens it if it has changed. Any other request is a query, which is answered
-    with rows in Arrow's format.
+    The request None opens the archive, or reopens it if it has changed. Any other request is an SQL query, which is
+    answered with rows in Arrow's format.
     """
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
@@ -34,6 +34,7 @@ def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHand
     stamp: object = None
 
     def respond(question: str | None, _: bytes) -> Message:
+        """Open or refresh the archive if ``question`` is None; otherwise answer the query."""
         nonlocal opened, stamp
         if question is not None and opened is not None:
             return None, _encode_arrow(opened.read_first_rows(question, setup["rows"] + 1), setup["bytes"])

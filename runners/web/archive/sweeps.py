@@ -49,7 +49,7 @@ class SweepRow(NamedTuple):
 
 
 def list_sweeps(opened: OpenArchive) -> tuple[SweepRow, ...]:
-    """List all sweeps, with the newest first."""
+    """Return the rows of all sweeps, with the newest first."""
     jobs_by_sweep: dict[str, list[SweepJob]] = {}
     for job in opened.archive.load_sweep_jobs():
         jobs_by_sweep.setdefault(job.sweep_id, []).append(job)
@@ -102,7 +102,7 @@ def build_sweep_page(opened: OpenArchive, sweep_id: str) -> ArchivePage:
 
 
 def _build_error_tables(jobs: Sequence[SweepJob]) -> list[Table]:
-    """Build the table of the errors of failed jobs; return an empty list if no job failed."""
+    """Return the table of the errors of failed jobs as a list, which is empty if no job failed."""
     failed = [job for job in jobs if job.error]
     limit_note = "" if len(failed) <= MAX_ERRORS else f": the first {MAX_ERRORS} of {len(failed)}, see the view sweeps"
     first_jobs = failed[:MAX_ERRORS]
@@ -114,7 +114,7 @@ def _build_error_tables(jobs: Sequence[SweepJob]) -> list[Table]:
 
 
 def _list_varying_settings(jobs: Sequence[SweepJob]) -> list[str]:
-    """List the settings that differ between jobs, in the order in which the user gave them."""
+    """Return the names of the settings that differ between jobs, in the order in which the user gave them."""
     names = dict.fromkeys(name for job in jobs for name in job.overrides)
     return [name for name in names if name not in _NOT_SETTINGS and len({job.overrides.get(name) for job in jobs}) > 1]
 
@@ -127,7 +127,7 @@ def _find_objective(job_results: JobResults) -> str | None:
 
 
 def _is_judged_by_score(job_results: JobResults) -> bool:
-    """Return whether jobs are judged by the first agent's score and every job has a single pairing."""
+    """Return whether the jobs are judged by the first agent's score and no job has several pairings."""
     return all(len(pairings) == 1 for _, pairings in job_results if pairings) and _find_objective(job_results) in (
         None,
         "score",
@@ -167,7 +167,7 @@ def _build_jobs_table(settings: Sequence[str], job_results: JobResults) -> Table
 
 
 def _build_figure(settings: Sequence[str], job_results: JobResults) -> Figure | str:
-    """Draw the picture of a sweep, or return the reason why there is none."""
+    """Draw the picture of a sweep, or return a sentence with the reason why there is none."""
     if len(settings) not in (1, 2):
         reason = "no setting varies" if not settings else f"{len(settings)} settings vary"
         return f"No picture: {reason}: a picture needs one or two."
@@ -193,7 +193,7 @@ def _build_figure(settings: Sequence[str], job_results: JobResults) -> Figure | 
 
 
 def _build_points_and_value_name(settings: Sequence[str], job_results: JobResults) -> tuple[pl.DataFrame, str]:
-    """Build a frame with a row for each job that has a value, and return it with the name of the value.
+    """Build a frame with a row for each job that has a value, and return the frame with the name of the value.
 
     If every job has one pairing, the value is the first agent's score, with its interval; otherwise the value is the
     objective.
@@ -222,4 +222,5 @@ def _parse_settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[
 
 
 def _format_value(value: object) -> str:
+    """Format the value of a setting that is not a number: texts as they are, other values as JSON."""
     return value if isinstance(value, str) else "not set" if value is None else json.dumps(value)

@@ -13,7 +13,7 @@ BROWSE = "/browse"
 
 
 def build_url(path: str, query: Mapping[str, object]) -> str:
-    """Build an address from a path and query parameters, leaving out values that are None, False or ""."""
+    """Build an address from a path and query parameters, without the parameters that are None, False or ""."""
     parameters = {
         name: str(value) for name, value in query.items() if not (value is None or value is False or value == "")
     }
@@ -26,17 +26,17 @@ def run_url(run_id: str) -> str:
 
 
 def agent_url(agent: str, rules: str = "") -> str:
-    """Return the address of an agent's page, limited to the rules called ``rules`` unless that is ""."""
+    """Return the address of an agent's page, limited to the rules called ``rules`` unless ``rules`` is ""."""
     return build_url(f"{BROWSE}/agent", {"agent": agent, "rules": rules})
 
 
 def game_url(run_id: str, game_id: int, ply: int | None = None) -> str:
-    """Return the address that shows a logged game after ``ply`` plies, or at its end by default."""
+    """Return the address that shows a logged game after ``ply`` plies or, if ``ply`` is None, at its end."""
     return build_url(f"{BROWSE}/games/{run_id}/{game_id}", {"ply": ply})
 
 
 def build_game_cell(run_id: str, game_id: int, ply: int | None = None) -> Cell:
-    """Build a table cell that names a game and links to the game's page."""
+    """Build a table cell that names a game and links to the game's page, at the ply ``ply`` if one is given."""
     return Cell(format_game_name(run_id, game_id), code=True, link=game_url(run_id, game_id, ply))
 
 
@@ -46,12 +46,12 @@ def games_url(**filters: object) -> str:
 
 
 def openings_url(position: str, **filters: object) -> str:
-    """Return the address of the opening explorer for a position."""
+    """Return the address of the opening explorer for a position, given as text, with the given filters."""
     return build_url(f"{BROWSE}/openings", {"position": position, **filters})
 
 
 def results_url(slug: str, **filters: object) -> str:
-    """Return the address of a section of the report, with the given filters."""
+    """Return the address of the report's section with this slug, with the given filters."""
     return build_url(f"{BROWSE}/results/{slug}", filters)
 
 
@@ -73,7 +73,7 @@ def analysis_url(position: str) -> str:
 def game_analysis_url(plies: Sequence[tuple[int, int]], rules: str, hand: int = NONE) -> str:
     """Return the address of the page that analyses a game up to the given plies, under the named rules.
 
-    ``hand`` is the piece that was given last, or NONE.
+    ``plies`` are pairs (piece, cell). ``hand`` is the piece that was given last, or NONE.
     """
     words = [*([format_game(plies)] if plies else []), *([] if hand == NONE else [format_piece(hand)])]
     return build_url("/analyse", {"rules": None if rules == CLASSIC_NAME else rules, "text": " ".join(words)})

@@ -40,13 +40,13 @@ TurnsByGame = dict[Game, tuple[int, int] | AgentFailedError]
 
 
 class TurnPendingError(Exception):
-    """The agent has not chosen its turn yet."""
+    """The error for a turn that the agent has not chosen yet."""
 
 
 class RememberingOpponent:
     """An opponent that repeats the turns that it took before.
 
-    In new positions, the turn comes from ``opponent``, if there is one.
+    In a new position, ``opponent`` chooses the turn, if there is such an opponent.
     """
 
     def __init__(self, label: str, turns_by_game: TurnsByGame, opponent: Opponent | None = None) -> None:
@@ -55,9 +55,10 @@ class RememberingOpponent:
         self._thinking = opponent
 
     def take_turn(self, game: Game) -> tuple[int, int]:
-        """Return the remembered turn, or get one from ``opponent`` and remember it.
+        """Return the remembered turn, or ask ``opponent`` for a turn and remember it.
 
-        Raises ``TurnPendingError`` if there is no opponent, and ``AgentFailedError`` if the opponent fails.
+        Raises ``TurnPendingError`` if there is neither, and ``AgentFailedError`` if the opponent fails or failed
+        before.
         """
         if game not in self._answers and self._thinking is not None:
             try:
@@ -86,7 +87,10 @@ class GameState(NamedTuple):
 
 
 class WebGame:
-    """A game between a person and an agent on the web."""
+    """A game between a person and an agent on the web.
+
+    ``moves`` in its methods are the person's decisions in order.
+    """
 
     def __init__(self, start_address: GameAddress, prepared_game: PreparedGame, aids: Sequence[str] = ()) -> None:
         self.start_address = start_address
@@ -102,7 +106,7 @@ class WebGame:
         self._started = time.perf_counter()
 
     def replay(self, moves: Sequence[str]) -> GameState:
-        """Return the state of the game after the person's decisions ``moves``.
+        """Return the state of the game after the person's decisions ``moves`` and the agent's turns between them.
 
         Raises ``RequestError`` for an illegal decision.
         """
@@ -128,11 +132,11 @@ class WebGame:
             return self.replay(moves).session.is_over
 
     def decide(self, moves: Sequence[str], decision: str) -> tuple[str, ...]:
-        """Append a decision to ``moves``, make the result the current decisions, and return it.
+        """Append a decision to ``moves``, make the result the current decisions, and return the result.
 
         If the decision was made on an earlier page, the later turns are taken back. The same decision may arrive twice,
-        because a form can be sent twice. Raises ``RequestError`` for an illegal decision, and while the agent is
-        thinking.
+        because a form can be sent twice. Raises ``RequestError`` for an illegal decision, while the agent is thinking,
+        and once the game is logged.
         """
         with self.lock:
             if self.moves == (*moves, decision):
@@ -148,7 +152,10 @@ class WebGame:
             return new_moves
 
     def undo(self, moves: Sequence[str]) -> tuple[str, ...]:
-        """Take back the person's last turn, even if only part of it was decided, and return the other decisions."""
+        """Take back the person's last turn, even if only part of it was decided, and return the remaining decisions.
+
+        Raises ``RequestError`` if the person has not played yet, and once the game is logged.
+        """
         with self.lock:
             self._check_not_logged()
             turns = self.replay(moves).turns
@@ -223,7 +230,7 @@ class WebGameService:
     """A service that holds the games that people play on a site.
 
     Agents think in background threads, at most one for each browser, so nobody waits for another person's agent.
-    ``browser_id`` identifies the browser.
+    ``browser_id`` in the methods identifies the browser.
     """
 
     def __init__(self, site: Site) -> None:
@@ -238,7 +245,7 @@ class WebGameService:
         self._background.close()
 
     def begin_game(self, setup: GameSetup, browser_id: str) -> BegunGame:
-        """Begin a game by starting the job that prepares its agent.
+        """Begin a game: start the job that prepares its agent, and return the job with the id of the game.
 
         Raises ``RequestError`` if the rules or the agent do not exist.
         """
@@ -255,7 +262,7 @@ class WebGameService:
         return job
 
     def find_game(self, address: GameAddress) -> WebGame | None:
-        """Return the game that the address describes, or None if this server does not hold it."""
+        """Return the game that the address names, or None if this server does not hold the game."""
         with self._lock:
             game = self._games.get(address.beginning)
             if game is not None:
@@ -263,10 +270,10 @@ class WebGameService:
             return game
 
     def start_reopen_job(self, address: GameAddress, browser_id: str) -> BackgroundJob:
-        """Start a job that resumes the game that the address describes; its result is the ``WebGame``.
+        """Return the job that resumes the game that the address names; start the job if needed.
 
-        The game is marked as having turns taken back, because the address does not show whether there were any. Raises
-        ``RequestError`` if the rules or the agent do not exist.
+        The result of the job is the ``WebGame``. The game is marked as having turns taken back, because the address
+        does not show whether there were any. Raises ``RequestError`` if the rules or the agent do not exist.
         """
         key = ("open", address)
         return self._start_setup_job(
@@ -274,11 +281,14 @@ class WebGameService:
         )
 
     def find_reopen_job(self, address: GameAddress) -> BackgroundJob | None:
-        """Return the job that resumes the game that the address describes, or None if nobody has started one."""
+        """Return the job that resumes the game that the address names, or None if nobody has started such a job."""
         return self._background.find(("open", address))
 
     def start_turn_job(self, game: WebGame, moves: tuple[str, ...], browser_id: str) -> BackgroundJob:
-        """Return the job in which the agent takes its turn and a finished game is logged; start the job if needed."""
+        """Return the job in which the agent takes its turn after ``moves``; start the job if needed.
+
+        If the turn ends the game, the job also logs the game.
+        """
         return self._background.find_or_start(
             (game.serial, moves), lambda _job: game.play_agent_turn(moves), FOREVER, owner=browser_id
         )
@@ -288,7 +298,7 @@ class WebGameService:
         return self._background.find((game.serial, moves))
 
     def start_hint_job(self, game: WebGame, moves: tuple[str, ...], browser_id: str) -> BackgroundJob:
-        """Return the job that finds a hint; start the job if needed.
+        """Return the job that finds a hint for the person's decision after ``moves``; start the job if needed.
 
         Pages do not wait for the job, because kernels may have to be compiled first.
         """
@@ -359,7 +369,7 @@ class GameAddress(NamedTuple):
     moves: tuple[str, ...] = ()  # cells, pieces, piece@cell where the mover chooses, ``resign``
 
     def to_query(self) -> dict[str, object]:
-        """Return the query parameters of the address by name."""
+        """Return the query parameters of the address, as values by name."""
         query = {**self.setup._asdict(), "number": self.number, "id": self.id}
         return query | ({"moves": ".".join(self.moves)} if self.moves else {})
 
@@ -374,7 +384,7 @@ class GameAddress(NamedTuple):
 
 
 def create_web_game_id() -> str:
-    """Create a random id for a game, which nobody can guess."""
+    """Return a new random id for a game, which nobody can guess."""
     return secrets.token_urlsafe(16)
 
 
@@ -394,7 +404,10 @@ def parse_setup(values: Mapping[str, str]) -> GameSetup:
 
 
 def parse_address(values: Mapping[str, str]) -> GameAddress:
-    """Parse the address of a game. Raises ``RequestError``, which names the missing or invalid value."""
+    """Parse the address of a game from its query parameters.
+
+    Raises ``RequestError``, which names the missing or invalid value.
+    """
     identity, moves = values.get("id", ""), values.get("moves", "")
     if not _ID.fullmatch(identity):
         raise RequestError(f"id {identity[:40]!r} is not that of a game: begin a new game")

@@ -44,12 +44,15 @@ DEFAULT_OPPONENT = "rule_based"  # in the form, before one is chosen
 
 @router.get("/play")
 def setup_page(request: Request) -> Response:
-    """Show the form for a new game, filled in from the address. ``agent`` may be a label with parameters."""
+    """Show the form for a new game, filled in from the address.
+
+    The parameter ``agent`` of the address may be a label with parameters.
+    """
     return _render_setup_page(request, request.query_params)
 
 
 def _render_setup_page(request: Request, fields: Mapping[str, str], error: str = "") -> Response:
-    """Render the form with the given fields and, if these were refused, the reason."""
+    """Render the form for a new game with the given fields and, if these were refused, with the reason, ``error``."""
     site = find_site(request)
     choices = site.get_or_create_service(AgentsAndRules)
     agent, parameters = split_label(fields.get("agent") or DEFAULT_OPPONENT)
@@ -77,7 +80,10 @@ def _render_setup_page(request: Request, fields: Mapping[str, str], error: str =
 
 
 def _select_parameters(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """Select the form's parameters of one agent, because the form may still hold those of an agent chosen before."""
+    """Return the form's parameters of one agent, without the prefix ``agent.`` of their names.
+
+    The form may still hold the parameters of an agent that was chosen before.
+    """
     prefix = f"{agent}."
     return {key.removeprefix(prefix): text for key, text in fields.items() if key.startswith(prefix)}
 
@@ -108,7 +114,7 @@ def begin_game(request: Request, fields: FormFields) -> Response:
 
 @router.get("/play/begun/{identity}")
 def game_wait_page(request: Request, identity: str) -> Response:
-    """Wait until the agent is ready, then redirect to the game."""
+    """Redirect to a new game if its agent is ready; otherwise show a page that waits for the agent."""
     job = find_site(request).get_or_create_service(WebGameService).find_setup_job(identity)
     if not job.wait():
         return _render_waiting_page(request, job)
@@ -120,7 +126,7 @@ def game_wait_page(request: Request, identity: str) -> Response:
 def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
     """Show the game that the address describes.
 
-    Following a link never makes the agent move or computes a hint; only the forms on the page do.
+    Following a link never makes the agent move and never computes a hint; only the forms on the page do.
     """
     address = parse_address(request.query_params)
     games = find_site(request).get_or_create_service(WebGameService)
@@ -276,7 +282,7 @@ def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_l
 
 
 def _mark_hint(tile: DecisionTile, hinted_words: set[str]) -> DecisionTile:
-    """Mark a tile if the hint recommends its decision."""
+    """Return the tile, marked if the hint recommends its decision."""
     if (tile.decision or tile.choice) not in hinted_words:
         return tile
     return tile._replace(hinted=True, label=f"{tile.label} (hint)")
