@@ -1,4 +1,4 @@
-"""The file that makes a folder an archive: finding it, making it, and refusing folders that are no archive.
+"""The file that makes a folder an archive: finding it, making it, and refusing folders that are not archives.
 
 A file in the user's cache folder remembers each archive that was made or verified on this machine, and which of its
 files are sound.
@@ -59,7 +59,10 @@ def ensure_archive(root: PurePath, create: bool) -> None:
 
 
 def read_marker_content(root: PurePath) -> bytes | None:
-    """Return the content of the marker, or None if there is no marker. Raises the errors of ``ensure_archive``."""
+    """Return the content of the marker, or None if there is no marker.
+
+    Raises the errors of ``ensure_archive``.
+    """
     if isinstance(root, Path) and root.exists() and not root.is_dir():
         raise RequestError(f"archive {root} is a file: name a folder")
     try:
@@ -73,7 +76,10 @@ def read_marker_content(root: PurePath) -> bytes | None:
 
 
 def check_can_be_archive(root: PurePath) -> None:
-    """Raise ``RequestError`` if ``root`` cannot become an archive: it is a file, or a folder with other files."""
+    """Raise ``RequestError`` if ``root`` cannot become an archive because it is a file or a folder with other files.
+
+    An existing archive passes the check.
+    """
     backend = find_backend(root)
     if read_marker_content(root) is not None:
         return
@@ -108,7 +114,7 @@ def _has_marker(folder: Path) -> bool:
 
 
 def _create_archive_and_read_marker(root: PurePath) -> bytes:
-    """Make an archive in ``root`` and return the content of its marker."""
+    """Make an archive in ``root``, unless another process does so first, and return the content of its marker."""
     backend, content = find_backend(root), encode_record(Marker(ARCHIVE_FORMAT, SCHEMA_VERSION))
     try:
         backend.check_conditional_writes(root)
@@ -167,7 +173,10 @@ def _check_format(root: PurePath, content: bytes) -> None:
 
 
 def _describe_by_marker(root: PurePath) -> str:
-    """Name an archive and its marker, because one flipped bit of the marker makes a format another one."""
+    """Return a text that names an archive and its marker, for messages about a wrong format.
+
+    The marker is named because one flipped bit in it can turn the format into another one.
+    """
     return f"archive {root} ({MARKER_NAME})"
 
 
@@ -241,8 +250,8 @@ class VerifiableFile(NamedTuple):
     path: PurePath  # absolute
     checksum: str  # the SHA-256 of its bytes in hex digits, or the beginning of it
     backend: Backend
-    rows: int | None = None  # that a card says; None: its name says how many there can be
-    condition: str = ""  # in SQL: the rows of games or plies that count; empty: all
+    rows: int | None = None  # as a card states; None: the file's name says how many there can be
+    condition: str = ""  # in SQL: the rows of games or plies that readers use; empty: all
 
     @property
     def name(self) -> str:
@@ -320,7 +329,7 @@ def _read_sound_stamps(memory: Path) -> dict[str, list[str | int]]:
     return _memories[memory][1]
 
 
-# What was read last, with the version of its file: that of ten thousand runs takes 60 ms to parse.
+# The stamps that were read last, with the version of their file: parsing the file of ten thousand runs takes 60 ms.
 _memories: dict[Path, tuple[tuple[int, int, int], dict[str, list[str | int]]]] = {}
 
 

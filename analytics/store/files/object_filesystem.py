@@ -1,4 +1,4 @@
-"""Objects as files, for DuckDB: a filesystem by fsspec that reads only, with few requests and without threads."""
+"""Objects as files, for DuckDB: a read-only filesystem of fsspec that needs few requests and no threads."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ with require_extra("s3", "an archive on object storage"):
 TAIL_BYTES = 1 << 16
 WHOLE_BYTES = 1 << 18
 BLOCK_BYTES = 1 << 19  # elsewhere whole blocks are read: what lies side by side is asked for together, in any order
-CACHE_BYTES = 1 << 26  # of what was read last, for any file that DuckDB opens again: committed files never change
-MIN_CACHED_RANGES = 64  # parts that are kept whatever they take: those that threads are reading
+CACHE_BYTES = 1 << 26  # of the ranges that were read last: DuckDB opens files again, and committed files never change
+MIN_CACHED_RANGES = 64  # ranges that are kept whatever their size, because threads may be reading them
 
 
 class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: see pyproject.toml
@@ -78,7 +78,7 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         return path
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Return the name, size and kind of a file. Raises ``FileNotFoundError``."""
+        """Return the name, size and kind of a file. Raises ``FileNotFoundError`` if there is no such file."""
         status = self._backend.status(parse_location(path))
         if status is None:
             raise FileNotFoundError(f"{path} does not exist")
@@ -93,7 +93,7 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         return [path] if self.exists(path) else []
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> io.BufferedIOBase:
-        """Open a file for reading."""
+        """Open a file for reading. Raises ``ValueError`` for any other mode."""
         if mode != "rb":
             raise ValueError(f"{path} can only be read")
         return _ObjectFile(self, path, self.info(path)["size"])
