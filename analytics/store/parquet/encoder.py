@@ -3,7 +3,7 @@
 The dictionary of a column of small integers is the range from its least to its largest value. So the index of a value
 is its difference from the least one, and nothing is looked up. 64-bit columns are stored as differences between
 neighbours, labels as a dictionary and indices. The pages are not compressed, because they would hardly shrink. They
-have no checksums: the name of a file has one of all its bytes.
+have no checksums, because the name of a file has a checksum of all its bytes.
 
 Source: apache/parquet-format (README.md, Encodings.md, parquet.thrift).
 """
@@ -51,7 +51,7 @@ CREATED_BY = b"quarto-arena"
 INT32, INT64, BYTE_ARRAY = 1, 2, 6  # physical types
 REQUIRED = 0
 RLE = 3  # an encoding, besides those of ``packing``
-# All encodings of a chunk by that of its data page: a dictionary is PLAIN, levels would be RLE.
+# All encodings of a chunk by the encoding of its data page: a dictionary is PLAIN, levels would be RLE.
 ENCODINGS = {
     PLAIN: (PLAIN, RLE),
     DELTA_BINARY_PACKED: (DELTA_BINARY_PACKED, RLE),
@@ -174,7 +174,7 @@ def allocate_buffer(rows: int, columns: int = 1) -> NDArray[np.uint8]:
 
 
 def allocate_facts(columns: int = 1) -> ColumnFacts:
-    """Allocate arrays for the facts about packed columns."""
+    """Allocate arrays for the facts about ``columns`` packed columns."""
     return ColumnFacts(*np.empty((len(ColumnFacts._fields), columns), np.int64))
 
 

@@ -81,7 +81,7 @@ def pack_ascending(
 ) -> int:
     """Pack 64-bit integers as differences of neighbours, which must fit into 63 bits; return the index of the end.
 
-    The parameters are those of ``pack_small``.
+    See ``pack_small`` for the parameters.
     """
     least, largest, _runs = _find_bounds_and_runs(values)
     end = start + _pack_deltas(values, out[start:])
