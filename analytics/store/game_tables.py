@@ -378,7 +378,7 @@ def _build_polars_metadata() -> Mapping[str, str]:
     return pl.read_parquet_metadata(buffer)
 
 
-# The fingerprint of a set of games is the sum, modulo 2^64, of one number for each game, which mixes the game's id, its
+# The fingerprint of a set of games is the sum, modulo 2^64, of one number for each game, which mixes its id, its
 # plies and its end. So the fingerprint of a range is the sum of its parts' fingerprints, and the fingerprint of a run is
 # the same whoever played which part on how many threads.
 
