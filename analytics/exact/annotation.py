@@ -150,7 +150,7 @@ def annotate_runs(
     options: AnnotationOptions,
     on_wait: Callable[[], None] = lambda: None,
 ) -> AnnotationSummary:
-    """Evaluate all decisions of some runs that have no stored value yet, and store the values chunk by chunk.
+    """In the given runs, evaluate and store all decisions that have no stored value yet, chunk by chunk.
 
     An exception in ``on_wait`` (see ``GameSolver.solve_games``) or Ctrl-C may end this function at any time; chunks
     that are stored by then remain. Raises ``FailureError`` for a run without a record, or for a file that cannot be

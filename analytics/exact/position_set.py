@@ -198,7 +198,7 @@ SOLVE_BLOCK = 8
 
 
 class CandidatePositions(NamedTuple):
-    """``C`` positions of ``n`` pieces on the board and one in hand, in the order in which they were drawn."""
+    """``C`` positions with ``n`` pieces on the board and one in hand, in the order in which they were drawn."""
 
     pieces: NDArray[np.int64]  # [C, n + 1] the last is in hand
     cells: NDArray[np.int64]  # [C, n] the last was filled last
@@ -208,8 +208,8 @@ def read_logged_games(archive: ArchiveStore, rules: Rules) -> Games:
     """Read all games of an archive under the given rules, sorted by run id and then by game id.
 
     The order of the games does not depend on how they are spread over files. Rules with another name but the same lines
-    and chooser count as the given rules. Raises ``RequestError`` if there are no such
-    games, and ``FailureError`` for a file that is missing or damaged.
+    and chooser count as the given rules. Raises ``RequestError`` if there are no such games, and ``FailureError`` for a
+    file that is missing or damaged.
     """
     parts = [
         merge_games(
@@ -240,9 +240,9 @@ def sample_arrangements(rules: Rules, piece_count: int, seed: int) -> Iterator[C
 
 
 def sample_logged_positions(games: Games, piece_count: int, seed: int) -> Iterator[CandidatePositions]:
-    """Yield batches of positions from ``games`` that had ``piece_count`` pieces on the board and a piece in hand.
+    """Yield batches of logged positions with ``piece_count`` pieces on the board and a piece in hand.
 
-    The games come in a random order. Each position is one after which the piece in hand was placed.
+    The games come in a random order. Only positions in which the piece in hand was then placed are taken.
     """
     first = stream(seed, piece_count, 1)
     words = Streams(np.arange(len(games.plies), dtype=np.uint64) + first).draw(0)
@@ -299,7 +299,10 @@ def sample_new_positions_by_source(
 def select_new_positions(
     source: Iterator[CandidatePositions], max_positions: int, rules: Rules, seen: set[tuple[int, int]]
 ) -> list[PackedPosition]:
-    """Select the first ``max_positions`` positions whose canonical forms are not in ``seen``; add these to ``seen``."""
+    """Select the first ``max_positions`` positions whose canonical forms are not in ``seen``.
+
+    The canonical forms of the selected positions are added to ``seen``.
+    """
     kept: list[PackedPosition] = []
     for candidates in source:
         batch = to_batch(candidates)

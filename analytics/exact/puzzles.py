@@ -60,7 +60,7 @@ class Puzzle(NamedTuple):
 
     @property
     def goal(self) -> str:
-        """What the turn achieves: ``win`` or ``draw``."""
+        """The goal of the turn, ``win`` or ``draw``."""
         return next(name for name, value in GOAL_VALUES.items() if value == self.value)
 
     @property

@@ -143,7 +143,7 @@ def is_equivalent_rules(a: Rules, b: Rules) -> bool:
 def find_largest_tablebase(rules: Rules) -> Tablebase | None:
     """Return the tablebase of these rules with the most pieces, or None if there is none.
 
-    If there are two of the same size, the user's own takes precedence over one that ships with the project.
+    If two tablebases have the same size, the user's own takes precedence over the one that ships with the project.
     """
     return max(
         (tablebase for tablebase in list_tablebases() if is_equivalent_rules(tablebase.rules, rules)),

@@ -194,7 +194,7 @@ class ChunkStore:
     def write_chunk(self, first: int, values: NDArray[np.int8], seconds: float) -> None:
         """Store the values of the chunk that begins with board ``first``, and mark the chunk as solved.
 
-        ``seconds`` is the time of one thread that solving the chunk took. The file begins with the SHA-256 of its other
+        ``seconds`` is the time that one thread took to solve the chunk. The file begins with the SHA-256 of its other
         bytes, which are the seconds (float64, little-endian) and the values (int8). Raises ``FailureError`` if the file
         cannot be written.
         """

@@ -60,7 +60,7 @@ ExtentFilter = Callable[[str], bool]  # whether an extent of a derived table is 
 
 
 def check_record_format(record: RunRecord) -> RunRecord:
-    """Return the record, or raise ``RequestError`` if it has another format than the archive."""
+    """Return the record, or raise ``RequestError`` if its format differs from the archive's."""
     if record.schema_version != SCHEMA_VERSION:
         raise RequestError(
             f"run {record.run_id} has format {record.schema_version}, and this program reads and writes format "
@@ -159,7 +159,7 @@ class ArchiveStore:
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
-        """Select the ranges that readers use from ``files``.
+        """Select the ranges of ``files`` that readers use.
 
         For a derived table, only files with one of ``extents`` are considered.
         """
@@ -193,7 +193,7 @@ class ArchiveStore:
         return self._slices[run_id, piece]
 
     def find_containing_file(self, run_id: str, stored: StoredRange) -> StoredRange:
-        """Return the file of games that holds ``stored``: ``stored`` itself, or the file of which it is a slice."""
+        """Return the file of games that holds ``stored``: the range itself, unless it is a slice of a file."""
         return self._cut_files.get((run_id, stored), stored)
 
     def list_covered_ranges(self, run_id: str) -> list[Range]:
@@ -241,7 +241,7 @@ class ArchiveStore:
             return sorted(self.backend.list_files_below(self.root / folder))
 
     def load_record(self, path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
-        """Load the record of type ``kind`` in a JSON file.
+        """Load a record of type ``kind`` from a JSON file.
 
         Raises ``FailureError``, with the path and the ``remedy``, if the file cannot be read or is not such a record.
         """
@@ -276,7 +276,7 @@ class ArchiveStore:
         return sorted(name.removesuffix(".json") for name in names if RECORD_NAME.fullmatch(name))
 
     def find_run(self, run_id: str) -> RunRecord | None:
-        """Return the record of a run, or None if the archive has none.
+        """Return the record of a run, or None if the run has no record.
 
         Raises ``FailureError`` if the record is damaged.
         """
@@ -336,7 +336,7 @@ class ArchiveStore:
         return 1 + max((_run_numbers[key][1] for key in records), default=0)
 
     def _read_contents(self, paths: Sequence[PurePath]) -> list[bytes]:
-        """Return the contents of files; a file that cannot be read yields empty bytes."""
+        """Return the contents of files in the order of ``paths``, with empty bytes for a file that cannot be read."""
         try:
             return self.backend.read_all(paths)
         except OSError:
@@ -377,9 +377,9 @@ class ArchiveStore:
 
     @contextmanager
     def lock_run(self, run_id: str, patience: float = 0.0) -> Iterator[None]:
-        """Hold the exclusive right to play a run inside the context, for games that cannot be played again identically.
+        """Hold, inside the context, the exclusive right to play a run whose games cannot be repeated identically.
 
-        If another process plays the run, wait for it up to ``patience`` seconds, then raise ``RequestError``.
+        If another process plays the run, wait for this process up to ``patience`` seconds, then raise ``RequestError``.
         """
         path, last = self.root / "runs" / f"{run_id}.writer", time.monotonic() + patience
         with ExitStack() as stack:
@@ -440,10 +440,10 @@ class ArchiveStore:
         return sorted(jobs, key=lambda job: (job.sweep_id, job.job))
 
     def list_lost_job_files(self, jobs: Iterable[SweepJob]) -> list[PurePath]:
-        """List the paths of the jobs of finished sweeps that are not in ``jobs``, the list of all stored jobs.
+        """List the paths of the jobs that finished sweeps had but that are missing from ``jobs``, sorted.
 
-        One job of a finished sweep records how many jobs the sweep had. A sweep that was killed may have fewer jobs
-        without having lost any.
+        ``jobs`` holds all stored jobs. One job of a finished sweep records how many jobs the sweep had. A sweep that
+        was killed may have fewer jobs without having lost any.
         """
         there, ended = set[tuple[str, int]](), dict[str, int]()
         for job in jobs:
@@ -453,7 +453,7 @@ class ArchiveStore:
         return [self.root / "sweeps" / sweep / f"{job}.json" for sweep, job in sorted(lost)]
 
     def list_job_files(self) -> list[PurePath]:
-        """List the files that are named like jobs of sweeps, even damaged ones, sorted."""
+        """List the paths of the files that are named like jobs of sweeps, even of damaged files, sorted."""
         return [
             path
             for path in self.list_files_below("sweeps")

@@ -245,7 +245,7 @@ def evaluations_to_frame(blocks: Sequence[Block]) -> pl.DataFrame | None:
 
 
 def _encode_plies(parts: Sequence[RangeGames], game_count: int, buffer: NDArray[np.uint8]) -> TableBytes:
-    """Encode the table ``plies`` one row group at a time, so that each is packed while the cache holds it."""
+    """Encode the table ``plies`` one row group at a time, so that each row group is packed while the cache holds it."""
     file, facts = ParquetBuilder(PLIES_SCHEMA), allocate_facts(len(PLIES_SCHEMA))
     columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * game_count)), np.zeros(2, np.int64)
     turns = [(ply, part) for ply in range(PIECES) for part in parts]
@@ -267,7 +267,7 @@ def _fill_and_pack_rows(
     buffer: NDArray[np.uint8],
     facts: ColumnFacts,
 ) -> int:
-    """Append rows of one ply to ``columns``; if they then have ``min_rows`` rows, pack each column in turn.
+    """Append rows of one ply to ``columns``; if the columns then have ``min_rows`` rows, pack each column in turn.
 
     ``filled`` [2] holds the number of rows written and the game to continue with. Returns the number of rows packed, or
     0 when all games have been read; call the function until it returns 0. One call does both steps because encoding
@@ -379,8 +379,8 @@ def _build_polars_metadata() -> Mapping[str, str]:
 
 
 # The fingerprint of a set of games is the sum, modulo 2^64, of one number for each game, which mixes its id, its
-# plies and its end. So the fingerprint of a range is the sum of its parts' fingerprints, and the fingerprint of a run is
-# the same whoever played which part on how many threads.
+# plies and its end. So the fingerprint of a range is the sum of its parts' fingerprints, and the fingerprint of a run
+# is the same whoever played which part on how many threads.
 
 GAMES_AT_ONCE = 512  # games whose plies are packed at a time: their words stay in the processor's cache
 
@@ -389,7 +389,7 @@ GAMES_AT_ONCE = 512  # games whose plies are packed at a time: their words stay 
 def compute_fingerprint(
     game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]
 ) -> int:
-    """Compute the fingerprint (uint64) of the games from ``span[0]`` up to but not including ``span[1]``.
+    """Compute the fingerprint (uint64) of the games with indices from ``span[0]`` up to but not including ``span[1]``.
 
     A game is hashed as four words: its id; its plies, winner, opening and ending; and two words with the packed plies.
     Each ply is one byte, piece * 16 + cell.

@@ -202,7 +202,7 @@ def _is_label_of_agent(text: str, agent: Mapping[str, Any]) -> bool:
 
 
 def _parse_settings(text: str) -> tuple[str, dict[str, Any]]:
-    """Parse a label into its name and the values of its parameters. A label among the values remains a text."""
+    """Parse a label into its name and the values of its parameters. A value that is itself a label remains a text."""
     name, parameters = split_label(text, "agent")
     return name, {
         key: value if value.endswith(")") else parse_setting_value(f"agent {text!r}", f"{key}={value}")
@@ -211,7 +211,7 @@ def _parse_settings(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _is_same_value(label_value: Any, stored: Any) -> bool:
-    """Return whether a value from a label equals a stored value, which is a mapping if it is itself an agent."""
+    """Return whether a value from a label equals a stored value, which is a mapping if the value is an agent."""
     if isinstance(stored, Mapping) and "label" in stored:
         return label_value == stored["label"] or _is_label_of_agent(str(label_value), stored)
     if isinstance(label_value, bool) or isinstance(stored, bool):

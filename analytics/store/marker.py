@@ -41,7 +41,7 @@ class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
 
 
 def ensure_archive(root: PurePath, create: bool) -> None:
-    """Check that there is an archive of this schema version at ``root``; with ``create``, make it if it is missing.
+    """Check that ``root`` is an archive of this schema version; with ``create``, make the archive if it is missing.
 
     With ``create``, the archive must also be writable. Raises ``RequestError`` if a check fails, ``FailureError`` if
     the store does not answer.
@@ -104,7 +104,7 @@ def check_outside_archives(path: Path) -> None:
 def _has_marker(folder: Path) -> bool:
     """Return whether a folder has an archive's marker.
 
-    Another program's file with the same name does not count as one.
+    Another program's file with the same name does not count as a marker.
     """
     try:
         content = LOCAL.read(folder / MARKER_NAME)
@@ -193,7 +193,7 @@ def describe_other_format(root: PurePath, version: int) -> str:
 
 
 def warn_if_unknown_archive(root: PurePath) -> None:
-    """Log a warning, once, if this user has neither made nor verified the archive on this machine.
+    """Log a warning if this user has not made, verified or used the archive on this machine, and remember it.
 
     There is no warning for the sample that comes with the program, because whoever can change that sample can change
     the program too.
@@ -244,7 +244,7 @@ MEMORY_LIFETIME_SECONDS = 90 * 86400  # the memory of an archive that has not ch
 
 
 class VerifiableFile(NamedTuple):
-    """A file whose SHA-256, or its beginning, is known from the file's name or from a policy's card."""
+    """A file whose SHA-256, or the beginning of it, is known from the file's name or from a policy's card."""
 
     run_id: str  # empty: of no run
     path: PurePath  # absolute
@@ -293,7 +293,8 @@ class VerifiableFile(NamedTuple):
 def find_damaged_file(root: PurePath, files: Sequence[VerifiableFile]) -> VerifiableFile | None:
     """Return the first file that is missing or differs from what was written to the archive at ``root``, or None.
 
-    Files that were found sound before and have not changed since are not read again.
+    Files that were found sound before and have not changed since are not read again. If the backend compares checksums
+    itself, only missing files are found.
     """
     if not files:
         return None

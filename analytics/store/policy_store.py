@@ -149,7 +149,7 @@ def _write_file(archive: ArchiveStore, folder: PurePath, name: str, rows: int | 
 
 
 def find_by_name(archive: ArchiveStore, name: str) -> PolicyCard | None:
-    """Return the newest card with a name, or None if no card has it.
+    """Return the newest card with a name, or None if no card has this name.
 
     Raises ``FailureError`` if no readable card has the name and some card is damaged.
     """
@@ -176,7 +176,7 @@ def find(archive: ArchiveStore, id_or_name: str) -> PolicyCard:
 def read(archive: ArchiveStore, id_or_name: str) -> tuple[PolicyCard, Policy]:
     """Read a policy and its card by the policy's id or name, and verify the checksums.
 
-    Raises ``RequestError`` if there is no such policy, or if it does not match its card.
+    Raises ``RequestError`` if there is no such policy, or if the policy does not match its card.
     """
     try:
         card = find(archive, id_or_name)
@@ -280,7 +280,11 @@ def _encode_table(frame: pl.DataFrame) -> EncodedFile:
 
 
 def _load_policy(archive: ArchiveStore, card: PolicyCard) -> Policy:
-    """Load a policy from its file. Raises ``ValueError``, ``OSError`` or the errors of Polars."""
+    """Load a policy from its file.
+
+    Raises ``ValueError``, ``OSError`` or an error of Polars if the file is missing or damaged, or differs from the
+    card.
+    """
     if card.kind == GENOME:
         genes = parse_record(_read_file(archive, card, GENOME_FILE), dict[str, float])
         for name in genes.keys() ^ card.parameters.keys():
@@ -319,7 +323,7 @@ def _read_frame(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFr
 def _read_file(archive: ArchiveStore, card: PolicyCard, name: str) -> bytes:
     """Read a file of a policy.
 
-    Raises ``ValueError`` if the file is missing or differs from its card, or ``OSError``.
+    Raises ``ValueError`` if the file is missing or differs from its card, and ``OSError`` if it cannot be read.
     """
     if name not in card.files:
         raise ValueError(f"its card names no {name}")

@@ -95,7 +95,7 @@ def write_games(
 
 
 def write_range(archive: ArchiveStore, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
-    """Write the games of a range of a run's units, as ``write_games`` does. Raises the same errors."""
+    """Write the games of a range of a run's units as ``write_games`` does, with the same result and errors."""
     return _write_tables(
         archive, record.run_id, record.unit_line, record.pairings, span, [games.select_contiguous(slice(None))]
     )
@@ -109,7 +109,10 @@ def _write_tables(
     span: Range,
     parts: Sequence[RangeGames],
 ) -> StoredRange:
-    """Write the games of a range of units, given in parts in ascending order of game id."""
+    """Write the plies, tallies and games of a range of units, and return the range of the file of games.
+
+    ``parts`` come in ascending order of game id.
+    """
     stored = _build_stored_range(parts, line, span)
     by_pairing = [(pairing, games) for part in parts for pairing, games in part.group_by_pairing()]
     tallies = tally_by_pairing(Block(pairing, 0, 0, games, line.games_a_pair == 2) for pairing, games in by_pairing)
@@ -125,7 +128,7 @@ def _write_tables(
 
 
 def _build_stored_range(parts: Sequence[RangeGames], line: UnitLine, span: Range) -> StoredRange:
-    """Build the stored range of games, given in parts in ascending order of game id.
+    """Build the stored range of the games in ``parts``, which come in ascending order of game id.
 
     Raises ``ValueError`` unless the parts hold exactly the games of the units in ``span``.
     """
@@ -186,7 +189,10 @@ def _select_games(game_ids: NDArray[np.int64] | None, parts: Iterable[pl.DataFra
 
 
 def _read_effective_rows(archive: ArchiveStore, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
-    """Read the rows of a range from the file that now holds it; ``archive`` must not have cached any listing."""
+    """Read the rows of a range from the file that now holds the range.
+
+    ``archive`` must not have cached any listing. Raises ``FailureError`` if there is no such file.
+    """
     holder = archive.list_effective_ranges(run_id).find_range(stored.first)
     path = archive.folder(table, run_id) / f"{stored.games_stem}.*.parquet"
     missing = FailureError(f"{path} is missing: {VERIFY_REMEDY}")
@@ -372,7 +378,7 @@ class RunFingerprints:
         return self.ranges.find_fingerprint(stored.first, stored.end) == stored.fingerprint
 
     def compute_fingerprint(self, stored: StoredRange, first: int, end: int) -> int:
-        """Compute the fingerprint of the units of a file from ``first`` up to but not including ``end``.
+        """Compute the fingerprint of a file's games in the units from ``first`` up to but not including ``end``.
 
         Raises ``FailureError`` if the file is damaged.
         """
@@ -386,7 +392,7 @@ class RunFingerprints:
 
 
 def list_contradictions(one: RunFingerprints, other: RunFingerprints) -> Iterator[tuple[Range, StoredRange]]:
-    """Yield each range of units for which ``one`` and ``other`` hold different games, with the file of ``one``.
+    """Yield each range of units with different games in ``one`` and ``other``, and the file of ``one`` that holds it.
 
     Raises ``FailureError`` if a file that has to be read is damaged.
     """

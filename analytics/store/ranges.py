@@ -60,7 +60,7 @@ class UnitLine(NamedTuple):
     def pair_range(self, pairing: int, first: int, end: int) -> Range:
         """Return the first pair of a pairing that lies in a range of units, and the pair after the last one.
 
-        If units are numbered across all pairings, the pairs may belong to any pairing, which their ids tell.
+        If units are numbered across all pairings, the pairs may belong to any pairing; only their ids tell to which.
         """
         if self.pairings == 1:
             return first, end
@@ -271,7 +271,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
     def find_fingerprint(self, first: int, end: int) -> int | None:
         """Return the fingerprint of the games from unit ``first`` up to but not including unit ``end``.
 
-        Returns None if the units are not exactly those of one or more whole ranges.
+        Returns None unless these units are exactly the units of one or more whole ranges.
         """
         low, high = int(np.searchsorted(self.firsts, first)), int(np.searchsorted(self.ends, end))
         if max(low, high) >= len(self) or self.firsts[low] != first or self.ends[high] != end:
@@ -304,13 +304,13 @@ class FileSlice(NamedTuple):
 
 
 def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
-    """Select the slices of files of games that readers use, so that each stored unit is used once, in ascending order.
+    """Select the slices of files of games that readers use, in ascending order; each stored unit is in one slice.
 
-    From left to right, the next file is the one that begins at the first unit not yet covered. If several begin there,
-    it is the longest, or else the one with the smallest fingerprint. If none begins there, the file that reaches
-    furthest is cut: it is used from that unit on, up to the beginning of a file that reaches at least as far. Files
-    overlap like this if writers requested different numbers of games, because the last file of a run may end anywhere,
-    or if archives were copied into one another.
+    From left to right, the next file is the one that begins at the first unit not yet covered. If several files begin
+    there, the longest is taken, or else the one with the smallest fingerprint. If no file begins there, the file that
+    reaches furthest is cut: it is used from that unit on, up to the beginning of a file that reaches at least as far.
+    Files overlap like this if writers requested different numbers of games, because the last file of a run may end
+    anywhere, or if archives were copied into one another.
     """
     ordered = sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint))
     slices, reached, index = list[FileSlice](), 0, 0
@@ -336,9 +336,9 @@ def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
 
 
 def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
-    """Select the ranges that readers use if none may be cut.
+    """Select ranges from left to right, each of which overlaps no range selected before it.
 
-    From left to right, each range is selected that overlaps no range selected before it.
+    These are the ranges that readers use if no file may be cut.
     """
     kept, reached = [], 0
     for file in sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint)):
@@ -382,7 +382,7 @@ def _select_tilings(finer: Sequence[StoredRange], games: Ranges, effective_range
 
 
 def _find_tiling(files: Iterable[StoredRange], target: StoredRange) -> Iterator[StoredRange]:
-    """Yield neighbouring files that together have the units and the fingerprint of a range, if there are any.
+    """Yield neighbouring files that together have the units and the fingerprint of ``target``, if there are any.
 
     Taking the largest files does not always work, because some files may be about other games.
     """

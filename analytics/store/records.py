@@ -150,7 +150,7 @@ def parse_record(content: bytes, kind: type[T]) -> T:
 
 
 def load_record(path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY, backend: Backend = LOCAL) -> T:
-    """Load the record of type ``kind`` in a JSON file.
+    """Load a record of type ``kind`` from a JSON file.
 
     Raises ``FailureError``, with the path and the ``remedy``, if the file cannot be read or is not such a record.
     """
@@ -276,7 +276,7 @@ class _AgentFields(msgspec.Struct):
 class _SpecFields(msgspec.Struct):
     """The fields that every spec has.
 
-    A spec, and each agent in it, may have more, which the code that uses them checks.
+    A spec, and each agent in it, may have more fields, which are checked by the code that uses them.
     """
 
     rules: Mapping[str, Any]
@@ -344,7 +344,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         check_time(self.created)
 
     def recorded_units(self, table: str) -> int:
-        """Return how many units a derived table had when the record was written, or 0 if the record does not tell."""
+        """Return how many units a derived table had when the record was written, or 0 if the record does not say."""
         if table == "decisions":
             return self.annotated
         return 0 if self.derived is msgspec.UNSET else self.derived.get(table, 0)
@@ -365,7 +365,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
 
     @property
     def has_independent_pairs(self) -> bool:
-        """Whether pairs, rather than games, are independent: both games of a pair have the same imposed plies."""
+        """Whether pairs are independent but games are not, because both games of a pair have the same imposed plies."""
         return self.swapped and bool(self.spec["opening_plies"] > 0)
 
     @property

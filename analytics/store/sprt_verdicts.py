@@ -132,7 +132,7 @@ def list_verdict_files(archive: ArchiveStore) -> list[PurePath]:
 def read_outcomes(archive: ArchiveStore, run_id: str, max_pairs: int) -> NDArray[np.int8]:
     """Read the outcomes [P] of a run's first pairs, as indices into ``PAIR_SCORES``, or ``UNKNOWN`` for a missing pair.
 
-    The pairs are those of the run's first pairing, at most ``max_pairs``. One file is in memory at a time. Raises
+    Only pairs of the run's first pairing are read, at most ``max_pairs``. One file is in memory at a time. Raises
     ``FailureError`` if a file is damaged.
     """
     record, ranges = archive.find_run(run_id), archive.list_effective_ranges(run_id)

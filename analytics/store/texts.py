@@ -60,7 +60,7 @@ def to_typed_text(text: str) -> str:
 def check_texts(values: Any, typed_keys: tuple[str, ...] = ()) -> None:
     """Raise ``ValueError`` if a text in JSON values, or a key, is too long or has hidden characters.
 
-    Texts under ``typed_keys``, in the outermost mapping and in the one under ``learned``, may be longer and have
+    Texts under ``typed_keys``, in the outermost mapping and in the mapping under ``learned``, may be longer and have
     several lines. Values that are nested too deeply are also an error.
     """
     for text, is_typed in _iterate_texts(values, typed_keys):

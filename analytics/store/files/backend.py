@@ -133,7 +133,7 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])i)?B")
 def parse_size(size: str, prefix: str = "", alternative: str = "") -> int:
     """Parse a size such as ``1GiB`` and return its number of bytes.
 
-    Raises ``RequestError`` if ``size`` is 0 or not a size. Its message begins with ``prefix`` and ends with
+    Raises ``RequestError`` if ``size`` is 0 or not a size. The error's message begins with ``prefix`` and ends with
     ``alternative``, which tells what else the user may write.
     """
     match = _SIZE.fullmatch(size)
@@ -195,7 +195,7 @@ def explain_errors(verb: str, path: PurePath) -> Iterator[None]:
 def is_inode_shortage(error: OSError, path: PurePath) -> bool:
     """Return whether creating ``path`` failed for lack of inodes, which the system reports as a full disk.
 
-    File systems that make inodes on demand (Btrfs) report a total of 0; for these, the answer is False.
+    File systems that make inodes on demand (Btrfs) report a total of 0; for these, the result is False.
     """
     if error.errno != errno.ENOSPC or not isinstance(path, Path):
         return False
@@ -210,7 +210,7 @@ def temporary_name() -> str:
 
 
 class FileStatus(NamedTuple):
-    """The facts about a file that are known without reading it."""
+    """The facts about a file that are known without reading its content."""
 
     bytes: int
     modified: float  # seconds since 1970, by the clock of the backend
@@ -247,7 +247,10 @@ class Backend(ABC):
 
     @abstractmethod
     def list_names(self, folder: PurePath) -> list[str]:
-        """List the names of the entries directly in a folder, in any order, or nothing if there is no such folder."""
+        """List the names of the entries directly in a folder, in any order.
+
+        The list is empty if there is no such folder.
+        """
 
     @abstractmethod
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
@@ -391,7 +394,7 @@ class StoreOptions:
         return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=seconds)}
 
     def polars_arguments(self) -> dict[str, Any]:
-        """Return the arguments that Polars' own reader needs; it reads the other settings from the environment.
+        """Return the arguments that Polars' own reader needs; Polars reads the other settings from the environment.
 
         Without ``credential_provider=None``, Polars asks the libraries of Google and Amazon for credentials if they are
         installed. Those libraries read other variables than obstore, which writes the archive.

@@ -45,7 +45,10 @@ def temporary_beside(path: Path) -> Path:
 
 @contextmanager
 def use_temporary_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` for a file that is then renamed; at the end, remove any file left."""
+    """Yield a temporary path beside ``path``, and remove the file there at the end if it still exists.
+
+    The caller writes a file there and renames the file once it is complete.
+    """
     temporary = temporary_beside(path)
     try:
         yield temporary
@@ -55,7 +58,10 @@ def use_temporary_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _write_temporary(path: Path, content: bytes | bytearray | memoryview) -> Iterator[Path]:
-    """Write a temporary file with this content beside ``path``, sync it to the disk, and yield its path."""
+    """Write ``content`` to a temporary file beside ``path``, sync it to the disk, and yield its path.
+
+    If the temporary file still exists at the end, it is removed.
+    """
     with use_temporary_path(path) as temporary:
         with temporary.open("xb") as file:
             file.write(content)

@@ -89,7 +89,7 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """Return the path itself as the only match, because no file of an archive has a pattern in its name."""
+        """Return the path itself if it exists, because no file of an archive has a pattern in its name."""
         return [path] if self.exists(path) else []
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> io.BufferedIOBase:
@@ -100,7 +100,7 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
 
 
 class _ObjectFile(io.BufferedIOBase):
-    """An object opened as a file, which reads ranges of it on demand."""
+    """An object opened as a file, of which ranges are read on demand."""
 
     def __init__(self, files: ObjectFilesystem, path: str, size: int) -> None:
         self._files, self._path, self.size = files, parse_location(path), size
@@ -121,7 +121,10 @@ class _ObjectFile(io.BufferedIOBase):
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read the next ``size`` bytes, or fewer at the end of the file."""
+        """Read the next ``size`` bytes, or all remaining bytes if ``size`` is None or negative.
+
+        Fewer bytes are returned at the end of the file.
+        """
         start = self._at
         end = self.size if size is None or size < 0 else min(self.size, start + size)
         if end <= start:
@@ -132,7 +135,7 @@ class _ObjectFile(io.BufferedIOBase):
         return content
 
     def _widen_range(self, start: int, end: int) -> tuple[int, int]:
-        """Return the range to read for a requested one: whole blocks, the tail of the file, or all of a small file."""
+        """Return the range to read for a requested range: whole blocks, the file's tail, or all of a small file."""
         if self.size <= WHOLE_BYTES:
             return 0, self.size
         if start >= self.size - TAIL_BYTES:

@@ -421,7 +421,7 @@ class _FolderTree:
 
 
 class ListingBackend(ObjectBackend):
-    """A backend that lists each folder only once. Objects that are not in its listing are still requested."""
+    """A backend that lists each folder only once. Objects that are missing from the listing are still requested."""
 
     def __init__(self, root: ObjectUrl, settings: StoreOptions) -> None:
         super().__init__(root.scheme, root.bucket, settings)

@@ -111,7 +111,7 @@ class ParquetBuilder:
     def add_row_group(self, chunks: Iterable[ColumnChunk], rows: int) -> None:
         """Add a row group of ``rows`` rows, with one chunk for each column, in order.
 
-        Each chunk is copied before the next one is requested, so all may be packed in the same buffer.
+        Each chunk is copied before the next chunk is requested, so all chunks may be packed in the same buffer.
         """
         described, start = [], len(self._content)
         for (name, storage), chunk in zip(self._columns.items(), chunks, strict=True):
@@ -199,8 +199,8 @@ def build_integer_chunks(
 ) -> Iterator[ColumnChunk]:
     """Yield a chunk for each integer column packed in ``buffer``; chunks are valid until the buffer is written again.
 
-    ``physical`` [columns] holds the physical types, ``facts`` [columns] what ``pack_small`` and ``pack_ascending``
-    wrote.
+    ``physical`` [columns] holds the physical types, ``facts`` [columns] the facts that ``pack_small`` and
+    ``pack_ascending`` wrote.
     """
     start = 0
     for kind, least, largest, encoding, end in zip(
