@@ -44,7 +44,7 @@ TASK_GAMES = 64  # a tenth of a second of work, so a stop takes no longer, excep
 
 @dataclass(frozen=True)
 class AnnotationOptions:
-    """Which decisions to evaluate, and with which resources."""
+    """The decisions to evaluate, and the resources for evaluating them."""
 
     choices: bool = False  # count the choices that keep the value too
     from_pieces: int | None = None  # leave out boards with fewer pieces; None: 0, or 5 where the mover chooses
@@ -54,7 +54,7 @@ class AnnotationOptions:
 
 
 class GameSolver:
-    """A solver of games under one set of rules, whose threads share solved boards and keep them for later calls."""
+    """A solver of games under one set of rules. Its threads share solved boards and keep them for later calls."""
 
     def __init__(self, rules: Rules, options: AnnotationOptions) -> None:
         self._settings = options
@@ -69,11 +69,11 @@ class GameSolver:
         progress: Callable[[int], None],
         on_wait: Callable[[], None] = lambda: None,
     ) -> ExactValues:
-        """Return the exact values of all decisions in ``games`` from the plies ``first_plies`` [G] on.
+        """Return the exact values of the decisions in ``games``, from ply ``first_plies[g]`` of game ``g`` on.
 
         With ``count_choices``, also count the choices that keep each value. ``progress`` is called with the number of
         games in each finished task, and ``on_wait`` is called several times a second. If one of these functions or a
-        search raises an error, all searches of this solver end, including those of other calls, which then raise
+        search raises an error, all searches of this solver end, and other calls that are running raise
         ``StoppedError``.
         """
         values, size = ExactValues.empty(len(games.plies)), len(games.plies)
@@ -85,7 +85,10 @@ class GameSolver:
     def _solve_span(
         self, span: Range, count_choices: bool, games: Games, first_plies: NDArray[np.int8], values: ExactValues
     ) -> int:
-        """Fill in the values of the games in ``span``; return the number of these games."""
+        """Fill ``values`` for the games with indices in ``span``, and return the number of these games.
+
+        Raises ``StoppedError`` if the solver has been stopped.
+        """
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
         solver = self._local.solver
@@ -115,10 +118,11 @@ def list_annotation_chunks(
     workers: int = 1,
     is_included: Callable[[str, StoredRange], bool] = lambda _run_id, _games: True,
 ) -> Iterator[Chunk[AnnotationExtent]]:
-    """Yield the games that lack the requested annotations, in chunks of some thousand games, or fewer for many workers.
+    """Yield chunks of the games that lack the requested annotations.
 
-    ``is_included`` takes a run's id and a range of its games, and returns whether to annotate this range. The extent of
-    a chunk also covers the annotations that are already stored for its games.
+    A chunk has at most ``CHUNK_GAMES`` games, or fewer if there are many ``workers``. ``is_included`` takes a run's id
+    and a range of its games, and returns whether to annotate this range. The extent of a chunk also covers the
+    annotations that are already stored for the games of the chunk.
 
     Raises ``FailureError`` for a run without a record, and ``RequestError`` for a run with another schema version.
     """
@@ -146,10 +150,11 @@ def annotate_runs(
     options: AnnotationOptions,
     on_wait: Callable[[], None] = lambda: None,
 ) -> AnnotationSummary:
-    """Evaluate every decision of some runs that has no stored value yet, and store the values chunk by chunk.
+    """In the given runs, evaluate and store all decisions that have no stored value yet, chunk by chunk.
 
-    An exception in ``on_wait`` (see ``GameSolver``) or Ctrl-C may stop it at any time; chunks that are stored by then
-    remain. Raises ``FailureError`` for a run without a record, or for a file that cannot be read or written.
+    An exception in ``on_wait`` (see ``GameSolver.solve_games``) or Ctrl-C may end this function at any time; chunks
+    that are stored by then remain. Raises ``FailureError`` for a run without a record, or for a file that cannot be
+    read or written.
     """
     annotator, total = Annotator(archive, options), AnnotationSummary()
     try:
@@ -162,7 +167,7 @@ def annotate_runs(
 
 
 class Annotator:
-    """An annotator of chunks of games, on any number of threads. It keeps solved boards from one chunk to the next."""
+    """An annotator of chunks of games, on any number of threads, which keeps solved boards from chunk to chunk."""
 
     def __init__(self, archive: ArchiveStore, options: AnnotationOptions) -> None:
         self._archive = archive
@@ -177,7 +182,10 @@ class Annotator:
         progress: Callable[[int], None] = lambda _games: None,
         on_wait: Callable[[], None] = lambda: None,
     ) -> AnnotationSummary:
-        """Evaluate and store the decisions of a chunk. Raises ``FailureError`` for a damaged file."""
+        """Evaluate and store the decisions of a chunk, and return how many were annotated.
+
+        See ``GameSolver.solve_games`` for ``progress`` and ``on_wait``. Raises ``FailureError`` for a damaged file.
+        """
         run_id, part, extent = chunk
         record = self._archive.load_run(run_id)
         games = self._read_games(record, part)

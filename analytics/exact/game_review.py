@@ -29,7 +29,7 @@ Choice = tuple[int, int]  # piece, cell; of a gift the cell is NONE
 
 
 class JudgedDecision(NamedTuple):
-    """A decision with the exact values before and after it, for the seat that decided: 1 won, 0 drawn, -1 lost."""
+    """A decision, with the exact values before and after it for the seat that decided: 1 won, 0 drawn, -1 lost."""
 
     ply: int  # 0 to 15
     kind: str  # gift or placement; where the mover chooses the piece, placement is the whole turn
@@ -46,11 +46,11 @@ class JudgedDecision(NamedTuple):
 
 
 class GameReview(NamedTuple):
-    """The judged decisions of a game, in the order of play."""
+    """The judged decisions of a game in the order of play, with better choices for the mistakes."""
 
     decisions: tuple[JudgedDecision, ...]
-    unjudged_count: int  # earlier decisions, which the time did not suffice for
-    # By index of a mistake: the choices that keep its value; those in time.
+    unjudged_count: int  # earlier decisions, for which the time did not suffice
+    # By index of a mistake: the choices that would have kept the value, as far as they were found in time.
     better_choices: dict[int, tuple[Choice, ...]]
 
     @property
@@ -67,11 +67,12 @@ def review_game(
     seconds: float = DEFAULT_SECONDS,
     on_wait: Callable[[], None] = lambda: None,
 ) -> GameReview:
-    """Judge the decisions of a game, finished or not, given as its legal ``(piece, cell)`` plies.
+    """Judge the decisions of a game, finished or not, given its legal plies as ``(piece, cell)`` tuples.
 
-    ``hand`` is a piece that was given but not placed yet; its gift is judged too. The first ``opening`` plies were
-    imposed and are not judged. The search, which has a thread of its own, ends after about ``seconds``. Meanwhile, the
-    calling thread calls ``on_wait`` several times a second; an exception there ends the search and reaches the caller.
+    ``hand`` is the piece that was given but not yet placed, or ``NONE``; its gift is judged too. The first ``opening``
+    plies were imposed and are not judged. The search, which has a thread of its own, ends after about ``seconds``.
+    Meanwhile, the calling thread calls ``on_wait`` several times a second; an exception in ``on_wait`` ends the search
+    and reaches the caller.
     """
     review = ReviewSearch(rules, plies, hand, opening)
     deadline = time.monotonic() + seconds
@@ -87,7 +88,7 @@ def review_game(
 
 
 class ReviewSearch:
-    """A game review in progress; the arguments are explained at ``review_game``.
+    """A search that judges the decisions of one game; see ``review_game`` for the arguments.
 
     The search may be stopped at any time; ``build_review`` then returns the decisions that were judged by that time.
     """
@@ -99,17 +100,17 @@ class ReviewSearch:
         # As the kernels of annotations take games: its winner and ending mean nothing.
         self._game = RangeGames(np.zeros(1, np.int64), np.array([opening], np.int8), build_game(plies))
         self._ending = False
-        self._first, self._values = len(plies), ExactValues.empty(1)  # the plies that are judged begin with ``first``
+        self._first, self._values = len(plies), ExactValues.empty(1)  # the judged plies begin with ``_first``
         self._given: JudgedDecision | None = None  # the piece in hand
         self._better: dict[JudgedDecision, tuple[Choice, ...]] = {}
-        self._solve_from(0, 0)  # loads the kernel: that is not the search's time
+        self._solve_from(0, only_load_kernel=True)  # so that loading does not take time from the search
 
-    def _solve_from(self, game_count: int, first_ply: int) -> ExactValues:
+    def _solve_from(self, first_ply: int, only_load_kernel: bool = False) -> ExactValues:
         """Return the exact values of this game from ``first_ply`` on.
 
-        With ``game_count`` 0, no game is solved; this only makes sure that the solver's kernels are loaded.
+        With ``only_load_kernel``, nothing is solved, but the kernel that solves games is loaded.
         """
-        values = ExactValues.empty(1)
+        values, game_count = ExactValues.empty(1), 0 if only_load_kernel else 1
         fill_exact_game_values(
             0, game_count, 0, self._game.games, np.array([first_ply], np.int8), values, *self.solver.state
         )
@@ -134,7 +135,7 @@ class ReviewSearch:
         for first in range(len(self._plies) - 1, self._opening - 1, -1):
             if self._ending:  # the solver notices it in a long search alone
                 return
-            values = self._solve_from(1, first)
+            values = self._solve_from(first)
             if self.solver.stopped:
                 return
             self._first, self._values = first, values
@@ -177,7 +178,7 @@ class ReviewSearch:
         return None if self.solver.stopped else JudgedDecision(ply, "gift", ply & 1, hand, NONE, before, after)
 
     def _list_best_choices(self, decision: JudgedDecision) -> tuple[Choice, ...]:
-        """List the choices that would have kept the value of the position before a decision."""
+        """List the choices that would have kept the value of the position before ``decision``, sorted."""
         before = self._plies[: decision.ply]
         if decision.kind == "gift":
             available = _list_available_pieces(position_from_plies(before))
@@ -191,7 +192,7 @@ class ReviewSearch:
         return tuple(sorted(choice for choice, value in values.items() if value == decision.before))
 
     def _solve_ply(self, before: tuple[Choice, ...], piece: int, cell: int) -> int:
-        """Return the value, for the player who places, of placing ``piece`` on ``cell`` after the plies ``before``."""
+        """Return the value of placing ``piece`` on ``cell`` after the plies ``before``, for the player who places."""
         after = position_from_plies((*before, (piece, cell)))
         if find_finished_lines(board(after), self._rules):
             return 1

@@ -1,12 +1,12 @@
-"""Sets of positions with the exact value of every turn: drawing, writing, reading them, and judging agents by them.
+"""Sets of positions with the exact value of every turn: drawing, writing and reading them, and judging agents by them.
 
-The positions of a set depend on the rules, the seed and the logged games alone. Those with one number of pieces do not
-depend on other numbers of pieces. A position and its images under the symmetries count as one, but the position that
-was drawn is kept as it lay. So an agent that takes the first free cell is not judged on boards that the canonical form
-has sorted.
+The positions of a set depend on the rules, the seed and the logged games alone. The positions with one number of
+pieces do not depend on the positions with other numbers of pieces. A position and its images under the symmetries count
+as one, but each position is stored as it was drawn. So an agent that takes the first free cell is not judged on boards
+that the canonical form has sorted.
 
-A file has one row a turn, ordered by position, cell and gift: see ``SCHEMA`` and data/README.md. It is written by an
-encoder whose bytes depend on the rows alone, so the same positions give the same file everywhere.
+A file has one row for each turn, ordered by position, cell and gift: see ``SCHEMA`` and data/README.md. The bytes that
+the encoder writes depend on the rows alone, so the same positions give the same file everywhere.
 
 A placement and a gift are judged apart, as in the view ``decisions``. The regret of a placement is the value of the
 position less the value of the board that it makes, if the best gift follows. The regret of a gift is the value of that
@@ -87,12 +87,14 @@ class SetOrigin(JsonRecord, frozen=True):
 
 
 class PositionSet(NamedTuple):
-    """``P`` positions with a piece in hand, grouped by number of pieces on the board, and each turn's exact value."""
+    """``P`` positions with a piece in hand, grouped by number of pieces on the board, with every turn's exact value."""
 
     origin: SetOrigin
     batch: Batch  # [P]
     logged: NDArray[np.bool_]  # [P] from a logged game; the others were drawn from all positions
-    values: NDArray[np.int8]  # [P, 16, 17] by cell and gift (ENDS: the game is over), for the player; or ILLEGAL
+    values: NDArray[
+        np.int8
+    ]  # [P, 16, 17] by cell and gift (NO_GIFT_COLUMN: the game is over), for the player; or ILLEGAL
 
     @property
     def rules(self) -> Rules:
@@ -107,7 +109,7 @@ class PositionSet(NamedTuple):
 def find_shipped_set_path(rules: str) -> Path:
     """Return the path of the set that this project ships for the rules named ``rules``.
 
-    Raises ``RequestError`` if there is none.
+    Raises ``RequestError`` if the project ships no set for these rules.
     """
     path = SHIPPED_FOLDER / f"{rules}.parquet"
     if not path.is_file():
@@ -120,14 +122,17 @@ def find_shipped_set_path(rules: str) -> Path:
 
 
 def build_origin(rules: Rules, seed: int, max_positions: int) -> SetOrigin:
-    """Build the origin of a new set, without the checksum of its turns, which are not known yet."""
+    """Build the origin of a new set, without the checksum of its turns, which are not known yet.
+
+    ``max_positions`` is the largest number of positions of each source and number of pieces.
+    """
     return SetOrigin(FORMAT, asdict(rules), seed, max_positions)
 
 
 def encode_position_set(frame: pl.DataFrame, origin: SetOrigin) -> bytes:
-    """Encode a set as the bytes of its file.
+    """Encode a set as the bytes of its file, and add a checksum of the turns to the stored origin.
 
-    ``frame`` has a row for each turn, by the schema ``SCHEMA``; the turns of one position are adjacent.
+    ``frame`` has the schema ``SCHEMA`` and a row for each turn; the turns of one position are adjacent.
     """
     stamped = msgspec.structs.replace(origin, turns=_compute_digest(frame))
     texts = {name: frame[name].unique(maintain_order=True) for name, kind in SCHEMA.items() if kind == pl.String()}
@@ -137,14 +142,15 @@ def encode_position_set(frame: pl.DataFrame, origin: SetOrigin) -> bytes:
 
 
 def _compute_digest(frame: pl.DataFrame) -> str:
-    """Return the SHA-256, 64 hex digits, of the rows written as CSV without a header."""
+    """Return the SHA-256, as 64 hex digits, of the rows of ``frame`` written as CSV without a header."""
     return hashlib.sha256(frame.write_csv(include_header=False).encode()).hexdigest()
 
 
 def read_position_set(path: Path) -> PositionSet:
     """Read a position set from a file.
 
-    Raises ``FailureError`` if the file cannot be read, and ``RequestError`` if it holds no position set or was changed.
+    Raises ``FailureError`` if the file cannot be read, and ``RequestError`` if it is not a position set or has been
+    changed.
     """
     with explain_errors("read", path):
         content = path.read_bytes()
@@ -163,7 +169,8 @@ def read_position_set(path: Path) -> PositionSet:
 def _parse_position_set(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataFrame]:
     """Parse the bytes of a file into the origin and the turns of a position set.
 
-    Raises ``RequestError``, which names ``path``, for any other content.
+    ``path`` names the file in messages. Raises ``RequestError`` if ``content`` is not a position set or has been
+    changed.
     """
     wrong = f"{path} is not a set of positions, or was changed since it was made"
     remedy = "make it again with 'qarena policy positions'"
@@ -178,7 +185,7 @@ def _parse_position_set(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataF
 
 
 def select_positions(position_set: PositionSet, rows: NDArray[np.bool_]) -> PositionSet:
-    """Select the positions for which ``rows`` [P] is true, as a set of their own."""
+    """Return a position set with only the positions for which ``rows`` [P] is true."""
     return PositionSet(
         position_set.origin, position_set.batch.select(rows), position_set.logged[rows], position_set.values[rows]
     )
@@ -191,17 +198,18 @@ SOLVE_BLOCK = 8
 
 
 class CandidatePositions(NamedTuple):
-    """``C`` positions of ``n`` pieces on the board and one in hand, in the order in which they were drawn."""
+    """``C`` positions with ``n`` pieces on the board and one in hand, in the order in which they were drawn."""
 
     pieces: NDArray[np.int64]  # [C, n + 1] the last is in hand
     cells: NDArray[np.int64]  # [C, n] the last was filled last
 
 
 def read_logged_games(archive: ArchiveStore, rules: Rules) -> Games:
-    """Read all games of an archive under the given rules, by run id, then by game id.
+    """Read all games of an archive under the given rules, sorted by run id and then by game id.
 
-    This order does not depend on how the games are spread over files. Raises ``RequestError`` if there are no such
-    games, and ``FailureError`` for a file that is missing or damaged.
+    The order of the games does not depend on how they are spread over files. Rules with another name but the same lines
+    and chooser count as the given rules. Raises ``RequestError`` if there are no such games, and ``FailureError`` for a
+    file that is missing or damaged.
     """
     parts = [
         merge_games(
@@ -216,9 +224,10 @@ def read_logged_games(archive: ArchiveStore, rules: Rules) -> Games:
 
 
 def sample_arrangements(rules: Rules, piece_count: int, seed: int) -> Iterator[CandidatePositions]:
-    """Yield random positions with ``piece_count`` pieces on the board and no finished line.
+    """Yield batches of random positions with ``piece_count`` pieces on the board and no finished line.
 
-    All such arrangements are equally likely: those with a line are drawn too, and rejected.
+    All such positions are equally likely, because positions are drawn uniformly and those with a finished line are
+    rejected. The iterator ends after ``MAX_SAMPLES`` draws.
     """
     first = stream(seed, piece_count, 0)
     for start in range(0, MAX_SAMPLES, SAMPLE_BLOCK):
@@ -231,9 +240,9 @@ def sample_arrangements(rules: Rules, piece_count: int, seed: int) -> Iterator[C
 
 
 def sample_logged_positions(games: Games, piece_count: int, seed: int) -> Iterator[CandidatePositions]:
-    """Yield logged positions with ``piece_count`` pieces on the board and a piece in hand that was placed next.
+    """Yield batches of logged positions with ``piece_count`` pieces on the board and a piece in hand.
 
-    The games come in a random order.
+    The games come in a random order. Only positions in which the piece in hand was then placed are taken.
     """
     first = stream(seed, piece_count, 1)
     words = Streams(np.arange(len(games.plies), dtype=np.uint64) + first).draw(0)
@@ -246,7 +255,10 @@ def sample_logged_positions(games: Games, piece_count: int, seed: int) -> Iterat
 
 
 def _has_line(candidates: CandidatePositions, rules: Rules) -> NDArray[np.bool_]:
-    """Return whether each candidate has a finished line, [C]: four feature bytes whose bitwise AND is not 0."""
+    """Return whether each candidate has a finished line, [C].
+
+    On a finished line, the bitwise AND of the four feature bytes is not 0.
+    """
     features = np.zeros((len(candidates.cells), CELLS), np.uint8)
     placed = candidates.pieces[:, :-1]
     np.put_along_axis(features, candidates.cells, (placed | (~placed & 15) << ATTRIBUTES).astype(np.uint8), axis=1)
@@ -272,7 +284,7 @@ def to_batch(candidates: CandidatePositions) -> Batch:
 def sample_new_positions_by_source(
     rules: Rules, games: Games, piece_count: int, max_positions: int, seed: int
 ) -> list[tuple[str, list[PackedPosition]]]:
-    """Sample at most ``max_positions`` positions from each source; return the name of each source with its positions.
+    """Sample at most ``max_positions`` positions from each source; return each source's name with its positions.
 
     No two of the returned positions are images of each other, not even across sources.
     """
@@ -287,7 +299,10 @@ def sample_new_positions_by_source(
 def select_new_positions(
     source: Iterator[CandidatePositions], max_positions: int, rules: Rules, seen: set[tuple[int, int]]
 ) -> list[PackedPosition]:
-    """Select the first ``max_positions`` positions whose canonical forms are not in ``seen``; add the forms to it."""
+    """Select the first ``max_positions`` positions whose canonical forms are not in ``seen``.
+
+    The canonical forms of the selected positions are added to ``seen``.
+    """
     kept: list[PackedPosition] = []
     for candidates in source:
         batch = to_batch(candidates)
@@ -307,12 +322,12 @@ def solve_all_turns(solver: Solver, position: PackedPosition) -> list[SolvedTurn
 
 
 class TurnSolver:
-    """A solver of positions, on several threads that share what they have proven."""
+    """A solver of positions that uses several threads, which share solved boards."""
 
     def __init__(self, rules: Rules, threads: int, megabytes: float, min_pieces: int = 0) -> None:
-        """Build the solver of positions that have at least ``min_pieces`` pieces on the board.
+        """Prepare to solve positions that have at least ``min_pieces`` pieces on the board.
 
-        A tablebase is loaded only if it includes boards with more pieces than that.
+        A tablebase is loaded only if it includes boards with more than ``min_pieces`` pieces.
         """
         self._threads = threads
         tablebase = find_largest_tablebase(rules)
@@ -353,7 +368,7 @@ class TurnSolver:
 def build_turn_rows(
     source: str, positions: Sequence[PackedPosition], turns: Sequence[Sequence[SolvedTurn]]
 ) -> pl.DataFrame:
-    """Build a row, by the schema ``SCHEMA``, for each turn in the positions of one source."""
+    """Build a frame with the schema ``SCHEMA`` that has a row for each turn in the positions of one source."""
     rows = [
         (text, position.occupied.bit_count(), source, position.last_cell, turn.cell, turn.gift, turn.value)
         for position, solved in zip(positions, turns, strict=True)
@@ -368,14 +383,14 @@ MAX_REGRET = 2.0  # half-points: from a win to a loss
 DECISION_KINDS = ("turn", "placement", "gift")
 NO_DECISION = np.int8(-1)  # instead of a regret
 JUDGEMENT_SCHEMA = {
-    "kind": pl.String(),  # one of KINDS
+    "kind": pl.String(),  # one of DECISION_KINDS
     "source": pl.String(),  # of the positions; null: of all
-    "pieces": pl.Int64(),  # on the board when it was decided; null: of any number
+    "pieces": pl.Int64(),  # on the board at the decision; null: any number
     "decisions": pl.Int64(),
     "optimal": pl.Float64(),  # the share that keep the value, with its 95 % interval
     "optimal_low": pl.Float64(),
     "optimal_high": pl.Float64(),
-    "regret": pl.Float64(),  # half-points given up a decision, with its 95 % interval
+    "regret": pl.Float64(),  # half-points that a decision gave up on average, with its 95 % interval
     "regret_low": pl.Float64(),
     "regret_high": pl.Float64(),
 }
@@ -386,7 +401,7 @@ class Regrets(NamedTuple):
 
     placement: NDArray[np.int8]  # [P, D]
     gift: NDArray[np.int8]  # [P, D]
-    forfeits: int  # turns that were none
+    forfeits: int  # illegal turns
 
     @property
     def turn(self) -> NDArray[np.int8]:
@@ -395,7 +410,10 @@ class Regrets(NamedTuple):
 
 
 def compute_regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
-    """Return the regrets of ``turns`` [P, D]; ``values`` [P, 16, 17] has the exact value of every turn."""
+    """Return the regrets of ``turns`` [P, D] and count the forfeits.
+
+    ``values`` [P, 16, 17] holds the exact value of every turn.
+    """
     cells, gifts = turns.cells.astype(np.intp), turns.gifts.astype(np.intp)
     rows = np.arange(len(values))[:, None]
     boards = np.column_stack([values.max(axis=2), np.full(len(values), ILLEGAL)])  # [P, 17] by cell, then no cell
@@ -413,7 +431,7 @@ def compute_regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
 
 
 def summarise_regrets(positions: PositionSet, regrets: Regrets) -> pl.DataFrame:
-    """Summarise regrets as shares of optimal decisions and mean regrets, by the schema ``JUDGEMENT_SCHEMA``.
+    """Summarise regrets as shares of optimal decisions and mean regrets, with the schema ``JUDGEMENT_SCHEMA``.
 
     Each kind of decision has a row for all decisions, one for each source, and one for each number of pieces on the
     board. For a gift, the piece that was just placed is on the board too. The 95 % intervals are over positions.
@@ -430,7 +448,7 @@ def summarise_regrets(positions: PositionSet, regrets: Regrets) -> pl.DataFrame:
 def _list_summary_groups(
     positions: PositionSet, added_pieces: int
 ) -> Iterator[tuple[str | None, int | None, NDArray[np.bool_]]]:
-    """Yield the groups of positions that have a row each: source, number of pieces, and the positions as a mask.
+    """Yield the source, the number of pieces and a mask [P] for each group of positions that is summarised in a row.
 
     None stands for all sources or all numbers of pieces. ``added_pieces`` is the number of pieces that were placed
     between the position and the decision.
@@ -443,7 +461,7 @@ def _list_summary_groups(
 
 
 def _compute_regret_statistics(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
-    """Return the number of decisions in ``regret`` [P, D], the share of optimal ones, and the mean regret.
+    """Return the number of decisions in ``regret`` [P, D], the share of optimal decisions, and the mean regret.
 
     The share and the mean are each followed by the ends of their interval.
     """
@@ -454,9 +472,10 @@ def _compute_regret_statistics(regret: NDArray[np.int8]) -> tuple[int | float, .
 
 
 def estimate_ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], max_value: float) -> Estimate:
-    """Return the mean of values from 0 to ``max_value``; position i has ``counts[i]`` values with sum ``totals[i]``.
+    """Estimate the mean of values between 0 and ``max_value``, with its interval.
 
-    The interval is over positions, because values in the same position are not independent.
+    Position ``i`` has ``counts[i]`` values, whose sum is ``totals[i]``. The interval is over positions, because values
+    in the same position are not independent.
     """
     n, y = counts.astype(np.int64), totals.astype(np.int64)
     sums = (int(total) for total in (n.sum(), y.sum(), n @ n, n @ y, y @ y))

@@ -2,7 +2,7 @@
 
 A turn is a cell and a gift. In a puzzle the player to move can win, and one turn alone does; or he can draw, and every
 other turn loses. A win at once is no puzzle. Two turns that a symmetry of the position exchanges count as two, so such
-positions are none either. ``data/README.md`` describes the file.
+positions are not puzzles either. ``data/README.md`` describes the file.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Puzzle(NamedTuple):
 
     @property
     def goal(self) -> str:
-        """What the turn achieves: ``win`` or ``draw``."""
+        """The goal of the turn, ``win`` or ``draw``."""
         return next(name for name, value in GOAL_VALUES.items() if value == self.value)
 
     @property
@@ -75,7 +75,7 @@ class Puzzle(NamedTuple):
 
 
 class OnlyTurn(NamedTuple):
-    """The only turn in a position that keeps the value."""
+    """The only turn in a position that keeps the value, with this value and the depth."""
 
     cell: int
     gift: int
@@ -138,9 +138,9 @@ def load_shipped_puzzles() -> list[Puzzle]:
 
 
 def parse_puzzles(text: str, name: str) -> list[Puzzle]:
-    """Parse the puzzles in the text of a file.
+    """Parse the puzzles in the text of a file, whose name for messages is ``name``.
 
-    Raises ``RequestError`` for the first invalid line; the message names the file, ``name``.
+    Raises ``RequestError`` for the first invalid line.
     """
     rows = csv.DictReader(text.splitlines())
     if tuple(rows.fieldnames or ()) != COLUMNS:

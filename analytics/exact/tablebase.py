@@ -1,4 +1,4 @@
-"""Tablebases: files with the values of all canonical boards without a line of up to n pieces, and reading them.
+"""Tablebases: files with the values of all canonical boards of up to n pieces without a finished line.
 
 A tablebase is two files of one name. ``RULES-N.parquet`` has the columns ``key`` (int64: ``board_key``), ``pieces`` and
 ``value`` (int8), ordered by pieces and key. The value is 1 won, 0 drawn, -1 lost for the player to act. That is before
@@ -48,7 +48,7 @@ def user_folder() -> Path:
 
 
 class TablebaseCard(JsonRecord, frozen=True):
-    """The card of a tablebase: its contents and its origin. Raises ``ValueError`` for counts that do not add up."""
+    """The card of a tablebase, with its contents and its origin. Raises ``ValueError`` for an invalid value."""
 
     format: str
     rules: Mapping[str, Any]  # the fields of ``Rules``
@@ -105,7 +105,7 @@ class BoardTable(NamedTuple):
     values: NDArray[np.int8]  # [N]
 
     def to_tablebase_index(self, max_pieces: int) -> TablebaseIndex:
-        """Convert the boards with up to ``max_pieces`` pieces to the form that a ``Solver`` needs."""
+        """Convert the boards with up to ``max_pieces`` pieces to the index that a ``Solver`` reads."""
         count = np.searchsorted(self.pieces, max_pieces, side="right")
         return build_tablebase_index(self.keys[:count], self.values[:count], max_pieces)
 
@@ -127,8 +127,8 @@ def open_tablebase(path: Path) -> Tablebase:
 def list_tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase]:
     """Yield the tablebases in ``folders``, sorted by name within each folder.
 
-    By default, the folders are the user's own, then the one that ships with the project. Raises ``FailureError`` for a
-    damaged card.
+    By default, the folders are the user's own and then the folder that ships with the project. Raises ``FailureError``
+    for a damaged card.
     """
     for folder in folders or (user_folder(), SHIPPED_FOLDER):
         for card in sorted(folder.glob("*-*.json")):
@@ -143,7 +143,7 @@ def is_equivalent_rules(a: Rules, b: Rules) -> bool:
 def find_largest_tablebase(rules: Rules) -> Tablebase | None:
     """Return the tablebase of these rules with the most pieces, or None if there is none.
 
-    If there are two of the same size, the user's own takes precedence over one that ships with the project.
+    If two tablebases have the same size, the user's own takes precedence over the one that ships with the project.
     """
     return max(
         (tablebase for tablebase in list_tablebases() if is_equivalent_rules(tablebase.rules, rules)),
@@ -153,10 +153,10 @@ def find_largest_tablebase(rules: Rules) -> Tablebase | None:
 
 
 def load_tablebase_index(rules: Rules, max_pieces: int | None = None) -> TablebaseIndex | None:
-    """Load the largest tablebase of these rules for a ``Solver``; return None if there is none.
+    """Return the index, for a ``Solver``, of the largest tablebase of these rules, or None if there is none.
 
-    ``max_pieces`` limits the boards that are loaded. Each takes 16 bytes: 4 MB in all for 5 pieces, 64 MB for 6. Raises
-    ``FailureError`` for a damaged tablebase.
+    Boards with more than ``max_pieces`` pieces are left out. Each board takes 16 bytes: 4 MB in all for 5 pieces, 64 MB
+    for 6. Raises ``FailureError`` for a damaged tablebase.
     """
     tablebase = find_largest_tablebase(rules)
     if tablebase is None:
@@ -201,7 +201,7 @@ def write_tablebase(
     layers: Sequence[LayerValues],
     card_fields: Mapping[str, Any],
 ) -> Tablebase:
-    """Write the layers, the boards with 0, 1, ... pieces, as the files of a tablebase.
+    """Write the table and the card of a tablebase; ``layers[n]`` holds the boards with ``n`` pieces.
 
     ``card_fields`` holds the fields ``created``, ``seconds`` and ``code`` of the card. The bytes of the table depend on
     the boards and their values only. Raises ``FailureError`` if a file cannot be written.

@@ -74,24 +74,26 @@ class TablebaseBuildRequest(NamedTuple):
 class BuildProgress(NamedTuple):
     """Callbacks that report the progress of a build."""
 
-    start: Callable[[int, int], None]  # number of boards to solve, and of those that are solved already
+    start: Callable[[int, int], None]  # number of boards to solve, and how many of them are solved already
     advance: Callable[[int], None]  # number of boards that were solved
 
 
 def compute_needed_megabytes(request: TablebaseBuildRequest, table_count: int = 1) -> float:
-    """Return the most memory that a build may need: search tables, the largest layer, and the finished tablebase.
+    """Return an upper bound on the memory, in MiB, that a build needs.
 
-    ``table_count`` is the number of processes, each of which has a search table.
+    The bound covers the search tables, the largest layer and the finished tablebase. ``table_count`` is the number of
+    processes, each of which has a search table.
     """
     boards = MAX_BOARDS[request.pieces]
     return table_count * request.megabytes * 1.25 + (boards * 60 + tablebase_index_bytes(boards)) / (1 << 20)
 
 
 def check_build(request: TablebaseBuildRequest, available_megabytes: float, table_count: int = 1) -> None:
-    """Check that a build is possible, in which each of ``table_count`` processes has a search table.
+    """Check that the requested tablebase can be built in ``available_megabytes`` of memory.
 
-    Raises ``RequestError`` for a value out of range, for a build that does not fit into memory, and if the file to
-    write is the tablebase of other rules with the same name.
+    ``table_count`` is the number of processes, each of which has a search table. Raises ``RequestError`` if a value is
+    out of range, if the build does not fit into memory, or if the file to write is the tablebase of other rules with
+    the same name.
     """
     if not 1 <= request.pieces <= MAX_PIECES:
         raise RequestError(
@@ -127,10 +129,11 @@ def build_tablebase(
     progress: BuildProgress,
     solve_chunks: Callable[[ChunkStore, Event], None],
 ) -> Tablebase | None:
-    """Build a tablebase, or resume building it; return None if ``stop`` was set, with the boards solved so far stored.
+    """Build a tablebase, or resume an interrupted build; return the tablebase, or None if ``stop`` was set.
 
-    ``solve_chunks`` solves chunks and stores them, until none is left or ``stop`` is set. Raises ``RequestError`` if
-    another process is building this tablebase, and ``FailureError`` if a file cannot be written.
+    If ``stop`` was set, the boards that were solved by then remain stored. ``solve_chunks`` solves chunks and stores
+    them until none is left or ``stop`` is set. Raises ``RequestError`` if another process is building this tablebase,
+    and ``FailureError`` if a file cannot be written.
     """
     keys = list(generate_key_layers(request.rules, request.pieces))
     with explain_errors("write", request.chunk_folder):
@@ -155,7 +158,10 @@ def build_tablebase(
 
 @contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder, so that only one process builds in it. The lock is released when the process ends."""
+    """Lock a folder inside the context, so that only one process builds in it.
+
+    If the process ends, the lock ends too. Raises ``RequestError`` if another process holds the lock.
+    """
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -186,10 +192,11 @@ class ChunkStore:
         return self._keys[self._chunk_slice(first)]
 
     def write_chunk(self, first: int, values: NDArray[np.int8], seconds: float) -> None:
-        """Store the values of the chunk that begins with board ``first``; one thread took ``seconds`` to find them.
+        """Store the values of the chunk that begins with board ``first``, and mark the chunk as solved.
 
-        The file holds the SHA-256 of what follows it, the seconds (float64, little-endian) and the values (int8).
-        Raises ``FailureError`` if it cannot be written.
+        ``seconds`` is the time that one thread took to solve the chunk. The file begins with the SHA-256 of its other
+        bytes, which are the seconds (float64, little-endian) and the values (int8). Raises ``FailureError`` if the file
+        cannot be written.
         """
         self.values[self._chunk_slice(first)] = values
         content = np.array([seconds], "<f8").tobytes() + values.tobytes()
@@ -210,7 +217,7 @@ class SolvedChunk(NamedTuple):
 
 
 def solve_chunk(solver: Solver, rules: Rules, keys: NDArray[np.uint64]) -> SolvedChunk | None:
-    """Solve the boards of a chunk, or return None if the solver was stopped."""
+    """Solve the boards of a chunk and return their values, or None if the solver was stopped."""
     started, values = time.monotonic(), np.zeros(len(keys), np.int8)
     lanes, occupied = decode_board_keys(keys, rules)
     for step in range(0, len(keys), STEP_BOARDS):
@@ -249,9 +256,10 @@ def _sum_seconds(folder: Path) -> float:
 def solve_smaller_layers(
     rules: Rules, keys: Sequence[NDArray[np.uint64]], largest_values: NDArray[np.int8]
 ) -> list[LayerValues]:
-    """Return the values of all layers, computed from those of the layer with the most pieces.
+    """Return the keys and values of all layers, given the values of the layer with the most pieces.
 
-    The values of each layer follow from the values of the layer with one more piece.
+    ``keys[n]`` holds the keys of the boards with ``n`` pieces. The values of each layer follow from the values of the
+    layer with one more piece.
     """
     layers = [LayerValues(keys[-1], largest_values)]
     for pieces in range(len(keys) - 2, -1, -1):

@@ -30,7 +30,7 @@ class ValueCounts(NamedTuple):
     """The numbers of won, drawn and lost boards or positions with the same number of pieces."""
 
     canonical: tuple[int, ...]
-    every: tuple[int, ...]  # each canonical one times its images
+    every: tuple[int, ...]  # each canonical one counted once for each of its images
 
 
 class GameProof(NamedTuple):
@@ -71,9 +71,10 @@ POSITIONS_SIGNATURE = types.int64(
 def _fill_positions_after_gifts(
     lanes: Any, occupied: Any, keys: Any, values: Any, sources: Any, rules: Any, search: Any, tables: Any
 ) -> int:
-    """Fill in the key, value and source of the position after each gift on ``B`` boards; return their number.
+    """Fill in key, value and source of the position after each gift on ``B`` boards; return how many there are.
 
-    ``keys``, ``values`` and ``sources`` are arrays [16 B]. A source is the index of a board.
+    ``keys``, ``values`` and ``sources`` are arrays [16 B]. A source is the index of a board. Symmetric positions are
+    not merged.
     """
     count = int64(0)
     for i in range(len(lanes)):
@@ -93,8 +94,8 @@ def _fill_positions_after_gifts(
 def compute_statistics(tablebase: Tablebase, max_pieces: int | None = None) -> TablebaseStatistics:
     """Compute the counts and examples of a tablebase.
 
-    With ``max_pieces``, they are about its boards with up to that many pieces. Raises ``FailureError`` if the tablebase
-    is damaged.
+    With ``max_pieces``, only the boards with up to that many pieces are counted. Raises ``FailureError`` if the
+    tablebase is damaged.
     """
     rules, card, table = tablebase.rules, tablebase.card, read_tablebase(tablebase)
     largest = card.pieces if max_pieces is None else min(max_pieces, card.pieces)

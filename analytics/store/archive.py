@@ -1,9 +1,9 @@
 """The store of runs: a set of files that only grows, each named by its content. No log, no order, no lock.
 
 A game is a function of its run and its number, so two writers of the same games write the same rows. A file of a table
-holds an aligned range of units, and its name says which (``ranges``). A range counts by its file in ``games``,
-which is written last. So any number of writers, on one machine or many, need nothing but the names, and no reader
-opens the files that a crash left.
+holds an aligned range of units, and its name says which (``ranges``). Readers use a range once its file in ``games``
+exists, which is written last. So any number of writers, on one machine or many, need nothing but the names, and no
+reader opens the files that a crash left.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError, NotFoundError, RequestError, describe_nearest_name
 
 WRITER_POLL_SECONDS = 0.05
-PRESENCE_CHECK_SECONDS = 10.0  # between looks whether a store still has the archive: each is a request
-MAX_RUN_NUMBER = 1 << 62  # of a run; a greater one is nobody's
+PRESENCE_CHECK_SECONDS = 10.0  # between checks whether a store still has the archive, because each check is a request
+MAX_RUN_NUMBER = 1 << 62  # a greater number in a record is ignored
 RECORD_NAME = re.compile(rf"{RUN_ID.pattern}\.json")
 LISTING_ATTEMPTS = 5  # attempts, if a file that was cut is removed after it was listed
-GAMES_FOLDER = "games"  # the table by whose files ranges count
+GAMES_FOLDER = "games"  # the table whose files decide which ranges readers use
 
 REPLAY_REMEDY = "restore them from a copy, or give the command of the run (see {}) again, which plays them"
 
@@ -60,7 +60,7 @@ ExtentFilter = Callable[[str], bool]  # whether an extent of a derived table is 
 
 
 def check_record_format(record: RunRecord) -> RunRecord:
-    """Return the record, or raise ``RequestError`` if it has another format than the archive."""
+    """Return the record, or raise ``RequestError`` if its format differs from the archive's."""
     if record.schema_version != SCHEMA_VERSION:
         raise RequestError(
             f"run {record.run_id} has format {record.schema_version}, and this program reads and writes format "
@@ -84,25 +84,25 @@ class ArchiveStore:
         self.backend = find_backend(root)
         # By table and run: the files by the first three parts of their names.
         self._files: dict[tuple[str, str], dict[tuple[int, int, int], StoredRange]] = {}
-        self._slices: dict[tuple[str, FileSlice], StoredRange] = {}  # of files that were cut, by run
-        self._cut_files: dict[tuple[str, StoredRange], StoredRange] = {}  # that hold these, by run
+        self._slices: dict[tuple[str, FileSlice], StoredRange] = {}  # the ranges of slices, by run and slice
+        self._cut_files: dict[tuple[str, StoredRange], StoredRange] = {}  # by run and range of the slice
         self._look_again = time.monotonic() + (0.0 if isinstance(root, Path) else PRESENCE_CHECK_SECONDS)
 
     @staticmethod
     def open(root: PurePath, create: bool = False) -> ArchiveStore:
         """Open the archive at ``root``; with ``create``, make it there first if the folder is empty or absent.
 
-        Raises ``RequestError`` if ``root`` is not an archive, if its schema version is another one, or (with
-        ``create``) if the archive cannot be written to.
+        Raises ``RequestError`` if ``root`` is not an archive, if it has another schema version, or (with ``create``) if
+        the archive cannot be written to.
         """
         marker.ensure_archive(root, create)
         return ArchiveStore(root)
 
     def format_command(self, command: str) -> str:
-        """Format a command that applies to this archive, in quotes, for messages."""
+        """Format a command of ``qarena`` that applies to this archive, in quotes, for messages."""
         return f"'qarena {command}{format_archive_option(self.root)}'"
 
-    # Tables: which ranges of units count, and their files.
+    # Tables: which ranges of units readers use, and their files.
 
     def folder(self, table: str, run_id: str) -> PurePath:
         """Return the folder of a run's files in a table, such as ``games``.
@@ -150,7 +150,7 @@ class ArchiveStore:
                 return self.select_effective(
                     run_id, table, frozenset(filter(is_sufficient_extent, {file.extent for file in files})), files
                 )
-            except VanishedError:  # others have written what was cut as a file, and removed the one that was
+            except VanishedError:  # others have written the slices as files, and removed the file that was cut
                 if attempts == LISTING_ATTEMPTS:
                     raise
             attempts += 1
@@ -159,7 +159,7 @@ class ArchiveStore:
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
-        """Select the ranges that readers use from ``files``.
+        """Select the ranges of ``files`` that readers use.
 
         For a derived table, only files with one of ``extents`` are considered.
         """
@@ -170,7 +170,7 @@ class ArchiveStore:
         )
 
     def _build_stored_range(self, run_id: str, piece: FileSlice) -> StoredRange:
-        """Return the range of games that ``piece`` holds: that of a whole file, or of a slice of a file.
+        """Return the range of games in ``piece``, which is a whole file or a slice of a file.
 
         The fingerprint of a slice is computed from its games. Raises ``FailureError`` if the sliced file is damaged, or
         if its run has no record.
@@ -193,11 +193,11 @@ class ArchiveStore:
         return self._slices[run_id, piece]
 
     def find_containing_file(self, run_id: str, stored: StoredRange) -> StoredRange:
-        """Return the file of games that holds ``stored``: ``stored`` itself, or the file of which it is a slice."""
+        """Return the file of games that holds ``stored``: the range itself, unless it is a slice of a file."""
         return self._cut_files.get((run_id, stored), stored)
 
     def list_covered_ranges(self, run_id: str) -> list[Range]:
-        """List the units of a run that readers use, as the fewest possible ranges. This reads no file."""
+        """List the units of a run that readers use, as the fewest possible ranges. Only the names of files are read."""
         return merge_ranges(
             (piece.first, piece.end) for piece in select_effective_slices(self.list_files(GAMES_FOLDER, run_id))
         )
@@ -209,9 +209,10 @@ class ArchiveStore:
         such file.
         """
         key, games = (table, run_id), self.find_containing_file(run_id, stored)[:3]
-        files = self._files.get(key, {})  # another thread may list the folder, too, or forget what was listed
+        files = self._files.get(key, {})  # another thread may list the folder too, or forget its listing
         if games not in files:
-            listed = sorted(self.list_files(table, run_id), reverse=True)  # of equal ones the smallest check is kept
+            # Of several files for one range, the one with the smallest checksum is kept.
+            listed = sorted(self.list_files(table, run_id), reverse=True)
             files = self._files[key] = {file[:3]: file for file in listed}
         if games not in files:
             raise FileNotFoundError(f"{self.folder(table, run_id) / stored.games_stem}.*.parquet")
@@ -232,7 +233,7 @@ class ArchiveStore:
         return path.relative_to(self.root).as_posix()
 
     def list_files_below(self, folder: str) -> list[PurePath]:
-        """List all files in one of the archive's folders, sorted.
+        """List the paths of all files in one of the archive's folders and its subfolders, sorted.
 
         Raises ``FailureError`` if the folder cannot be listed.
         """
@@ -240,9 +241,9 @@ class ArchiveStore:
             return sorted(self.backend.list_files_below(self.root / folder))
 
     def load_record(self, path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
-        """Load the record in a JSON file.
+        """Load a record of type ``kind`` from a JSON file.
 
-        Raises ``FailureError`` with the path if the file cannot be read or is no record.
+        Raises ``FailureError``, with the path and the ``remedy``, if the file cannot be read or is not such a record.
         """
         return load_record(path, kind, remedy, self.backend)
 
@@ -275,7 +276,7 @@ class ArchiveStore:
         return sorted(name.removesuffix(".json") for name in names if RECORD_NAME.fullmatch(name))
 
     def find_run(self, run_id: str) -> RunRecord | None:
-        """Return the record of a run, or None if the archive has none.
+        """Return the record of a run, or None if the run has no record.
 
         Raises ``FailureError`` if the record is damaged.
         """
@@ -335,7 +336,7 @@ class ArchiveStore:
         return 1 + max((_run_numbers[key][1] for key in records), default=0)
 
     def _read_contents(self, paths: Sequence[PurePath]) -> list[bytes]:
-        """Return the contents of files; a file that cannot be read yields empty bytes."""
+        """Return the contents of files in the order of ``paths``, with empty bytes for a file that cannot be read."""
         try:
             return self.backend.read_all(paths)
         except OSError:
@@ -346,16 +347,20 @@ class ArchiveStore:
             return contents
 
     def write_run(self, record: RunRecord) -> None:
-        """Store or replace a run's record in one step. Raises ``FailureError`` if the record cannot be written."""
+        """Store or replace a run's record in one step, as ``update_run`` does.
+
+        Raises ``FailureError`` if the record cannot be written.
+        """
         self.update_run(record.run_id, lambda _: record)
 
     def update_run(self, run_id: str, change: Callable[[RunRecord | None], RunRecord | None]) -> None:
-        """Replace a run's record with what ``change`` returns for the present record; None leaves it unchanged.
+        """Replace a run's record with what ``change`` returns for the present record.
 
-        No other process or thread changes the record meanwhile, where the file system has locks or the store has
-        conditional writes. If another writer was faster, ``change`` is called again with the record that this writer
-        stored. The number of units in the new record is brought up to date. Raises ``FailureError`` if the record
-        cannot be written or the present one is damaged.
+        ``change`` gets None if there is no record; if it returns None, the record stays unchanged. Where the file
+        system has locks or the store has conditional writes, no other process or thread changes the record meanwhile.
+        If another writer was faster, ``change`` is called again with the record that this writer stored. The number of
+        units in the new record is brought up to date. Raises ``FailureError`` if the record cannot be written or the
+        present one is damaged.
         """
 
         def change_content(content: bytes | None) -> bytes | None:
@@ -372,9 +377,9 @@ class ArchiveStore:
 
     @contextmanager
     def lock_run(self, run_id: str, patience: float = 0.0) -> Iterator[None]:
-        """Hold the exclusive right to play a run inside the context, for games that cannot be played again identically.
+        """Hold, inside the context, the exclusive right to play a run whose games cannot be repeated identically.
 
-        If another process plays the run, wait for it up to ``patience`` seconds, then raise ``RequestError``.
+        If another process plays the run, wait for this process up to ``patience`` seconds, then raise ``RequestError``.
         """
         path, last = self.root / "runs" / f"{run_id}.writer", time.monotonic() + patience
         with ExitStack() as stack:
@@ -391,8 +396,8 @@ class ArchiveStore:
     def write_file(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
         """Write a file in one step. Writing the same content again is harmless.
 
-        Raises ``FailureError`` if that fails, or if the archive was removed: a single file would not make an archive
-        again.
+        Raises ``FailureError`` if the file cannot be written, or if the archive was removed, because a single file
+        would not make an archive again.
         """
         with explain_errors("write to", self.root):
             self._check_exists()
@@ -435,10 +440,10 @@ class ArchiveStore:
         return sorted(jobs, key=lambda job: (job.sweep_id, job.job))
 
     def list_lost_job_files(self, jobs: Iterable[SweepJob]) -> list[PurePath]:
-        """Return the paths of lost jobs: jobs of finished sweeps that are not in ``jobs``, the list of all stored jobs.
+        """List the paths of the jobs that finished sweeps had but that are missing from ``jobs``, sorted.
 
-        One job of a finished sweep records how many jobs the sweep had. A sweep that was killed may have fewer jobs
-        without having lost any.
+        ``jobs`` holds all stored jobs. One job of a finished sweep records how many jobs the sweep had. A sweep that
+        was killed may have fewer jobs without having lost any.
         """
         there, ended = set[tuple[str, int]](), dict[str, int]()
         for job in jobs:
@@ -448,7 +453,7 @@ class ArchiveStore:
         return [self.root / "sweeps" / sweep / f"{job}.json" for sweep, job in sorted(lost)]
 
     def list_job_files(self) -> list[PurePath]:
-        """List the files that are named like jobs of sweeps, even damaged ones, sorted."""
+        """List the paths of the files that are named like jobs of sweeps, even of damaged files, sorted."""
         return [
             path
             for path in self.list_files_below("sweeps")
@@ -470,7 +475,7 @@ _run_numbers: dict[tuple[bytes, str], tuple[tuple[str | int, ...], int]] = {}
 
 
 def _parse_run_number(content: bytes) -> int:
-    """Return the number in the content of a run's record, or 0 if there is none."""
+    """Return the number in the content of a run's record, or 0 if there is no valid number."""
     with suppress(ValueError, AttributeError, RecursionError):
         number = json.loads(content).get("number", 0)
         return number if type(number) is int and 0 <= number <= MAX_RUN_NUMBER else 0
@@ -503,7 +508,7 @@ def load_sweep_job(archive: ArchiveStore, path: PurePath) -> SweepJob:
 
 
 def check_job_location(path: PurePath, job: SweepJob) -> SweepJob:
-    """Return the job from the file ``path``. Raises ``FailureError`` if the name of the file belongs to another job."""
+    """Return the job from the file ``path``. Raises ``FailureError`` if the file is named like another job."""
     if (job.sweep_id, str(job.job)) != (path.parent.name, path.stem):
         raise FailureError(
             f"{path} is damaged (it is job {job.job} of sweep {job.sweep_id}): restore it from a copy, or move it away "
@@ -518,7 +523,8 @@ def check_job_location(path: PurePath, job: SweepJob) -> SweepJob:
 def list_lost_ranges(record: RunRecord, ranges: Ranges) -> list[Range]:
     """List the ranges of units that a run had when its record was written but lacks now, as far as that is known.
 
-    The list is empty if the run has at least as many units as then, because lost units may have been played again.
+    ``ranges`` are the run's ranges that readers use now. The list is empty if the run has at least as many units as
+    then, because lost units may have been played again.
     """
     if ranges.units >= record.units:
         return []
@@ -526,7 +532,7 @@ def list_lost_ranges(record: RunRecord, ranges: Ranges) -> list[Range]:
 
 
 def check_nothing_lost(archive: ArchiveStore, run_id: str, record: RunRecord | None) -> None:
-    """Raise ``FailureError`` if a run has lost games since its record was written."""
+    """Raise ``FailureError`` if a run has lost games since ``record`` was written; without a record, do nothing."""
     lost = list_lost_ranges(record, archive.list_effective_ranges(run_id)) if record else []
     if lost:
         first, end = lost[0]
@@ -537,5 +543,8 @@ def check_nothing_lost(archive: ArchiveStore, run_id: str, record: RunRecord | N
 
 
 def has_requested_units(record: RunRecord, ranges: Ranges) -> bool:
-    """Return whether a run has all requested units; always False for imported games, which nobody requested."""
+    """Return whether ``ranges`` hold all units that a run requested.
+
+    The result is always False for imported games, which nobody requested.
+    """
     return "imported" not in record.spec and not ranges.list_gaps(record.end_unit)

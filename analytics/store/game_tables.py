@@ -1,4 +1,4 @@
-"""Encodes blocks of games as the two tables of a range of units, ``games`` and ``plies``, in Parquet."""
+"""Games in memory, and their encoding as the two tables of a range of units, ``games`` and ``plies``, in Parquet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from quarto.rules import NONE, PIECES
 # Small enough that a row group holds few different plies, so that its statistics let readers skip it; large enough
 # that its headers cost nothing.
 ROW_GROUP_ROWS = 65536
-# Blocks of this many games or more are read where they are, 16 times each. Smaller ones are joined first.
+# Blocks of this many games or more are read where they are, 16 times each. Smaller blocks are concatenated first.
 MIN_ENCODED_GAMES = 16384
 FILLED_ROWS, NEXT_GAME = 0, 1  # of a row group that fills: the rows that it has, and the game to go on with
 
@@ -41,13 +41,16 @@ TableBytes = bytes | bytearray
 
 
 def select_games(games: Games, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Games:
-    """Select games: as copies by a mask [G] or by indices, as views by a slice."""
+    """Return the games at ``rows``: copies for a mask [G] or for indices, views for a slice."""
     pieces, cells, *columns = games
     return Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
 
 
 def build_game(plies: Sequence[tuple[int, int]], winner: int = NONE, ending: int = 0) -> Games:
-    """Build one game from its plies, each a (piece, cell) tuple."""
+    """Build a ``Games`` that holds one game, given its plies as ``(piece, cell)`` tuples.
+
+    ``winner`` is a seat, or ``NONE`` for a draw; ``ending`` is an index into ``ENDINGS``.
+    """
     games = Games.zeros(1)
     for ply, (piece, cell) in enumerate(plies):
         games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
@@ -73,7 +76,7 @@ class RangeGames(NamedTuple):
         return int(compute_fingerprint(*self, (0, len(self.game_id))))
 
     def group_by_pairing(self) -> Iterator[tuple[int, Games]]:
-        """Yield the number of each pairing with its games, as views."""
+        """Yield the number and the games of each pairing; the games are views."""
         pairing = self.pairing
         ends = [*(np.flatnonzero(np.diff(pairing)) + 1).tolist(), len(pairing)]
         for first, end in zip([0, *ends[:-1]], ends, strict=True):
@@ -96,7 +99,7 @@ class RangeGames(NamedTuple):
 
 
 def merge_games(parts: Sequence[RangeGames]) -> RangeGames:
-    """Merge the games of several parts, in ascending order of game id."""
+    """Merge the games of several parts in ascending order of game id."""
     ids = np.concatenate([part.game_id for part in parts])
     opening = np.concatenate([part.opening for part in parts])
     games = Games(*(np.concatenate(columns, axis=-1) for columns in zip(*(part.games for part in parts), strict=True)))
@@ -116,7 +119,7 @@ class PlyColumns(NamedTuple):
 
     @staticmethod
     def empty(rows: int) -> PlyColumns:
-        """Allocate uninitialised columns."""
+        """Allocate columns with ``rows`` uninitialised rows."""
         small = (np.empty(rows, np.int8) for _ in range(5))
         return PlyColumns(np.empty(rows, np.int64), np.empty(rows, np.int32), *small)
 
@@ -150,7 +153,7 @@ class _IdColumns(NamedTuple):
 
     @staticmethod
     def empty(rows: int) -> _IdColumns:
-        """Allocate uninitialised columns."""
+        """Allocate columns with ``rows`` uninitialised rows."""
         return _IdColumns(np.empty(rows, np.int64), *(np.empty(rows, np.int32) for _ in range(3)))
 
 
@@ -170,9 +173,9 @@ def _fill_id_columns(game_id: NDArray[np.int64], agents: NDArray[np.int32], colu
 
 
 def concat_blocks(blocks: Sequence[Block]) -> list[RangeGames]:
-    """Concatenate the games of blocks in ascending order of game id, in parts of at least ``MIN_ENCODED_GAMES`` games.
+    """Concatenate the games of blocks into parts of at least ``MIN_ENCODED_GAMES`` games.
 
-    The last part may be smaller.
+    ``blocks`` come in ascending order of game id, and so do the parts. Only the last part may be smaller.
     """
     return [_concat_block_group(group) for group in _group_blocks(block for block in blocks if len(block.games.plies))]
 
@@ -187,13 +190,13 @@ class GameTables(NamedTuple):
 def encode_game_tables(
     parts: Sequence[RangeGames], used_pairings: Sequence[int], pairings: Sequence[tuple[str, str]]
 ) -> GameTables:
-    """Encode games, given in ascending parts, as the tables ``games`` and ``plies`` of ``analytics.store.schema``.
+    """Encode games as the tables ``games`` and ``plies`` of ``analytics.store.schema``.
 
-    ``used_pairings`` are the numbers of the pairings that have games. ``pairings[i]`` holds the labels of the first and
-    the second agent of pairing ``i``. ``games`` is sorted by ``game_id``, ``plies`` by (``ply``, ``game_id``). A game
-    that was forfeited before its first ply has a row in ``games`` only. The tables are encoded in memory (a few
-    megabytes). So a full disk is an ``OSError`` like any other, and checksums are computed from the intended bytes, not
-    from what a disk returns.
+    ``parts`` come in ascending order of game id. ``used_pairings`` are the numbers of the pairings that have games.
+    ``pairings[i]`` holds the labels of the first and the second agent of pairing ``i``. The table ``games`` is sorted
+    by ``game_id``, the table ``plies`` by ``ply`` and then by ``game_id``. A game that was forfeited before its first
+    ply has a row in ``games`` only. The tables are encoded in memory (a few megabytes). So a full disk is an
+    ``OSError`` like any other, and checksums are computed from the intended bytes, not from what a disk returns.
     """
     games = sum(len(part.game_id) for part in parts)
     room = allocate_buffer(min(ROW_GROUP_ROWS, PIECES * games), len(PLIES_SCHEMA))
@@ -224,9 +227,10 @@ def _concat_block_group(blocks: Sequence[Block]) -> RangeGames:
 
 
 def evaluations_to_frame(blocks: Sequence[Block]) -> pl.DataFrame | None:
-    """Convert the evaluations in ascending blocks to a table with ``EVALUATIONS_SCHEMA``.
+    """Convert the evaluations in blocks to a frame with ``EVALUATIONS_SCHEMA``.
 
-    Returns None if any block lacks evaluations, because the players were not asked for them.
+    ``blocks`` come in ascending order of game id. Returns None if there are no blocks, or if any block lacks
+    evaluations because the players were not asked for them.
     """
     if not blocks or any(block.evaluations is None for block in blocks):
         return None
@@ -241,7 +245,7 @@ def evaluations_to_frame(blocks: Sequence[Block]) -> pl.DataFrame | None:
 
 
 def _encode_plies(parts: Sequence[RangeGames], game_count: int, buffer: NDArray[np.uint8]) -> TableBytes:
-    """Encode the table ``plies`` one row group at a time, so that each is packed while the cache holds it."""
+    """Encode the table ``plies`` one row group at a time, so that each row group is packed while the cache holds it."""
     file, facts = ParquetBuilder(PLIES_SCHEMA), allocate_facts(len(PLIES_SCHEMA))
     columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * game_count)), np.zeros(2, np.int64)
     turns = [(ply, part) for ply in range(PIECES) for part in parts]
@@ -263,7 +267,7 @@ def _fill_and_pack_rows(
     buffer: NDArray[np.uint8],
     facts: ColumnFacts,
 ) -> int:
-    """Append rows of one ply to ``columns``; if they then have ``min_rows`` rows, pack each column in turn.
+    """Append rows of one ply to ``columns``; if the columns then have ``min_rows`` rows, pack each column in turn.
 
     ``filled`` [2] holds the number of rows written and the game to continue with. Returns the number of rows packed, or
     0 when all games have been read; call the function until it returns 0. One call does both steps because encoding
@@ -286,7 +290,7 @@ def _fill_and_pack_rows(
 def _fill_rows(
     games: Games, game_id: NDArray[np.int64], ply: int, filled: NDArray[np.int64], columns: PlyColumns
 ) -> None:
-    """Append rows of one ply to ``columns`` until they are full or all games have been read, and update ``filled``."""
+    """Append rows of one ply to ``columns`` until these are full or all games have been read; update ``filled``."""
     # Unsigned, so that no index is taken for one that counts from the end.
     most, size = np.uint64(columns.game_id.shape[0]), np.uint64(games.plies.shape[0])
     row, game, one = np.uint64(filled[FILLED_ROWS]), np.uint64(filled[NEXT_GAME]), np.uint64(1)
@@ -374,9 +378,9 @@ def _build_polars_metadata() -> Mapping[str, str]:
     return pl.read_parquet_metadata(buffer)
 
 
-# The fingerprint of games is one number for any set of them, which adds up. It is the sum, modulo 2^64, of one mixed
-# number for each game: its id, its plies and its end. So the fingerprint of a range is the sum of those of its parts.
-# The fingerprint of a run is the same whoever played which part on how many threads.
+# The fingerprint of a set of games is the sum, modulo 2^64, of one number for each game, which mixes its id, its
+# plies and its end. So the fingerprint of a range is the sum of its parts' fingerprints, and the fingerprint of a run
+# is the same whoever played which part on how many threads.
 
 GAMES_AT_ONCE = 512  # games whose plies are packed at a time: their words stay in the processor's cache
 
@@ -385,7 +389,7 @@ GAMES_AT_ONCE = 512  # games whose plies are packed at a time: their words stay 
 def compute_fingerprint(
     game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]
 ) -> int:
-    """Compute the fingerprint (uint64) of the games from ``span[0]`` up to but not including ``span[1]``.
+    """Compute the fingerprint (uint64) of the games with indices from ``span[0]`` up to but not including ``span[1]``.
 
     A game is hashed as four words: its id; its plies, winner, opening and ending; and two words with the packed plies.
     Each ply is one byte, piece * 16 + cell.

@@ -31,7 +31,8 @@ _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 def check_length_and_depth(subject: str, text: str, max_characters: int = MAX_LABEL_CHARACTERS) -> None:
     """Check the length of a text and how deep its brackets are nested; ``subject`` names the text in messages.
 
-    Raises ``RequestError`` if it has more than ``max_characters`` characters or more than ``MAX_BRACKETS`` levels.
+    Raises ``RequestError`` if the text has more than ``max_characters`` characters or more than ``MAX_BRACKETS`` levels
+    of brackets.
     """
     start = f"{subject} {text[:SHOWN_CHARACTERS]!r}…"
     if len(text) > max_characters:
@@ -126,7 +127,8 @@ def _find_word_ends(value: str) -> Iterator[int]:
 def parse_setting_value(subject: str, setting: str) -> Any:
     """Parse the value of ``key=value`` in Hydra's grammar or as JSON, which labels use for lists and mappings.
 
-    Raises ``RequestError`` if the value is in neither form, or if there are several values.
+    A value that begins with ``~``, a path, is returned as it is. Raises ``RequestError`` if the value is in neither
+    form, or if there are several values.
     """
     key, _, text = setting.partition("=")
     if text.startswith("~"):  # a path, which the agent reads; the label does not depend on the user's home folder
@@ -200,7 +202,7 @@ def _is_label_of_agent(text: str, agent: Mapping[str, Any]) -> bool:
 
 
 def _parse_settings(text: str) -> tuple[str, dict[str, Any]]:
-    """Parse a label into its name and the values of its parameters. A label among the values remains a text."""
+    """Parse a label into its name and the values of its parameters. A value that is itself a label remains a text."""
     name, parameters = split_label(text, "agent")
     return name, {
         key: value if value.endswith(")") else parse_setting_value(f"agent {text!r}", f"{key}={value}")
@@ -209,7 +211,7 @@ def _parse_settings(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _is_same_value(label_value: Any, stored: Any) -> bool:
-    """Return whether a value from a label equals a stored value, which is a mapping if it is itself an agent."""
+    """Return whether a value from a label equals a stored value, which is a mapping if the value is an agent."""
     if isinstance(stored, Mapping) and "label" in stored:
         return label_value == stored["label"] or _is_label_of_agent(str(label_value), stored)
     if isinstance(label_value, bool) or isinstance(stored, bool):

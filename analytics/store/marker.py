@@ -1,4 +1,4 @@
-"""The file that makes a folder an archive: finding it, making it, and refusing folders that are no archive.
+"""The file that makes a folder an archive: finding it, making it, and refusing folders that are not archives.
 
 A file in the user's cache folder remembers each archive that was made or verified on this machine, and which of its
 files are sound.
@@ -41,7 +41,7 @@ class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
 
 
 def ensure_archive(root: PurePath, create: bool) -> None:
-    """Check that there is an archive of this schema version at ``root``; with ``create``, make it if it is missing.
+    """Check that ``root`` is an archive of this schema version; with ``create``, make the archive if it is missing.
 
     With ``create``, the archive must also be writable. Raises ``RequestError`` if a check fails, ``FailureError`` if
     the store does not answer.
@@ -59,7 +59,10 @@ def ensure_archive(root: PurePath, create: bool) -> None:
 
 
 def read_marker_content(root: PurePath) -> bytes | None:
-    """Return the content of the marker, or None if there is no marker. Raises the errors of ``ensure_archive``."""
+    """Return the content of the marker, or None if there is no marker.
+
+    Raises the errors of ``ensure_archive``.
+    """
     if isinstance(root, Path) and root.exists() and not root.is_dir():
         raise RequestError(f"archive {root} is a file: name a folder")
     try:
@@ -73,7 +76,10 @@ def read_marker_content(root: PurePath) -> bytes | None:
 
 
 def check_can_be_archive(root: PurePath) -> None:
-    """Raise ``RequestError`` if ``root`` cannot become an archive: it is a file, or a folder with other files."""
+    """Raise ``RequestError`` if ``root`` cannot become an archive because it is a file or a folder with other files.
+
+    An existing archive passes the check.
+    """
     backend = find_backend(root)
     if read_marker_content(root) is not None:
         return
@@ -98,7 +104,7 @@ def check_outside_archives(path: Path) -> None:
 def _has_marker(folder: Path) -> bool:
     """Return whether a folder has an archive's marker.
 
-    Another program's file with the same name does not count as one.
+    Another program's file with the same name does not count as a marker.
     """
     try:
         content = LOCAL.read(folder / MARKER_NAME)
@@ -108,7 +114,7 @@ def _has_marker(folder: Path) -> bool:
 
 
 def _create_archive_and_read_marker(root: PurePath) -> bytes:
-    """Make an archive in ``root`` and return the content of its marker."""
+    """Make an archive in ``root``, unless another process does so first, and return the content of its marker."""
     backend, content = find_backend(root), encode_record(Marker(ARCHIVE_FORMAT, SCHEMA_VERSION))
     try:
         backend.check_conditional_writes(root)
@@ -167,7 +173,10 @@ def _check_format(root: PurePath, content: bytes) -> None:
 
 
 def _describe_by_marker(root: PurePath) -> str:
-    """Name an archive and its marker, because one flipped bit of the marker makes a format another one."""
+    """Return a text that names an archive and its marker, for messages about a wrong format.
+
+    The marker is named because one flipped bit in it can turn the format into another one.
+    """
     return f"archive {root} ({MARKER_NAME})"
 
 
@@ -184,7 +193,7 @@ def describe_other_format(root: PurePath, version: int) -> str:
 
 
 def warn_if_unknown_archive(root: PurePath) -> None:
-    """Log a warning, once, if this user has neither made nor verified the archive on this machine.
+    """Log a warning if this user has not made, verified or used the archive on this machine, and remember it.
 
     There is no warning for the sample that comes with the program, because whoever can change that sample can change
     the program too.
@@ -235,14 +244,14 @@ MEMORY_LIFETIME_SECONDS = 90 * 86400  # the memory of an archive that has not ch
 
 
 class VerifiableFile(NamedTuple):
-    """A file whose SHA-256, or its beginning, is known from the file's name or from a policy's card."""
+    """A file whose SHA-256, or the beginning of it, is known from the file's name or from a policy's card."""
 
     run_id: str  # empty: of no run
     path: PurePath  # absolute
     checksum: str  # the SHA-256 of its bytes in hex digits, or the beginning of it
     backend: Backend
-    rows: int | None = None  # that a card says; None: its name says how many there can be
-    condition: str = ""  # in SQL: the rows of games or plies that count; empty: all
+    rows: int | None = None  # as a card states; None: the file's name says how many there can be
+    condition: str = ""  # in SQL: the rows of games or plies that readers use; empty: all
 
     @property
     def name(self) -> str:
@@ -284,7 +293,8 @@ class VerifiableFile(NamedTuple):
 def find_damaged_file(root: PurePath, files: Sequence[VerifiableFile]) -> VerifiableFile | None:
     """Return the first file that is missing or differs from what was written to the archive at ``root``, or None.
 
-    Files that were found sound before and have not changed since are not read again.
+    Files that were found sound before and have not changed since are not read again. If the backend compares checksums
+    itself, only missing files are found.
     """
     if not files:
         return None
@@ -320,7 +330,7 @@ def _read_sound_stamps(memory: Path) -> dict[str, list[str | int]]:
     return _memories[memory][1]
 
 
-# What was read last, with the version of its file: that of ten thousand runs takes 60 ms to parse.
+# The stamps that were read last, with the version of their file: parsing the file of ten thousand runs takes 60 ms.
 _memories: dict[Path, tuple[tuple[int, int, int], dict[str, list[str | int]]]] = {}
 
 

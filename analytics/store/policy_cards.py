@@ -89,8 +89,8 @@ class PolicyCard(StoredRecord, frozen=True):
     - ``command``.
 
     A policy that was derived from logged games also has ``where``, the condition that selected the games, and
-    ``checksums``, one for each run. If it was learned from evaluations, ``evaluations`` has a sum of these for each
-    run. A policy that was learned elsewhere has no games, but ``imported``: the ``file`` that it came from and the
+    ``checksums``, one for each run. If it was learned from evaluations, ``evaluations`` has a sum of the evaluations of
+    each run. A policy that was learned elsewhere has no games, but ``imported``: the ``file`` that it came from and the
     ``sha256`` of this file.
     """
 
@@ -103,7 +103,7 @@ class PolicyCard(StoredRecord, frozen=True):
     created: str  # ISO 8601, UTC, to the microsecond: the newest card with a name is the one that the name means
     code: Mapping[str, Any]  # the code that learned it, as in ``RunRecord``
     learned: Mapping[str, Any]
-    files: Mapping[Annotated[str, pattern_constraint(POLICY_FILE)], PolicyFile]  # by name, this card excepted
+    files: Mapping[Annotated[str, pattern_constraint(POLICY_FILE)], PolicyFile]  # by name, without this card
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -155,7 +155,7 @@ def policy_folder(archive: ArchiveStore, policy_id: str) -> PurePath:
 
 
 def load_card(archive: ArchiveStore, policy_id: str) -> PolicyCard:
-    """Load the card of a policy. Raises ``FailureError`` if it cannot be read or belongs to another policy."""
+    """Load the card of a policy. Raises ``FailureError`` if the card cannot be read or belongs to another policy."""
     path = policy_folder(archive, policy_id) / CARD
     card = archive.load_record(path, PolicyCard)
     if card.policy_id != policy_id or policy_id != compute_policy_id(card.name, card.knowledge):

@@ -1,8 +1,8 @@
-"""The store of policies: each has a name and a card that lists its games, its method and the code that learned it.
+"""The store of policies. Each has a name, and a card that lists its games, its method and the code that learned it.
 
-A policy has a folder of its own and counts once its card exists. Its knowledge is ``table.parquet`` or, for a genome,
-``genome.json``; the other files (``curve.parquet``, ``curve.svg``, ``population.parquet``) describe its training. A
-name belongs to one training and means its newest card; older ones are found by id.
+A policy has a folder of its own and is stored once its card exists. Its knowledge is ``table.parquet`` or, for a
+genome, ``genome.json``; the other files (``curve.parquet``, ``curve.svg``, ``population.parquet``) describe its
+training. A name belongs to one training and means its newest card; older cards are found by id.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PolicyOrigin:
 
 
 def check_policy(policy: Policy) -> Policy:
-    """Return the policy. Raises ``ValueError`` if a value is not finite or a column cannot be stored."""
+    """Return the policy, or raise ``ValueError`` if a value is not finite or a column cannot be stored."""
     for name, value in policy.parameters.items():
         if not np.isfinite(value):
             raise ValueError(f"parameter {name!r} is {value}")
@@ -96,7 +96,7 @@ def compute_knowledge_digest(policy: Policy) -> str:
 
 
 def save(archive: ArchiveStore, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
-    """Store a policy, or update its card if the policy is already stored. Returns the card.
+    """Store a policy, or update its card if the policy is already stored, and return the card.
 
     Raises ``ValueError`` if the policy cannot be stored, ``FailureError`` if a file cannot be written.
     """
@@ -124,7 +124,7 @@ def save(archive: ArchiveStore, policy: Policy, origin: PolicyOrigin) -> PolicyC
 
 
 def copy(source: ArchiveStore, card: PolicyCard, target: ArchiveStore, target_card: PolicyCard) -> None:
-    """Copy the files of a policy to another archive and write its card there, which is ``target_card``.
+    """Copy the files of a policy to another archive and write ``target_card`` there.
 
     Raises ``FailureError`` if a file is damaged or cannot be written.
     """
@@ -139,9 +139,9 @@ def copy(source: ArchiveStore, card: PolicyCard, target: ArchiveStore, target_ca
 
 
 def _write_file(archive: ArchiveStore, folder: PurePath, name: str, rows: int | None, content: bytes) -> PolicyFile:
-    """Store one file of a policy.
+    """Store one file of a policy and return the file's entry for the card.
 
-    Its name follows from its content, so that files never change. Returns its entry for the card.
+    The stored name includes a digest of the content, so that files never change.
     """
     file = PolicyFile(rows, len(content), _compute_sha256(content))
     archive.write_file(folder / file.stored_name(name), content)
@@ -149,7 +149,7 @@ def _write_file(archive: ArchiveStore, folder: PurePath, name: str, rows: int | 
 
 
 def find_by_name(archive: ArchiveStore, name: str) -> PolicyCard | None:
-    """Return the newest card with a name, or None if no card has it.
+    """Return the newest card with a name, or None if no card has this name.
 
     Raises ``FailureError`` if no readable card has the name and some card is damaged.
     """
@@ -176,7 +176,7 @@ def find(archive: ArchiveStore, id_or_name: str) -> PolicyCard:
 def read(archive: ArchiveStore, id_or_name: str) -> tuple[PolicyCard, Policy]:
     """Read a policy and its card by the policy's id or name, and verify the checksums.
 
-    Raises ``RequestError`` if there is no such policy, or if it does not match its card.
+    Raises ``RequestError`` if there is no such policy, or if the policy does not match its card.
     """
     try:
         card = find(archive, id_or_name)
@@ -236,7 +236,10 @@ def list_problems(archive: ArchiveStore, policy_id: str) -> list[PolicyProblem]:
 
 
 def list_folders_without_card(archive: ArchiveStore) -> list[PolicyProblem]:
-    """List the policies' folders that have files but no card, which a killed writer leaves, as the card comes last."""
+    """List the policies' folders that have files but no card, each with the path of the missing card.
+
+    A killed writer leaves such folders, because the card is written last.
+    """
     names: dict[PurePath, set[str]] = {}
     for path in archive.list_files_below(FOLDER):
         if path.parent.parent == archive.root / FOLDER and POLICY_ID.fullmatch(path.parent.name):
@@ -277,7 +280,11 @@ def _encode_table(frame: pl.DataFrame) -> EncodedFile:
 
 
 def _load_policy(archive: ArchiveStore, card: PolicyCard) -> Policy:
-    """Load a policy from its file. Raises ``ValueError``, ``OSError`` or the errors of Polars."""
+    """Load a policy from its file.
+
+    Raises ``ValueError``, ``OSError`` or an error of Polars if the file is missing or damaged, or differs from the
+    card.
+    """
     if card.kind == GENOME:
         genes = parse_record(_read_file(archive, card, GENOME_FILE), dict[str, float])
         for name in genes.keys() ^ card.parameters.keys():
@@ -316,7 +323,7 @@ def _read_frame(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFr
 def _read_file(archive: ArchiveStore, card: PolicyCard, name: str) -> bytes:
     """Read a file of a policy.
 
-    Raises ``ValueError`` if the file is missing or differs from its card, or ``OSError``.
+    Raises ``ValueError`` if the file is missing or differs from its card, and ``OSError`` if it cannot be read.
     """
     if name not in card.files:
         raise ValueError(f"its card names no {name}")

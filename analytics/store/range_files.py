@@ -1,4 +1,4 @@
-"""Writes and reads the files of a range of units. Only here do games become files, and files games.
+"""Writing and reading the files of a range of units. Only here do games become files, and files games.
 
 Every byte that is read is compared with the check in the file's name. So all results follow from the games that were
 stored.
@@ -75,8 +75,8 @@ def write_games(
     only if the stored games have the same fingerprint.
 
     ``labels`` holds the labels of the agents in each pairing of the run. Writing the same range again is harmless, and
-    any number of threads may call this function. Raises ``ValueError`` unless ``blocks`` hold exactly the games of
-    ``span``, ``FailureError`` if a file cannot be written.
+    any number of threads may call this function. Returns the range of the file that was written last. Raises
+    ``ValueError`` unless ``blocks`` hold exactly the games of ``span``, ``FailureError`` if a file cannot be written.
     """
     blocks = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))  # so that game ids ascend
     parts, evaluations = concat_blocks(blocks), evaluations_to_frame(blocks)
@@ -95,7 +95,7 @@ def write_games(
 
 
 def write_range(archive: ArchiveStore, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
-    """Write the games of a range of a run's units, as ``write_games`` does. Raises the same errors."""
+    """Write the games of a range of a run's units as ``write_games`` does, with the same result and errors."""
     return _write_tables(
         archive, record.run_id, record.unit_line, record.pairings, span, [games.select_contiguous(slice(None))]
     )
@@ -109,7 +109,10 @@ def _write_tables(
     span: Range,
     parts: Sequence[RangeGames],
 ) -> StoredRange:
-    """Write the games of a range of units, given in ascending parts."""
+    """Write the plies, tallies and games of a range of units, and return the range of the file of games.
+
+    ``parts`` come in ascending order of game id.
+    """
     stored = _build_stored_range(parts, line, span)
     by_pairing = [(pairing, games) for part in parts for pairing, games in part.group_by_pairing()]
     tallies = tally_by_pairing(Block(pairing, 0, 0, games, line.games_a_pair == 2) for pairing, games in by_pairing)
@@ -125,9 +128,9 @@ def _write_tables(
 
 
 def _build_stored_range(parts: Sequence[RangeGames], line: UnitLine, span: Range) -> StoredRange:
-    """Build the stored range of games that are given in ascending parts.
+    """Build the stored range of the games in ``parts``, which come in ascending order of game id.
 
-    Raises ``ValueError`` unless they are exactly the games of the units in ``span``.
+    Raises ``ValueError`` unless the parts hold exactly the games of the units in ``span``.
     """
     ids = np.concatenate([np.empty(0, np.int64), *(part.game_id for part in parts)])
     units = line.compute_units(ids)
@@ -140,7 +143,10 @@ def _build_stored_range(parts: Sequence[RangeGames], line: UnitLine, span: Range
 def write_table(
     archive: ArchiveStore, run_id: str, table: str, games: StoredRange, encoded: TableBytes, extent: str = ""
 ) -> StoredRange:
-    """Write the file of a table for a range of games. Raises ``FailureError`` if the file cannot be written."""
+    """Write the file of a table for a range of games, and return the range with the file's checksum and extent.
+
+    Raises ``FailureError`` if the file cannot be written.
+    """
     stored = games._replace(checksum=compute_checksum(encoded), extent=extent)
     archive.write_file(archive.folder(table, run_id) / stored.name, encoded)
     return stored
@@ -152,7 +158,7 @@ def write_table(
 def read_rows(
     archive: ArchiveStore, run_id: str, stored: StoredRange, table: str, game_ids: NDArray[np.int64] | None = None
 ) -> pl.DataFrame:
-    """Read the rows of a table that belong to a range of games, or only those of the games with ``game_ids``.
+    """Read the rows of a table that belong to a range of games, or only the rows of the games with ``game_ids``.
 
     If the range's file has been replaced since the archive was listed, the rows are read from the file that replaced
     it. With ``game_ids``, the file is read in parts, because it may have more rows than fit into memory.
@@ -183,7 +189,10 @@ def _select_games(game_ids: NDArray[np.int64] | None, parts: Iterable[pl.DataFra
 
 
 def _read_effective_rows(archive: ArchiveStore, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
-    """Read the rows of a range from the file that now holds it; ``archive`` must not have cached any listing."""
+    """Read the rows of a range from the file that now holds the range.
+
+    ``archive`` must not have cached any listing. Raises ``FailureError`` if there is no such file.
+    """
     holder = archive.list_effective_ranges(run_id).find_range(stored.first)
     path = archive.folder(table, run_id) / f"{stored.games_stem}.*.parquet"
     missing = FailureError(f"{path} is missing: {VERIFY_REMEDY}")
@@ -199,7 +208,7 @@ def _read_effective_rows(archive: ArchiveStore, run_id: str, stored: StoredRange
 def read_games(
     archive: ArchiveStore, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None = None
 ) -> RangeGames:
-    """Read the games of a range, or only those with ``game_ids``.
+    """Read the games of a range, or only the games with ``game_ids``.
 
     Raises:
         FailureError: A file is missing or damaged.
@@ -230,10 +239,10 @@ def write_slices(archive: ArchiveStore, run_id: str) -> int:
 
 
 def read_tallies(archive: ArchiveStore, run_ids: Sequence[str], end: int = sys.maxsize) -> dict[str, dict[int, Tally]]:
-    """Read the tallies of some runs, by run and pairing, for all their games or those of the units before ``end``.
+    """Read the tallies of the given runs, keyed by run id and then by pairing; only units before ``end`` are counted.
 
-    Tallies come from the table ``tallies``. Where it lacks a range, or its range includes units from ``end`` on, they
-    are counted from the games. Raises ``FailureError`` if a file is damaged.
+    Tallies come from the table ``tallies``. Ranges that this table lacks, or that reach beyond ``end``, are counted
+    from the games instead. Raises ``FailureError`` if a file is damaged.
     """
     run_ranges = {
         run_id: Ranges(stored for stored in archive.list_effective_ranges(run_id, "tallies") if stored.end <= end)
@@ -260,7 +269,7 @@ def read_tallies(archive: ArchiveStore, run_ids: Sequence[str], end: int = sys.m
 def _sum_run_tallies(
     archive: ArchiveStore, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]], end: int
 ) -> dict[int, Tally]:
-    """Sum a run's tallies: those stored for ``tally_ranges``, and those counted from the games of all other ranges."""
+    """Sum a run's tallies: the stored tallies of ``tally_ranges``, and counts of the games in all other ranges."""
     counted_now = [
         _count_range_tallies(archive, run_id, stored, end)
         for stored in archive.list_effective_ranges(run_id).select_outside(tally_ranges)
@@ -277,12 +286,12 @@ def _count_range_tallies(archive: ArchiveStore, run_id: str, stored: StoredRange
     return tally_game_rows(rows, record.swapped)
 
 
-FileContent = tuple[PurePath, bytes]  # with its content
+FileContent = tuple[PurePath, bytes]  # the path of a file, and its content
 
-MAX_CACHED_FILES = 1 << 16  # files
+MAX_CACHED_FILES = 1 << 16
 
-# The tallies of files by their names and the SHA-256 of their bytes: a page asks for those of thousands of files anew
-# whenever the archive has changed, and to take a file apart takes ten times as long as to read it.
+# The tallies of files by the name of the file and the SHA-256 of its bytes: a page asks for the tallies of thousands of
+# files anew whenever the archive has changed, and parsing a file takes ten times as long as reading it.
 _cached_tallies: dict[tuple[str, bytes], dict[int, Tally]] = {}
 
 
@@ -317,7 +326,10 @@ def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
 
 
 def tally_game_rows(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
-    """Count the tallies of each pairing from rows of the table ``games``."""
+    """Count the tally of each pairing from rows of the table ``games``.
+
+    ``swapped`` tells whether each pair has a second game, with the seats exchanged.
+    """
     tallies = {}
     for (pairing,), rows in frame.group_by("pairing", maintain_order=True):
         tallies[int(str(pairing))] = tally_block(
@@ -359,14 +371,14 @@ class RunFingerprints:
 
     def __init__(self, archive: ArchiveStore, run_id: str, ranges: Ranges) -> None:
         self.archive, self.run_id, self.ranges = archive, run_id, ranges
-        self._read: tuple[StoredRange, RangeGames, UnitLine] | None = None  # last
+        self._read: tuple[StoredRange, RangeGames, UnitLine] | None = None  # the games that were read last
 
     def has_range(self, stored: StoredRange) -> bool:
         """Return whether one or more whole files hold exactly this range, with the same games."""
         return self.ranges.find_fingerprint(stored.first, stored.end) == stored.fingerprint
 
     def compute_fingerprint(self, stored: StoredRange, first: int, end: int) -> int:
-        """Compute the fingerprint of the units of a file from ``first`` up to but not including ``end``.
+        """Compute the fingerprint of a file's games in the units from ``first`` up to but not including ``end``.
 
         Raises ``FailureError`` if the file is damaged.
         """
@@ -380,7 +392,7 @@ class RunFingerprints:
 
 
 def list_contradictions(one: RunFingerprints, other: RunFingerprints) -> Iterator[tuple[Range, StoredRange]]:
-    """Yield the ranges of units for which ``one`` and ``other`` hold different games, each with the file of ``one``.
+    """Yield each range of units with different games in ``one`` and ``other``, and the file of ``one`` that holds it.
 
     Raises ``FailureError`` if a file that has to be read is damaged.
     """

@@ -1,4 +1,4 @@
-"""Ranges of units: their arithmetic, the names of the files that hold them, and the rule by which files count.
+"""Ranges of units: their arithmetic, the names of the files that hold them, and the choice of files for readers.
 
 A unit is a pair of games of one pairing. The units of a run lie on a line: unit = pair * pairings + pairing. So more
 games extend the line, and a tournament grows evenly. A file holds an aligned range of 2^k units: two such ranges are
@@ -13,8 +13,8 @@ A name says what a file holds: FIRST-END-SUM.CHECK.parquet, or FIRST-END-SUM-EXT
 
 The first three parts are the same in every table.
 
-The units that count are the union of the units in the files, whatever the set of files: see
-``select_effective_slices``. So a reader lists, sorts and sweeps, and writers need no order among them.
+Readers use the union of the units in the files, whatever the set of files: see ``select_effective_slices``. So a reader
+lists, sorts and sweeps, and writers need no order among them.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class UnitLine(NamedTuple):
     games_a_pair: int  # 2, or 1 where seats are fixed
 
     def pair_range(self, pairing: int, first: int, end: int) -> Range:
-        """Return the pairs of a pairing that lie in a range of units: the first pair, and the one after the last.
+        """Return the first pair of a pairing that lies in a range of units, and the pair after the last one.
 
-        If units are numbered across all pairings, the pairs may belong to any pairing, which their ids tell.
+        If units are numbered across all pairings, the pairs may belong to any pairing; only their ids tell to which.
         """
         if self.pairings == 1:
             return first, end
@@ -135,7 +135,7 @@ def list_gaps(ranges: Iterable[Range], end_unit: int, first: int = 0) -> list[Ra
 FILE_NAME = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9a-f]{16})(?:-([0-9a-z]{1,16}))?\.([0-9a-f]{8})\.parquet")
 ROWS_A_UNIT = 64  # of any table, at most: two games of 16 plies with two decisions each
 MODULUS = 1 << 64  # of fingerprints
-MAX_SUMS = 64  # of files of one range: more are not looked at
+MAX_SUMS = 64  # of fingerprints that reach one unit: more are ignored
 
 
 class StoredRange(NamedTuple):
@@ -145,7 +145,7 @@ class StoredRange(NamedTuple):
     end: int
     fingerprint: int  # of its games, uint64
     checksum: str = ""  # 8 hex digits; empty: not stored yet
-    extent: str = ""  # of a derived table: a text that is greater holds more
+    extent: str = ""  # of a derived table: a file whose extent is a greater text holds more
 
     @property
     def is_file(self) -> bool:
@@ -182,7 +182,10 @@ def compute_checksum(content: bytes | bytearray | memoryview) -> str:
 
 
 def parse_file_name(name: str) -> StoredRange | None:
-    """Parse the name of a file into the range it holds, or return None if the name is not that of a table's file."""
+    """Parse the name of a file into the range that the file holds.
+
+    Returns None if the name does not have the form of the name of a table's file.
+    """
     match = FILE_NAME.fullmatch(name)
     if match is None or not int(match[1]) < int(match[2]):
         return None
@@ -190,7 +193,10 @@ def parse_file_name(name: str) -> StoredRange | None:
 
 
 def parse_file_names(names: Iterable[str]) -> list[StoredRange]:
-    """Parse the names of files into the ranges they hold, in no particular order. Names of other files are skipped."""
+    """Parse the names of files into the ranges that the files hold, in no particular order.
+
+    Names that do not have the form of the name of a table's file are skipped.
+    """
     return [stored for name in names if (stored := parse_file_name(name)) is not None]
 
 
@@ -265,7 +271,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
     def find_fingerprint(self, first: int, end: int) -> int | None:
         """Return the fingerprint of the games from unit ``first`` up to but not including unit ``end``.
 
-        Returns None if the units are not exactly those of one or more whole ranges.
+        Returns None unless these units are exactly the units of one or more whole ranges.
         """
         low, high = int(np.searchsorted(self.firsts, first)), int(np.searchsorted(self.ends, end))
         if max(low, high) >= len(self) or self.firsts[low] != first or self.ends[high] != end:
@@ -298,17 +304,17 @@ class FileSlice(NamedTuple):
 
 
 def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
-    """Select the slices of files of games that readers use, so that each stored unit is used once, in ascending order.
+    """Select the slices of files of games that readers use, in ascending order; each stored unit is in one slice.
 
-    From left to right, the next file is the one that begins at the first unit not yet covered. If several begin there,
-    it is the longest, or else the one with the smallest fingerprint. If none begins there, the file that reaches
-    furthest is cut: it is used from that unit on, up to the beginning of a file that reaches at least as far. Files
-    overlap like this if writers requested different numbers of games, because the last file of a run may end anywhere,
-    or if archives were copied into one another.
+    From left to right, the next file is the one that begins at the first unit not yet covered. If several files begin
+    there, the longest is taken, or else the one with the smallest fingerprint. If no file begins there, the file that
+    reaches furthest is cut: it is used from that unit on, up to the beginning of a file that reaches at least as far.
+    Files overlap like this if writers requested different numbers of games, because the last file of a run may end
+    anywhere, or if archives were copied into one another.
     """
     ordered = sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint))
     slices, reached, index = list[FileSlice](), 0, 0
-    begun = list[tuple[int, int, int, StoredRange]]()  # a heap of those that began before: the furthest end comes first
+    begun = list[tuple[int, int, int, StoredRange]]()  # a heap of files that began before; furthest end first
     while index < len(ordered) or begun:
         following = ordered[index] if index < len(ordered) else None
         if following is not None and following.first < reached:
@@ -330,9 +336,9 @@ def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
 
 
 def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
-    """Select the ranges that readers use if none may be cut.
+    """Select ranges from left to right, each of which overlaps no range selected before it.
 
-    From left to right, each range is selected that overlaps no range selected before it.
+    These are the ranges that readers use if no file may be cut.
     """
     kept, reached = [], 0
     for file in sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint)):
@@ -343,7 +349,7 @@ def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
 
 
 def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ranges:
-    """Select the ranges of a derived table that readers use: those about games that readers use.
+    """Select the ranges of a derived table that readers use, which must match ranges of ``games`` that readers use.
 
     Either a file spans whole ranges of games, whose fingerprints add up to the file's own, or several files together
     span one range of games in this way, for example after only the games were compacted.
@@ -376,11 +382,11 @@ def _select_tilings(finer: Sequence[StoredRange], games: Ranges, effective_range
 
 
 def _find_tiling(files: Iterable[StoredRange], target: StoredRange) -> Iterator[StoredRange]:
-    """Yield neighbouring files that together have the units and the fingerprint of a range, if there are any.
+    """Yield neighbouring files that together have the units and the fingerprint of ``target``, if there are any.
 
     Taking the largest files does not always work, because some files may be about other games.
     """
-    # By unit: the sums that files reach before it, each with the last of these files and the sum before that.
+    # By unit: the sums of fingerprints of files that end there, each with the last of the files and the sum before it.
     reached: dict[int, dict[int, tuple[StoredRange, int] | None]] = {target.first: {0: None}}
     for file in sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end)):
         for total in [*reached.get(file.first, ())][:MAX_SUMS]:

@@ -1,9 +1,9 @@
-"""The JSON records of an archive: how any record is read, checked and written, and those of runs and jobs of sweeps.
+"""The JSON records of an archive: how a record is read, checked and written, and the records of runs and sweep jobs.
 
 A record is a frozen ``msgspec.Struct``. Its annotations are checked field by field when it is read and before it is
 written; its ``__post_init__`` checks what concerns several fields. Unknown keys are refused; a key may be missing if
 its field has a default. The same record is always written as the same bytes. The file of a ``StoredRecord`` has one
-key more, a checksum, which shows whether a value has changed.
+more key, a checksum, which shows whether a value has changed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESTORE_REMEDY = "restore it from a copy, or move it away to go on without it"
 
 PATTERN_ERROR = re.compile(
     r"Expected str matching regex '\^\(\?:(.*)\)\\\\Z'"
-)  # how msgspec words what ``matching`` refuses
+)  # msgspec's message for a text that ``pattern_constraint`` refuses
 
 # Keys of texts that were typed or raised: they may have several lines. The writer makes visible what these hide.
 _MULTILINE_KEYS = ("command", "error")
@@ -103,9 +103,9 @@ def choice_constraint(*texts: str) -> msgspec.Meta:
 
 
 def convert_values(value: Any, kind: type[T], name: str = "") -> T:
-    """Convert JSON values to the type ``kind``. ``name`` is the record's field that holds them, for messages.
+    """Convert JSON values to the type ``kind``. ``name`` is the record's field that holds the values, for messages.
 
-    Raises ``RecordError``, which tells the wrong field, its value and what was expected.
+    Raises ``RecordError``, which states the wrong field, its value and what was expected.
     """
     try:
         return msgspec.convert(value, preload_msgspec_type(kind))
@@ -116,7 +116,7 @@ def convert_values(value: Any, kind: type[T], name: str = "") -> T:
 
 
 def _describe_error(message: str, value: Any, name: str) -> str:
-    """Describe an error of msgspec about ``value``: the path of the wrong field, its value if short, and the reason."""
+    """Describe an error of msgspec about ``value``: which field is wrong, its value unless that is nested, and why."""
     reason, _, location = " ".join(message.replace("`", "").split()).partition(" - at ")
     with suppress(LookupError, TypeError):  # the name of an unknown field may look like a path
         for key, index in re.findall(r"\.(\w+)|\[(.+?)\]", location):
@@ -150,9 +150,9 @@ def parse_record(content: bytes, kind: type[T]) -> T:
 
 
 def load_record(path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY, backend: Backend = LOCAL) -> T:
-    """Load the record in a JSON file.
+    """Load a record of type ``kind`` from a JSON file.
 
-    Raises ``FailureError``, which names the file, if it is unreadable or not a record.
+    Raises ``FailureError``, with the path and the ``remedy``, if the file cannot be read or is not such a record.
     """
     with explain_errors("read", path):
         content = backend.read(path)
@@ -160,9 +160,9 @@ def load_record(path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY, bac
 
 
 def parse_record_file(path: PurePath, content: bytes, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
-    """Parse the content of the file ``path`` as a record.
+    """Parse the content of the file ``path`` as a record of type ``kind``.
 
-    Raises ``FailureError``, which names the file, if it is not one.
+    Raises ``FailureError``, with the path and the ``remedy``, if the content is not such a record.
     """
     try:
         return parse_record(content, kind)
@@ -171,7 +171,7 @@ def parse_record_file(path: PurePath, content: bytes, kind: type[T], remedy: str
 
 
 def _select_fields(record: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields of a record to be stored, without unset ones.
+    """Return the fields of a record that are stored, which are all but unset fields.
 
     If the record's type omits defaults, empty fields with a default are left out too, so that records from before such
     a field was introduced are encoded as the same bytes.
@@ -216,7 +216,7 @@ PERSON_PREFIX = "human:"  # of the label of a person, whatever game it is in: pl
 
 
 def is_person(label: str) -> bool:
-    """Return whether a label is that of a person rather than an agent."""
+    """Return whether a label belongs to a person rather than an agent."""
     return label.startswith(PERSON_PREFIX)
 
 
@@ -244,7 +244,7 @@ def run_id_to_stream_key(run_id: str) -> int:
 
 @lru_cache(256, typed=True)
 def _build_rules(**fields: Any) -> Rules:
-    """Build rules, cached for thousands of records, because computing their lines takes 100 microseconds."""
+    """Build rules and cache them, because thousands of records need them and computing their lines takes 100 µs."""
     rules = Rules(**fields)
     if not isinstance(rules.name, str) or not RULES_LABEL.fullmatch(rules.name):
         raise ValueError(f"rules {rules.name!a:.80} is not a name: letters, digits, '_', '.' and '-'")
@@ -276,7 +276,7 @@ class _AgentFields(msgspec.Struct):
 class _SpecFields(msgspec.Struct):
     """The fields that every spec has.
 
-    A spec, and each agent in it, may have more, which the code that uses them checks.
+    A spec, and each agent in it, may have more fields, which are checked by the code that uses them.
     """
 
     rules: Mapping[str, Any]
@@ -329,9 +329,9 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
     status: Annotated[str, choice_constraint("running", "interrupted", "complete")] = "running"
     command: str = ""  # as it was typed
     seconds: Duration = 0.0  # spent playing, resumed runs included
-    number: Count = 0  # greater than that of every run that was there when it began: no clock is as sure
+    number: Count = 0  # greater than the number of any run that was there when it began, because clocks may differ
     training: bool = False  # played for a training
-    # What there was when the record was written: if there is less now, something was lost.
+    # What the archive held when the record was written: if it holds less now, something was lost.
     units: Count = 0  # that the archive held
     annotated: Count = 0  # units whose decisions it held
     verdicts: tuple[RunId, ...] = ()  # their ids, ascending
@@ -344,7 +344,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         check_time(self.created)
 
     def recorded_units(self, table: str) -> int:
-        """Return how many units a derived table had when the record was written, or 0 if the record does not tell."""
+        """Return how many units a derived table had when the record was written, or 0 if the record does not say."""
         if table == "decisions":
             return self.annotated
         return 0 if self.derived is msgspec.UNSET else self.derived.get(table, 0)
@@ -365,15 +365,15 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
 
     @property
     def has_independent_pairs(self) -> bool:
-        """Whether pairs, rather than games, are independent: both games of a pair have the same imposed plies."""
+        """Whether pairs are independent but games are not, because both games of a pair have the same imposed plies."""
         return self.swapped and bool(self.spec["opening_plies"] > 0)
 
     @property
     def opening_seed(self) -> int | None:
-        """The seed that, with a pair's number, determines the opening of the pair, or None if there is none.
+        """The seed that, with a pair's number, determines the opening of the pair, or None if there is no such seed.
 
-        There is none if no opening is imposed, or if the games were imported, because it is unknown how their openings
-        arose.
+        There is none if no opening is imposed, or if the games were imported, because it is unknown how the openings of
+        imported games arose.
         """
         imposed = self.spec["opening_plies"] > 0 and "imported" not in self.spec
         return int(self.spec["seed"]) if imposed else None
@@ -416,18 +416,18 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
     def pairings(self) -> tuple[tuple[str, str], ...]:
         """The labels of each pairing's first and second agent.
 
-        They are cached, because callers look up one at a time.
+        The labels are cached, because callers look up one pairing at a time.
         """
         labels = self.labels
         return tuple((labels[first], labels[second]) for first, second in self.spec["pairings"])
 
 
 def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the code of a run after other code has added games to the run.
+    """Return the description of a run's code after the code ``added`` has added games to the run.
 
-    The code that began the run remains; ``extended_by`` has the fingerprints of all other code that added games.
-    ``same_games`` lists code that replayed a sample of the run's games with equal results: its fingerprint, and the
-    fingerprints of its agents by label.
+    The description of the code that began the run remains; ``extended_by`` has the fingerprints of all other code that
+    added games. ``same_games`` lists code that replayed a sample of the run's games with equal results: its
+    fingerprint, and the fingerprints of its agents by label.
     """
     fingerprints = [*recorded.get("extended_by", ()), added.get("fingerprint"), *added.get("extended_by", ())]
     fingerprints = [
@@ -440,7 +440,7 @@ def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping
 
 
 def add_same_games(code: Mapping[str, Any], same_games: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the code of a run with added entries of ``same_games``, as ``merge_code`` describes them."""
+    """Return the description of a run's code with added entries of ``same_games``, which ``merge_code`` explains."""
     same_games = {**code.get("same_games", {}), **same_games}
     same_games.pop(code.get("fingerprint", ""), None)
     return {**code, "same_games": same_games} if same_games else code
@@ -452,10 +452,10 @@ class SweepJob(StoredRecord, frozen=True):
     sweep_id: Annotated[str, pattern_constraint(SWEEP_ID)]
     job: Count
     overrides: Mapping[str, str] = msgspec.field(default_factory=dict)
-    run_id: RunId | None = None  # None when the job failed before it had one
+    run_id: RunId | None = None  # None if the job failed before it had a run
     status: Annotated[str, choice_constraint("complete", "failed", "interrupted")] = "complete"
     error: str | None = None
     games: Count = 0  # asked for, per pairing
     objective: str | None = None  # the name of ``value``
     value: float | None = None  # that the job returned
-    jobs: Count = 0  # that the sweep had when it ended; only one job says it
+    jobs: Count = 0  # that the sweep had when it ended; only one of the jobs records this

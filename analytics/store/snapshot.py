@@ -50,7 +50,7 @@ class Snapshot(ArchiveStore):
         self._records |= {run_id: record or self.lost_record_error(run_id) for run_id, record in new.items()}
 
     def drop_damaged_runs(self) -> list[str]:
-        """Remove the runs with damaged or lost records from this view, and return a message for each."""
+        """Remove the runs with damaged or lost records from this view, and return an error message for each run."""
         damaged = {run_id: kept for run_id, kept in self._records.items() if isinstance(kept, FailureError)}
         self._records = {run_id: kept for run_id, kept in self._records.items() if run_id not in damaged}
         self._listed_files = {key: files for key, files in self._listed_files.items() if key[1] not in damaged}
@@ -65,7 +65,10 @@ class Snapshot(ArchiveStore):
         return jobs
 
     def _is_absent(self, path: PurePath) -> bool:
-        """Return whether a file is absent right now, because it may have been written after the archive was listed."""
+        """Return whether a file is absent right now.
+
+        A file that the snapshot did not list may have been written since.
+        """
         with explain_errors("find", path):
             return find_backend(self.root).status(path) is None
 
@@ -73,13 +76,13 @@ class Snapshot(ArchiveStore):
         return _catch_failure(lambda: super(Snapshot, self).find_run(run_id))
 
     def list_recorded_run_ids(self) -> list[str]:
-        """List the ids of the runs whose record was sound, damaged or lost, sorted."""
+        """List the ids of the runs that had a record or files of games, sorted."""
         return sorted(self._records)
 
     def find_run(self, run_id: str) -> RunRecord | None:
         """Return the record of a run, or None if there is no such run.
 
-        Raises ``FailureError`` if it is damaged or lost.
+        Raises ``FailureError`` if the record is damaged or lost.
         """
         return _get_or_raise(self._records.get(run_id))
 
@@ -88,7 +91,10 @@ class Snapshot(ArchiveStore):
         return sorted(run_id for table, run_id in self._listed_files if table == GAMES_FOLDER)
 
     def list_files(self, table: str, run_id: str) -> list[StoredRange]:
-        """List the files of a run's table as they were when first listed. Files with other names are left out."""
+        """List the files of a run's table as they were when first listed.
+
+        Files whose names do not have the form of a table's file are left out.
+        """
         if (table, run_id) not in self._listed_files:
             if table == GAMES_FOLDER:
                 return []
@@ -132,7 +138,7 @@ class Snapshot(ArchiveStore):
 
 
 def _catch_failure(read: Callable[[], T]) -> T | FailureError:
-    """Return what ``read`` returns, or the ``FailureError`` that it raises, so that it can be raised later."""
+    """Return what ``read`` returns, or the ``FailureError`` that it raises, so that the error can be raised later."""
     try:
         return read()
     except FailureError as error:

@@ -37,12 +37,12 @@ from quarto.batch import GAME_BITS
 from quarto.errors import FailureError
 
 FOLDER = "verdicts"
-VERDICT_ID = RUN_ID  # of the same form, and made in the same way
-UNKNOWN = -1  # the outcome of a pair that is not there
+VERDICT_ID = RUN_ID  # of the same form
+UNKNOWN = -1  # the outcome of a missing pair
 
 
 def compute_verdict_id(hypotheses: Hypotheses, most_pairs: int) -> str:
-    """Compute the id of a run's verdict, 12 hex digits, which is the same whenever the same test is made."""
+    """Compute the id of a run's verdict, 12 hex digits, which depends only on the hypotheses and the limit of pairs."""
     bounds = {name: float(value) for name, value in msgspec.structs.asdict(hypotheses).items()}
     return compute_run_id({**bounds, "most_pairs": most_pairs})
 
@@ -132,7 +132,7 @@ def list_verdict_files(archive: ArchiveStore) -> list[PurePath]:
 def read_outcomes(archive: ArchiveStore, run_id: str, max_pairs: int) -> NDArray[np.int8]:
     """Read the outcomes [P] of a run's first pairs, as indices into ``PAIR_SCORES``, or ``UNKNOWN`` for a missing pair.
 
-    The pairs are those of the run's first pairing, at most ``max_pairs``. One file is in memory at a time. Raises
+    Only pairs of the run's first pairing are read, at most ``max_pairs``. One file is in memory at a time. Raises
     ``FailureError`` if a file is damaged.
     """
     record, ranges = archive.find_run(run_id), archive.list_effective_ranges(run_id)
@@ -159,7 +159,10 @@ def select_known_outcomes(outcomes: NDArray[np.int8], first_pair: int) -> NDArra
 
 
 def run_sequential_test(archive: ArchiveStore, run_id: str, hypotheses: Hypotheses, max_pairs: int) -> SequentialTest:
-    """Run a sequential test on the games of a run that are in the archive."""
+    """Run a sequential test on the games of a run that are in the archive, and return the test, decided or not.
+
+    The test uses the run's first pairs, up to the first missing pair and at most ``max_pairs``.
+    """
     begun = SequentialTest(hypotheses, max_pairs)
     begun.add_outcomes(select_known_outcomes(read_outcomes(archive, run_id, max_pairs), 0))
     return begun

@@ -1,4 +1,4 @@
-"""Reads the files of tables, which are named by their content, and games from their rows, without an open archive.
+"""Reading the files of tables, which are named by their content, and building games, without an open archive.
 
 Every byte that is read is compared with the check in the file's name.
 """
@@ -52,7 +52,10 @@ def read_file_frames(
 def decode_file_frames(
     backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield a table as ``read_file_frames`` does, but raise ``ValueError`` with the fault if the file is damaged."""
+    """Yield a table as ``read_file_frames`` does, but raise ``ValueError`` with the fault if the file is damaged.
+
+    Raises ``FileNotFoundError`` if there is no such file.
+    """
     try:
         with backend.open(path) as file:
             yield from _decode_frames(file, schema, count_rows(file, path.name), rows)
@@ -63,7 +66,7 @@ def decode_file_frames(
 
 
 def damaged_file_error(path: PurePath, reason: object) -> FailureError:
-    """Build the error for a file whose content is wrong; ``reason`` is what is wrong with it."""
+    """Build the error for a file whose content is wrong; ``reason`` says what is wrong with the content."""
     return FailureError(f"{path} {reason}: {VERIFY_REMEDY}")
 
 

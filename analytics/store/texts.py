@@ -1,7 +1,7 @@
 """The texts that may be shown: one definition for records, tables, the terminal and pages.
 
-A terminal obeys or hides some characters, and line ends forge lines of output. A *line* has none of them. Texts that
-were typed or raised, such as commands, may have tabs and line ends, and are shown with these or as one line.
+A terminal obeys or hides some characters, and line ends forge lines of output. A *line* has no such characters. Texts
+that were typed or raised, such as commands, may have tabs and line ends, and are shown with these or as one line.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _escape_json(character: str) -> str:
 
 
 def to_line(text: str, max_characters: int = MESSAGE_CHARACTERS) -> str:
-    """Return a text as one line without hidden characters, cut to ``max_characters`` and an ellipsis if longer."""
+    """Return a text as one line without hidden characters; cut a longer text to ``max_characters`` and add ``…``."""
     line = escape_hidden(" ".join(text[: 8 * max_characters].split()))
     return line if len(line) <= max_characters and len(text) <= 8 * max_characters else f"{line[:max_characters]}…"
 
@@ -60,7 +60,7 @@ def to_typed_text(text: str) -> str:
 def check_texts(values: Any, typed_keys: tuple[str, ...] = ()) -> None:
     """Raise ``ValueError`` if a text in JSON values, or a key, is too long or has hidden characters.
 
-    Texts under ``typed_keys``, in the outermost mapping and in the one under ``learned``, may be longer and have
+    Texts under ``typed_keys``, in the outermost mapping and in the mapping under ``learned``, may be longer and have
     several lines. Values that are nested too deeply are also an error.
     """
     for text, is_typed in _iterate_texts(values, typed_keys):
@@ -72,7 +72,10 @@ def check_texts(values: Any, typed_keys: tuple[str, ...] = ()) -> None:
 
 
 def _iterate_texts(values: Any, typed_keys: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
-    """Yield each text in JSON values, with True if it may have several lines."""
+    """Yield each text and key in JSON values, and whether this text may have several lines.
+
+    Raises ``ValueError`` if the values are nested too deeply.
+    """
     learned = values.get("learned") if isinstance(values, dict) else None
     waiting: list[tuple[Any, int, bool]] = [(values, 0, False)]
     while waiting:

@@ -2,7 +2,7 @@
 
 Everything above works with locations and with these few operations. A location is a name and nothing more: a ``Path``,
 or the URL of an object. It can be taken apart and joined like any pure path. A file appears whole or not at all, also
-to others who read at the same moment. All operations raise ``OSError``, with a reason of one line.
+to others who read at the same moment. All operations raise ``OSError`` if they fail, with a reason of one line.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ class ObjectUrl(PurePosixPath):
 
 
 def expand_home(path: str | PurePath) -> Path:
-    """Return the path with ``~`` or ``~NAME`` replaced by that user's home folder, or unchanged if there is none.
+    """Return the path with ``~`` or ``~NAME`` replaced by that user's home folder.
 
-    Shells expand ``~`` too, but neither after ``=`` nor in quotes.
+    The path is returned unchanged if there is no such user. Shells expand ``~`` too, but neither after ``=`` nor in
+    quotes.
     """
     return Path(os.path.expanduser(path))  # noqa: PTH111  (``Path.expanduser`` raises if there is no such user)
 
@@ -132,7 +133,7 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])i)?B")
 def parse_size(size: str, prefix: str = "", alternative: str = "") -> int:
     """Parse a size such as ``1GiB`` and return its number of bytes.
 
-    Raises ``RequestError`` if ``size`` is 0 or not a size. Its message begins with ``prefix`` and ends with
+    Raises ``RequestError`` if ``size`` is 0 or not a size. The error's message begins with ``prefix`` and ends with
     ``alternative``, which tells what else the user may write.
     """
     match = _SIZE.fullmatch(size)
@@ -148,7 +149,7 @@ MAX_RECORD_BYTES = 1 << 24  # JSON takes up to fifty times its size in memory; a
 
 
 def check_record_size(path: PurePath, size: int) -> None:
-    """Raise ``OSError`` if the file of a record exceeds the largest size allowed. Tables may be larger."""
+    """Raise ``OSError`` if ``path`` is a record and ``size``, in bytes, exceeds the limit. Tables may be larger."""
     if path.suffix == RECORD_SUFFIX and size > MAX_RECORD_BYTES:
         raise OSError(errno.EINVAL, f"it has {size:,} bytes, and a record at most {MAX_RECORD_BYTES:,}")
 
@@ -173,7 +174,10 @@ _READING_VERBS = ("find", "list", "read")  # what is done without writing
 
 @contextmanager
 def explain_errors(verb: str, path: PurePath) -> Iterator[None]:
-    """Convert an ``OSError`` in the context to a one-line ``FailureError``: what failed, where, why, and the remedy."""
+    """Convert an ``OSError`` in the context to a ``FailureError``, which says in one line what failed and what to do.
+
+    ``verb`` names the operation on ``path`` that fails, such as ``read`` or ``write to``.
+    """
     try:
         yield
     except OSError as error:
@@ -191,7 +195,7 @@ def explain_errors(verb: str, path: PurePath) -> Iterator[None]:
 def is_inode_shortage(error: OSError, path: PurePath) -> bool:
     """Return whether creating ``path`` failed for lack of inodes, which the system reports as a full disk.
 
-    File systems that make inodes on demand (Btrfs) report a total of 0; for these, the answer is False.
+    File systems that make inodes on demand (Btrfs) report a total of 0; for these, the result is False.
     """
     if error.errno != errno.ENOSPC or not isinstance(path, Path):
         return False
@@ -206,11 +210,11 @@ def temporary_name() -> str:
 
 
 class FileStatus(NamedTuple):
-    """The facts about a file that are known without reading it."""
+    """The facts about a file that are known without reading its content."""
 
     bytes: int
     modified: float  # seconds since 1970, by the clock of the backend
-    version: tuple[str | int, ...]  # another one after each change
+    version: tuple[str | int, ...]  # differs after each change
 
 
 class Backend(ABC):
@@ -226,9 +230,10 @@ class Backend(ABC):
         """
 
     def open(self, path: PurePath) -> io.BufferedIOBase:
-        """Open a file for reading in parts; it stays readable if the file is removed meanwhile.
+        """Open a file for reading in parts.
 
-        Raises ``FileNotFoundError``.
+        Its content stays readable if the file is removed meanwhile. Raises ``FileNotFoundError`` if there is no such
+        file.
         """
         return io.BytesIO(self.read(path))
 
@@ -238,18 +243,21 @@ class Backend(ABC):
 
     @abstractmethod
     def status(self, path: PurePath) -> FileStatus | None:
-        """Return the status of a file, or None if there is no file of that name."""
+        """Return the status of a file, or None if there is no such file."""
 
     @abstractmethod
     def list_names(self, folder: PurePath) -> list[str]:
-        """List the names of the entries directly in a folder, in any order; none if there is no such folder."""
+        """List the names of the entries directly in a folder, in any order.
+
+        The list is empty if there is no such folder.
+        """
 
     @abstractmethod
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
-        """Return the status of each file in a folder and its subfolders."""
+        """Return the status of each file in a folder and its subfolders, keyed by path."""
 
     def list_irregular_files(self, root: PurePath) -> Iterable[tuple[PurePath, str]]:
-        """Yield the entries that are neither regular files nor folders, each with its kind, such as a link."""
+        """Yield each entry below ``root`` that is neither a regular file nor a folder, with its kind, as text."""
         del root
         return ()
 
@@ -257,7 +265,7 @@ class Backend(ABC):
 
     @abstractmethod
     def create(self, path: PurePath, content: bytes) -> bool:
-        """Create a file in one step. Returns False if another writer created it first."""
+        """Create a file in one step and return True, or return False if the file already exists."""
 
     @abstractmethod
     def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
@@ -265,16 +273,16 @@ class Backend(ABC):
 
     @abstractmethod
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
-        """Replace a file's content with what ``change`` returns for it; None leaves the file as it is.
+        """Replace a file's content with what ``change`` returns for the present content.
 
-        ``change`` gets the present content, or None if there is no file. Writers that pass the same ``guard``, an
-        existing file, do not change the file meanwhile. ``change`` may be called again, with the content that another
-        writer stored.
+        ``change`` gets None if there is no file; if it returns None, the file is left as it is. Writers that pass the
+        same ``guard``, an existing file, do not change the file meanwhile. ``change`` may be called again, with the
+        content that another writer stored.
         """
 
     @abstractmethod
     def lock(self, path: PurePath) -> AbstractContextManager[bool]:
-        """Hold a lock file inside the context. Yields False if another process holds the lock."""
+        """Hold a lock file inside the context and yield True, or yield False if another process holds the lock."""
 
     # What is not needed any more.
 
@@ -285,7 +293,7 @@ class Backend(ABC):
     def remove_empty_folders(self, folder: PurePath) -> None:
         """Remove a folder and its subfolders where they are empty.
 
-        Object stores have no folders, so there nothing happens.
+        Object stores have no folders, so nothing happens there.
         """
         del folder
 
@@ -305,12 +313,12 @@ class Backend(ABC):
 
     @abstractmethod
     def identity(self, root: PurePath) -> bytes:
-        """Return bytes that identify ``root``, the same wherever they are computed."""
+        """Return bytes that identify the location ``root`` and do not depend on the working folder."""
 
     def check_conditional_writes(self, root: PurePath) -> None:
-        """Raise ``OSError`` if an archive in ``root`` would not be safe in this store.
+        """Raise ``OSError`` if writers could overwrite each other's records in ``root``.
 
-        Called before an archive is made.
+        This is called before an archive is made.
         """
         del root
 
@@ -334,7 +342,7 @@ class Backend(ABC):
 ENDPOINT_VARIABLES = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "gs": ("GOOGLE_BASE_URL",)}
 ALLOW_HTTP_VARIABLES = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP"}
 TIMEOUT_VARIABLE = "QARENA_STORE_TIMEOUT"  # seconds of one request
-PATIENCE_VARIABLE = "QARENA_STORE_PATIENCE"  # seconds in which a request is repeated
+PATIENCE_VARIABLE = "QARENA_STORE_PATIENCE"  # seconds for which a failing request is repeated
 FIRST_PATIENCE_SECONDS = 5.0  # the same for a store that has not answered yet
 RETRIES = 10
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -345,7 +353,7 @@ class StoreOptions:
     """The settings for access to an object store, except credentials, which the libraries read from the environment."""
 
     scheme: str
-    endpoint: str  # nothing: the provider's own
+    endpoint: str  # empty: the provider's own
     allow_http: bool
     timeout: float  # seconds
     patience: float  # seconds
@@ -379,13 +387,14 @@ class StoreOptions:
     def retry_options(self, is_first: bool) -> dict[str, Any]:
         """Return the options for retrying requests that fail temporarily (429, 5xx, lost connections).
 
-        The pauses between attempts grow. ``is_first`` asks for the options of the first request, with short patience.
+        The pauses between attempts grow. With ``is_first``, the options are for requests to a store that has not
+        answered yet; such requests are repeated for a shorter time.
         """
         seconds = min(FIRST_PATIENCE_SECONDS, self.patience) if is_first else self.patience
         return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=seconds)}
 
     def polars_arguments(self) -> dict[str, Any]:
-        """Return the arguments that Polars' own reader needs; it reads the other settings from the environment.
+        """Return the arguments that Polars' own reader needs; Polars reads the other settings from the environment.
 
         Without ``credential_provider=None``, Polars asks the libraries of Google and Amazon for credentials if they are
         installed. Those libraries read other variables than obstore, which writes the archive.
@@ -414,7 +423,7 @@ MASK, MIN_SECRET_CHARACTERS = "***", 4  # a shorter password alone may be a part
 
 
 def hide_credentials(text: str) -> str:
-    """Return a text, such as a traceback, without the users and passwords of endpoints in the environment."""
+    """Return a text, such as a traceback, with the users and passwords of the environment's endpoints masked."""
     for name in {name for names in ENDPOINT_VARIABLES.values() for name in names}:
         with suppress(ValueError):  # it is no URL
             user, at, _ = urlsplit(os.environ.get(name, "")).netloc.rpartition("@")

@@ -1,7 +1,7 @@
-"""The backend of this machine's file systems, also of those that several machines share: fsync, rename, locks.
+"""The backend for this machine's file systems, including those that several machines share: fsync, rename, locks.
 
-Each file is written under a temporary name, synced and renamed, so it is whole or absent. The last function chooses
-between this backend and that of object storage.
+Each file is written under a temporary name, synced and renamed, so it is whole or absent. The last functions choose
+between this backend and the one for object storage.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def temporary_beside(path: Path) -> Path:
 
 @contextmanager
 def use_temporary_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` for a file that is then renamed; at the end, remove what is left there."""
+    """Yield a temporary path beside ``path``, and remove the file there at the end if it still exists.
+
+    The caller writes a file there and renames the file once it is complete.
+    """
     temporary = temporary_beside(path)
     try:
         yield temporary
@@ -55,7 +58,10 @@ def use_temporary_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _write_temporary(path: Path, content: bytes | bytearray | memoryview) -> Iterator[Path]:
-    """Write a temporary file with this content beside ``path``, sync it to the disk, and yield its path."""
+    """Write ``content`` to a temporary file beside ``path``, sync it to the disk, and yield its path.
+
+    If the temporary file still exists at the end, it is removed.
+    """
     with use_temporary_path(path) as temporary:
         with temporary.open("xb") as file:
             file.write(content)
@@ -90,7 +96,7 @@ def create_folder(folder: Path) -> None:
 def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
     """Create ``path`` or replace its content in one step, so that readers see either the old or the new content.
 
-    If another process removes the temporary file meanwhile, it is written again. Raises ``OSError``.
+    If another process removes the temporary file meanwhile, the file is written again. Raises ``OSError``.
     """
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         create_folder(path.parent)
@@ -109,9 +115,10 @@ def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
 
 
 def _lock_descriptor(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
-    """Lock an open file and return True.
+    """Lock an open file and return True; if the lock is taken, close the file and return False.
 
-    If ``operation`` does not wait and the lock is taken, close the file: False.
+    False is possible only if ``operation`` does not wait. On a file system without locks, the result is True. If
+    locking fails for another reason, the file is closed and the error is raised.
     """
     try:
         fcntl.flock(descriptor, operation)
@@ -142,7 +149,7 @@ def try_lock(path: Path) -> int | None:
 
 @contextmanager
 def _lock_file(path: Path) -> Iterator[None]:
-    """Lock a file inside the context, which one thread or process enters at a time. Raises ``OSError``."""
+    """Lock an existing file inside the context, which one thread or process enters at a time. Raises ``OSError``."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # network file systems want it for such a lock
     except PermissionError:
@@ -163,7 +170,7 @@ class IrregularFileError(OSError):
 
 
 class LocalBackend(Backend):
-    """The files of this machine; each step survives a crash.
+    """A reader and writer of this machine's files; each of its completed operations survives a crash.
 
     An archive is a tree of folders and regular files, and may come from a stranger. So no link below ``root`` is
     followed, and only regular files are opened. The root itself may be a link, because the user named it. Without a
@@ -177,9 +184,10 @@ class LocalBackend(Backend):
         self._root = root
 
     def _find_status(self, path: PurePath) -> os.stat_result | None:
-        """Return the status of a file or folder, or None if there is none.
+        """Return the status of a file or folder, or None if nothing is there.
 
-        Raises ``IrregularFileError`` for other entries.
+        Raises ``IrregularFileError`` if the path, or a folder below the root that leads to it, is any other kind of
+        entry.
         """
         status = None
         try:
@@ -192,7 +200,10 @@ class LocalBackend(Backend):
         return status
 
     def _list_path_steps(self, path: PurePath) -> Iterator[str]:
-        """Yield the folders below the root that lead to a path, then the path itself."""
+        """Yield the folders below the root that lead to a path, then the path itself.
+
+        Without a root, yield only the path. Raises ``ValueError`` if the path is not in the root.
+        """
         name, root = str(path), self._root
         if root is None:
             yield name
@@ -239,7 +250,7 @@ class LocalBackend(Backend):
 
     @contextmanager
     def _scan_folder(self, folder: PurePath) -> Iterator[Iterator[os.DirEntry[str]]]:
-        """Yield an iterator over the entries of a folder; it is empty if there is no such folder."""
+        """Yield an iterator over the entries of a folder, which is empty if there is no such folder."""
         with ExitStack() as stack:
             try:
                 entries = stack.enter_context(os.scandir(folder)) if self._is_folder(folder) else iter(())
@@ -254,7 +265,7 @@ class LocalBackend(Backend):
             return []
 
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
-        """Return the status of each file in a folder and its subfolders.
+        """Return the status of each file in a folder and its subfolders, keyed by path.
 
         Raises ``IrregularFileError`` for any other kind of entry, because a listing without it would look complete.
         """
@@ -399,7 +410,10 @@ def _find_object_backend(scheme: str, bucket: str, settings: StoreOptions) -> Ba
 
 
 def build_filesystem(backend: Backend) -> Any:
-    """Build the fsspec filesystem through which DuckDB reads a backend's files; None if DuckDB can read them itself."""
+    """Build the fsspec filesystem through which DuckDB reads a backend's files.
+
+    Returns None if DuckDB can read the files itself.
+    """
     if isinstance(backend, LocalBackend):
         return None
     from analytics.store.files.object_filesystem import ObjectFilesystem
@@ -409,7 +423,10 @@ def build_filesystem(backend: Backend) -> Any:
 
 
 def find_listing_backend(root: PurePath) -> Backend:
-    """Return a backend for one reader of an archive. If requests are slow, it lists each folder only once."""
+    """Return a backend for one reader of an archive.
+
+    For object storage, where requests are slow, the backend lists each folder only once.
+    """
     if not isinstance(root, ObjectUrl):
         return _local_backend(root)
     from analytics.store.files.object_storage import ListingBackend

@@ -1,4 +1,4 @@
-"""Objects as files, for DuckDB: a filesystem by fsspec that reads only, with few requests and without threads."""
+"""Objects as files, for DuckDB: a read-only filesystem of fsspec that needs few requests and no threads."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ with require_extra("s3", "an archive on object storage"):
 TAIL_BYTES = 1 << 16
 WHOLE_BYTES = 1 << 18
 BLOCK_BYTES = 1 << 19  # elsewhere whole blocks are read: what lies side by side is asked for together, in any order
-CACHE_BYTES = 1 << 26  # of what was read last, for any file that DuckDB opens again: committed files never change
-MIN_CACHED_RANGES = 64  # parts that are kept whatever they take: those that threads are reading
+CACHE_BYTES = 1 << 26  # of the ranges that were read last: DuckDB opens files again, and committed files never change
+MIN_CACHED_RANGES = 64  # ranges that are kept whatever their size, because threads may be reading them
 
 
 class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: see pyproject.toml
@@ -78,7 +78,7 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         return path
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Return the name, size and kind of a file. Raises ``FileNotFoundError``."""
+        """Return the name, size and kind of a file. Raises ``FileNotFoundError`` if there is no such file."""
         status = self._backend.status(parse_location(path))
         if status is None:
             raise FileNotFoundError(f"{path} does not exist")
@@ -89,18 +89,18 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """Return the path itself as the only match, because no file of an archive has a pattern in its name."""
+        """Return the path itself if it exists, because no file of an archive has a pattern in its name."""
         return [path] if self.exists(path) else []
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> io.BufferedIOBase:
-        """Open a file for reading."""
+        """Open a file for reading. Raises ``ValueError`` for any other mode."""
         if mode != "rb":
             raise ValueError(f"{path} can only be read")
         return _ObjectFile(self, path, self.info(path)["size"])
 
 
 class _ObjectFile(io.BufferedIOBase):
-    """An object opened as a file, which reads ranges of it on demand."""
+    """An object opened as a file, of which ranges are read on demand."""
 
     def __init__(self, files: ObjectFilesystem, path: str, size: int) -> None:
         self._files, self._path, self.size = files, parse_location(path), size
@@ -121,7 +121,10 @@ class _ObjectFile(io.BufferedIOBase):
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read the next ``size`` bytes, or fewer at the end of the file."""
+        """Read the next ``size`` bytes, or all remaining bytes if ``size`` is None or negative.
+
+        Fewer bytes are returned at the end of the file.
+        """
         start = self._at
         end = self.size if size is None or size < 0 else min(self.size, start + size)
         if end <= start:
@@ -132,7 +135,7 @@ class _ObjectFile(io.BufferedIOBase):
         return content
 
     def _widen_range(self, start: int, end: int) -> tuple[int, int]:
-        """Return the range to read for a requested one: whole blocks, the tail of the file, or all of a small file."""
+        """Return the range to read for a requested range: whole blocks, the file's tail, or all of a small file."""
         if self.size <= WHOLE_BYTES:
             return 0, self.size
         if start >= self.size - TAIL_BYTES:

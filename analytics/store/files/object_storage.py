@@ -3,8 +3,8 @@
 A store has neither folders, links nor locks. An object appears whole, and writing it again is harmless where its name
 says what it holds. Only the records of runs change. A record is created only if its name is free (``If-None-Match``).
 It is replaced only if it is still the version that was read (``If-Match``). A request whose answer was lost may have
-been carried out. So each attempt puts a mark of its own on what it creates under a condition. An object that is there
-already is somebody else's only if its mark is another.
+been carried out. So each attempt puts a mark of its own on what it creates under a condition. If an
+object is already there, another writer created it only if its mark differs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ with require_extra("s3", "an archive on object storage"):
     from obstore.store import from_url
 
 REQUESTS_AT_ONCE = 32  # requests, where many are needed
-REQUEST_ATTEMPTS = 6  # at a conditional request whose answer was lost
+REQUEST_ATTEMPTS = 6  # for a conditional request whose answer was lost
 MAX_CONFLICTS = 200  # other writers' changes of one object that are waited for
 PAUSE_SECONDS = 0.05  # between two attempts, doubled each time, up to
 MAX_PAUSE_SECONDS = 5.0
@@ -81,9 +81,9 @@ _PASSING_STATUS = re.compile(r"5\d\d|429|408")
 def translate_errors(path: PurePath, settings: StoreOptions) -> Iterator[None]:
     """Convert the library's errors in the context to ``OSError``.
 
-    ``FileNotFoundError``: the object does not exist. ``FileExistsError``: the condition of a write was not met.
-    ``PermissionError``: the credentials or their rights are insufficient. ``ConnectionError``: the store did not answer
-    in time, or its error may be temporary.
+    The error is ``FileNotFoundError`` if the object does not exist, ``FileExistsError`` if the condition of a write was
+    not met, ``PermissionError`` if credentials are missing or insufficient, and ``ConnectionError`` if the store did
+    not answer in time or its error may be temporary.
     """
     try:
         yield
@@ -130,14 +130,17 @@ def _response_error(text: str, status: re.Match[str] | None, store: str, setting
 
 
 class _ObjectVersion(NamedTuple):
-    """The content of an object, and the condition that a write needs to succeed only if the object is unchanged."""
+    """The content of an object, and the condition under which a write replaces only this version of the object."""
 
     content: bytes
     condition: Any
 
 
 def generate_pauses() -> Iterator[float]:
-    """Yield the seconds to wait before each further attempt: growing, and random so that writers do not collide."""
+    """Yield the seconds to wait before each further attempt, without end.
+
+    The pauses grow, and they are random so that writers do not collide.
+    """
     longest = PAUSE_SECONDS
     while True:
         yield random.uniform(0, longest)
@@ -156,7 +159,7 @@ class ObjectBackend(Backend):
 
     @cached_property
     def _stores(self) -> tuple[Any, Any]:
-        """The store for requests until it has answered once, with short patience, and the store for later requests."""
+        """The same store twice: with short patience until it has answered once, and with full patience afterwards."""
         options, url = self.settings.client_options(), str(self.bucket)
         with translate_errors(self.bucket, self.settings):
             first, later = (
@@ -287,7 +290,7 @@ class ObjectBackend(Backend):
             obstore.put(store, _object_key(path), content, **options)
 
     def _read_mark(self, path: PurePath) -> str | None:
-        """Return the mark of an object: "" if it has none, None if there is no such object."""
+        """Return the mark of an object, "" if the object has no mark, or None if there is no such object."""
         try:
             with self._use_store(path) as store:
                 return str(
@@ -418,7 +421,7 @@ class _FolderTree:
 
 
 class ListingBackend(ObjectBackend):
-    """A backend that lists each folder only once. Objects that are not in its listing are still requested."""
+    """A backend that lists each folder only once. Objects that are missing from the listing are still requested."""
 
     def __init__(self, root: ObjectUrl, settings: StoreOptions) -> None:
         super().__init__(root.scheme, root.bucket, settings)
@@ -429,7 +432,7 @@ class ListingBackend(ObjectBackend):
         self._fetched: set[PurePath] = set()  # folders
 
     def _find_top_folder(self, path: PurePath) -> PurePath | None:
-        """Return the archive's top folder that a location is or lies in, or None if there is none."""
+        """Return the archive's top-level folder that contains or is ``path``, or None if there is none."""
         depth = len(self._root.parts)
         inside = len(path.parts) > depth and path.parts[:depth] == self._root.parts
         return self._root / path.parts[depth] if inside else None
@@ -467,7 +470,7 @@ class ListingBackend(ObjectBackend):
         return super().read(path)
 
     def _prefetch_records(self, path: PurePath) -> None:
-        """Read all records in the archive's folder that contains ``path``, unless that was done before."""
+        """Read all records in the archive's top-level folder that contains ``path``, unless that was done before."""
         top, tree = self._find_top_folder(path), self._get_top_folder_tree(path)
         if top is None or tree is None:
             return

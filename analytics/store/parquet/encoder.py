@@ -3,7 +3,7 @@
 The dictionary of a column of small integers is the range from its least to its largest value. So the index of a value
 is its difference from the least one, and nothing is looked up. 64-bit columns are stored as differences between
 neighbours, labels as a dictionary and indices. The pages are not compressed, because they would hardly shrink. They
-have no checksums: the name of a file has one of all its bytes.
+have no checksums, because the name of a file has a checksum of all its bytes.
 
 Source: apache/parquet-format (README.md, Encodings.md, parquet.thrift).
 """
@@ -51,7 +51,7 @@ CREATED_BY = b"quarto-arena"
 INT32, INT64, BYTE_ARRAY = 1, 2, 6  # physical types
 REQUIRED = 0
 RLE = 3  # an encoding, besides those of ``packing``
-# All encodings of a chunk by that of its data page: a dictionary is PLAIN, levels would be RLE.
+# All encodings of a chunk by the encoding of its data page: a dictionary is PLAIN, levels would be RLE.
 ENCODINGS = {
     PLAIN: (PLAIN, RLE),
     DELTA_BINARY_PACKED: (DELTA_BINARY_PACKED, RLE),
@@ -111,7 +111,7 @@ class ParquetBuilder:
     def add_row_group(self, chunks: Iterable[ColumnChunk], rows: int) -> None:
         """Add a row group of ``rows`` rows, with one chunk for each column, in order.
 
-        Each chunk is copied before the next one is requested, so all may be packed in the same buffer.
+        Each chunk is copied before the next chunk is requested, so all chunks may be packed in the same buffer.
         """
         described, start = [], len(self._content)
         for (name, storage), chunk in zip(self._columns.items(), chunks, strict=True):
@@ -174,7 +174,7 @@ def allocate_buffer(rows: int, columns: int = 1) -> NDArray[np.uint8]:
 
 
 def allocate_facts(columns: int = 1) -> ColumnFacts:
-    """Allocate arrays for the facts about packed columns."""
+    """Allocate arrays for the facts about ``columns`` packed columns."""
     return ColumnFacts(*np.empty((len(ColumnFacts._fields), columns), np.int64))
 
 
@@ -199,8 +199,8 @@ def build_integer_chunks(
 ) -> Iterator[ColumnChunk]:
     """Yield a chunk for each integer column packed in ``buffer``; chunks are valid until the buffer is written again.
 
-    ``physical`` [columns] holds the physical types, ``facts`` [columns] what ``pack_small`` and ``pack_ascending``
-    wrote.
+    ``physical`` [columns] holds the physical types, ``facts`` [columns] the facts that ``pack_small`` and
+    ``pack_ascending`` wrote.
     """
     start = 0
     for kind, least, largest, encoding, end in zip(

@@ -1,4 +1,4 @@
-"""The metadata of a Parquet file: written and read in Thrift's compact protocol, and counted before columns are read.
+"""The metadata of a Parquet file: written and read in Thrift's compact protocol, and checked before columns are read.
 
 A file has thousands of these numbers, and they are written while a thread holds the interpreter's lock. So short
 numbers take a short path.
@@ -44,9 +44,9 @@ def encode_zigzag(number: int) -> bytes:
 
 
 def encode_struct(fields: Iterable[Field], encoded_fields: bytes = b"", previous_id: int = 0) -> bytes:
-    """Encode a struct. Its fields must be in ascending order of id, with ids at most 15 apart.
+    """Encode a struct, whose fields must come in ascending order of id, with ids at most 15 apart.
 
-    ``encoded_fields`` holds the first fields, already encoded; the last of them has the id ``previous_id``.
+    ``encoded_fields`` holds the first fields, already encoded; the last of these has the id ``previous_id``.
     """
     return encoded_fields + encode_fields_without_stop(fields, previous_id) + b"\0"
 
@@ -154,7 +154,7 @@ def _decode_varint(content: bytes, offset: int) -> tuple[int, int]:
 
 
 def _find_value_end(content: bytes, offset: int, kind: int) -> int:
-    """Return the offset at which the value at ``offset`` ends. Most of a footer is skipped by this loop."""
+    """Return the offset at which the value at ``offset`` ends. Most of a footer is skipped by this function."""
     if kind in (I16, I32, I64):
         while content[offset] >= 0x80:
             offset += 1
@@ -270,7 +270,11 @@ def read_footer(file: io.BufferedIOBase, storage: AllowedStorage = OWN_STORAGE) 
 
 
 def _read_footer_bytes(file: io.BufferedIOBase, size: int) -> bytes:
-    """Read the bytes of the footer. Its size is limited, because parsing takes a microsecond per byte."""
+    """Read the bytes of the footer of a file of ``size`` bytes.
+
+    The size of the footer is limited, because parsing takes a microsecond per byte. Raises ``ValueError`` if the footer
+    is too large or the file does not end like a Parquet file.
+    """
     file.seek(max(0, size - TRAILER_BYTES))
     tail = file.read(TRAILER_BYTES)
     length = int.from_bytes(tail[:4], "little")
@@ -288,7 +292,10 @@ class _SchemaColumn(NamedTuple):
 
 
 def _parse_footer(content: bytes) -> tuple[Footer, list[_SchemaColumn], list[tuple[int, list[dict[int, int]]]]]:
-    """Parse a footer; return its facts, its columns with values, and its row groups (their rows and their chunks)."""
+    """Parse a footer; return the table's facts, the columns that hold values, and the row groups.
+
+    A row group is given as its number of rows and the fields of its column chunks.
+    """
     footer, _ = decode_struct(content, 0, FOOTER_FORM)
     _, *elements = [(element[NAME].decode(), element.get(PHYSICAL)) for element in footer[2]]  # the first is the whole
     groups = [(group[3], [column[3] for column in group[1]]) for group in footer[4]]
@@ -304,7 +311,7 @@ def _count_memory_bytes(
     """Count the bytes that a column of a row group may take in memory.
 
     For a compressed page, readers allocate the size that the page's header gives, and they unpack texts by the encoding
-    that it gives, whatever the footer says. So the headers of such pages are checked one by one. Raises
+    that this header gives, whatever the footer says. So the headers of such pages are checked one by one. Raises
     ``_StorageError`` if the column cannot be read.
     """
     _check_sound(min(chunk.values()) >= 0 and DATA in chunk and INDEX not in chunk)

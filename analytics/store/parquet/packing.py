@@ -19,7 +19,7 @@ BLOCK, MINIBLOCK = 128, 32  # values of a block and of each of its four parts, i
 
 
 class ColumnFacts(NamedTuple):
-    """The facts about packed columns that are needed to describe them in the file."""
+    """The facts about packed columns that are needed to describe the columns in the file."""
 
     least: NDArray[np.int64]  # [columns]
     largest: NDArray[np.int64]  # [columns]
@@ -48,8 +48,9 @@ def pack_small(
     """Pack R > 0 integers of ``size`` bytes (1 or 4) into ``out`` from index ``start``; return the index of the end.
 
     ``values`` holds the bytes of the integers. The integers are stored as indices into the range from their least to
-    their largest value, unless this range is at least as wide as ``widest``. ``out`` needs ``9 R + 2048`` bytes after
-    ``start``. The facts about the column are written to ``facts`` at the index ``column``.
+    their largest value. If the largest value exceeds the least by ``widest`` or more, the integers are stored as they
+    are. ``out`` needs ``9 R + 2048`` bytes after ``start``. The facts about the column are written to ``facts`` at the
+    index ``column``.
     """
     narrow, wide = values.view(np.int8), values[: values.shape[0] // 4 * 4].view(np.int32)  # ``size`` says which it is
     least, largest, runs = _find_bounds_and_runs(narrow) if size == 1 else _find_bounds_and_runs(wide)
@@ -81,7 +82,7 @@ def pack_ascending(
 ) -> int:
     """Pack 64-bit integers as differences of neighbours, which must fit into 63 bits; return the index of the end.
 
-    The parameters are those of ``pack_small``.
+    See ``pack_small`` for the parameters.
     """
     least, largest, _runs = _find_bounds_and_runs(values)
     end = start + _pack_deltas(values, out[start:])
@@ -181,7 +182,7 @@ def _pack_one_by_one(values: Any, least: int, width: int, out: NDArray[np.uint8]
 def _pack_eights(words: Any, least: int, width: int, out: Any, at: int) -> int:
     """Pack bytes minus ``least`` with 1, 2 or 4 bits each, eight bytes (one word) at a time; return the end index.
 
-    Three steps each join neighbours in the word, which is four times as fast as packing one value at a time.
+    Each of three steps joins neighbours in the word. This is four times as fast as packing one value at a time.
     """
     low, high = np.uint64(0x7F7F_7F7F_7F7F_7F7F), np.uint64(0x8080_8080_8080_8080)
     offset = np.uint64(-least & 0xFF) * np.uint64(0x0101_0101_0101_0101)
