@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import duckdb
 
@@ -13,6 +13,14 @@ from analytics.store.texts import to_line
 from quarto.errors import RequestError
 
 
+class SqlFunction(NamedTuple):
+    """A function or a macro of DuckDB."""
+
+    name: str
+    stability: str | None  # such as CONSISTENT; None: a macro
+    definition: str | None  # SQL of a macro; None: a function
+
+
 class Parser(Protocol):
     """A parser for checking conditions, as an ``OpenArchive`` is."""
 
@@ -20,7 +28,7 @@ class Parser(Protocol):
         """Parse an SQL text. Raises ``RequestError`` for a text that is nested too deeply."""
         ...
 
-    def list_functions(self, names: Iterable[str]) -> Sequence[tuple[str, str | None, str | None]]:
+    def list_functions(self, names: Iterable[str]) -> Sequence[SqlFunction]:
         """List the name, the stability and the definition of each function or macro that has one of these names."""
         ...
 

@@ -28,6 +28,7 @@ import polars as pl
 
 from analytics.questions.sql import lazy_rows, views
 from analytics.questions.sql.archive_files import ArchiveFiles
+from analytics.questions.sql.conditions import SqlFunction
 from analytics.questions.sql.definitions import add_dependencies, list_needed_names, load_definitions
 from analytics.questions.sql.lazy_rows import ArrowStream, Failures, LazyArrowStream, ReplayScanner
 from analytics.questions.sql.query_execution import QueryLimits, build_query_error
@@ -179,7 +180,7 @@ class Connection:
         """Define every view and macro, so that DuckDB can suggest their names; return whether any was undefined."""
         return self._define_missing(add_dependencies(load_definitions()))
 
-    def list_functions(self, names: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
+    def list_functions(self, names: Iterable[str]) -> list[SqlFunction]:
         """List the name, the stability and the definition of each function or macro that has one of these names.
 
         A macro has no stability.
@@ -190,7 +191,7 @@ class Connection:
             "SELECT DISTINCT function_name, stability, macro_definition FROM duckdb_functions() "
             "WHERE function_type IN ('scalar', 'macro') AND list_contains($1, function_name)"
         )
-        return self.duckdb.execute(query, [names]).fetchall()
+        return [SqlFunction(*row) for row in self.duckdb.execute(query, [names]).fetchall()]
 
     def _try_fill_view(self, view: str, may_be_unread: bool) -> None:
         """Fill a view with its rows. Raises ``FailureError`` if the files of the view cannot be read.

@@ -18,6 +18,7 @@ import polars as pl
 from analytics.questions.columns import format_count_with_noun
 from analytics.questions.sql import views
 from analytics.questions.sql.archive_files import ArchiveFiles, MissingFileError
+from analytics.questions.sql.conditions import SqlFunction
 from analytics.questions.sql.connection import ORDERED_OPENINGS_MACRO, QUERYABLE_NAMES, Connection, is_plain_path
 from analytics.questions.sql.lazy_rows import ArrowStream, scan_frames
 from analytics.questions.sql.query_execution import (
@@ -202,7 +203,7 @@ class OpenArchive:
         """Parse an SQL text. Raises ``RequestError`` for a text that is nested too deeply."""
         return parse_query(self._connect().duckdb, text)
 
-    def list_functions(self, names: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
+    def list_functions(self, names: Iterable[str]) -> list[SqlFunction]:
         """List the name, the stability and the definition of each function or macro that has one of these names."""
         return self._connect().list_functions(names)
 

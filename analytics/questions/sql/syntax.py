@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -109,8 +109,8 @@ def _serialise(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
 def _parse_explained(connection: duckdb.DuckDBPyConnection, query: ParsedQuery) -> ParsedQuery:
     """Parse the query that an EXPLAIN explains. An EXPLAIN with options in parentheses is returned unparsed."""
     tokens = _list_tokens(query.text)
-    words = [word.lower() for _, word in tokens[:2]]
-    start = tokens[1 + (words[1:] == ["analyze"])][0] if len(tokens) > 2 else 0
+    words = [token.text.lower() for token in tokens[:2]]
+    start = tokens[1 + (words[1:] == ["analyze"])].start if len(tokens) > 2 else 0
     explained = parse_query(connection, query.text.encode(errors="replace")[start:].decode())
     if explained.error or explained.explains or explained.kinds == _EXPLAIN_KINDS:
         return query
@@ -139,7 +139,7 @@ def _describe_tree(text: str, tree: Node) -> ParsedQuery:
     table_functions = [node["function"] for node in nodes if node.get("type") == "TABLE_FUNCTION"]
     is_composed = any(function["function_name"].lower() in _TEXT_QUERY_FUNCTIONS for function in table_functions)
     names = functions | {table["table_name"].lower() for table in tables}
-    texts, labels = _find_label_texts(nodes)
+    label_texts = _find_label_texts(nodes)
     return ParsedQuery(
         text,
         SELECT_KINDS * len(tree["statements"]),
@@ -152,8 +152,8 @@ def _describe_tree(text: str, tree: Node) -> ParsedQuery:
         lists_catalogue=any(name.startswith(_CATALOGUE_PREFIXES) for name in names)
         or any(str(table.get("schema_name")).lower() in _CATALOGUE_SCHEMAS for table in tables)
         or any(node.get("show_type") == "SHOW_SPECIAL" for node in nodes),
-        texts=texts,
-        labels=labels,
+        texts=label_texts.possible_labels,
+        labels=label_texts.macro_arguments,
     )
 
 
@@ -194,7 +194,14 @@ def _find_policies(table_functions: Iterable[Node]) -> frozenset[str] | None:
     return None if None in names else frozenset(literal for literal in names if literal is not None)
 
 
-def _find_label_texts(nodes: Sequence[Node]) -> tuple[frozenset[str], frozenset[str]]:
+class _LabelTexts(NamedTuple):
+    """The string literals of a query that may be labels of agents."""
+
+    possible_labels: frozenset[str]  # those that look like a label with parameters
+    macro_arguments: frozenset[str]  # those in calls of the macro ``label``
+
+
+def _find_label_texts(nodes: Sequence[Node]) -> _LabelTexts:
     """Return two sets of string literals: those that look like a label with parameters, and those in ``label(...)``."""
     calls = [
         node
@@ -209,7 +216,7 @@ def _find_label_texts(nodes: Sequence[Node]) -> tuple[frozenset[str], frozenset[
         }
         for subtree in ([*nodes], calls)
     )
-    return frozenset(text for text in texts if text.endswith(")")), frozenset(labels)
+    return _LabelTexts(frozenset(text for text in texts if text.endswith(")")), frozenset(labels))
 
 
 def _find_column_names(tree: Node) -> frozenset[str] | None:
@@ -250,7 +257,7 @@ def _parse_tokens(text: str) -> ParsedQuery:
         kinds = tuple(statement.type.name for statement in duckdb.extract_statements(text))
     except duckdb.Error as error:
         return ParsedQuery(text, error=str(error).removeprefix("Parser Error: "))
-    matches = (_ONE_WORD.fullmatch(word.lower()) for _, word in _list_tokens(text))
+    matches = (_ONE_WORD.fullmatch(token.text.lower()) for token in _list_tokens(text))
     names = frozenset(match[1] for match in matches if match)
     is_composed = bool(names & _TEXT_QUERY_FUNCTIONS)
     return ParsedQuery(
@@ -264,13 +271,20 @@ def _parse_tokens(text: str) -> ParsedQuery:
     )
 
 
-def _list_tokens(text: str) -> Sequence[tuple[int, str]]:
+class _Token(NamedTuple):
+    """A token of an SQL text."""
+
+    start: int  # in bytes
+    text: str
+
+
+def _list_tokens(text: str) -> Sequence[_Token]:
     """List the tokens of a text, each with its start in bytes; comments are left out."""
     content = text.encode(errors="replace")
     tokens = duckdb.tokenize(content.decode())
     ends = [*(start for start, _ in tokens[1:]), len(content)]
     return [
-        (start, content[start:end].decode().strip())
+        _Token(start, content[start:end].decode().strip())
         for (start, kind), end in zip(tokens, ends, strict=True)
         if kind != duckdb.token_type.comment
     ]
