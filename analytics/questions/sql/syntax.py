@@ -41,7 +41,7 @@ _TOO_DEEP = "it is nested too deeply: write fewer levels of brackets, or name pa
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """A parsed SQL text: its kinds of statements, and the names in it, in lower case."""
+    """A parsed SQL text: the kinds of its statements, and the names in it, in lower case."""
 
     text: str
     kinds: tuple[str, ...] = ()  # of its statements, as DuckDB names them; of an EXPLAIN, those of what it explains
@@ -64,7 +64,7 @@ class ParsedQuery:
         return self.tree is not None and not self.is_composed
 
     def select_views(self, queryable_names: Iterable[str]) -> set[str]:
-        """Return those of these views and table macros that the query may read."""
+        """Return the names in ``queryable_names``, views and table macros, that the query may read."""
         return {name for name in queryable_names if self.is_composed or name in self.names}
 
 
@@ -90,9 +90,9 @@ def build_depth_error() -> RequestError:
 
 
 def _serialise(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
-    """Return the syntax tree of a text of SELECTs. For any other text, the field ``error`` of the tree is true.
+    """Return the syntax tree of a text of SELECTs, or None if the tree is too deep for Python, although not for DuckDB.
 
-    Return None if the tree is too deep for Python, although not for DuckDB.
+    For any other text, the field ``error`` of the tree is true.
     """
     # All rows are fetched, because an unfinished result would block the next statement.
     utf8_text = text.encode(errors="replace").decode()
@@ -161,7 +161,7 @@ def _list_tables(tree: Node) -> Iterator[Node]:
     """Yield the nodes that name tables, except names that WITH defines.
 
     A name that WITH defines is known in the query after WITH and in later definitions of the same WITH. In its own
-    definition it is known only if this is recursive, and then only in the second half.
+    definition, the name is known only if the definition is recursive, and then only in the second half.
     """
     waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
     while waiting:
@@ -184,7 +184,7 @@ def _list_tables(tree: Node) -> Iterator[Node]:
 
 
 def _find_policies(table_functions: Iterable[Node]) -> frozenset[str] | None:
-    """Return the names in calls such as policy('NAME'), or None if an argument is not a string literal."""
+    """Return the names of policies in calls such as policy('NAME'), or None if an argument is not a string literal."""
     names = {
         _parse_text_argument(argument)
         for function in table_functions
@@ -202,7 +202,7 @@ class _LabelTexts(NamedTuple):
 
 
 def _find_label_texts(nodes: Sequence[Node]) -> _LabelTexts:
-    """Return two sets of string literals: those that look like a label with parameters, and those in ``label(...)``."""
+    """Find the string literals that look like a label with parameters, and the string literals in ``label(...)``."""
     calls = [
         node
         for node in nodes
@@ -293,8 +293,8 @@ def _list_tokens(text: str) -> Sequence[_Token]:
 def _is_question_in_brackets(text: str) -> bool:
     """Return whether a text is a single query, although DuckDB splits it into several statements.
 
-    DuckDB splits a PIVOT without its values in this way, and also a COPY of such a PIVOT. A COPY in parentheses after
-    FROM is a syntax error, because the grammar allows only queries there.
+    DuckDB splits a PIVOT without its values in this way, and also a COPY of such a PIVOT. In brackets after FROM, a
+    COPY is a syntax error, because the grammar allows only queries there.
     """
     try:
         return [statement.type.name for statement in duckdb.extract_statements(f"FROM (\n{text}\n)")] == [*PIVOT_KINDS]
