@@ -247,8 +247,8 @@ class Archive(OpenArchive):
         The archive needs the exact values that ``runners.annotate`` or ``qarena annotate`` stores. Columns: ``agent``;
         ``kind``, gift or placement; ``ply``, counted from 0, null in the rows of all plies together; ``decisions``;
         ``regret``, the mean exact value that a decision gave up, in half-points; ``blunders``, the share of decisions
-        that gave up any (0 to 1). Both have 95 % intervals (``_low``, ``_high``). The frame has all plies; people see
-        the totals and the worst positions first.
+        that gave up any (0 to 1). ``regret`` and ``blunders`` have 95 % intervals (``_low``, ``_high``). The frame has
+        all plies; people see the totals and the worst positions first.
 
         Args:
             positions: The number of rows of the last table, which lists the positions, up to symmetry, in which agents
@@ -354,9 +354,10 @@ class Archive(OpenArchive):
     def games(self, limit: int | None = 50, **games: Unpack[GameFilters]) -> Result:
         """Return the games that meet the filters, sorted by run and id.
 
-        The columns are those of the view ``games``: ``run_id``, ``game_id``; ``pair_id``, the same for the two games
-        with one opening; ``pairing``; ``agent_0``, which gives the first piece, and ``agent_1``; ``winner``, a seat, -1
-        for a draw; ``plies``; ``opening``, the number of imposed plies; ``ending``, such as ``line`` or ``full_board``.
+        The result has the columns of the view ``games``: ``run_id``, ``game_id``; ``pair_id``, the same for the two
+        games with one opening; ``pairing``; ``agent_0``, which gives the first piece, and ``agent_1``; ``winner``, a
+        seat, -1 for a draw; ``plies``; ``opening``, the number of imposed plies; ``ending``, such as ``line`` or
+        ``full_board``.
 
         Args:
             limit: The largest number of games to return, or None for all games.
@@ -417,9 +418,9 @@ class Archive(OpenArchive):
     def runs(self) -> Result:
         """Return all runs, the oldest first; tables for people have fewer columns.
 
-        The columns are those of the view ``runs``: ``run_id``, ``created`` (UTC), ``status``, ``rules``, ``agents``
-        (labels), ``pairings``, ``seed``, ``opening_plies``, ``games_asked``, ``games``, ``ranges``, ``fingerprint``,
-        ``code_version``, ``code_fingerprint``, ``command``, ``seconds`` of play.
+        The result has the columns of the view ``runs``: ``run_id``, ``created`` (UTC), ``status``, ``rules``,
+        ``agents`` (labels), ``pairings``, ``seed``, ``opening_plies``, ``games_asked``, ``games``, ``ranges``,
+        ``fingerprint``, ``code_version``, ``code_fingerprint``, ``command``, ``seconds`` of play.
 
         Returns:
             A ``Result`` with a row for each run.
@@ -437,7 +438,7 @@ class Archive(OpenArchive):
     def agents(self) -> Result:
         """Return the agents of all runs.
 
-        The columns are those of the view ``agents``: ``run_id``, ``label``, ``target`` (the agent's class),
+        The result has the columns of the view ``agents``: ``run_id``, ``label``, ``target`` (the agent's class),
         ``parameters`` (a struct with a field for each parameter of any agent, null where the row's agent does not have
         the parameter).
 
@@ -457,9 +458,9 @@ class Archive(OpenArchive):
     def policies(self) -> Result:
         """Return all policies, the oldest first; tables for people have fewer columns.
 
-        The columns are those of the view ``policies``: ``policy_id``, ``name``, ``current`` (whether the name stands
-        for this policy), ``kind``, ``parameters`` (a struct), ``rules``, ``trainer``, ``seed``, ``games`` that it
-        learned from, ``run_ids`` of these games, ``condition`` that chose them, ``rows`` of its table, ``bytes``,
+        The result has the columns of the view ``policies``: ``policy_id``, ``name``, ``current`` (whether the name
+        stands for this policy), ``kind``, ``parameters`` (a struct), ``rules``, ``trainer``, ``seed``, ``games`` that
+        it learned from, ``run_ids`` of these games, ``condition`` that chose them, ``rows`` of its table, ``bytes``,
         ``created`` (UTC), ``command``.
 
         Returns:

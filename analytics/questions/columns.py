@@ -263,7 +263,10 @@ def rank_and_agent_columns(agents: Sequence[str], ranks: Iterable[int | None] | 
 def link_column(
     heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right_aligned: bool = False
 ) -> ResultColumn:
-    """Build a column of texts, each of which links to the address at the same index."""
+    """Build a column of texts, each of which links to the address at the same index.
+
+    With ``code``, pages show the texts as code.
+    """
     cells = [Cell(text, link=address, code=code) for text, address in zip(texts, addresses, strict=True)]
     return ResultColumn(heading, cells, right_aligned)
 
@@ -271,7 +274,7 @@ def link_column(
 def property_columns(properties: Mapping[str, str | Cell], code_names: Collection[str] = ()) -> list[ResultColumn]:
     """Build a column with the names of properties and a column with their values.
 
-    Pages show the values of the properties that ``code_names`` names as code.
+    Pages show a value as code if ``code_names`` has the name of its property.
     """
     texts = [Cell(f"{value}", code=True) if name in code_names else value for name, value in properties.items()]
     return [text_column("property", properties), text_column("value", texts)]
@@ -283,7 +286,8 @@ def property_columns(properties: Mapping[str, str | Cell], code_names: Collectio
 def standing_columns_without_agents(frame: pl.DataFrame, with_intervals: bool = True) -> list[ResultColumn]:
     """Build the columns of a crosstable's standings, without the names of the agents.
 
-    ``frame`` is the result of ``analytics.questions.pairings.Crosstable.to_frame``.
+    ``frame`` is the result of ``analytics.questions.pairings.Crosstable.to_frame``. Without ``with_intervals``, the
+    column of 95 % intervals is left out.
     """
     return [
         number_column("score", frame["score"], format_percent),

@@ -104,7 +104,7 @@ def _read_decisions(opened: OpenArchive, records: Sequence[RunRecord], ply: int,
 def _count_decisions(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, ply: int, where: str
 ) -> pl.DataFrame:
-    """Count the decisions in the games of one range, and return the rows of a ply that meet the condition ``where``."""
+    """Count the decisions at a ply in the games of one range, and return the rows that meet the condition ``where``."""
     counts = derive_stored_positions(archive, record, stored, range(ply, ply + 1))
     # A filter may return a slice, which would keep the whole table of every file in memory.
     rows = counts[counts.select(pl.arg_where(pl.sql_expr(where))).to_series()]
@@ -219,7 +219,7 @@ def _count_independent_openings(
 
 
 def list_turns_of_positions(decisions: pl.DataFrame, kind: str, rules: Rules, max_positions: int) -> pl.DataFrame:
-    """List every turn, with its canonical form, in the ``max_positions`` positions in which the most games decided.
+    """List every turn, with its canonical form, in the ``max_positions`` positions that have the most games.
 
     For gifts, the positions have no piece in hand. The result has the columns of ``list_canonical_turns``, and the
     column ``position``, the position as text.

@@ -128,7 +128,7 @@ def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAME
 
 
 class ChosenResults(NamedTuple):
-    """The results in the chosen games, by run and pairing. Results of the same two agents are not merged yet."""
+    """The results in the chosen games, by run and pairing; results of the same two agents are not merged yet."""
 
     records: list[RunRecord]  # the runs, by one set of rules
     results: ResultsByPairing
@@ -300,8 +300,8 @@ def merge_results_by_agents(
 ) -> tuple[PairingResult, ...]:
     """Merge all results of the same two agents into one result.
 
-    The unit of variance is the pair of games if it was so in any of the merged results. If the two agents played the
-    same openings several times, the unit is the opening.
+    The unit of variance is the pair of games if it is the unit in any of the merged results. If ``shared`` shows that
+    the two agents played the same openings several times, the unit is the opening.
     """
     merged: dict[tuple[str, str], PairingResult] = {}
     for result in results:

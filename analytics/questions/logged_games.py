@@ -29,7 +29,7 @@ class ArchivedGame(NamedTuple):
 
 
 def load_logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
-    """Load the game with this id from a run. Raises ``NotFoundError`` if it is not in the archive."""
+    """Load the game with this id from a run. Raises ``NotFoundError`` if the archive has no such game."""
     record = opened.archive.load_requested_run(run_id)
     game_rows = (
         opened.retry_if_file_missing(lambda: _read_game_row(opened, run_id, game_id))
@@ -75,7 +75,7 @@ Judgements = Mapping[tuple[int, str], ValueChange]  # by ply and kind
 
 
 class Decision(NamedTuple):
-    """A gift or a placement in a logged game, with the exact values before and after it, if they are known."""
+    """A gift or a placement in a logged game, with the exact values before and after it, if these are known."""
 
     ply: int
     kind: str

@@ -137,7 +137,10 @@ def explore_position(
 
 
 def add_rules_name(position: str, rules: str | None) -> str:
-    """Return the position with the name of the rules added. Raises ``RequestError`` if it already names other rules."""
+    """Return the text of a position with the name of the rules added, or unchanged if ``rules`` is None.
+
+    Raises ``RequestError`` if the text already names other rules.
+    """
     if rules is None:
         return position
     fields = position.split()
@@ -353,9 +356,10 @@ def parse_openings_query(archive: ArchiveStore, query: OpeningsQuery) -> ParsedO
 
 
 def _find_decision_kind(position: PackedPosition, rules: Rules, requested_kind: str | None) -> str:
-    """Return the kind of decision that a query is about: the requested kind or, by default, the next in the position.
+    """Return the kind of decision that a query is about.
 
-    Raises ``RequestError`` if no decisions, or none of the requested kind, can be made in the position.
+    This is the requested kind or, without a request, the kind of the next decision in the position. Raises
+    ``RequestError`` if no decisions, or none of the requested kind, can be made in the position.
     """
     position_text = format_position(position, rules.name)
     if requested_kind is not None and requested_kind not in DECISION_KINDS:
@@ -452,10 +456,10 @@ def _format_sample_games(
 def find_symmetric_game(
     plies: Sequence[Ply], position: PackedPosition, decision: Mapping[str, str | None], rules: Rules
 ) -> list[Ply] | None:
-    """Return the plies of a symmetric image of a game that passes through ``position`` and makes ``decision`` there.
+    """Map a game by a symmetry so that it passes through ``position`` and makes ``decision`` there; return its plies.
 
-    Return None if the game has no such image. ``decision`` is a row of the openings explorer; of its texts ``piece``,
-    ``cell`` and ``gift``, those that are present must match. If several symmetries of the cells give such an image, the
+    Return None if no symmetry does this. ``decision`` is a row of the openings explorer; of its texts ``piece``,
+    ``cell`` and ``gift``, the image must match all that are present. If several symmetries of the cells would do, the
     first one is taken.
     """
     ply = position.occupied.bit_count()
@@ -475,7 +479,7 @@ def find_symmetric_game(
 
 
 class _RequiredMappings(NamedTuple):
-    """The pieces and cells of a game, each with the image that a symmetry must map it to."""
+    """The pieces and cells of a game, each with the image to which a symmetry must map the piece or cell."""
 
     pieces: list[tuple[int, int]]  # piece, image
     cells: list[tuple[int, int]]  # cell, image

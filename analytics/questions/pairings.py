@@ -97,7 +97,7 @@ class PairingResult:
 
 
 def load_results(archive: ArchiveStore, run_id: str) -> list[PairingResult]:
-    """Load the results of each pairing of a run that has games, in the order of the run's pairings.
+    """Load the results of a run's pairings that have games, in the order of the pairings.
 
     Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
     """
@@ -233,7 +233,7 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
     """Build the crosstable of all pairings, leaving out the games of agents against themselves.
 
     With ``shared``, intervals are over openings: all pairs of an agent with the same opening are one unit, whoever the
-    opponent was. Without it, pairs of different pairings count as independent, which is wrong if pairings share
+    opponent was. Without ``shared``, pairs of different pairings count as independent, which is wrong if pairings share
     openings.
     """
     meetings: dict[str, dict[str, Tally]] = {}
@@ -294,7 +294,7 @@ for _one in range(3):
 
 @dataclass(frozen=True)
 class SharedOpenings:
-    """Counts of the pairs whose openings other pairs may have played, too, by meeting and by group of openings.
+    """Counts of the pairs of games whose openings other pairs may have played, too, by meeting and group of openings.
 
     A meeting is all games between two agents. The pairs with the same opening are always in the same group.
     """
@@ -322,7 +322,7 @@ class SharedOpenings:
         return opponents
 
     def count_pairs_between(self, first: str, second: str) -> NDArray[np.int64]:
-        """Count the pairs of two agents by group and cell, [G, 15], from the point of view of ``first``.
+        """Count the pairs of two agents by group of openings and cell, [G, 15], from the point of view of ``first``.
 
         The counts are zero if the two agents have no meeting.
         """

@@ -80,7 +80,7 @@ class Ratings:
 
     @property
     def best_first(self) -> list[str]:
-        """The labels of all agents, first those with a rank and then those without one, both sorted by rating."""
+        """The labels of all agents: agents with a rank first, then agents without one, both parts sorted by rating."""
         return [rating.agent for rating in sorted(self.ratings, key=lambda rating: rating.rank is None)]
 
     def find_rating(self, agent: str) -> Rating | None:
@@ -289,7 +289,7 @@ def _find_always_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
 
 
 def _select_and_orient_tallies(tallies: Tallies) -> Tallies:
-    """Return the tallies of games between different agents, sorted, with the two agents of each in alphabetical order.
+    """Return the tallies between different agents, sorted, each with its two agents in alphabetical order.
 
     This way, the bootstrap depends on the games alone.
     """
@@ -334,7 +334,7 @@ class _RatedAgents:
         return np.round(elos * ELO_PER_UNIT, DECIMALS)
 
     def mark_reference_agents(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
-        """Return an array [A] of whether each agent belongs to a reference component of more than one agent."""
+        """Return, as an array [A], whether each agent belongs to a reference component of more than one agent."""
         is_reference = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
             reference = self._find_reference_component(np.flatnonzero(self.groups == group), fitted.above)
@@ -388,8 +388,8 @@ def _compute_superiority(
     """Compute the share of bootstrap samples in which the row's agent is above the column's agent, [A, A].
 
     A sample in which the two agents are equal or cannot be compared counts as half. If all games together cannot
-    compare two agents, their share is 1/2, whatever the samples say. It is NaN across groups, and if there are no
-    samples.
+    compare two agents, their share is 1/2, whatever the samples say. The share is NaN across groups, and if there are
+    no samples.
     """
     points = np.zeros((len(groups), len(groups)))
     for sample in resampled_fits:
@@ -401,7 +401,7 @@ def _compute_superiority(
 
 
 def _can_compare(fitted: DavidsonFit) -> NDArray[np.bool_]:
-    """Return an array [A, A] of whether the games determine which of two agents, row or column, is above the other."""
+    """Return, as an array [A, A], whether the games determine which of the row's and the column's agent is above."""
     above, below = fitted.above, fitted.above.T
     return (above | below) & ~(above & below & fitted.seat_decides)
 
@@ -418,9 +418,10 @@ def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
 
 
 def _build_unbounded_estimate(elo: float, samples: int) -> Estimate:
-    """Build the estimate of an unbounded rating.
+    """Build the estimate of a rating without a bound, which is infinite or NaN.
 
-    Its interval is a single point, because the rating is unbounded in every bootstrap sample, too.
+    The interval is a single point, because the rating has no bound in any bootstrap sample either; without samples, the
+    interval is NaN.
     """
     return Estimate(elo, *(elo if samples else math.nan,) * 2)
 

@@ -72,7 +72,7 @@ class GameFilter:
         return earliest <= datetime.fromisoformat(record.created) <= latest
 
     def select_runs(self, archive: ArchiveStore) -> list[RunRecord]:
-        """Select the runs that may have games that meet the filter, oldest first.
+        """Select the runs that may have games that meet the filter, the oldest run first.
 
         Raises ``RequestError`` for a run, an agent or rules that the archive does not have, for a period without runs,
         and for a run of another schema.
@@ -201,9 +201,10 @@ class Selection:
                     yield record, games
 
     def select_ranges_and_ids(self, record: RunRecord) -> Iterator[tuple[StoredRange, NDArray[np.int64] | None]]:
-        """Yield each stored range of a run that holds selected games, with the ids of the run's selected games.
+        """Yield the stored ranges of a run in which games are selected, each with the ids of the run's selected games.
 
-        The ids are those of the whole run, or None if all games of the run are selected.
+        These are the ids of all selected games of the run, not only of those in the range, or None if all games of the
+        run are selected.
         """
         archive, game_ids = self.opened.archive, None
         if not self.has_whole_run(record):
@@ -290,7 +291,7 @@ def find_pair_slice(ids: NDArray[np.int64], pairing: int, first_pair: int, end_p
 
 
 def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64]) -> bool:
-    """Return whether the range ``stored`` of a run holds any game whose id is in ``ids``, an ascending array."""
+    """Return whether any game in the range ``stored`` of a run has its id in ``ids``, an ascending array."""
     spans = (record.unit_line.pair_range(pairing, stored.first, stored.end) for pairing in range(len(record.pairings)))
     return any(ids[find_pair_slice(ids, pairing, first, end)].size for pairing, (first, end) in enumerate(spans))
 

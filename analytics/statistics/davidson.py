@@ -68,7 +68,7 @@ class DavidsonFit(NamedTuple):
 def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit | None = None) -> DavidsonFit:
     """Fit the strengths of each component, one seat parameter and one draw parameter by maximum likelihood.
 
-    If ``initial_fit``, a fit to similar games, is given, the search starts there. This saves time and does not change
+    The search starts at ``initial_fit``, a fit to similar games, if this is given. This saves time and does not change
     the result.
     """
     above = _find_point_chains(agent_count, games)
@@ -93,7 +93,7 @@ def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit |
 
 
 def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return an array [A, A] of whether a path of ``edges`` [A, A] leads from the row's agent to the column's agent.
+    """Return, as an array [A, A], whether a path of ``edges`` [A, A] leads from the row's agent to the column's agent.
 
     Each agent reaches itself. S. Warshall, "A theorem on Boolean matrices", JACM 9 (1962), with the rows packed into
     bytes of eight agents each.
@@ -107,7 +107,7 @@ def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _find_point_chains(agent_count: int, games: SeatCounts) -> NDArray[np.bool_]:
-    """Return an array [A, A] of whether a chain of points leads from the row's agent to the column's agent.
+    """Return, as an array [A, A], whether a chain of points leads from the row's agent to the column's agent.
 
     In a chain of points, each agent scored against the next one.
     """

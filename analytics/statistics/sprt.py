@@ -39,9 +39,9 @@ PairCounts = Sequence[float]  # of pairs, by PAIR_SCORES
 class Hypotheses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The two hypotheses of a test, in normalised Elo: the strength is at most ``elo0``, or at least ``elo1``.
 
-    ``alpha`` is the probability of accepting elo1 although elo0 is true, and ``beta`` that of accepting elo0 although
-    elo1 is true. Raises ``RequestError`` unless elo0 < elo1, both are within 500 of 0, ``alpha`` and ``beta`` are above
-    0, and their sum is below 1.
+    ``alpha`` is the probability of accepting elo1 although elo0 is true, and ``beta`` is the probability of accepting
+    elo0 although elo1 is true. Raises ``RequestError`` unless elo0 < elo1, both are within 500 of 0, ``alpha`` and
+    ``beta`` are above 0, and their sum is below 1.
     """
 
     elo0: float = 0.0
@@ -118,7 +118,8 @@ def pair_counts_at_looks(max_pairs: int) -> Iterator[int]:
     """Yield the numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ..., ``max_pairs``.
 
     These numbers are fixed, so the decision depends on the games alone and not on threads or the sizes of blocks.
-    Looking less often makes neither error more likely, because at a look the ratio is at least as far beyond a bound.
+    Looking less often makes neither error more likely, because a ratio that decides the test at a look is at least as
+    far beyond its bound.
     """
     pairs = 0
     while pairs < max_pairs:

@@ -253,7 +253,7 @@ class ClusterSums(NamedTuple):
 
 
 class Clusters(NamedTuple):
-    """Sums of points and of wins over independent clusters of games."""
+    """Sums of points and sums of wins over independent clusters of games."""
 
     points: ClusterSums  # a win is a point, a draw half of one
     wins: ClusterSums
@@ -358,8 +358,8 @@ def design_effect(tally: Tally) -> float:
 def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
     """Return the first agent's share of games won, with Wilson's interval over the effective number of games.
 
-    With ``clusters``, the effective number follows from the variance over the clusters. Otherwise, it is the number of
-    games, divided by ``design_effect`` if ``by_pairs`` is set.
+    With ``clusters``, the effective number follows from the variance over the clusters. Otherwise, the effective number
+    is the number of games, divided by ``design_effect`` if ``by_pairs`` is set.
     """
     if clusters is not None:
         return share_over_clusters(clusters.wins)
@@ -373,9 +373,9 @@ def mean_score(counts: Sequence[int]) -> Estimate:
 
     ``counts[i]`` units scored ``i / (len(counts) - 1)``. The counts are the losses, draws and wins of games, or the
     five counts of pairs (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is
-    that of the sample. If all units scored 0, or all scored 1, the variance is 0 and the interval is Wilson's. If all
-    units scored the same value in between, as pairs of deterministic agents do, the interval is a single point, the
-    mean.
+    the variance of the sample. If all units scored 0, or all scored 1, the variance is 0 and the interval is Wilson's.
+    If all units scored the same value in between, as pairs of deterministic agents do, the interval is a single point,
+    the mean.
     """
     n = sum(counts)
     if not n:

@@ -89,7 +89,7 @@ class ArchiveFiles:
         return [self.archive.root / name for name in (*TABLE_FOLDERS, FOLDER)]
 
     def list_and_check_files(self, table: str, run_id: str | None = None) -> list[VerifiableFile]:
-        """List the effective files of a table, in one run or in all, and verify their checksums.
+        """List the effective files of a table, in one run or, without ``run_id``, in all, and verify their checksums.
 
         Raises:
             FailureError: The content of a file has changed since it was written.
@@ -157,7 +157,7 @@ class ArchiveFiles:
         )
 
     def list_range_files(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[VerifiableFile]:
-        """List the files of ``games`` or ``plies`` with these ranges. Raises ``MissingFileError`` if one is lost."""
+        """List the files of ``games`` or ``plies`` with these ranges. Raises ``MissingFileError`` if a file is lost."""
         return [self._build_range_file(table, run_id, stored) for stored in ranges]
 
     def list_derived_files_and_gaps(
@@ -230,7 +230,7 @@ class ArchiveFiles:
         return f"{path} is missing or damaged: run {self.archive.format_command('archive verify')}"
 
     def check_files(self, files: Iterable[VerifiableFile]) -> None:
-        """Raise ``FailureError`` if the content of a file has changed since it was written.
+        """Raise ``FailureError`` if the content of a file has changed since the file was written.
 
         Each file is checked only once.
         """

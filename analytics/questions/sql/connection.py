@@ -155,8 +155,8 @@ class Connection:
     def _find_labels(self, texts: Collection[str], labels: Collection[str]) -> None:
         """Define the macro ``label`` for the labels in a query, and warn of labels that are stored in another form.
 
-        ``texts`` has the string literals of the query that look like labels, and ``labels`` those in calls of the
-        macro.
+        ``texts`` has the string literals of the query that look like labels, and ``labels`` has the string literals in
+        calls of the macro.
         """
         archive, records = self._files.archive, list[RunRecord]()
         for run_id in archive.list_recorded_run_ids():
@@ -346,7 +346,7 @@ def _build_rules_column(record: RunRecord) -> dict[str, str]:
 
 
 def _format_for_duckdb(error: FailureError) -> str:
-    """Format the message of an error for DuckDB, replacing bytes of a path that are not UTF-8."""
+    """Format the message of an error as DuckDB can hold it, with bytes of a path that are not UTF-8 replaced."""
     return str(error).encode(errors="replace").decode()
 
 

@@ -75,11 +75,11 @@ class OpenArchive:
 
         Args:
             root: The folder or the location in a bucket.
-            limits: Limits of memory and time; a query that exceeds one raises an error.
-            check: Check that runs have all games that their records name, and compare each file with its checksum
-                before the first query that reads it, once per machine (see ``ArchiveFiles.check_files``).
-            vocabulary_only: Restrict queries to the views and the macros of ``docs/sql.md``. This is necessary for
-                queries from strangers.
+            limits: Limits of memory, disk space and time; a query that exceeds a limit raises an error.
+            check: Whether to check that runs have all games that their records name, and to compare each file with its
+                checksum before the first query that reads it, once per machine (see ``ArchiveFiles.check_files``).
+            vocabulary_only: Whether to restrict queries to the views and the macros of ``docs/sql.md``. This is
+                necessary for queries from strangers.
 
         Raises:
             RequestError: ``root`` is no archive.

@@ -43,7 +43,7 @@ _NESTED_TYPES = ("list", "array", "struct", "tuple", "map")
 
 
 class QueryFailure(NamedTuple):
-    """The message with which DuckDB or Polars failed to answer a query."""
+    """The failure of a query, with the message of DuckDB or Polars."""
 
     text: str
     is_fatal: bool  # whether the connection can answer no more questions
@@ -129,13 +129,13 @@ def run_query(
     consume_result: Callable[[QueryResult], AnswerT],
     limits: AbstractContextManager[None],
 ) -> AnswerT | QueryFailure:
-    """Run a query; return what ``consume_result`` returns for the result, or DuckDB's failure.
+    """Run a query, and return what ``consume_result`` returns for its result, or DuckDB's failure.
 
     Args:
         connection: A connection whose views are filled.
         query: The query.
-        parameters: The values of the query's placeholders, in order or by name; None: the query has no placeholders.
-        consume_result: Reads the rows.
+        parameters: The values of the query's placeholders, in order or by name, or None if it has no placeholders.
+        consume_result: A function that reads the rows of the result.
         limits: A context that may interrupt the query.
 
     Raises:
@@ -322,7 +322,7 @@ class QueryLimits:
         """Interrupt the connection inside the context when a limit is exceeded, and append the error to ``errors``.
 
         The spill folder is measured twenty times a second, because DuckDB 2.0 does not obey its own setting
-        ``max_temp_directory_size``: it spilled 740 MB although only 5 MB were allowed.
+        ``max_temp_directory_size``: a query spilled 740 MB although only 5 MB were allowed.
         """
         if self.seconds is None and self.spill is None and self.stop_event is None:
             yield

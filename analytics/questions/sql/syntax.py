@@ -107,7 +107,10 @@ def _serialise(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
 
 
 def _parse_explained(connection: duckdb.DuckDBPyConnection, query: ParsedQuery) -> ParsedQuery:
-    """Parse the query that an EXPLAIN explains. An EXPLAIN with options in parentheses is returned unparsed."""
+    """Parse the query that an EXPLAIN explains.
+
+    Return ``query`` unchanged if this is not possible, for example because the EXPLAIN has options in parentheses.
+    """
     tokens = _list_tokens(query.text)
     words = [token.text.lower() for token in tokens[:2]]
     start = tokens[1 + (words[1:] == ["analyze"])].start if len(tokens) > 2 else 0
@@ -195,7 +198,7 @@ def _find_policies(table_functions: Iterable[Node]) -> frozenset[str] | None:
 
 
 class _LabelTexts(NamedTuple):
-    """The string literals of a query that may be labels of agents."""
+    """String literals of a query that may be labels of agents."""
 
     possible_labels: frozenset[str]  # those that look like a label with parameters
     macro_arguments: frozenset[str]  # those in calls of the macro ``label``
@@ -220,7 +223,7 @@ def _find_label_texts(nodes: Sequence[Node]) -> _LabelTexts:
 
 
 def _find_column_names(tree: Node) -> frozenset[str] | None:
-    """Return the names of the columns that a query reads, or None if it reads columns without naming them (``*``)."""
+    """Return the names of the columns that a query reads, or None if some are not named (``*``)."""
     nodes = [*walk_nodes(tree)]
     tables = [node for node in nodes if node.get("type") == "BASE_TABLE"]
     row_names = {node[name].lower() for node in tables for name in ("alias", "table_name")}  # names of whole rows

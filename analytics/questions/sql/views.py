@@ -71,7 +71,7 @@ class ColumnDescription(NamedTuple):
 
 
 def read_column_descriptions(view: str) -> dict[str, ColumnDescription]:
-    """Read the descriptions of a view's columns, by name."""
+    """Read the descriptions of a view's columns, by the name of the column."""
     return {
         row["column"]: ColumnDescription(row["meaning"], row["unit"])
         for row in _read_column_rows()
@@ -296,7 +296,7 @@ def _select_list_sql(values: Mapping[str, str]) -> str:
 
 
 def build_pairings_table(archive: ArchiveStore) -> pl.DataFrame:
-    """Build the rows of the table ``_pairings``, one for every pairing of every run.
+    """Build the rows of the table ``_pairings``, one row for every pairing of every run.
 
     Raises ``FailureError`` for a damaged record.
     """
