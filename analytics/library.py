@@ -26,11 +26,11 @@ class GameFilters(TypedDict, total=False):
     """Filters of games; a question is about the games that meet all filters that are given."""
 
     rules: str | None  # the rules' name, such as "classic"
-    agent: str | None  # label of an agent that took part; of decisions and first plies, the one that decided
+    agent: str | None  # label of an agent that took part; for decisions and first plies, the agent that decided
     opponent: str | None  # label of the other agent
     run: str | Sequence[str] | None  # ids of runs
     where: str | None  # a condition on the view ``games``, in DuckDB's SQL
-    trainings: bool  # whether games of trainings count, too; runs that are named always do
+    trainings: bool  # whether games of trainings count, too; games of runs that are named always count
 
 
 class Archive(OpenArchive):

@@ -1,4 +1,4 @@
-"""Other packages of our names that come first on the import path. Imports the standard library only."""
+"""Other packages that hide this project's packages on the import path. Imports the standard library only."""
 
 from __future__ import annotations
 

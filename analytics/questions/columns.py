@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 RUN_DIGITS = 6  # of a run's id in the name of a game
-DIAGONAL = "·"  # where the agent of the row is that of the column
+DIAGONAL = "·"  # where the row and the column have the same agent
 MINUS = "\N{MINUS SIGN}"
 MISSING = "–"  # noqa: RUF001  (an en dash: there is no value)
 SEAT_ROLES = ("gives the first piece", "places it")  # what each seat does first
@@ -41,7 +41,7 @@ class Cell:
     piece: int | None = None  # drawn beside the text
     link: str = ""  # address that the text leads to; reports have none
     parts: tuple[Cell, ...] = ()  # each with a link of its own, before the text
-    checkbox: str = ""  # the value of a box of a form, named ``run``, in front
+    checkbox: str = ""  # the value of a checkbox named ``run`` before the text
 
     def __str__(self) -> str:
         return f"{self.prefix}{self.text or (DIAGONAL if self.is_diagonal else '')}"
@@ -51,9 +51,9 @@ class ResultColumn(NamedTuple):
     """A column of a table for people."""
 
     heading: str
-    texts: Sequence[Any]  # of a page: cells with links and colours, too
+    texts: Sequence[Any]  # in tables for a page, also cells with links and colours
     right_aligned: bool = True  # numbers
-    drop_priority: int = 0  # if a table is too wide, its columns are dropped by this, the highest first; 0: never
+    drop_priority: int = 0  # a table that is too wide drops the column of the highest priority first; 0: never
 
     @property
     def cells(self) -> list[Cell]:
@@ -298,7 +298,7 @@ def standing_columns_without_agents(frame: pl.DataFrame, with_intervals: bool = 
     ]
 
 
-MAX_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents, 90,000 cells say nothing to anybody
+MAX_OPPONENTS = 40  # columns of a table of agents against agents: nobody reads 90,000 cells of 300 agents
 
 
 def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
@@ -442,8 +442,8 @@ def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 # Texts come from anybody: a label from another person's archive, any text from a question in SQL. So no text may send
 # commands to a terminal, nor be a formula in a spreadsheet.
 
-# Spreadsheets read a cell that begins with one of these as a formula; some read the full-width signs of Chinese and
-# Japanese so, too.
+# Spreadsheets read a cell that begins with one of these signs as a formula. Some do so for the full-width signs of
+# Chinese and Japanese, too.
 _FORMULA = "^[=+@\n\uff1d\uff0b\uff0d\uff20-]"
 # A spreadsheet would turn ids such as 12345e678901 and 000123 into other numbers.
 _NUMERAL = r"^[0-9.,]*[0-9][0-9.,]*([eE][+-]?[0-9]+)?$"

@@ -45,7 +45,7 @@ class HeadToHead:
     """The results of games between agents, with one result for every two agents that met."""
 
     rules: str
-    results: tuple[PairingResult, ...]  # by the first agent of their oldest run; ``pairing`` is the index
+    results: tuple[PairingResult, ...]  # from the view of the oldest run's first agent; ``pairing`` is the index
     notes: tuple[str, ...]  # warnings for a reader of these results
     # None if no two pairings of these games played the same openings. Not compared, because the results determine it.
     shared: SharedOpenings | None = field(default=None, compare=False)

@@ -41,7 +41,7 @@ from quarto.symmetry import build_symmetries
 
 EMPTY_BOARD = "..../..../..../.... -"
 DECISION_KINDS = ("gift", "placement", "turn")
-SORT_ORDERS = ("games", "score", "losses")  # most played first; lowest score, most losses first: the worst
+SORT_ORDERS = ("games", "score", "losses")  # the most games first; the lowest score or the most losses first
 
 # Positions whose first free decisions are counted: after two imposed plies there are 148, after three 3,289.
 MAX_POSITIONS = 200
@@ -57,7 +57,7 @@ class OpeningsQuery:
     least: int = 1  # leave out rows of fewer games
     imposed: bool = False  # count decisions that were imposed, too
     sort: str = SORT_ORDERS[0]  # one of SORT_ORDERS
-    # Count each game at its first free decision, whatever the position. None: if no decision at the start was free.
+    # Count each game at its first free decision, in any position. None: only if no decision at the start was free.
     first_free: bool | None = None
 
 

@@ -42,7 +42,7 @@ class GameFilter:
     where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
     runs: tuple[str, ...] = ()  # ids; none: all runs
     rules: str | None = None  # the rules' name
-    agent: str | None = None  # label of an agent that took part; in a question about decisions, the one that decided
+    agent: str | None = None  # label of an agent that took part; for decisions, the agent that decided
     opponent: str | None = None  # label of the other agent
     since: str | None = None  # runs created on this day or at this moment (ISO 8601, UTC) or later
     until: str | None = None  # runs created on this day, until its end, or at this moment, or earlier
@@ -352,7 +352,7 @@ class SelectedPairRange(NamedTuple):
     pairing: int
     first_pair: int
     end_pair: int
-    games: int  # selected ones
+    games: int  # the number of selected games
 
     def find_rows(self, game_id: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the indices of the games in this range within ``game_id``, an ascending array of game ids."""

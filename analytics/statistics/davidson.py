@@ -29,13 +29,13 @@ from analytics.statistics.tally import DRAW, LOSS, WIN
 from quarto.jit import kernel
 
 ROUNDS = 100
-PRECISION = 1e-6  # natural units, of the last step: near the maximum its square is about what is still wrong
+PRECISION = 1e-6  # natural units, of the last step; near the maximum, the remaining error is about its square
 LONGEST_STEP = 2.0  # natural units: far from the maximum, a step of Newton's method may be far too long
 RIDGE = 1e-12  # times the number of games, on the diagonal: what the games do not determine keeps its start
 FARTHEST_FINITE = (
     20.0  # natural units; a parameter beyond counts as infinite: fewer than one game in 10^8 contradicts it
 )
-EXTREME_DRAWS = 50.0  # the draw parameter when no game was drawn, or with the other sign when all were
+EXTREME_DRAWS = 50.0  # minus the draw parameter if no game was drawn, or the draw parameter if all were drawn
 
 _NUMBERS, _VECTOR, _MATRIX = types.int64[::1], types.float64[::1], types.float64[:, ::1]
 

@@ -212,7 +212,7 @@ def tally_by_pairing(blocks: Iterable[Block]) -> dict[int, Tally]:
 TALLY_CELLS = 15
 _PAIR_CELLS = 9  # the first of them, 3 * result in game 0 + result in game 1; then 3 * seat + result of single games
 
-# How many games of a cell the first agent held each seat in, and ended so: [15, seat, result].
+# The number of games in one pair of a cell in which the first agent has a seat and a result: [15, seat, result].
 SEAT_RESULTS = np.zeros((TALLY_CELLS, 2, 3), np.int64)
 for _one in (LOSS, DRAW, WIN):
     for _seat in range(2):

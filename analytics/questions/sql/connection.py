@@ -52,7 +52,7 @@ RecordColumns = Callable[[RunRecord], dict[str, str]]  # the columns that follow
 _BUSY_SECONDS = 0.05
 # Replayed views, each with the view that has its rows.
 _REPLAYED_VIEWS = {"boards": "boards", ORDERED_OPENINGS_MACRO: views.ORDERED_OPENINGS_VIEW}
-_VIEWS_WITH_EXTRA_COLUMNS = ("boards", "decisions")  # those with columns of ``views.ON_DEMAND_COLUMNS``
+_VIEWS_WITH_EXTRA_COLUMNS = ("boards", "decisions")  # views with columns of ``views.ON_DEMAND_COLUMNS``
 
 _QUERY_TEXT_ERROR = re.compile(r"(Parser|Binder|Catalog) Error: ")
 # Errors of a file, and errors without a kind, such as those of Thrift.
@@ -72,7 +72,7 @@ class Connection:
         self._defined: set[str] = set()  # views and macros that DuckDB knows
         self._filled_views: set[str] = set()  # views that have their rows
         self._columns: Collection[str] = frozenset()  # the ``views.ON_DEMAND_COLUMNS`` that filled views have
-        self._reported_labels: set[str] = set()  # labels of which the user knows that they are stored differently
+        self._reported_labels: set[str] = set()  # labels whose different stored form the user has been told
         self._errors_by_view: dict[str, FailureError] = {}
         self.failures = Failures()  # of replays that the current question reads
         self.scratch = ScratchFolder()

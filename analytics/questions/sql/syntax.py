@@ -44,7 +44,7 @@ class ParsedQuery:
     """A parsed SQL text: the kinds of its statements, and the names in it, in lower case."""
 
     text: str
-    kinds: tuple[str, ...] = ()  # of its statements, as DuckDB names them; of an EXPLAIN, those of what it explains
+    kinds: tuple[str, ...] = ()  # DuckDB's names for the kinds of its statements, or of the statements that it explains
     explains: bool = False
     error: str = ""  # the parser's message; the fields below are then unset
     tree: Node | None = None  # None: DuckDB does not serialise the text
@@ -200,8 +200,8 @@ def _find_policies(table_functions: Iterable[Node]) -> frozenset[str] | None:
 class _LabelTexts(NamedTuple):
     """String literals of a query that may be labels of agents."""
 
-    possible_labels: frozenset[str]  # those that look like a label with parameters
-    macro_arguments: frozenset[str]  # those in calls of the macro ``label``
+    possible_labels: frozenset[str]  # literals that look like a label with parameters
+    macro_arguments: frozenset[str]  # literals in calls of the macro ``label``
 
 
 def _find_label_texts(nodes: Sequence[Node]) -> _LabelTexts:
