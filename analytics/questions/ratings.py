@@ -150,7 +150,10 @@ class Ratings:
         return [*lines, *self._describe_unranked(), *self.unrated_sentences]
 
     def _describe_unranked(self) -> list[str]:
-        """Describe why agents have no rank, except agents whose rating has no bound, which ``describe`` explains."""
+        """Describe which agents have no rank because they are people or have too few games.
+
+        ``describe`` explains the other reasons.
+        """
         members = {
             reason: [rating.agent for rating in self.ratings if reason in rating.unranked]
             for reason in (A_PERSON, FEW_GAMES)
