@@ -47,15 +47,17 @@ def open_archive(
     seconds: float | None = None,
     check: bool = True,
 ) -> Archive:
-    """Open an archive, a folder or a URL (``s3://bucket/prefix``), as it is now.
+    """Open the archive in a folder or at a URL (``s3://bucket/prefix``), with the content that it has now.
 
     Args:
         archive: The folder or the URL.
         memory: The most memory that a question may use, such as ``1GiB`` or a share of the machine's memory. A question
             that needs more spills to the disk.
-        spill: The most disk space that a question may use, such as ``10GiB``; None: nine tenths of the free space.
-        seconds: Interrupt a question after this many seconds; None: never. A server should set it.
-        check: Compare files with their checksums.
+        spill: The most disk space that a question may use, such as ``10GiB``, or None for nine tenths of the free
+            space.
+        seconds: The number of seconds after which a question is interrupted, or None for no limit. A server should set
+            a limit.
+        check: Whether to compare files with their checksums.
 
     Returns:
         The open ``Archive``.
@@ -78,7 +80,7 @@ def open_archive(
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name of this package when it is first used."""
+    """Load a public name of this package when the name is first used."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -23,25 +23,26 @@ DEFAULT_SAMPLES = 200  # of the bootstrap behind intervals of ratings
 
 
 class GameFilters(TypedDict, total=False):
-    """The games that a question is about: those that meet all of these conditions."""
+    """Filters of games; a question is about the games that meet all filters that are given."""
 
     rules: str | None  # the rules' name, such as "classic"
-    agent: str | None  # label of an agent that took part; of decisions and first plies, the one that decided
+    agent: str | None  # label of an agent that took part; for decisions and first plies, the agent that decided
     opponent: str | None  # label of the other agent
     run: str | Sequence[str] | None  # ids of runs
     where: str | None  # a condition on the view ``games``, in DuckDB's SQL
-    trainings: bool  # whether games of trainings count, too; runs that are named always do
+    trainings: bool  # whether games of trainings count, too; games of runs that are named always count
 
 
 class Archive(OpenArchive):
-    """An archive as it was when it was opened; ``refresh`` updates it. ``analytics.open_archive`` returns it.
+    """An open archive with the content that it had when it was opened; ``refresh`` updates the content.
 
-    Each question returns a ``Result``. Most questions take the filters of ``GameFilters`` as keywords. A label of an
-    agent may be written with or without the parameters that have their defaults, as for ``qarena run``. ``sql`` answers
-    a question in SQL, and ``scan`` returns a view as a lazy frame. Questions raise ``RequestError`` for a filter that
-    no game can meet, such as an agent that did not play, and ``FailureError`` for damaged files.
+    ``analytics.open_archive`` returns an archive. Each question is a method that returns a ``Result``. Most questions
+    take the filters of ``GameFilters`` as keywords. A label of an agent may be written with or without the parameters
+    that have their defaults, as for ``qarena run``. ``sql`` answers a question in SQL, and ``scan`` returns a view as a
+    lazy frame. Questions raise ``RequestError`` for a filter that no game can meet, such as an agent that did not play,
+    and ``FailureError`` for damaged files.
 
-    Several threads may use one archive, but it answers one question at a time; ``fork`` returns a copy with a
+    Several threads may use one archive, but the archive answers one question at a time; ``fork`` returns a copy with a
     connection of its own. After ``os.fork``, every question in the new process raises an error that says so. An archive
     is a context manager, but need not be closed.
 
@@ -59,15 +60,16 @@ class Archive(OpenArchive):
         """Return the results of every two agents under one rule set, by default without the games of trainings.
 
         Columns: ``first``, ``second``, ``games``; ``wins``, ``draws`` and ``losses`` of the first agent; its ``score``
-        and ``win_rate`` (0 to 1) with 95 % intervals (``_low``, ``_high``); ``first_forfeits`` and
-        ``second_forfeits``, games that an agent forfeited. With ``by_seat``, ``first`` gave the first piece.
+        and ``win_rate`` (0 to 1) with 95 % intervals (``_low``, ``_high``); ``first_forfeits`` and ``second_forfeits``,
+        the numbers of games that the first and the second agent forfeited. With ``by_seat``, the column ``seat`` has
+        the seat of the first agent, and there are no columns for forfeits.
 
         Args:
-            by_seat: Return a row for each seat of the first agent, not one row for both.
+            by_seat: Whether to return a row for each seat of the first agent, not one row for both seats.
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for every two agents.
+            A ``Result`` with a row for every two agents or, with ``by_seat``, for each seat of the first of them.
 
         Raises:
             RequestError: No game meets the filters, or games of several rule sets do.
@@ -93,17 +95,17 @@ class Archive(OpenArchive):
     ) -> Result:
         """Return the Elo ratings of all agents under one rule set, by default without the games of trainings.
 
-        Columns: ``rank``, null for an agent without one, and ``unranked``, why; ``agent``; ``elo`` (Elo) with its 95 %
-        interval ``low`` and ``high``, infinite where the games set no bound; ``games``; ``group``, as ratings compare
-        only agents that games connect; ``bounded``, whether games bound the rating on both sides. The same in all rows:
-        ``seat``, the value in Elo of giving the first piece, and ``draws``, the share of draws between equals (0 to 1),
-        with ``_low`` and ``_high``. ``above LABEL``: the probability (0 to 1) that the row's agent is stronger than
-        that one.
+        Columns: ``rank``, which is null for an agent without a rank, and ``unranked``, the reasons for this; ``agent``;
+        ``elo`` with its 95 % interval ``low`` and ``high``, in Elo, infinite where the games set no bound; ``games``;
+        ``group``, because ratings compare only agents that games connect; ``bounded``, whether the rating is finite.
+        Two quantities are the same in all rows, each with its interval (``_low``, ``_high``): ``seat``, the value in
+        Elo of giving the first piece, and ``draws``, the share of draws between equals (0 to 1). ``above LABEL`` is the
+        probability (0 to 1) that the row's agent is stronger than the agent with that label.
 
         Args:
-            anchor: The label of the agent whose rating is ``anchor_elo``; None: the mean rating is ``anchor_elo``.
+            anchor: The label of the agent whose rating is ``anchor_elo``, or None for a mean rating of ``anchor_elo``.
             anchor_elo: A rating in Elo.
-            samples: The number of bootstrap samples behind the 95 % intervals; 0: no intervals.
+            samples: The number of bootstrap samples behind the 95 % intervals, or 0 for ratings without intervals.
             **games: The filters of ``GameFilters``.
 
         Returns:
@@ -129,16 +131,17 @@ class Archive(OpenArchive):
         return build_ratings_result(results, fit, anchor_label, anchor_elo)
 
     def compare(self, *runs: str) -> Result:
-        """Compare runs with the first of them: settings, code, scores, speed and regret.
+        """Compare each of some runs with the first one in settings, code, scores, speed and regret.
 
         Args:
             *runs: The ids of two runs or more.
 
         Returns:
             A ``Result`` with a row for each pairing and ``run``. Columns: ``first``, ``second``, ``run``, ``games``;
-            ``score`` of the first agent (0 to 1) with its 95 % interval (``_low``, ``_high``); ``difference`` to the
-            first run's score (-1 to 1) with its interval, and ``p``, its p-value; ``shared_pairs``, pairs of games with
-            equal openings that were compared one by one. ``tables`` also have settings, speed and regret.
+            ``score`` of the first agent (0 to 1) with its 95 % interval (``_low``, ``_high``); the ``difference`` from
+            the score in the first run (-1 to 1) with its interval, and ``p``, its p-value; ``shared_pairs``, the number
+            of pairs of games with equal openings that were compared one by one. The ``tables`` of the result also show
+            settings, speed and regret.
 
         Raises:
             RequestError: A run is not in the archive, a run is named twice, or fewer than two are named.
@@ -170,21 +173,22 @@ class Archive(OpenArchive):
     ) -> Result:
         """Return the decisions made in a position, up to symmetry, with their results for the player that decides.
 
-        Columns: ``piece``, ``cell``, ``gift`` as text, those of the kind of decision; ``alike``, the number of
-        decisions that are equivalent by symmetry; ``games`` and their ``share`` (0 to 1); ``wins``, ``draws`` and
-        ``losses``, and from 0 to 1 ``score``, ``win_rate``, ``draw_rate`` and ``loss_rate`` with 95 % intervals of the
-        rates (``_low``, ``_high``), all for the player that decides; ``run_id`` and ``game_id`` of the first such game,
-        and ``sample``, its plies. Games counted at their first free decision have ``ply`` and ``position``, too.
+        Columns: ``piece``, ``cell`` and ``gift`` as text, as far as the kind of decision has them; ``alike``, the
+        number of decisions that are equivalent by symmetry; ``games`` and their ``share`` (0 to 1); ``wins``, ``draws``
+        and ``losses``, and from 0 to 1 ``score``, ``win_rate``, ``draw_rate`` and ``loss_rate`` with 95 % intervals of
+        the rates (``_low``, ``_high``), all for the player that decides; ``run_id`` and ``game_id`` of a sample game,
+        the first game with such a decision, and ``sample``, the plies of that game. If games are counted at their first
+        free decision, there are also the columns ``ply`` and ``position``.
 
         Args:
             position: The position in notation, such as ``"..../..../..../.... -"``.
-            by: The kind of decision; None: the next one in the position.
-            least: Leave out decisions made in fewer games.
-            imposed: Count decisions that were imposed, too.
-            first_free: Count each game at its first free decision, in whatever position that is. None: do so if all
-                decisions at the start of games were imposed.
-            sort: Sort by the number of games, by the lowest score, or by the most losses.
-            **games: The filters of ``GameFilters`` but ``where``, because decisions are counted by run.
+            by: The kind of decision, or None for the next decision in the position.
+            least: The least number of games of a row; decisions made in fewer games are left out.
+            imposed: Whether to count imposed decisions, too.
+            first_free: Whether to count each game at its first free decision, in whatever position that decision was
+                made; None to do so only if all decisions at the start of games were imposed.
+            sort: The order of the rows: the most games, the lowest score, or the most losses first.
+            **games: The filters of ``GameFilters`` except ``where``, because decisions are counted by run.
 
         Returns:
             A ``Result`` with a row for each decision.
@@ -208,12 +212,12 @@ class Archive(OpenArchive):
         return answer_openings(self, query)
 
     def first_plies(self, decision: Literal["placement", "gift"] = "placement", **games: Unpack[GameFilters]) -> Result:
-        """Return the first placements or gifts of each agent, with their share and score (0 to 1).
+        """Return the placements or gifts that agents chose at their first free plies, with shares and scores (0 to 1).
 
-        Columns: ``rules``; ``agent``, empty in the rows of all agents together; ``ply``, counted from 0, those that
-        agents decided first; ``cell`` (4 * row + column) or ``piece``, as numbers; ``games``, ``wins``, ``draws``,
-        ``losses`` of the agent that chose; ``share`` of its choices at that ply; ``score`` with its 95 % interval
-        ``low`` and ``high``.
+        Columns: ``rules``; ``agent``, empty in the rows of all agents together; ``ply``, counted from 0, one of the
+        plies that agents decided first; ``cell`` (4 * row + column) or ``piece``, as numbers; ``games``, ``wins``,
+        ``draws`` and ``losses`` of the agent that chose; ``share`` of its choices at that ply; ``score`` with its 95 %
+        interval ``low`` and ``high``.
 
         Args:
             decision: The kind of decision.
@@ -243,12 +247,13 @@ class Archive(OpenArchive):
         The archive needs the exact values that ``runners.annotate`` or ``qarena annotate`` stores. Columns: ``agent``;
         ``kind``, gift or placement; ``ply``, counted from 0, null in the rows of all plies together; ``decisions``;
         ``regret``, the mean exact value that a decision gave up, in half-points; ``blunders``, the share of decisions
-        that gave up any (0 to 1). Both have 95 % intervals (``_low``, ``_high``). The frame has all plies; people see
-        the totals and the worst positions first.
+        that gave up any (0 to 1). ``regret`` and ``blunders`` have 95 % intervals (``_low``, ``_high``). The frame has
+        all plies; people see the totals and the worst positions first.
 
         Args:
-            positions: The length of the last table, which lists the positions, up to symmetry, in which agents gave up
-                most. Among positions of equal regret, those in which most choices keep the value come first.
+            positions: The number of rows of the last table, which lists the positions, up to symmetry, in which agents
+                gave up most. Among positions of equal regret, positions in which most choices keep the value come
+                first.
             **games: The filters of ``GameFilters``.
 
         Returns:
@@ -275,9 +280,10 @@ class Archive(OpenArchive):
         """Return the values that agents expected of their turns (-1 to 1), with their errors and the seconds used.
 
         Columns: ``agent``; ``ply``, counted from 0, null in the rows of all plies together; the numbers of ``turns``,
-        of those with a ``reported`` value, and of those ``judged`` by exact values; means from -1, lost, to 1, won: the
-        reported ``value``, the game's ``result``, and the ``exact`` value; ``error``, the root mean square difference
-        of value and result; ``seconds``, the mean time of a turn, and ``slowest``, the longest. Null: not logged.
+        of turns with a ``reported`` value, and of turns ``judged`` by exact values; the means of three values from -1
+        (lost) to 1 (won): the reported ``value``, the game's ``result``, and the ``exact`` value; ``error``, the root
+        mean square difference of value and result; ``seconds``, the mean time of a turn, and ``slowest``, the longest
+        time. What was not logged is null.
 
         Args:
             **games: The filters of ``GameFilters``.
@@ -296,17 +302,18 @@ class Archive(OpenArchive):
     # Games and learning.
 
     def lengths(self, **games: Unpack[GameFilters]) -> Result:
-        """Return the number of plies of each agent's games, beside that of exact random play.
+        """Return how many of each agent's games had each number of plies, beside the shares in exact random play.
 
         Columns: ``rules``, ``agent``, ``plies``; ``games`` of this length, and the agent's ``wins``, ``draws`` and
         ``losses`` in them; ``share`` of its games (0 to 1) with the 95 % interval ``low`` and ``high``; ``random``, the
-        share in exact random play, null where it is not known. Forfeited games do not count.
+        share of games of this length in exact random play, null where that share is not known. Forfeited games do not
+        count.
 
         Args:
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for each agent and number of plies, those without games included.
+            A ``Result`` with a row for each agent and number of plies, including numbers of plies without games.
 
         Raises:
             RequestError: No game meets the filters.
@@ -323,11 +330,12 @@ class Archive(OpenArchive):
         return self._build_section(build_lengths_section, "Game lengths", games)
 
     def learning_curve(self, **games: Unpack[GameFilters]) -> Result:
-        """Return the results of policies that learned in the chosen runs, by the number of games behind each.
+        """Return the results of policies that learned in the chosen runs, by the number of games learned from.
 
         Columns: ``policy`` (its name), ``policy_id``; ``series``, what was measured: ``win_rate``, or the name of a
-        fitness, error or score; ``step``, the number of games learned from, or of the generation or pass; ``value``,
-        with its 95 % interval ``low`` and ``high``, null where there is none. Rates and scores are from 0 to 1.
+        fitness, error or score; ``step``, the number of games learned from, or the number of the generation or pass;
+        ``value`` with its 95 % interval ``low`` and ``high``, null where there is no interval. Rates and scores are
+        from 0 to 1.
 
         Args:
             **games: The filters of ``GameFilters``.
@@ -344,14 +352,15 @@ class Archive(OpenArchive):
         return self._build_section(build_learning_section, "Learning curves", games)
 
     def games(self, limit: int | None = 50, **games: Unpack[GameFilters]) -> Result:
-        """Return games, sorted by run and id.
+        """Return the games that meet the filters, sorted by run and id.
 
-        Columns, those of the view ``games``: ``run_id``, ``game_id``; ``pair_id``, the same for the two games with one
-        opening; ``pairing``; ``agent_0``, which gives the first piece, and ``agent_1``; ``winner``, a seat, -1 for a
-        draw; ``plies``; ``opening``, the number of imposed plies; ``ending``, such as ``line`` or ``full_board``.
+        The result has the columns of the view ``games``: ``run_id``, ``game_id``; ``pair_id``, the same for the two
+        games with one opening; ``pairing``; ``agent_0``, which gives the first piece, and ``agent_1``; ``winner``, a
+        seat, -1 for a draw; ``plies``; ``opening``, the number of imposed plies; ``ending``, such as ``line`` or
+        ``full_board``.
 
         Args:
-            limit: The number of games; None: all.
+            limit: The largest number of games to return, or None for all games.
             **games: The filters of ``GameFilters``.
 
         Returns:
@@ -380,7 +389,7 @@ class Archive(OpenArchive):
         Columns: ``ply``, ``kind`` (gift or placement), ``seat``, ``agent``, ``choice`` (piece or cell as text),
         ``imposed``, ``value_before`` and ``value_after`` (1 won, 0 drawn, -1 lost for the agent that decides),
         ``regret`` (half-points), ``evaluation`` and ``seconds`` of the agent, and ``position`` before the decision,
-        which ``quarto.solve`` takes. Null: not judged, not logged.
+        which ``quarto.solve`` takes. What was not judged or not logged is null.
 
         Args:
             run: The id of a run.
@@ -407,11 +416,11 @@ class Archive(OpenArchive):
         return build_game_result(logged, judgements, logged_games.read_evaluations(self, run, game_id))
 
     def runs(self) -> Result:
-        """Return all runs, the oldest first; people see fewer columns.
+        """Return all runs, the oldest first; tables for people have fewer columns.
 
-        Columns, those of the view ``runs``: ``run_id``, ``created`` (UTC), ``status``, ``rules``, ``agents`` (labels),
-        ``pairings``, ``seed``, ``opening_plies``, ``games_asked``, ``games``, ``ranges``, ``fingerprint``,
-        ``code_version``, ``code_fingerprint``, ``command``, ``seconds`` of play.
+        The result has the columns of the view ``runs``: ``run_id``, ``created`` (UTC), ``status``, ``rules``,
+        ``agents`` (labels), ``pairings``, ``seed``, ``opening_plies``, ``games_asked``, ``games``, ``ranges``,
+        ``fingerprint``, ``code_version``, ``code_fingerprint``, ``command``, ``seconds`` of play.
 
         Returns:
             A ``Result`` with a row for each run.
@@ -429,8 +438,9 @@ class Archive(OpenArchive):
     def agents(self) -> Result:
         """Return the agents of all runs.
 
-        Columns, those of the view ``agents``: ``run_id``, ``label``, ``target`` (the agent's class), ``parameters`` (a
-        struct with a field for each parameter of any agent, null where this agent does not have it).
+        The result has the columns of the view ``agents``: ``run_id``, ``label``, ``target`` (the agent's class),
+        ``parameters`` (a struct with a field for each parameter of any agent, null where the row's agent does not have
+        the parameter).
 
         Returns:
             A ``Result`` with a row for each run and agent.
@@ -446,12 +456,12 @@ class Archive(OpenArchive):
         return build_list_result("Agents", self.scan("agents").collect())
 
     def policies(self) -> Result:
-        """Return all policies, the oldest first; people see fewer columns.
+        """Return all policies, the oldest first; tables for people have fewer columns.
 
-        Columns, those of the view ``policies``: ``policy_id``, ``name``, ``current`` (whether the name stands for this
-        policy), ``kind``, ``parameters`` (a struct), ``rules``, ``trainer``, ``seed``, ``games`` that it learned from,
-        ``run_ids`` of these games, ``condition`` that chose them, ``rows`` of its table, ``bytes``, ``created`` (UTC),
-        ``command``.
+        The result has the columns of the view ``policies``: ``policy_id``, ``name``, ``current`` (whether the name
+        stands for this policy), ``kind``, ``parameters`` (a struct), ``rules``, ``trainer``, ``seed``, ``games`` that
+        it learned from, ``run_ids`` of these games, ``condition`` that chose them, ``rows`` of its table, ``bytes``,
+        ``created`` (UTC), ``command``.
 
         Returns:
             A ``Result`` with a row for each policy.
@@ -467,7 +477,7 @@ class Archive(OpenArchive):
         return build_policies_result(self.scan("policies").collect())
 
     def find_label(self, agent: str) -> str:
-        """Find the stored label of an agent that is named with defaults: ``mcts`` for ``mcts(iterations=200)``.
+        """Return the label under which the archive stores an agent, such as ``mcts`` for ``mcts(iterations=200)``.
 
         Use it in SQL: ``archive.sql("… WHERE agent = ?", [archive.find_label("mcts(iterations=200)")])``.
 
@@ -507,7 +517,10 @@ class Archive(OpenArchive):
         )
 
     def _build_condition(self, game_filter: GameFilter) -> str:
-        """Build the SQL condition of a filter on the view ``games``. Raises ``RequestError`` if no game meets it."""
+        """Build the SQL condition on the view ``games`` that is equivalent to a filter.
+
+        Raises ``RequestError`` if no game can meet the filter.
+        """
         from analytics.questions.selection import build_games_condition
 
         return build_games_condition(self, game_filter)

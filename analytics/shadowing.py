@@ -1,4 +1,4 @@
-"""Other packages of our names that come first on the import path. Imports the standard library only."""
+"""Other packages that hide this project's packages on the import path. Imports the standard library only."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ ROOT = Path(__file__).resolve().parents[1]  # of the project, or of where it is 
 
 
 def check_packages() -> None:
-    """Raise ``ImportError`` with one line if another package hides one of ours."""
+    """Raise ``ImportError``, with a message of one line, if another package hides one of this project's packages."""
     if message := describe_hidden_package():
         raise ImportError(message)
 
 
 def describe_hidden_package() -> str:
-    """Describe the first of our packages that another hides, and the way out; nothing if all are ours.
+    """Describe the first package of this project that another package hides, and the remedy.
 
-    Their names are common: with ``PYTHONPATH=.`` a folder ``agents`` of the user's own would be taken for ours. Of two
-    distributions in one folder, the one that was installed later has replaced the files of the other.
+    Return an empty string if no package is hidden. The names of the packages are common: with ``PYTHONPATH=.``, Python
+    would import a user's own folder ``agents`` in place of the project's. If two distributions in one folder have
+    packages of the same name, the distribution that was installed later has replaced files of the other one.
     """
     for name in PACKAGES:
         spec = find_spec(name)
@@ -44,5 +45,8 @@ def describe_hidden_package() -> str:
 
 
 def _mentions_us(module: Path) -> bool:
-    """Return whether a file is ours: the first file of each of our packages names the distribution."""
+    """Return whether a file belongs to this project.
+
+    The ``__init__.py`` of each of the project's packages names the distribution.
+    """
     return module.is_file() and DISTRIBUTION.encode() in module.read_bytes()

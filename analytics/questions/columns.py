@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 RUN_DIGITS = 6  # of a run's id in the name of a game
-DIAGONAL = "·"  # where the agent of the row is that of the column
+DIAGONAL = "·"  # where the row and the column have the same agent
 MINUS = "\N{MINUS SIGN}"
 MISSING = "–"  # noqa: RUF001  (an en dash: there is no value)
 SEAT_ROLES = ("gives the first piece", "places it")  # what each seat does first
@@ -28,7 +28,7 @@ SEAT_ROLES_MOVER = ("places the second piece", "the first")  # where the mover c
 
 @dataclass(frozen=True)
 class Cell:
-    """A text in a cell of a table, with the features that pages show: colours, links, notes and the like."""
+    """A cell of a table: its text, and the colours, links, notes and the like that pages show with the text."""
 
     text: str
     prefix: str = ""  # stands before the mark of the colour
@@ -41,7 +41,7 @@ class Cell:
     piece: int | None = None  # drawn beside the text
     link: str = ""  # address that the text leads to; reports have none
     parts: tuple[Cell, ...] = ()  # each with a link of its own, before the text
-    checkbox: str = ""  # the value of a box of a form, named ``run``, in front
+    checkbox: str = ""  # the value of a checkbox named ``run`` before the text
 
     def __str__(self) -> str:
         return f"{self.prefix}{self.text or (DIAGONAL if self.is_diagonal else '')}"
@@ -51,9 +51,9 @@ class ResultColumn(NamedTuple):
     """A column of a table for people."""
 
     heading: str
-    texts: Sequence[Any]  # of a page: cells with links and colours, too
+    texts: Sequence[Any]  # in tables for a page, also cells with links and colours
     right_aligned: bool = True  # numbers
-    drop_priority: int = 0  # if a table is too wide, its columns are dropped by this, the highest first; 0: never
+    drop_priority: int = 0  # a table that is too wide drops the column of the highest priority first; 0: never
 
     @property
     def cells(self) -> list[Cell]:
@@ -102,12 +102,12 @@ def format_duration(seconds: float) -> str:
 
 
 def format_count_per_second(count: float, seconds: float) -> str:
-    """Format the rate of ``count`` events in ``seconds`` seconds, or a dash if ``seconds`` is 0."""
+    """Format the number of events a second, for ``count`` events in ``seconds`` seconds; 0 seconds give a dash."""
     return f"{count / seconds:,.0f}" if seconds > 0 else MISSING
 
 
 def format_percent(share: float) -> str:
-    """Format a share or a score (0 to 1) in percent, with two decimals."""
+    """Format a share or a score (0 to 1) in percent, with two decimals and without a percent sign."""
     return f"{100 * share:.2f}"
 
 
@@ -122,7 +122,10 @@ def format_percent_short(share: float) -> str:
 
 
 def format_percent_tenths(share: float) -> str:
-    """Format a share (0 to 1) in tenths of a percent. More digits of a resampled probability would be noise."""
+    """Format a share (0 to 1) in tenths of a percent.
+
+    More digits of a probability from bootstrap samples would be noise.
+    """
     return f"{100 * share:.1f}"
 
 
@@ -132,24 +135,27 @@ def format_half_points(regret: float) -> str:
 
 
 def format_elo(rating: float) -> str:
-    """Format a rating or a difference of ratings; infinity stands for a rating that the games do not bound."""
+    """Format a rating or a difference of ratings with one decimal.
+
+    Infinity stands for a rating that the games do not bound.
+    """
     if math.isinf(rating):
         return "∞" if rating > 0 else f"{MINUS}∞"
     return f"{rating:.1f}".replace("-", MINUS) if round(rating, 1) else "0.0"
 
 
 def format_expected_value(value: float) -> str:
-    """Format a value from -1 (a certain loss) to 1 (a certain win), with its sign."""
+    """Format a value from -1 (a certain loss) to 1 (a certain win), with its sign and three decimals."""
     return format_signed(value, 3)
 
 
 def format_value_error(error: float) -> str:
-    """Format the root mean square error of expected values."""
+    """Format the root mean square error of expected values, with three decimals."""
     return f"{error:.3f}"
 
 
 def format_p_value(p: float) -> str:
-    """Format a p-value: the probability of a difference at least as large if only chance were at work."""
+    """Format a p-value, the probability of a difference at least as large if only chance were at work."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
@@ -159,17 +165,20 @@ def format_plies(plies: float) -> str:
 
 
 def format_count(number: float) -> str:
-    """Format a number of games or other things; a mean number is rounded to a whole one."""
+    """Format a number of games or other things with separators; a mean number is rounded to a whole one."""
     return f"{number:,.0f}" if isinstance(number, float) else f"{number:,}"
 
 
 def format_seconds(seconds: float) -> str:
-    """Format a time in seconds with three digits, or in whole seconds from 1,000 seconds on."""
+    """Format a time in seconds with three digits, or in whole seconds from 1,000 seconds up."""
     return format_count(round(seconds)) if seconds >= 1000 else format_significant(seconds, 3)
 
 
 def format_significant(value: float, digits: int = 4, minus: str = MINUS) -> str:
-    """Format a number whose unit is unknown with ``digits`` digits, without an exponent between 1e-9 and 1e9."""
+    """Format a number whose unit is unknown with ``digits`` digits, without an exponent between 1e-9 and 1e9.
+
+    ``minus`` is the character to use as the minus sign.
+    """
     text = f"{value:.{digits}g}"
     if "e" in text and 1e-9 <= abs(value) < 1e9:
         text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
@@ -183,7 +192,10 @@ def format_game_name(run_id: str, game_id: int) -> str:
 
 
 def format_signed(value: float, digits: int) -> str:
-    """Format a number with its sign. The minus sign is a true one, and a number that rounds to 0 has no sign."""
+    """Format a number with its sign and ``digits`` decimals.
+
+    The minus sign is a true one, and a number that rounds to 0 has no sign.
+    """
     text = f"{value:+.{digits}f}".replace("-", MINUS)
     return text if text.strip(f"+0.{MINUS}") else text[1:]
 
@@ -197,7 +209,10 @@ def format_count_with_noun(count: int, noun: str, nouns: str = "") -> str:
 
 
 def format_interval(low: float, high: float, format_value: Callable[[float], str] = format_percent) -> str:
-    """Format an interval by its two ends, with a dash between them, or the word "to" if an end may be negative."""
+    """Format an interval by its two ends.
+
+    A dash stands between the ends or, for ratings, which may be negative, the word "to".
+    """
     return (
         f"{format_value(low)} to {format_value(high)}"
         if format_value is format_elo
@@ -216,7 +231,10 @@ def text_column(heading: str, texts: Iterable[Any]) -> ResultColumn:
 def number_column(
     heading: str, values: Iterable[Any], format_value: Callable[[Any], str] = format_count, drop_priority: int = 0
 ) -> ResultColumn:
-    """Build a column of numbers, each formatted with ``format_value``; None is shown as a dash."""
+    """Build a column of numbers, each formatted with ``format_value``; None is shown as a dash.
+
+    ``drop_priority`` is explained at ``ResultColumn``.
+    """
     return ResultColumn(
         heading, [MISSING if value is None else format_value(value) for value in values], drop_priority=drop_priority
     )
@@ -228,21 +246,27 @@ def interval_column(
     format_value: Callable[[float], str] = format_percent,
     drop_priority: int = 0,
 ) -> ResultColumn:
-    """Build a column of 95 % intervals, with a dash for an interval that has no ends."""
+    """Build a column of 95 % intervals, with a dash for each interval of which an end is None."""
     ends = zip(lows, highs, strict=True)
     texts = [MISSING if low is None or high is None else format_interval(low, high, format_value) for low, high in ends]
     return ResultColumn("95 % interval", texts, drop_priority=drop_priority)
 
 
 def rank_and_agent_columns(agents: Sequence[str], ranks: Iterable[int | None] | None = None) -> list[ResultColumn]:
-    """Build the columns of ranks and agents. The agents come best first; without ``ranks``, the rows are numbered."""
+    """Build a column of ranks and a column of agents, in the order of ``agents``, which is best first.
+
+    If ``ranks`` is None, the first column numbers the rows from 1. An agent whose rank is None has a dash.
+    """
     return [number_column("", range(1, len(agents) + 1) if ranks is None else ranks), text_column("agent", agents)]
 
 
 def link_column(
     heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right_aligned: bool = False
 ) -> ResultColumn:
-    """Build a column of texts, each of which links to the address at the same index."""
+    """Build a column of texts, each of which links to the address at the same index.
+
+    With ``code``, pages show the texts as code.
+    """
     cells = [Cell(text, link=address, code=code) for text, address in zip(texts, addresses, strict=True)]
     return ResultColumn(heading, cells, right_aligned)
 
@@ -250,7 +274,7 @@ def link_column(
 def property_columns(properties: Mapping[str, str | Cell], code_names: Collection[str] = ()) -> list[ResultColumn]:
     """Build a column with the names of properties and a column with their values.
 
-    Pages show the values of the properties in ``code_names`` as code.
+    Pages show a value as code if ``code_names`` has the name of its property.
     """
     texts = [Cell(f"{value}", code=True) if name in code_names else value for name, value in properties.items()]
     return [text_column("property", properties), text_column("value", texts)]
@@ -262,7 +286,8 @@ def property_columns(properties: Mapping[str, str | Cell], code_names: Collectio
 def standing_columns_without_agents(frame: pl.DataFrame, with_intervals: bool = True) -> list[ResultColumn]:
     """Build the columns of a crosstable's standings, without the names of the agents.
 
-    ``frame`` is the result of ``analytics.questions.pairings.Crosstable.to_frame``.
+    ``frame`` is the result of ``analytics.questions.pairings.Crosstable.to_frame``. Without ``with_intervals``, the
+    column of 95 % intervals is left out.
     """
     return [
         number_column("score", frame["score"], format_percent),
@@ -273,11 +298,11 @@ def standing_columns_without_agents(frame: pl.DataFrame, with_intervals: bool = 
     ]
 
 
-MAX_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents, 90,000 cells say nothing to anybody
+MAX_OPPONENTS = 40  # columns of a table of agents against agents: nobody reads 90,000 cells of 300 agents
 
 
 def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build a column of scores against each of the first ``MAX_OPPONENTS`` agents, with a row for every agent.
+    """Build a column for each of the first ``MAX_OPPONENTS`` agents, with every agent's mean score against that agent.
 
     ``frame`` is the result of ``analytics.questions.pairings.Crosstable.to_frame``.
     """
@@ -317,7 +342,8 @@ def _column_with_diagonal(
 def pairing_columns(frame: pl.DataFrame, with_scores: bool = True) -> list[ResultColumn]:
     """Build the columns of pairings from the first agent's point of view.
 
-    ``frame`` is the result of ``analytics.questions.pairings.pairings_frame``.
+    ``frame`` is the result of ``analytics.questions.pairings.pairings_frame``. Without ``with_scores``, the columns of
+    the mean score and its interval are left out.
     """
     forfeits = frame.select("first_forfeits", "second_forfeits") if "first_forfeits" in frame.columns else frame.clear()
     scores = [
@@ -398,7 +424,7 @@ def regret_and_blunder_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build the columns of the decisions in a position and of the results of these decisions.
+    """Build the columns of the decisions in a position and of the results that followed these decisions.
 
     ``frame`` is the result of ``analytics.questions.openings.explore_position``.
     """
@@ -416,8 +442,8 @@ def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 # Texts come from anybody: a label from another person's archive, any text from a question in SQL. So no text may send
 # commands to a terminal, nor be a formula in a spreadsheet.
 
-# Spreadsheets read a cell that begins with one of these as a formula; some read the full-width signs of Chinese and
-# Japanese so, too.
+# Spreadsheets read a cell that begins with one of these signs as a formula. Some do so for the full-width signs of
+# Chinese and Japanese, too.
 _FORMULA = "^[=+@\n\uff1d\uff0b\uff0d\uff20-]"
 # A spreadsheet would turn ids such as 12345e678901 and 000123 into other numbers.
 _NUMERAL = r"^[0-9.,]*[0-9][0-9.,]*([eE][+-]?[0-9]+)?$"

@@ -20,7 +20,7 @@ _QUESTION = re.compile(
 
 
 class CookbookQuery(NamedTuple):
-    """A query of the cookbook, with its title and its place there."""
+    """A query of the cookbook, with its title, its number and its section."""
 
     number: int
     section: str
@@ -69,8 +69,8 @@ PLIES_PLACEHOLDER = "ply < 3 /* first plies */"  # stands for the plies that a q
 def read_restricted_query(name: str, condition: str, plies: range | None = None) -> str:
     """Read the SQL of a named query, restricted to the games that meet a condition on ``run_id`` and ``game_id``.
 
-    ``plies`` are the plies that a query about first plies covers; None: the first three. Raises ``RequestError`` for an
-    unknown query, and for a query that cannot be restricted.
+    ``plies`` is the range of plies that a query about first plies covers, or None for the first three plies. Raises
+    ``RequestError`` for an unknown query, and for a query that cannot be restricted.
     """
     text = read_query(name)
     if plies is not None:

@@ -50,9 +50,10 @@ DECISION_COLUMNS = {"gift": _BOARD, "placement": [*_BOARD, "cell"], "turn": [*_B
 def read_decisions_in_position(
     opened: OpenArchive, records: Sequence[RunRecord], position: PackedPosition, turns: pl.DataFrame
 ) -> pl.DataFrame:
-    """Read the decisions that some runs made in a position, as rows of the table ``positions`` after ``run_id``.
+    """Read the decisions that some runs made in a position.
 
-    ``turns`` has the turns in ``position``, as ``list_canonical_turns`` returns them.
+    The result has the rows of the table ``positions``, with ``run_id`` as the first column. ``turns`` has the turns in
+    ``position``, as ``list_canonical_turns`` returns them.
     """
     occupied, boards = turns["occupied"][0], turns["board"].to_list()  # boards that differ in the hand are neighbours
     where = f"occupied = {occupied} AND board BETWEEN {min(boards)} AND {max(boards)}"
@@ -60,9 +61,10 @@ def read_decisions_in_position(
 
 
 def read_first_decisions(opened: OpenArchive, records: Sequence[RunRecord]) -> pl.DataFrame:
-    """Read the first free decision of each game in some runs, as rows of the table ``positions`` after ``run_id``.
+    """Read the first free decision of each game in some runs.
 
-    The first free decision of a game is at the ply that follows its imposed plies.
+    The first free decision of a game is at the ply that follows its imposed plies. The result has the rows of the table
+    ``positions``, with ``run_id`` as the first column.
     """
     runs: dict[int, list[RunRecord]] = {}
     for record in records:
@@ -77,7 +79,10 @@ def read_first_decisions(opened: OpenArchive, records: Sequence[RunRecord]) -> p
 
 
 def _read_decisions(opened: OpenArchive, records: Sequence[RunRecord], ply: int, condition: str) -> pl.DataFrame:
-    """Read the rows of a ply that meet a condition, from the index or, for ranges without an index, from the games."""
+    """Read the decisions at a ply that meet a condition.
+
+    They come from the index or, for ranges without an index of this ply, from the games.
+    """
     where = f"ply = {ply} AND {condition}"
     files, unindexed_ranges = list[VerifiableFile](), list[tuple[RunRecord, StoredRange]]()
     for record in records:
@@ -99,7 +104,7 @@ def _read_decisions(opened: OpenArchive, records: Sequence[RunRecord], ply: int,
 def _count_decisions(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, ply: int, where: str
 ) -> pl.DataFrame:
-    """Count the decisions in the games of one range, and return the rows of a ply that meet the condition ``where``."""
+    """Count the decisions at a ply in the games of one range, and return the rows that meet the condition ``where``."""
     counts = derive_stored_positions(archive, record, stored, range(ply, ply + 1))
     # A filter may return a slice, which would keep the whole table of every file in memory.
     rows = counts[counts.select(pl.arg_where(pl.sql_expr(where))).to_series()]
@@ -116,7 +121,7 @@ _decision_cache: dict[tuple[str, str, str], pl.DataFrame] = {}
 def _count_unindexed_decisions(
     archive: ArchiveStore, ranges: Sequence[tuple[RunRecord, StoredRange]], ply: int, where: str
 ) -> list[pl.DataFrame]:
-    """Count the decisions of a ply in ranges whose index does not include this ply; return a frame for each range."""
+    """Count the decisions at a ply in ranges whose index does not include this ply; return a frame for each range."""
 
     def count_decisions(run_and_range: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
         record, stored = run_and_range
@@ -137,7 +142,10 @@ def _count_unindexed_decisions(
 def select_decisions_by_agent(
     decisions: pl.DataFrame, records: Sequence[RunRecord], kind: str, game_filter: GameFilter
 ) -> pl.DataFrame:
-    """Select the rows in which the agent named by the filter decided, with the opponent named by the filter."""
+    """Select the rows in which the filter's agent decided, in games against the filter's opponent.
+
+    If the filter names no agent, or no opponent, any agent is selected in its place.
+    """
     if game_filter.agent is None and game_filter.opponent is None:
         return decisions
     is_gift = kind == "gift"  # ``second`` is the seat of the mover, the giver's opponent
@@ -156,11 +164,11 @@ def select_decisions_by_agent(
 def sum_decisions(
     archive: ArchiveStore, decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
 ) -> pl.DataFrame:
-    """Sum the rows of symmetric decisions into one row for each, with its counts, its openings and its first game.
+    """Sum the counts of the decisions that symmetries make equivalent, and return one row for each group of them.
 
-    A row names the least of the equivalent decisions. ``turns`` has all turns in a position. If it has the turns of
-    several positions, a column ``position`` has the text of each, and the result has this column, too. Raises
-    ``FailureError`` if the index is wrong.
+    A row names the least of the equivalent decisions, and has their counts, their number of openings and their first
+    game. ``turns`` has all turns in a position. If it has the turns of several positions, a column ``position`` has the
+    text of each position, and the result has this column, too. Raises ``FailureError`` if the index is wrong.
     """
     key_columns = DECISION_COLUMNS[kind]
     own_columns = ["own_hand", "own_cell", "own_piece"][: len(key_columns) - len(_BOARD) + 1]
@@ -188,7 +196,7 @@ def sum_decisions(
 def _count_independent_openings(
     decisions: pl.DataFrame, key_columns: Sequence[str], records: Sequence[RunRecord]
 ) -> pl.DataFrame:
-    """Return, for each decision, the least number of distinct openings of its games, in the column ``openings``.
+    """Return the least number of distinct openings that the games of each decision can have, as ``openings``.
 
     Without imposed plies, each game is an opening of its own. With imposed plies, openings are repeated by the two
     games of a pair, by other pairings, and by other runs with the same seed. But the games of one pairing in which the
@@ -211,10 +219,10 @@ def _count_independent_openings(
 
 
 def list_turns_of_positions(decisions: pl.DataFrame, kind: str, rules: Rules, max_positions: int) -> pl.DataFrame:
-    """List every turn, with its canonical form, in the ``max_positions`` positions with the most games.
+    """List every turn, with its canonical form, in the ``max_positions`` positions that have the most games.
 
-    For gifts, the positions have no piece in hand. Columns: those of ``list_canonical_turns``, and ``position``, the
-    position as a text.
+    For gifts, the positions have no piece in hand. The result has the columns of ``list_canonical_turns``, and the
+    column ``position``, the position as text.
     """
     handless = kind == "gift" or rules.mover_chooses
     with_hand = pl.lit(NONE) if handless else pl.col("board") & (1 << HAND_BITS) - 1

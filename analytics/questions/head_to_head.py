@@ -42,10 +42,10 @@ ResultsByPairing = dict[tuple[str, int], PairingResult]  # by run and number of 
 
 @dataclass(frozen=True)
 class HeadToHead:
-    """The results of games between agents, one result for every two agents that met."""
+    """The results of games between agents, with one result for every two agents that met."""
 
     rules: str
-    results: tuple[PairingResult, ...]  # by the first agent of their oldest run; ``pairing`` is the index
+    results: tuple[PairingResult, ...]  # from the view of the oldest run's first agent; ``pairing`` is the index
     notes: tuple[str, ...]  # warnings for a reader of these results
     # None if no two pairings of these games played the same openings. Not compared, because the results determine it.
     shared: SharedOpenings | None = field(default=None, compare=False)
@@ -128,7 +128,7 @@ def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAME
 
 
 class ChosenResults(NamedTuple):
-    """The results in the chosen games, by run and pairing. Results of the same two agents are not merged yet."""
+    """The results in the chosen games, by run and pairing; results of the same two agents are not merged yet."""
 
     records: list[RunRecord]  # the runs, by one set of rules
     results: ResultsByPairing
@@ -137,7 +137,10 @@ class ChosenResults(NamedTuple):
 
 
 def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenResults:
-    """Load from tallies, or count, the results in the chosen games. Raises the errors of ``compute_head_to_head``."""
+    """Load the results in the chosen games from tallies or, with a condition in SQL, count them in the games.
+
+    Raises the errors of ``compute_head_to_head``.
+    """
     records = _select_runs_with_games(opened, game_filter)
     chosen = [record for record in records if game_filter.can_match_run(record)]
     if records and not chosen:
@@ -156,7 +159,10 @@ def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenR
 
 
 def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:
-    """Describe the runs that lack games for which their commands asked, in one warning or none."""
+    """Describe the runs that lack games for which their commands asked.
+
+    The result has one warning about all of these runs, or is empty if there are none.
+    """
     missing_ranges = {
         record.run_id: opened.archive.list_effective_ranges(record.run_id).list_gaps(record.end_unit)
         for record in records
@@ -173,7 +179,10 @@ def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord])
 
 
 def _select_runs_with_games(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
-    """Select the runs that contain chosen games, including trainings. Raises the errors of ``compute_head_to_head``."""
+    """Select the runs that have chosen games, including trainings that the filter leaves out.
+
+    Raises the errors of ``compute_head_to_head``.
+    """
     archive = opened.archive
     for run_id in set(archive.list_run_ids()) - set(archive.list_recorded_run_ids()):
         if len(archive.list_effective_ranges(run_id)):
@@ -197,7 +206,7 @@ def _select_runs_with_games(opened: OpenArchive, game_filter: GameFilter) -> lis
 def load_shared_openings(
     opened: OpenArchive, where: str | None, records: Sequence[RunRecord], results: ResultsByPairing
 ) -> SharedOpenings | None:
-    """Count the pairs of games by opening, for those results that share openings with another result.
+    """Count the pairs of games by group of openings, for the results that share openings with another result.
 
     Return None if there are no such results.
     """
@@ -213,7 +222,7 @@ def load_shared_openings(
 
 
 def load_tally_results(opened: OpenArchive, records: Iterable[RunRecord]) -> ResultsByPairing:
-    """Load, from tallies, the results of each pairing that has games, in the order of the runs."""
+    """Load the results of each pairing that has games from the stored tallies, in the order of the runs."""
     return {
         (run_id, result.pairing): result
         for run_id, run_results in load_results_by_run(opened.archive, records).items()
@@ -271,7 +280,7 @@ class NamedResults(NamedTuple):
 
 
 def replace_labels(results: ResultsByPairing, records: Sequence[RunRecord]) -> NamedResults:
-    """Replace the labels of agents with the names from ``build_agent_names``; return the results and the names."""
+    """Replace the labels of agents with the names from ``build_agent_names``, and return the names, too."""
     records_by_id = {record.run_id: record for record in records}
     names = build_agent_names(
         (records_by_id[run_id], label)
@@ -291,8 +300,8 @@ def merge_results_by_agents(
 ) -> tuple[PairingResult, ...]:
     """Merge all results of the same two agents into one result.
 
-    The unit of variance is the pair of games if it was so in any of the merged results. If the two agents played the
-    same openings several times, the unit is the opening.
+    The unit of variance is the pair of games if it is the unit in any of the merged results. If ``shared`` shows that
+    the two agents played the same openings several times, the unit is the opening.
     """
     merged: dict[tuple[str, str], PairingResult] = {}
     for result in results:
@@ -318,7 +327,7 @@ def merge_results_by_agents(
 def _describe_warnings(
     records: Sequence[RunRecord], results: Sequence[PairingResult], training_count: int
 ) -> list[str]:
-    """Describe labels that stand for different agents, and games that are left out of the results or the ratings.
+    """Describe labels that stand for different agents, and games that do not count for the results or the ratings.
 
     ``training_count`` is the number of trainings that were left out.
     """

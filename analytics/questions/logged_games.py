@@ -29,7 +29,7 @@ class ArchivedGame(NamedTuple):
 
 
 def load_logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
-    """Load the game with this id from a run. Raises ``NotFoundError`` if it is not in the archive."""
+    """Load the game with this id from a run. Raises ``NotFoundError`` if the archive has no such game."""
     record = opened.archive.load_requested_run(run_id)
     game_rows = (
         opened.retry_if_file_missing(lambda: _read_game_row(opened, run_id, game_id))
@@ -60,7 +60,7 @@ GIFT, PLACEMENT = "gift", "placement"
 
 
 class ValueChange(NamedTuple):
-    """The exact values of a position before and after a decision."""
+    """The exact values of the positions before and after a decision, for the player that decides."""
 
     before: int  # value for the player that decides: 1 won, 0 drawn, -1 lost
     after: int
@@ -75,7 +75,7 @@ Judgements = Mapping[tuple[int, str], ValueChange]  # by ply and kind
 
 
 class Decision(NamedTuple):
-    """A gift or a placement in a logged game, with the exact values before and after it, if they are known."""
+    """A gift or a placement in a logged game, with the exact values before and after it, if these are known."""
 
     ply: int
     kind: str
@@ -87,7 +87,10 @@ class Decision(NamedTuple):
 
 
 def read_judgements(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
-    """Read the stored exact values before and after each decision of a game, by ply and kind of decision."""
+    """Read the stored exact values before and after each decision of a game, by ply and kind of decision.
+
+    The result is empty if no values are stored.
+    """
     rows = opened.sql(
         "SELECT ply, kind, value_before, value_after FROM decisions WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )
@@ -106,7 +109,7 @@ LoggedEvaluations = Mapping[int, LoggedEvaluation]  # by the ply that the turn p
 
 
 def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEvaluations:
-    """Read the stored evaluations of a game; the result is empty if there are none."""
+    """Read the stored evaluations of a game's turns, by ply; the result is empty if none are stored."""
     rows = opened.sql(
         "SELECT ply, value, visits, seconds FROM evaluations WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )
@@ -114,7 +117,7 @@ def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEv
 
 
 def replay_game(game: ArchivedGame) -> list[Game]:
-    """Return the states of the game, one after each ply."""
+    """Return the states of a game, one after each ply."""
     return [Game(game.record.rules, game.plies[: ply + 1]) for ply in range(len(game.plies))]
 
 
@@ -136,7 +139,7 @@ def _list_free_decisions(game: ArchivedGame) -> Iterator[tuple[int, str]]:
 
 
 def list_decisions(game: ArchivedGame, judgements: Judgements) -> list[Decision]:
-    """List all decisions of a game in the order of play."""
+    """List all decisions of a game in the order of play, each with its exact values if ``judgements`` has them."""
     decisions = []
     for ply, (piece, cell) in enumerate(game.plies):
         imposed, mover = ply < game.opening, (ply + 1) % 2
@@ -153,5 +156,8 @@ def list_decisions(game: ArchivedGame, judgements: Judgements) -> list[Decision]
 
 
 def describe_winner(winner: int, agents: Sequence[str]) -> str:
-    """Return the label of the winner, or ``draw`` if nobody won."""
+    """Return the label of the winner, or ``draw`` if nobody won.
+
+    ``winner`` is the winner's seat, or -1 for a draw, and ``agents`` has the labels by seat.
+    """
     return "draw" if winner == NONE else agents[winner]

@@ -52,9 +52,9 @@ def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, name
     """Summarise the decisions that meet an SQL condition, with a row for each agent, kind and, if ``by_ply``, ply.
 
     The frame has the schema ``DECISION_SUMMARIES``: ``regret`` is the mean number of half-points given up, ``blunders``
-    the share of decisions that gave up any. Without ``by_ply``, ``ply`` is null. The 95 % intervals treat the games
+    the share of decisions that gave up any. Without ``by_ply``, ``ply`` is null. The 95 % intervals treat all games
     with one opening as a cluster, because the decisions in a pair of games are not independent, and neither are the
-    decisions in all pairs with the same imposed opening (L. Kish, "Survey Sampling", 1965, section 6.3).
+    decisions in different pairs with the same imposed opening (L. Kish, "Survey Sampling", 1965, section 6.3).
     """
     ply = "ply" if by_ply else "NULL::INTEGER"
     clusters_sql = f"""
@@ -106,7 +106,8 @@ def find_worst_mistakes(archive: OpenArchive, condition: str, count: int) -> lis
     """Return the ``count`` positions with the largest regret among the decisions that meet an SQL condition.
 
     Positions of equal regret are sorted by the share of choices that keep the value, largest first, and then by the
-    number of blunders, largest first. Positions come last if the choices that keep the value have not been counted.
+    number of blunders, largest first. Positions in which the choices that keep the value have not been counted come
+    last.
     """
     blunders = archive.sql(
         f"SELECT run_id, game_id, ply, kind, regret, value_before, saving, choices FROM decisions "  # noqa: S608  (a condition by design)

@@ -41,7 +41,7 @@ from quarto.symmetry import build_symmetries
 
 EMPTY_BOARD = "..../..../..../.... -"
 DECISION_KINDS = ("gift", "placement", "turn")
-SORT_ORDERS = ("games", "score", "losses")  # most played first; lowest score, most losses first: the worst
+SORT_ORDERS = ("games", "score", "losses")  # the most games first; the lowest score or the most losses first
 
 # Positions whose first free decisions are counted: after two imposed plies there are 148, after three 3,289.
 MAX_POSITIONS = 200
@@ -57,7 +57,7 @@ class OpeningsQuery:
     least: int = 1  # leave out rows of fewer games
     imposed: bool = False  # count decisions that were imposed, too
     sort: str = SORT_ORDERS[0]  # one of SORT_ORDERS
-    # Count each game at its first free decision, whatever the position. None: if no decision at the start was free.
+    # Count each game at its first free decision, in any position. None: only if no decision at the start was free.
     first_free: bool | None = None
 
 
@@ -81,7 +81,7 @@ class OpeningsResult:
 
     @property
     def subject(self) -> str:
-        """What the rows are about, in the words of a title."""
+        """The subject of the rows, in the words of a title: the position, or first free decisions."""
         if not self.first_free:
             return format_position(self.position, self.rules.name)
         return "First free decisions" if self.rules.name == CLASSIC_NAME else f"First free decisions, {self.rules.name}"
@@ -101,27 +101,30 @@ def explore_position(
 
     Rows are sorted by ``sort``. On a board without a piece in hand, placements and turns after every gift are counted.
     If all decisions at the start of games were imposed, a query about the start counts each game at its first free
-    decision. The rows are then about many positions, and the columns ``ply`` and ``position`` precede the others. Games
-    whose index does not reach deep enough are replayed, which takes a second or two for ten million games.
+    decision. The rows are then about many positions, and the columns ``ply`` and ``position`` precede the other
+    columns. Games whose index does not reach deep enough are replayed, which takes a second or two for ten million
+    games.
 
     Columns:
 
-    - ``piece``, ``cell``, ``gift`` as text (those of ``by``; the least of equivalent decisions);
+    - ``piece``, ``cell`` and ``gift`` as text, as far as decisions of the kind ``by`` have them; of equivalent
+      decisions, the row shows the least;
     - ``alike``: the number of decisions that are equivalent by symmetry;
     - ``games``, ``share``, ``wins``, ``draws``, ``losses``, ``score`` of the player that decides;
     - ``win_rate``, ``draw_rate`` and ``loss_rate``, each with Wilson's 95 % interval over independent openings;
-    - ``run_id`` and ``game_id`` of a sample: the first such game. With ``with_samples``, ``sample`` has its text,
-      turned so that it passes through the position and the decision as they are written.
+    - ``run_id`` and ``game_id`` of a sample game, the first game with such a decision. With ``with_samples``, the
+      column ``sample`` has the plies of the sample game as text, mapped by a symmetry so that the game passes through
+      the position and the decision as they are written.
 
     Args:
         opened: The archive.
         position: The position in notation.
         by: The kind of decision: a ``gift`` of the giver, a ``placement`` of the mover, or the mover's whole ``turn``,
-            a cell and a gift; None: the next decision in the position.
+            a cell and a gift; None for the next decision in the position.
         games: Which games to count; the filter selects whole runs.
-        min_games: Leave out rows with fewer games.
-        imposed: Also count imposed decisions.
-        with_samples: Read the moves of the sample games.
+        min_games: The least number of games of a row; rows with fewer games are left out.
+        imposed: Whether to count imposed decisions, too.
+        with_samples: Whether to read the plies of the sample games.
         sort: One of ``SORT_ORDERS``.
 
     Raises:
@@ -134,7 +137,10 @@ def explore_position(
 
 
 def add_rules_name(position: str, rules: str | None) -> str:
-    """Return the position with the name of the rules added. Raises ``RequestError`` if it already names other rules."""
+    """Return the text of a position with the name of the rules added, or unchanged if ``rules`` is None.
+
+    Raises ``RequestError`` if the text already names other rules.
+    """
     if rules is None:
         return position
     fields = position.split()
@@ -146,7 +152,10 @@ def add_rules_name(position: str, rules: str | None) -> str:
 
 
 def run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples: bool = True) -> OpeningsResult:
-    """Return the answer to a query about decisions. Raises the errors of ``explore_position``."""
+    """Return the answer to a query about decisions, with the text of sample games if ``with_samples`` is set.
+
+    Raises the errors of ``explore_position``.
+    """
     return opened.retry_if_file_missing(lambda: _run_openings_query(opened, query, with_samples))
 
 
@@ -184,7 +193,7 @@ def _explore_first_decisions(
     records: Sequence[RunRecord],
     with_samples: bool,
 ) -> OpeningsResult:
-    """Return the answer to a query about the first free decision of each game, by position and decision."""
+    """Return the answer to a query about first free decisions, with a row for each position and decision."""
     rules, text = records[0].rules, format_position(start, records[0].rules.name)
     agent_decisions = select_decisions_by_agent(read_first_decisions(opened, records), records, by, query.games)
     games = int(agent_decisions["games"].sum())
@@ -224,14 +233,17 @@ def _keep_frequent(rows: pl.DataFrame, query: OpeningsQuery, by: str, position_t
 
 
 def _sort_rows(rows: pl.DataFrame, order: str) -> pl.DataFrame:
-    """Sort rows by ``order``. The rows come sorted by number of games, and rows that are equal keep this sequence."""
+    """Sort rows by ``order``, one of ``SORT_ORDERS``.
+
+    ``rows`` must already be sorted by the number of games; rows with equal values keep that order.
+    """
     if order == SORT_ORDERS[0]:
         return rows
     return rows.sort(order, descending=order == "losses", maintain_order=True)
 
 
 def _count_games_by_imposed_plies(decisions: pl.DataFrame, records: Sequence[RunRecord]) -> dict[int, int]:
-    """Count the games of these decisions by their number of imposed plies, in ascending order of that number."""
+    """Count the games of these decisions by their number of imposed plies, which ascends in the result."""
     plies = {record.run_id: record.spec["opening_plies"] for record in records}
     ply = pl.col("run_id").replace_strict(plies, return_dtype=pl.Int64)
     return dict(decisions.group_by(ply=ply).agg(pl.sum("games")).sort("ply").rows())
@@ -240,7 +252,8 @@ def _count_games_by_imposed_plies(decisions: pl.DataFrame, records: Sequence[Run
 def describe_first_plies(games_by_ply: Mapping[int, int], preposition: str = "at") -> str:
     """Describe at which plies the games have their first free decision.
 
-    ``preposition`` is ``at`` if only this decision counts, and ``from`` if later decisions count, too.
+    ``games_by_ply`` has the number of games by the ply of that decision. ``preposition`` is ``at`` if only this
+    decision counts, and ``from`` if later decisions count, too.
     """
     plies_text = ", ".join(
         f"ply {ply} in {format_count_with_noun(games, 'game')}" for ply, games in games_by_ply.items()
@@ -251,7 +264,10 @@ def describe_first_plies(games_by_ply: Mapping[int, int], preposition: str = "at
 def _describe_left_out(
     imposed: pl.DataFrame, records: Sequence[RunRecord], position: PackedPosition
 ) -> tuple[str, ...]:
-    """Describe the games that are left out because their decision in a position was imposed."""
+    """Describe the games that are left out because their decision in a position was imposed.
+
+    The result is empty if there are no such games.
+    """
     if imposed.is_empty():
         return ()
     counts_text = ", ".join(
@@ -263,9 +279,9 @@ def _describe_left_out(
 
 
 def group_equivalent_choices(position: PackedPosition, rules: Rules, by: str) -> list[list[str]]:
-    """Group the choices in a position (empty cells or, for gifts, remaining pieces) that symmetries make equivalent.
+    """Group the choices in a position that symmetries make equivalent: remaining pieces for gifts, else empty cells.
 
-    The first choice of a group represents it in the rows of an answer.
+    The first choice of a group represents the group in the rows of an answer.
     """
     choice_column, form_columns = ("own_hand", ["board"]) if by == "gift" else ("own_cell", ["board", "cell"])
     turns = list_canonical_turns(position, rules).with_columns(form=pl.struct(form_columns))
@@ -340,9 +356,10 @@ def parse_openings_query(archive: ArchiveStore, query: OpeningsQuery) -> ParsedO
 
 
 def _find_decision_kind(position: PackedPosition, rules: Rules, requested_kind: str | None) -> str:
-    """Return the kind of decision that a query is about: the requested kind or, by default, the next in the position.
+    """Return the kind of decision that a query is about.
 
-    Raises ``RequestError`` if no decisions, or none of the requested kind, can be made in the position.
+    This is the requested kind or, without a request, the kind of the next decision in the position. Raises
+    ``RequestError`` if no decisions, or none of the requested kind, can be made in the position.
     """
     position_text = format_position(position, rules.name)
     if requested_kind is not None and requested_kind not in DECISION_KINDS:
@@ -367,7 +384,7 @@ def _find_decision_kind(position: PackedPosition, rules: Rules, requested_kind: 
 def _describe_no_decisions(
     position_text: str, records: Sequence[RunRecord], decisions: pl.DataFrame, game_filter: GameFilter
 ) -> str:
-    """Describe why a query found no decision to count."""
+    """Describe why a query found no decision to count in a position."""
     imposed = int(decisions["games"].sum())
     if imposed:
         first_ply = min(plies for record in records if (plies := record.spec["opening_plies"]))
@@ -419,7 +436,7 @@ def _format_cell_or_piece(column: str, value: int) -> str | None:
 def _format_sample_games(
     opened: OpenArchive, rows: pl.DataFrame, positions: Sequence[PackedPosition], rules: Rules
 ) -> list[str]:
-    """Format the sample game of each row as text (``F@b1 3@b2 ...``), turned so that it makes the row's decision.
+    """Format the sample game of each row as text (``F@b1 3@b2 ...``), mapped by a symmetry to make the row's decision.
 
     ``positions`` has one position for each row. Raises ``FailureError`` for a damaged file.
     """
@@ -439,10 +456,11 @@ def _format_sample_games(
 def find_symmetric_game(
     plies: Sequence[Ply], position: PackedPosition, decision: Mapping[str, str | None], rules: Rules
 ) -> list[Ply] | None:
-    """Return an image of a game that passes through ``position`` and makes ``decision`` there, or None.
+    """Map a game by a symmetry so that it passes through ``position`` and makes ``decision`` there; return its plies.
 
-    ``decision`` is a row of the openings explorer; of its texts ``piece``, ``cell`` and ``gift``, those that are
-    present must match. If several symmetries of the cells give such an image, the first one is taken.
+    Return None if no symmetry does this. ``decision`` is a row of the openings explorer; of its texts ``piece``,
+    ``cell`` and ``gift``, the image must match all that are present. If several symmetries of the cells would do, the
+    first one is taken.
     """
     ply = position.occupied.bit_count()
     if len(plies) <= ply:
@@ -461,7 +479,7 @@ def find_symmetric_game(
 
 
 class _RequiredMappings(NamedTuple):
-    """The pieces and cells of a game, each with the image that a symmetry must map it to."""
+    """The pieces and cells of a game, each with the image to which a symmetry must map the piece or cell."""
 
     pieces: list[tuple[int, int]]  # piece, image
     cells: list[tuple[int, int]]  # cell, image
@@ -486,7 +504,7 @@ def _list_required_mappings(
 
 
 def _find_piece_symmetries(pairs: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
-    """Yield, as lists of 16 images, the symmetries that map the first piece of each pair to the second."""
+    """Yield the symmetries of the pieces that map the first piece of each pair to the second, as lists of 16 images."""
     for permuted in _list_attribute_permutations():
         flipped = permuted[pairs[0][0]] ^ pairs[0][1] if pairs else 0
         if all(permuted[piece] ^ flipped == image for piece, image in pairs):

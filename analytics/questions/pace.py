@@ -25,7 +25,7 @@ def compute_pace(runs: Iterable[tuple[RunRecord, int]]) -> float | None:
 
 
 def format_games_a_second(pace: float | None) -> str:
-    """Format a pace: whole games a second, or two significant digits below ten; None becomes a dash."""
+    """Format a pace in whole games a second, or with two significant digits below ten; None becomes a dash."""
     if pace is None:
         return MISSING
     return f"{pace:,.0f}" if pace >= SMALL_PACE else f"{pace:.2g}"

@@ -66,7 +66,7 @@ class PairingResult:
         return self.tally.losses
 
     def results_in_seat(self, seat: int) -> ResultCounts:
-        """Return the first agent's (losses, draws, wins) in ``seat``.
+        """Return the numbers of games that the first agent lost, drew and won in ``seat``.
 
         The first agent holds seat 0 in game 0 of each pair, and seat 1 in game 1.
         """
@@ -97,7 +97,7 @@ class PairingResult:
 
 
 def load_results(archive: ArchiveStore, run_id: str) -> list[PairingResult]:
-    """Load the results of those pairings of a run that have games, in the order of the run.
+    """Load the results of a run's pairings that have games, in the order of the pairings.
 
     Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
     """
@@ -105,7 +105,7 @@ def load_results(archive: ArchiveStore, run_id: str) -> list[PairingResult]:
 
 
 def load_results_by_run(archive: ArchiveStore, records: Iterable[RunRecord]) -> dict[str, list[PairingResult]]:
-    """Load the results of several runs, by run id, in one reading of the tallies."""
+    """Load the results of several runs, by run id; the tallies of all runs are read at once."""
     runs = {record.run_id: record for record in records}
     return {run_id: _build_results(runs[run_id], tallies) for run_id, tallies in read_tallies(archive, [*runs]).items()}
 
@@ -119,10 +119,12 @@ def _build_results(record: RunRecord, tallies: Mapping[int, Tally]) -> list[Pair
 
 
 def load_job_results(archive: ArchiveStore, jobs: Sequence[SweepJob]) -> list[tuple[SweepJob, list[PairingResult]]]:
-    """Load the results of each job; the list is empty if the job has no run, or its run is in another archive.
+    """Load the results of each sweep job's run, and return them together with the job.
 
-    A training counts only the games that its job asked for. A longer training continues the same run, and in its later
-    games the learner knows more. In other runs, all games are evidence of the same kind, so all of them count.
+    The list of results is empty if the job has no run, or if the job's run is in another archive.
+
+    For a training, only the games that its job asked for count. A longer training continues the same run, and in the
+    later games the learner knows more. In other runs, all games are evidence of the same kind, so all of them count.
     """
     records = [record for job in jobs if job.run_id is not None and (record := archive.find_run(job.run_id))]
     runs = {record.run_id: record for record in records}
@@ -140,7 +142,7 @@ def _load_training_results(
 ) -> list[PairingResult]:
     """Load the results of the games that a job asked for, if a longer training has since extended the job's run.
 
-    For any other run, return ``results``, which count all games.
+    For any other run, return ``results``, the results of all its games.
     """
     end = -(-job.games // record.unit_line.games_a_pair)  # an odd number is rounded up, as trainers do
     extended = archive.list_effective_ranges(record.run_id).units > end
@@ -207,7 +209,7 @@ class Crosstable:
         """Return a row for each agent: its score with an interval, its counts, and its mean score by opponent.
 
         Each mean score is in a column named ``v `` and the opponent's label, and is null if the two agents never met.
-        With ``opponents``, only that many of the best agents have such a column.
+        If ``opponents`` is given, only the ``opponents`` best agents have such a column.
         """
         scores = zip(*(standing.score for standing in self.standings), strict=True) if self.standings else ((), (), ())
         columns = [
@@ -231,7 +233,7 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
     """Build the crosstable of all pairings, leaving out the games of agents against themselves.
 
     With ``shared``, intervals are over openings: all pairs of an agent with the same opening are one unit, whoever the
-    opponent was. Without it, pairs of different pairings count as independent, which is wrong if pairings share
+    opponent was. Without ``shared``, pairs of different pairings count as independent, which is wrong if pairings share
     openings.
     """
     meetings: dict[str, dict[str, Tally]] = {}
@@ -292,9 +294,9 @@ for _one in range(3):
 
 @dataclass(frozen=True)
 class SharedOpenings:
-    """Counts of pairs of games by meeting and group of openings, for openings that other pairs may have played, too.
+    """Counts of the pairs of games whose openings other pairs may have played, too, by meeting and group of openings.
 
-    The pairs with the same opening are always in the same group.
+    A meeting is all games between two agents. The pairs with the same opening are always in the same group.
     """
 
     agents: tuple[AgentPair, ...]  # of each of the M meetings, in alphabetical order
@@ -308,7 +310,10 @@ class SharedOpenings:
 
     @cached_property
     def _opponents_by_agent(self) -> dict[str, list[str]]:
-        """The opponents of each agent. Without this index, each of 300 agents would search 44,850 meetings."""
+        """The opponents of each agent, by the agent's label.
+
+        Without this index, the search for the opponents of each of 300 agents would go through 44,850 meetings.
+        """
         opponents: dict[str, list[str]] = {}
         for one, two in self.agents:
             if one != two:
@@ -317,7 +322,7 @@ class SharedOpenings:
         return opponents
 
     def count_pairs_between(self, first: str, second: str) -> NDArray[np.int64]:
-        """Count the pairs of two agents by group and cell, [G, 15], from the point of view of ``first``.
+        """Count the pairs of two agents by group of openings and cell, [G, 15], from the point of view of ``first``.
 
         The counts are zero if the two agents have no meeting.
         """
@@ -328,9 +333,10 @@ class SharedOpenings:
         return counts if ordered[0] == first else counts[:, SWAPPED_CELLS]
 
     def build_meeting_clusters(self, first: str, second: str, total: Tally, seat: int | None = None) -> Clusters | None:
-        """Build the clusters of two agents' pairs, whose tally is ``total``; None if they repeated no opening.
+        """Build the clusters of the pairs of two agents, or return None if the two agents repeated no opening.
 
-        With ``seat``, count only the games in which the first agent held that seat.
+        ``total`` is the tally of these pairs. With ``seat``, only the games in which the first agent held that seat
+        count.
         """
         if _sort_agents(first, second) not in self.repeated:
             return None
@@ -338,7 +344,10 @@ class SharedOpenings:
         return build_clusters(grouped, tally_to_cells(total) - grouped.sum(axis=0), seat)
 
     def build_agent_clusters(self, agent: str, total: Tally) -> Clusters | None:
-        """Build the clusters of an agent's pairs with others (tally ``total``), or None if no opening is shared."""
+        """Build the clusters of an agent's pairs with other agents, or return None if the agent has no shared openings.
+
+        ``total`` is the tally of these pairs.
+        """
         opponents = self._opponents_by_agent.get(agent)
         if not opponents:
             return None
@@ -349,7 +358,7 @@ class SharedOpenings:
 
 
 def find_shared_opening_seeds(records: Iterable[RunRecord], pairing_ids: Iterable[PairingId]) -> dict[PairingId, int]:
-    """Return the opening seed of each pairing in ``pairing_ids`` that shares its openings with another such pairing.
+    """Return the opening seed of each pairing that shares its openings with another pairing in ``pairing_ids``.
 
     ``records`` are the runs of these pairings.
     """
@@ -387,9 +396,9 @@ def build_shared_openings(
 def shared_seeds_frame(seeds: Mapping[PairingId, int]) -> pl.DataFrame:
     """Return a row for each pairing in ``seeds``: ``run_id``, ``pairing``, ``number``, ``spread``.
 
-    ``shared_openings_sql`` reads this frame. ``number`` is the index of the pairing, and ``spread`` is a hash of its
-    seed. The seeds are a frame rather than part of the query's text because DuckDB and our own parser take a minute for
-    a text of 44,850 rows.
+    ``number`` is the index of the pairing in ``seeds``, and ``spread`` is a hash of the pairing's opening seed. The
+    query of ``shared_openings_sql`` reads this frame. The seeds are not part of the query's text, because DuckDB and
+    our own parser take a minute for a text of 44,850 rows.
     """
     rows = [
         (run_id, pairing, number, zlib.crc32(str(seed).encode()))
@@ -442,7 +451,7 @@ class AgentNames(NamedTuple):
 
 
 def build_agent_names(run_labels: Iterable[tuple[RunRecord, str]]) -> AgentNames:
-    """Build the names of agents from (run, label) tuples, which may contain duplicates."""
+    """Build the names of the agents in ``run_labels``, which has tuples of a run and a label, possibly repeated."""
     pairs = list(run_labels)
     records = {record.run_id: record for record, _ in pairs}
     codes = _find_codes_by_run(records.values())
@@ -475,10 +484,10 @@ def _is_extended_by_other_code(record: RunRecord) -> bool:
 
 
 def _find_codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, str]]:
-    """Return the fingerprint of each agent's code, by run and label.
+    """Return the code fingerprint of each agent, by run id and label.
 
-    Code that plays the same games has the same fingerprint in the result. Two versions of code count as playing the
-    same games if one reproduced a sample of the games that the other had played.
+    Codes that play the same games have the same fingerprint in the result. Two versions of code count as playing the
+    same games if one of them reproduced a sample of the games that the other one had played.
     """
     representatives = dict[tuple[str, str], str]()  # by label and code: another code that plays the same, or itself
 
@@ -509,7 +518,7 @@ def _format_code_label(label: str, code: str) -> str:
 
 
 def resolve_shown_agent_label(name: str, labels: Collection[str]) -> str | None:
-    """Return the label that is shown as ``name``, with or without ``@code``, or None if ``labels`` does not have it."""
+    """Return the label that is shown as ``name``, with or without ``@code``, or None if ``labels`` lacks the label."""
     label, _, code = name.rpartition("@")
     if name in labels or len(code) != CODE_DIGITS:
         label = name
@@ -517,6 +526,9 @@ def resolve_shown_agent_label(name: str, labels: Collection[str]) -> str | None:
 
 
 def _find_agent_codes(code_record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the code fingerprints of a run's agents, by label; agents without code, such as people, are left out."""
+    """Return the code fingerprints of a run's agents, by label; agents without code, such as people, are left out.
+
+    ``code_record`` is the field ``code`` of the run's record.
+    """
     codes = code_record.get("agents")
     return {str(label): str(code) for label, code in codes.items()} if isinstance(codes, Mapping) else {}

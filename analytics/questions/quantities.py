@@ -88,6 +88,6 @@ def format_quantity(name: str, value: float) -> str:
 
 
 def format_quantity_heading(name: str) -> str:
-    """Return the heading of a quantity's column, with the unit if it is a percentage."""
+    """Return the heading of a quantity's column, with the unit if the quantity is a percentage."""
     quantity = _QUANTITIES_BY_COLUMN.get(name)
     return name if quantity is None or quantity.unit != "%" else f"{name.replace('_', ' ')}, %"

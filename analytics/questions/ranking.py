@@ -25,7 +25,7 @@ NO_CHAIN, BY_SEAT = "no chain of won points", "the seat won every game"
 
 
 def count_games_against_agents(tallies: Mapping[tuple[str, str], Tally]) -> Counter[str]:
-    """Count the games of each agent against other agents, leaving out games against people and against itself."""
+    """Count each agent's games against other agents, leaving out games against people and games against itself."""
     games = Counter[str]()
     for (first, second), tally in tallies.items():
         if first != second and not (is_person(first) or is_person(second)):
@@ -35,14 +35,14 @@ def count_games_against_agents(tallies: Mapping[tuple[str, str], Tally]) -> Coun
 
 
 def list_unranked_reasons(agent: str, elo: float, games_against_agents: int, seat_decides: bool) -> tuple[str, ...]:
-    """List the reasons why an agent has no rank; the result is empty if the agent has one.
+    """List the reasons why an agent has no rank; the result is empty if the agent has a rank.
 
     Args:
         agent: The agent's label.
         elo: The agent's rating; infinite or NaN if the games set no bound.
         games_against_agents: The agent's number of games, as ``count_games_against_agents`` returns it.
-        seat_decides: Whether the same seat won every game between this agent and the agents that ratings are relative
-            to.
+        seat_decides: Whether the same seat won every game between this agent and the agents to which its rating is
+            relative.
 
     """
     unbounded = NO_CHAIN if not seat_decides else BY_SEAT

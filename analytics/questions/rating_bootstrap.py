@@ -22,7 +22,10 @@ _GAMES_BY_CELL = np.concatenate([SEAT_RESULTS[:, 0], SEAT_RESULTS[:, 1, ::-1]], 
 
 @dataclass(frozen=True)
 class BootstrapPopulation:
-    """The population from which the bootstrap draws: all pairs of games in ``M`` meetings, each of two agents."""
+    """The population from which the bootstrap draws: the pairs of games in ``M`` meetings.
+
+    A meeting is all games between two agents.
+    """
 
     zero: NDArray[np.int64]  # [2 M] numbers of the agents in seat 0: first agents, then second ones
     one: NDArray[np.int64]  # [2 M]
@@ -31,7 +34,11 @@ class BootstrapPopulation:
 
     @staticmethod
     def build(tallies: Tallies, agents: Sequence[str], shared: SharedOpenings | None) -> BootstrapPopulation:
-        """Build the population from tallies; in it, the number of an agent is its index in ``agents``."""
+        """Build the population from the tally of every two agents.
+
+        The number of an agent in the population is its index in ``agents``. ``shared`` has the counts of the pairs
+        whose openings pairings share, or is None if pairings share no openings.
+        """
         numbers = {agent: number for number, agent in enumerate(agents)}
         first, second = (np.array([numbers[agent_pair[i]] for agent_pair in tallies]) for i in (0, 1))
         cells = np.array([tally_to_cells(tally) for tally in tallies.values()])
@@ -42,7 +49,10 @@ class BootstrapPopulation:
         return BootstrapPopulation(np.concatenate([first, second]), np.concatenate([second, first]), cells, grouped)
 
     def count_games(self, cells: NDArray[np.int64]) -> SeatCounts:
-        """Count the games of each meeting by their result for seat 0; ``cells`` [M, 15] has counts of pairs by cell."""
+        """Count the games of each meeting by their result for seat 0.
+
+        ``cells`` [M, 15] has the counts of pairs by meeting and cell.
+        """
         counts = (cells @ _GAMES_BY_CELL).astype(
             np.float64
         )  # a product of integers, because BLAS would wait for its threads
@@ -50,20 +60,24 @@ class BootstrapPopulation:
 
     @cached_property
     def _unshared_pairs(self) -> NDArray[np.int64]:
-        """The counts of pairs whose openings are not shared, [M, 15]."""
+        """The counts of the pairs whose openings are not shared, by meeting and cell, [M, 15]."""
         unshared: NDArray[np.int64] = self.cells - self.grouped.sum(axis=0)
         return unshared
 
     @cached_property
     def _unshared_cell_shares(self) -> NDArray[np.float64]:
-        """The distribution over cells of the pairs whose openings are not shared, [M, 15]; zeros if there are none."""
+        """The distribution over cells of the pairs whose openings are not shared, by meeting, [M, 15].
+
+        The shares of a meeting without such pairs are zeros.
+        """
         shares: NDArray[np.float64] = self._unshared_pairs / np.maximum(1, self._unshared_pairs.sum(axis=1))[:, None]
         return shares
 
     def resample(self, dice: np.random.Generator) -> NDArray[np.int64]:
-        """Draw a bootstrap sample with replacement, and return its counts of pairs by cell, [M, 15].
+        """Draw a bootstrap sample with replacement, and return its counts of pairs by meeting and cell, [M, 15].
 
-        It has as many groups of openings as the population, and in each meeting as many other pairs.
+        The sample has as many groups of openings as the population and, in each meeting, as many pairs whose openings
+        are not shared.
         """
         pairs, groups = self._unshared_pairs.sum(axis=1), len(self.grouped)
         sample = dice.multinomial(pairs, self._unshared_cell_shares)

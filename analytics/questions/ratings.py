@@ -50,7 +50,10 @@ class Rating:
 
     @property
     def bounded(self) -> bool:
-        """Whether the rating is finite. It is not if the agent won, or lost, all its games."""
+        """Whether the rating is finite.
+
+        The rating of an agent that won, or lost, all its games is infinite, for example.
+        """
         return math.isfinite(self.elo.mean)
 
 
@@ -77,7 +80,7 @@ class Ratings:
 
     @property
     def best_first(self) -> list[str]:
-        """The labels of all agents: those that have a rank, then those that have none, each group sorted by rating."""
+        """The labels of all agents: agents with a rank first, then agents without one, both parts sorted by rating."""
         return [rating.agent for rating in sorted(self.ratings, key=lambda rating: rating.rank is None)]
 
     def find_rating(self, agent: str) -> Rating | None:
@@ -91,9 +94,10 @@ class Ratings:
 
         - ``rank``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``. ``elo``, ``low`` and
           ``high`` are infinite if the games set no bound on that side, and null if the games do not determine them;
-        - ``unranked``: why ``rank`` is null;
+        - ``unranked``: the reasons why ``rank`` is null;
         - ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``;
-        - ``above LABEL`` for each agent: the probability that the row's agent is above that agent, null across groups.
+        - ``above LABEL`` for each agent: the probability that the row's agent is stronger than that agent, null across
+          groups.
         """
         agents = [rating.agent for rating in self.ratings]
         common = {"seat": self.seat, "draws": self.draws}
@@ -101,7 +105,8 @@ class Ratings:
             "rank": [rating.rank for rating in self.ratings],
             "agent": [*agents],
             **{name: [getattr(rating.elo, name) for rating in self.ratings] for name in ("mean", "low", "high")},
-            **{name: [getattr(rating, name) for rating in self.ratings] for name in ("games", "group", "bounded")},
+            **{name: [getattr(rating, name) for rating in self.ratings] for name in ("games", "group")},
+            "bounded": [rating.bounded for rating in self.ratings],
             "unranked": ["; ".join(rating.unranked) or None for rating in self.ratings],
             **{
                 f"{name}{end}": [value] * len(agents)
@@ -145,7 +150,10 @@ class Ratings:
         return [*lines, *self._describe_unranked(), *self.unrated_sentences]
 
     def _describe_unranked(self) -> list[str]:
-        """Describe why agents have no rank, except agents whose rating has no bound, which ``describe`` explains."""
+        """Describe which agents have no rank because they are people or have too few games.
+
+        ``describe`` explains the other reasons.
+        """
         members = {
             reason: [rating.agent for rating in self.ratings if reason in rating.unranked]
             for reason in (A_PERSON, FEW_GAMES)
@@ -191,8 +199,7 @@ def compute_ratings(
     """Rate all agents in the games that meet ``where``, a condition on the view ``games``.
 
     All chosen games count, whichever agents are shown later. Ratings and ranks do not depend on ``samples``; with 0
-    samples, no game is read. The other arguments and the errors are explained at ``compute_head_to_head`` and
-    ``fit_ratings``.
+    samples, no game is read. ``compute_head_to_head`` and ``fit_ratings`` explain the other arguments and the errors.
     """
     chosen = load_chosen_results(opened, GameFilter(where, rules=rules, trainings=trainings))
     tallies = {
@@ -215,8 +222,8 @@ def fit_ratings(
     Intervals come from ``samples`` bootstrap samples; with 0 samples, there are no intervals. A sample draws pairs of
     games or, if ``shared`` shows that several pairings played the same openings, these openings. Ratings are relative
     to ``anchor``, whose rating is ``anchor_elo``. In a group without the anchor, the mean of the bounded ratings is
-    ``anchor_elo``. Games that say nothing about strength are left out: those of an agent against itself, and those of
-    agents that forfeited every game.
+    ``anchor_elo``. Games that say nothing about strength are left out: the games of an agent against itself, and the
+    games of agents that forfeited every game.
 
     Raises ``RequestError`` if the anchor did not play, or if no two different agents played each other.
     """
@@ -285,7 +292,7 @@ def _find_always_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
 
 
 def _select_and_orient_tallies(tallies: Tallies) -> Tallies:
-    """Select the tallies that count for ratings, in a fixed order and with a fixed order of the two agents in each.
+    """Return the tallies between different agents, sorted, each with its two agents in alphabetical order.
 
     This way, the bootstrap depends on the games alone.
     """
@@ -299,7 +306,7 @@ def _select_and_orient_tallies(tallies: Tallies) -> Tallies:
 
 @dataclass(frozen=True)
 class _RatedAgents:
-    """The agents of a fit, with their groups and the agents to which ratings are relative.
+    """The agents of a fit, with their groups and the agent or agents to which ratings are relative.
 
     The agents of one group met directly or through others. The agents of one component are also connected by chains of
     won points in both directions, so the differences of their ratings are finite.
@@ -330,7 +337,7 @@ class _RatedAgents:
         return np.round(elos * ELO_PER_UNIT, DECIMALS)
 
     def mark_reference_agents(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
-        """Return whether each agent, [A], belongs to a reference component of more than one agent."""
+        """Return, as an array [A], whether each agent belongs to a reference component of more than one agent."""
         is_reference = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
             reference = self._find_reference_component(np.flatnonzero(self.groups == group), fitted.above)
@@ -338,9 +345,10 @@ class _RatedAgents:
         return is_reference
 
     def _find_reference_component(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the members of the component to which a group's ratings are relative: the anchor's, else the largest.
+        """Return the numbers of the agents in the component to which a group's ratings are relative.
 
-        If several components are the largest, the one that includes the agent with the most games is taken.
+        This is the anchor's component or, in a group without the anchor, the largest one. If several components are the
+        largest, the one that includes the agent with the most games is taken.
         """
         is_connected = above & above.T
         sizes = is_connected[members].sum(axis=1)
@@ -351,7 +359,7 @@ class _RatedAgents:
 def _compute_group_numbers(agent_count: int, games: SeatCounts) -> NDArray[np.int64]:
     """Compute the number of each agent's group, [A]; group 0 is the largest.
 
-    Games connect the agents of a group, directly or through others.
+    Games connect the agents of a group, directly or through other agents.
     """
     has_met = np.zeros((agent_count, agent_count), np.bool_)
     has_met[games.zero, games.one] = has_met[games.one, games.zero] = True
@@ -383,8 +391,8 @@ def _compute_superiority(
     """Compute the share of bootstrap samples in which the row's agent is above the column's agent, [A, A].
 
     A sample in which the two agents are equal or cannot be compared counts as half. If all games together cannot
-    compare two agents, their share is 1/2, whatever the samples say. It is NaN across groups, and if there are no
-    samples.
+    compare two agents, their share is 1/2, whatever the samples say. The share is NaN across groups, and if there are
+    no samples.
     """
     points = np.zeros((len(groups), len(groups)))
     for sample in resampled_fits:
@@ -396,13 +404,16 @@ def _compute_superiority(
 
 
 def _can_compare(fitted: DavidsonFit) -> NDArray[np.bool_]:
-    """Return, for each two agents, whether the games determine which of the two is above the other, [A, A]."""
+    """Return, as an array [A, A], whether the games determine which of the row's and the column's agent is above."""
     above, below = fitted.above, fitted.above.T
     return (above | below) & ~(above & below & fitted.seat_decides)
 
 
 def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
-    """Compare agents: 1 if the row's is above the column's, 0 if below, 1/2 if equal or incomparable; [A, A]."""
+    """Compare every two agents, [A, A]: 1 if the row's agent is above the column's, 0 if it is below, else 1/2.
+
+    Agents that are equal or that the games cannot compare have 1/2.
+    """
     strengths = np.round(fitted.strengths * ELO_PER_UNIT, DECIMALS)
     within = fitted.above & fitted.above.T
     ahead = np.where(within, np.sign(strengths[:, None] - strengths), fitted.above * 1.0 - fitted.above.T)
@@ -410,9 +421,10 @@ def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
 
 
 def _build_unbounded_estimate(elo: float, samples: int) -> Estimate:
-    """Build the estimate of an unbounded rating.
+    """Build the estimate of a rating without a bound, which is infinite or NaN.
 
-    Its interval is a single point, because the rating is unbounded in every bootstrap sample, too.
+    The interval is a single point, because the rating has no bound in any bootstrap sample either; without samples, the
+    interval is NaN.
     """
     return Estimate(elo, *(elo if samples else math.nan,) * 2)
 
@@ -420,7 +432,7 @@ def _build_unbounded_estimate(elo: float, samples: int) -> Estimate:
 def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
     """Build the estimate of ``value`` with an interval from bootstrap samples.
 
-    NaN samples are left out; without other samples, the interval is NaN.
+    NaN samples are left out; if no other samples remain, the interval is NaN.
     """
     defined_samples = np.array([sample for sample in samples if not math.isnan(sample)])
     tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
@@ -432,5 +444,5 @@ def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
 
 
 def _compute_draw_share(draw_parameter: float) -> float:
-    """Compute the share of draws between equal agents if the seat made no difference."""
+    """Compute the share of draws between equal agents from Davidson's draw parameter, without an effect of the seat."""
     return math.exp(draw_parameter) / (2 + math.exp(draw_parameter))

@@ -48,7 +48,7 @@ RESULTS = {
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Several runs and the differences between them, in frames with one row for each thing that is compared."""
+    """The differences between several runs, in frames with one row for each thing that is compared."""
 
     runs: tuple[str, ...]  # ids; the others are compared with the first
     settings: pl.DataFrame  # ``setting``, and a column for each run, named by its id: texts
@@ -150,7 +150,10 @@ def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
 
 
 def _match_agents(base: RunRecord, other: RunRecord) -> dict[str, str]:
-    """Return, for each label in the run ``other``, the label in ``base`` with which it is compared."""
+    """Return, for each label in the run ``other``, the label in ``base`` with which it is compared.
+
+    Equal labels match. If each run has exactly one label that the other run lacks, these two labels match, too.
+    """
     base_only = [label for label in base.labels if label not in other.labels]
     other_only = [label for label in other.labels if label not in base.labels]
     return {label: label for label in other.labels} | (
@@ -185,7 +188,10 @@ CODE_PREFIX, MODULE_PREFIX = "code of ", "module "
 
 
 def _list_settings(record: RunRecord, matches: Mapping[str, str]) -> dict[str, str]:
-    """Return everything on which the games of a run depend, as texts by names for people."""
+    """Return all settings on which the games of a run depend, as texts, by the name that people see.
+
+    ``matches`` has the label under which each agent is compared, by the agent's label in this run.
+    """
     spec, code = record.spec, record.code
     settings = {f"rules: {key}": _format_setting(value) for key, value in spec["rules"].items()}
     settings |= {
@@ -233,7 +239,7 @@ class _ComparedPairing(NamedTuple):
 def _compare_results(
     opened: OpenArchive, records: Sequence[RunRecord], matches: Sequence[Mapping[str, str]]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the results, in the order of the first run's pairings, followed by pairings that it lacks."""
+    """Yield the rows of the results: first the pairings of the first run in order, then the pairings that it lacks."""
     pairings: dict[tuple[str, str], list[_ComparedPairing]] = {}
     for record, run_matches in zip(records, matches, strict=True):
         for result in load_results(opened.archive, record.run_id):
@@ -283,7 +289,7 @@ def _compute_score_difference(opened: OpenArchive, base: _ComparedPairing, other
 def _paired_difference_sql(base: _ComparedPairing, other: _ComparedPairing) -> str:
     """Return the query that compares pairs of games with the same opening.
 
-    It returns their count, the mean difference of the scores, and its variance.
+    The answer is the number of these pairs, the mean difference of their scores, and the variance of the difference.
     """
     sides = []
     for pairing in (base, other):
@@ -311,9 +317,9 @@ def _subtract_independent_estimates(base: Estimate, other: Estimate) -> Estimate
 
 
 def _compute_p_value(difference: Estimate) -> float:
-    """Compute the two-sided p-value of a difference from its interval: below 0.05 if the interval excludes 0.
+    """Compute the two-sided p-value of a difference from the interval of the difference.
 
-    If the difference is 0, the p-value is 1.
+    The p-value is below 0.05 if the interval excludes 0, and 1 if the difference is 0.
     """
     mean, low, high = difference
     reach = mean - low if mean > 0 else high - mean
@@ -326,7 +332,10 @@ def _compute_p_value(difference: Estimate) -> float:
 
 
 def _speeds_frame(records: Iterable[RunRecord], results: pl.DataFrame) -> pl.DataFrame:
-    """Return a row for each run with its pace; ``results`` is the frame with the schema ``RESULTS``."""
+    """Return a row for each run with its pace.
+
+    ``results`` has the schema ``RESULTS``.
+    """
     games = dict(results.group_by("run").agg(pl.col("games").sum()).iter_rows())
     rows = [
         (record.run_id, count := games.get(record.run_id, 0), record.seconds or None, compute_pace([(record, count)]))
@@ -339,7 +348,7 @@ def _speeds_frame(records: Iterable[RunRecord], results: pl.DataFrame) -> pl.Dat
 def _regret_frame(
     opened: OpenArchive, records: Sequence[RunRecord], matches: Sequence[Mapping[str, str]]
 ) -> pl.DataFrame:
-    """Return the mean regret of the agents by kind of decision and ply, with a column for each run."""
+    """Return the mean regret of each agent by kind of decision and ply, with a column for each run."""
     keys = ["agent", "kind", "ply"]
     regret = pl.DataFrame(schema={"agent": pl.String(), "kind": pl.String(), "ply": pl.Int64()})
     for record, run_matches in zip(records, matches, strict=True):

@@ -42,7 +42,7 @@ class GameFilter:
     where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
     runs: tuple[str, ...] = ()  # ids; none: all runs
     rules: str | None = None  # the rules' name
-    agent: str | None = None  # label of an agent that took part; in a question about decisions, the one that decided
+    agent: str | None = None  # label of an agent that took part; for decisions, the agent that decided
     opponent: str | None = None  # label of the other agent
     since: str | None = None  # runs created on this day or at this moment (ISO 8601, UTC) or later
     until: str | None = None  # runs created on this day, until its end, or at this moment, or earlier
@@ -72,7 +72,7 @@ class GameFilter:
         return earliest <= datetime.fromisoformat(record.created) <= latest
 
     def select_runs(self, archive: ArchiveStore) -> list[RunRecord]:
-        """Select the runs that may have games that meet the filter, oldest first.
+        """Select the runs that may have games that meet the filter, the oldest run first.
 
         Raises ``RequestError`` for a run, an agent or rules that the archive does not have, for a period without runs,
         and for a run of another schema.
@@ -98,7 +98,7 @@ class GameFilter:
         return [record for record in records if self.can_match_run(record)]
 
     def check_rules(self, records: Collection[RunRecord]) -> None:
-        """Raise ``RequestError`` if there are runs, but none of the runs has the rules that the filter names."""
+        """Raise ``RequestError`` if ``records`` has runs, but no run with the rules that the filter names."""
         names = sorted({record.rules.name for record in records})
         if names and self.rules is not None and self.rules not in names:
             suggestion = describe_nearest_name(self.rules, names, MISSPELLING_SIMILARITY).rstrip()
@@ -112,7 +112,7 @@ ALL_GAMES = GameFilter()
 def build_games_condition(opened: OpenArchive, game_filter: GameFilter) -> str:
     """Build the SQL condition on the view ``games`` that is equivalent to a filter.
 
-    Raises ``RequestError`` for a filter that no game can meet, and for an invalid condition in the filter.
+    Raises ``RequestError`` for a filter that no game can meet, and for a filter whose own condition is invalid.
     """
     records, all_records = game_filter.select_runs(opened.archive), opened.archive.load_runs()
     if all_records and not records:
@@ -169,7 +169,7 @@ MAX_PAIRS_COMPARED = 1000  # pairs: two deterministic agents have repeated thems
 
 @dataclass(frozen=True)
 class Selection:
-    """The games that a condition selects, with their number in each run."""
+    """The games that a condition selects, with the number of selected games in each run."""
 
     opened: OpenArchive
     where: str  # a condition on the view ``games``
@@ -201,9 +201,10 @@ class Selection:
                     yield record, games
 
     def select_ranges_and_ids(self, record: RunRecord) -> Iterator[tuple[StoredRange, NDArray[np.int64] | None]]:
-        """Yield each stored range of a run that holds selected games, with the ids of the run's selected games.
+        """Yield the stored ranges of a run in which games are selected, each with the ids of the run's selected games.
 
-        The ids are those of the whole run, or None if all games of the run are selected.
+        These are the ids of all selected games of the run, not only of those in the range, or None if all games of the
+        run are selected.
         """
         archive, game_ids = self.opened.archive, None
         if not self.has_whole_run(record):
@@ -237,10 +238,11 @@ class Selection:
 
 
 def select_games(opened: OpenArchive, where: str | None = None) -> Selection:
-    """Select the games that meet ``where``, a condition in DuckDB's SQL on the view ``games``; None: all games.
+    """Select the games that meet ``where``, or all games if ``where`` is None.
 
-    The condition may query the other views: ``run_id IN (SELECT run_id FROM runs WHERE rules = 'classic')``. Raises
-    ``RequestError`` if ``where`` is not a condition, or if no game meets it; ``FailureError`` for a damaged file.
+    ``where`` is a condition in DuckDB's SQL on the view ``games``. It may query other views, as in ``run_id IN (SELECT
+    run_id FROM runs WHERE rules = 'classic')``. Raises ``RequestError`` if ``where`` is not a condition, or if no game
+    meets it, and ``FailureError`` for a damaged file.
     """
     if where is None or where.strip() == ALWAYS_TRUE:
         counts = dict(opened.sql("SELECT run_id, count(*) AS games FROM games GROUP BY run_id").rows())
@@ -265,7 +267,10 @@ def select_games(opened: OpenArchive, where: str | None = None) -> Selection:
 
 
 def _select_game_ids(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
-    """Return the ids of the games that meet a condition, by run, ascending. One query reads all ranges."""
+    """Return the ids of the games that meet a condition, in ascending order, by run id.
+
+    One query reads the games of all runs.
+    """
     check_condition(opened, where)
     query = f"SELECT run_id, list(game_id) AS ids FROM games WHERE (\n{where}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
     try:
@@ -276,16 +281,17 @@ def _select_game_ids(opened: OpenArchive, where: str) -> dict[str, NDArray[np.in
 
 
 def find_pair_slice(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int) -> slice:
-    """Return the slice of ``ids`` that holds the games of a pairing's pairs.
+    """Return the slice of ``ids`` that holds the games of some pairs of a pairing.
 
-    ``ids`` ascend. The pairs are those from ``first_pair`` up to but not including ``end_pair``.
+    ``ids`` is an ascending array of game ids. The pairs are those from ``first_pair`` up to but not including
+    ``end_pair``.
     """
     edges = (pairing << GAME_BITS) + 2 * np.array([first_pair, end_pair])
     return slice(*np.searchsorted(ids, edges).tolist())
 
 
 def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64]) -> bool:
-    """Return whether any of ``ids``, an ascending array, is the id of a game in the range ``stored``."""
+    """Return whether any game in the range ``stored`` of a run has its id in ``ids``, an ascending array."""
     spans = (record.unit_line.pair_range(pairing, stored.first, stored.end) for pairing in range(len(record.pairings)))
     return any(ids[find_pair_slice(ids, pairing, first, end)].size for pairing, (first, end) in enumerate(spans))
 
@@ -293,19 +299,20 @@ def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64])
 def read_selected_games(
     archive: ArchiveStore, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> RangeGames:
-    """Read the games of a range whose ids are in ``game_ids``, an ascending array; None: all games.
+    """Read the games of a range whose ids are in ``game_ids``, or all games of the range if ``game_ids`` is None.
 
-    Raises ``FailureError`` for a file that is missing or damaged.
+    ``game_ids`` is an ascending array. Raises ``FailureError`` for a file that is missing or damaged.
     """
     games = read_games(archive, run_id, stored)
     return games if game_ids is None else games.select_rows(np.isin(games.game_id, game_ids, assume_unique=True))
 
 
 def describe_repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
-    """Describe the pairings whose games are copies of only one or two games, because intervals do not show this.
+    """Describe the pairings in which all games are copies of one or two games.
 
-    Games repeat if two deterministic agents play without imposed openings. Games are read only in pairings whose pairs
-    all ended alike, and only the first ``MAX_PAIRS_COMPARED`` pairs of each.
+    Return a sentence for each such pairing, because its intervals do not show the repetition. Games repeat if two
+    deterministic agents play without imposed openings. Games are read only for pairings whose pairs all ended alike,
+    and only the first ``MAX_PAIRS_COMPARED`` pairs of each pairing.
     """
     uniform_games = {
         (run_id, pairing): tally.games
@@ -337,15 +344,18 @@ File = TypeVar("File", bound=Hashable)
 
 
 class SelectedPairRange(NamedTuple):
-    """Consecutive pairs of one pairing in one file. The ranges of a run ascend by pairing and pair."""
+    """Consecutive pairs of one pairing in one file, with the number of selected games in them.
+
+    The ranges of a run ascend by pairing and pair.
+    """
 
     pairing: int
     first_pair: int
     end_pair: int
-    games: int  # selected ones
+    games: int  # the number of selected games
 
     def find_rows(self, game_id: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Return the indices in ``game_id``, an ascending array, of the games in this range."""
+        """Return the indices of the games in this range within ``game_id``, an ascending array of game ids."""
         rows = find_pair_slice(game_id, self.pairing, self.first_pair, self.end_pair)
         return np.arange(rows.start, rows.stop)
 
@@ -353,9 +363,11 @@ class SelectedPairRange(NamedTuple):
 def select_pair_ranges(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> Iterator[SelectedPairRange]:
-    """Yield the ranges of pairs in a file that have games in ``game_ids``, an ascending array; None: all games.
+    """Yield the ranges of pairs in a file that have selected games, each with the number of these games.
 
-    Raises ``FailureError`` for a damaged file of imported games, because only the file itself tells their pairings.
+    ``game_ids`` is an ascending array of the ids of the selected games, or None if all games are selected. Raises
+    ``FailureError`` for a damaged file of imported games, because only the file itself shows to which pairings its
+    games belong.
     """
     for pair_range in _list_pair_ranges(archive, record, stored):
         games = pair_range.games if game_ids is None else pair_range.find_rows(game_ids).size
@@ -380,7 +392,7 @@ def read_pair_ranges(
 ) -> Iterator[RangeGames]:
     """Yield the games of each range of pairs, in the order of ``pair_ranges``, in separate arrays.
 
-    ``read_file`` returns the selected games of a file; its errors are passed on.
+    ``read_file`` returns the selected games of a file; errors that it raises are passed on.
     """
     first = 0
     while first < len(pair_ranges):
@@ -415,9 +427,10 @@ _PLY_COLUMNS = ("game_id", "ply", "piece", "cell")
 def read_file_rows(
     opened: OpenArchive, files: Sequence[VerifiableFile], columns: Sequence[str], where: str
 ) -> pl.DataFrame:
-    """Read some columns of the rows that meet a condition from files of one table, with ``run_id`` as the first column.
+    """Read ``columns`` of the rows that meet the condition ``where`` from files of one table.
 
-    Raises ``FailureError`` for a damaged file, ``MissingFileError`` for a missing one.
+    The frame has ``run_id`` as its first column. Raises ``FailureError`` for a damaged file, ``MissingFileError`` for a
+    missing one.
     """
     opened.files.check_files(files)
     queries, groups = list[str](), defaultdict[str, list[VerifiableFile]](list)
@@ -430,9 +443,10 @@ def read_file_rows(
 
 
 def read_plies(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:
-    """Read the plies of some games, in order, by ``run_id`` and ``game_id``; only the files of these games are read.
+    """Read the plies of some games, by ``run_id`` and ``game_id``, in the order of play.
 
-    Games that are not in the archive are left out. Raises ``FailureError`` for a damaged file.
+    Only the files of these games are read. Games that are not in the archive are left out. Raises ``FailureError`` for
+    a damaged file.
     """
     plies: dict[tuple[str, int], list[Ply]] = {}
     game_keys = pl.DataFrame(list(games), {"run_id": pl.String(), "game_id": pl.Int64()}, orient="row")
@@ -442,9 +456,9 @@ def read_plies(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tu
 
 
 def read_ply_rows(opened: OpenArchive, games: pl.DataFrame) -> pl.DataFrame:
-    """Read the plies of ``games``, a frame with the columns ``run_id`` and ``game_id``.
+    """Read the plies of the games in ``games``, a frame with the columns ``run_id`` and ``game_id``.
 
-    Columns: ``run_id``, ``game_id``, ``ply``, ``piece``, ``cell``, sorted by the first three.
+    Columns of the result: ``run_id``, ``game_id``, ``ply``, ``piece``, ``cell``, sorted by the first three.
     """
     game_keys = games.unique()
     return opened.retry_if_file_missing(lambda: _read_ply_rows(opened, game_keys))
@@ -465,7 +479,7 @@ def _read_ply_rows(opened: OpenArchive, game_keys: pl.DataFrame) -> pl.DataFrame
 
 
 def find_game_files(opened: OpenArchive, table: str, run_id: str, game_ids: Iterable[int]) -> list[VerifiableFile]:
-    """Return the files of ``games`` or ``plies`` that hold these games of a run.
+    """Return the files of ``table``, ``games`` or ``plies``, that hold the games of a run with these ids.
 
     Ids that the run does not have are ignored.
     """

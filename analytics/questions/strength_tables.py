@@ -28,7 +28,7 @@ MAX_ROWS = 400  # agents or pairings in a table: 44,850 pairings of 300 agents w
 
 
 def describe_omissions(row_count: int, row_noun: str, opponent_count: int = 0) -> list[str]:
-    """Describe how many rows and how many columns of opponents a table leaves out; empty if it omits none."""
+    """Describe how many rows and columns of opponents a table leaves out; the result is empty if none are left out."""
     omissions = []
     if row_count > MAX_ROWS:
         omissions.append(f"the first {MAX_ROWS} of {row_count:,} {row_noun} are shown")
@@ -38,18 +38,18 @@ def describe_omissions(row_count: int, row_noun: str, opponent_count: int = 0) -
 
 
 def describe_crosstable_omissions(crosstable: Crosstable) -> list[str]:
-    """Describe which rows and columns ``build_crosstable_table`` leaves out."""
+    """Describe which rows and columns ``build_crosstable_table`` leaves out; the result is empty for none."""
     agents = len(crosstable.standings)
     return describe_omissions(agents, "agents", agents)
 
 
 def describe_groups(group_count: int) -> str:
-    """Describe that the agents form ``group_count`` groups with no games between them."""
+    """Return a sentence that says that the agents form ``group_count`` groups without games between the groups."""
     return f"{group_count} groups of agents have no games between them: compare scores within a group only."
 
 
 def build_crosstable_table(crosstable: Crosstable, with_intervals: bool = True) -> Table:
-    """Build the table of agents, sorted by score, with the mean score of each (row) against the best (columns)."""
+    """Build the table of agents, sorted by score, with a column for the mean score against each of the best agents."""
     frame = Crosstable(crosstable.standings[:MAX_ROWS]).to_frame(MAX_OPPONENTS)
     title = "Crosstable (score in %, win 1, draw ½)"
     agents = rank_and_agent_columns([*frame["agent"]])
@@ -62,7 +62,10 @@ def build_crosstable_table(crosstable: Crosstable, with_intervals: bool = True) 
 
 
 def build_pairings_table(head_to_head: HeadToHead, by_seat: bool = False) -> Table:
-    """Build the table of results, with a row for every two agents or, with ``by_seat``, for each seat of the first."""
+    """Build the table of results, with a row for every two agents.
+
+    With ``by_seat``, there is a row for each seat of the first agent.
+    """
     title = f"Head to head ({head_to_head.rules} rules; the first agent's view, in %)"
     rows = len(head_to_head.results[:MAX_ROWS]) * (2 if by_seat else 1)
     return Table(title, pairing_columns(head_to_head.to_frame(by_seat).head(rows)))
@@ -84,13 +87,13 @@ def build_rating_tables(
 
 
 def describe_rating_omissions(ratings: Ratings) -> list[str]:
-    """Describe which rows and columns ``build_rating_tables`` leaves out."""
+    """Describe which rows and columns ``build_rating_tables`` leaves out; the result is empty for none."""
     sizes = ratings.to_frame()["group"].value_counts()["count"]
     return list(dict.fromkeys(text for size in sizes for text in describe_omissions(size, "agents", size)))
 
 
 def _build_rating_table(frame: pl.DataFrame, title: str) -> Table:
-    """Build the table of one group's ratings, with the probability that each agent is stronger than each other."""
+    """Build the table of one group's ratings, with the probability of being above each of the best agents."""
     names, elos, superiority = [*frame["agent"]], rating_columns_without_agents(frame), superiority_columns(frame)
     ranked, numbered = rank_and_agent_columns(names, frame["rank"]), rank_and_agent_columns(names)
     splits = [
@@ -101,12 +104,12 @@ def _build_rating_table(frame: pl.DataFrame, title: str) -> Table:
 
 
 def _describe_reference_rating(frame: pl.DataFrame, anchor: str | None, anchor_elo: float) -> str:
-    """Describe the reference, the anchor or a mean, to which the ratings of one group are relative."""
+    """Describe the rating to which the ratings of one group are relative: the anchor's, or a mean."""
     if anchor in [*frame["agent"]]:
         return f"{anchor} has {anchor_elo:g}"
     return f"the mean of {'these' if frame['bounded'].all() else 'the finite'} ratings is {anchor_elo:g}"
 
 
 def _number_headings(prefix: str, columns: Sequence[ResultColumn]) -> list[ResultColumn]:
-    """Replace the names of agents in headings with their ranks, because ranks are shorter."""
+    """Replace the headings with ``prefix`` and the ranks of the agents, because ranks are shorter than labels."""
     return [column._replace(heading=f"{prefix} {rank}") for rank, column in enumerate(columns, 1)]

@@ -29,13 +29,13 @@ from analytics.statistics.tally import DRAW, LOSS, WIN
 from quarto.jit import kernel
 
 ROUNDS = 100
-PRECISION = 1e-6  # natural units, of the last step: near the maximum its square is about what is still wrong
+PRECISION = 1e-6  # natural units, of the last step; near the maximum, the remaining error is about its square
 LONGEST_STEP = 2.0  # natural units: far from the maximum, a step of Newton's method may be far too long
 RIDGE = 1e-12  # times the number of games, on the diagonal: what the games do not determine keeps its start
 FARTHEST_FINITE = (
     20.0  # natural units; a parameter beyond counts as infinite: fewer than one game in 10^8 contradicts it
 )
-EXTREME_DRAWS = 50.0  # the draw parameter when no game was drawn, or with the other sign when all were
+EXTREME_DRAWS = 50.0  # minus the draw parameter if no game was drawn, or the draw parameter if all were drawn
 
 _NUMBERS, _VECTOR, _MATRIX = types.int64[::1], types.float64[::1], types.float64[:, ::1]
 
@@ -49,7 +49,10 @@ class SeatCounts(NamedTuple):
 
 
 class DavidsonFit(NamedTuple):
-    """The most likely parameters, in natural units. Strengths can be compared only within a component."""
+    """The most likely parameters of Davidson's model, in natural units.
+
+    Strengths can be compared only within a component.
+    """
 
     strengths: NDArray[np.float64]  # [A]
     seat: float  # infinite if seat 0 took all points or none; NaN if no game counts
@@ -65,7 +68,7 @@ class DavidsonFit(NamedTuple):
 def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit | None = None) -> DavidsonFit:
     """Fit the strengths of each component, one seat parameter and one draw parameter by maximum likelihood.
 
-    If ``initial_fit``, a fit to similar games, is given, the search starts there. This saves time and does not change
+    The search starts at ``initial_fit``, a fit to similar games, if this is given. This saves time and does not change
     the result.
     """
     above = _find_point_chains(agent_count, games)
@@ -90,9 +93,10 @@ def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit |
 
 
 def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return [A, A] whether a path of ``edges`` [A, A] leads from the row's agent to the column's; each reaches itself.
+    """Return, as an array [A, A], whether a path of ``edges`` [A, A] leads from the row's agent to the column's agent.
 
-    S. Warshall, "A theorem on Boolean matrices", JACM 9 (1962), with the rows packed into bytes of eight agents each.
+    Each agent reaches itself. S. Warshall, "A theorem on Boolean matrices", JACM 9 (1962), with the rows packed into
+    bytes of eight agents each.
     """
     agents = len(edges)
     rows = np.packbits(edges | np.eye(agents, dtype=np.bool_), axis=1)
@@ -103,7 +107,10 @@ def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _find_point_chains(agent_count: int, games: SeatCounts) -> NDArray[np.bool_]:
-    """Return [A, A] whether a chain of agents, each of which scored against the next, leads from row to column."""
+    """Return, as an array [A, A], whether a chain of points leads from the row's agent to the column's agent.
+
+    In a chain of points, each agent scored against the next one.
+    """
     scored = np.zeros((agent_count, agent_count), np.bool_)
     some = games.counts > 0
     for results, scorer, other in (((WIN, DRAW), games.zero, games.one), ((LOSS, DRAW), games.one, games.zero)):
@@ -113,9 +120,9 @@ def _find_point_chains(agent_count: int, games: SeatCounts) -> NDArray[np.bool_]
 
 
 def _mean_penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]:
-    """Return a penalty [A + 2, A + 2] that fixes the mean strength of each component.
+    """Return a penalty matrix [A + 2, A + 2] that fixes the mean strength of each component.
 
-    The penalty is needed because the likelihood does not depend on these means.
+    The penalty is needed because the likelihood does not depend on these means. ``games`` is the number of games.
     """
     size = len(above) + 2
     penalty = RIDGE * games * np.eye(size)
@@ -126,7 +133,10 @@ def _mean_penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]
 def _maximize_by_newton(
     games: SeatCounts, start: NDArray[np.float64], penalty: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the parameters [A + 2] that Newton's method reaches from ``start``, with ``penalty`` in the curvature."""
+    """Return the parameters [A + 2] that Newton's method reaches from ``start``.
+
+    ``penalty`` is added to the curvature.
+    """
     parameters, slope, curvature = start, np.empty(len(start)), np.empty_like(penalty)
 
     def evaluate(parameters: NDArray[np.float64]) -> float:
@@ -158,11 +168,11 @@ def _add_log_likelihood(
 ) -> float:
     """Return the log-likelihood; add its gradient to ``slope`` and its negative Hessian to ``curvature``.
 
-    Only the half of ``curvature`` below the diagonal is written.
+    Only the diagonal of ``curvature`` and the half below the diagonal are written.
 
-    If x is half of seat 0's advantage, a win of seat 1, a draw and a win of seat 0 have the ratio
-    exp(-x) : exp(d) : exp(x), so a row of games needs only one exponential and one logarithm. The derivatives with
-    respect to the strength of seat 0, to minus the strength of seat 1, and to the seat parameter are equal.
+    If x is half of seat 0's advantage, a win of seat 1, a draw and a win of seat 0 have the ratio exp(-x) : exp(d) :
+    exp(x), so a row of games needs only one exponential and one logarithm. The derivatives with respect to the strength
+    of seat 0, to minus the strength of seat 1, and to the seat parameter are equal.
     """
     seat, draws, total = len(parameters) - 2, len(parameters) - 1, 0.0
     drawn = math.exp(parameters[draws])

@@ -25,8 +25,8 @@ PAIR_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of both games of a pair together: L
 EVEN_SCORE = 0.5
 ELO_SCALE = 800 / math.log(10)  # normalised Elo for one standard deviation a game
 GAMES_A_PAIR = 2
-MAX_ELO = 500  # bound of both hypotheses: to there the maxima agree with another optimiser's, beyond they may be local
-MAX_PAIRS = 10**15  # counts are added up as floating-point numbers, which are exact to there
+MAX_ELO = 500  # bound of both hypotheses: up to it, maxima agree with another optimiser; beyond it, they may be local
+MAX_PAIRS = 10**15  # counts are added up as floating-point numbers, which are exact up to this number
 PSEUDO_COUNT = 1e-3  # in place of 0, so that no outcome has probability 0
 ROUNDS, PRECISION = 100, 1e-12
 KEPT_SHARE = 0.9  # share of a distribution that stays where it is in a step to a stronger one
@@ -39,9 +39,9 @@ PairCounts = Sequence[float]  # of pairs, by PAIR_SCORES
 class Hypotheses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The two hypotheses of a test, in normalised Elo: the strength is at most ``elo0``, or at least ``elo1``.
 
-    ``alpha`` is the probability of accepting elo1 although elo0 is true, and ``beta`` that of accepting elo0 although
-    elo1 is true. Raises ``RequestError`` unless elo0 < elo1, both are within 500 of 0, ``alpha`` and ``beta`` are above
-    0, and their sum is below 1.
+    ``alpha`` is the probability of accepting elo1 although elo0 is true, and ``beta`` is the probability of accepting
+    elo0 although elo1 is true. Raises ``RequestError`` unless elo0 < elo1, both are within 500 of 0, ``alpha`` and
+    ``beta`` are above 0, and their sum is below 1.
     """
 
     elo0: float = 0.0
@@ -76,7 +76,10 @@ class Strength:
 
 
 def check_counts(counts: PairCounts) -> tuple[int, ...]:
-    """Return five counts of pairs as integers. Raises ``RequestError`` unless they are five whole, possible numbers."""
+    """Return five counts of pairs as integers.
+
+    Raises ``RequestError`` unless ``counts`` has five whole numbers, none below 0, with a sum of at most ``MAX_PAIRS``.
+    """
     text = ",".join(f"{count:g}" for count in counts)
     if len(counts) != len(PAIR_SCORES) or any(count < 0 or count != int(count) for count in counts):
         raise RequestError(f"counts {text}: five whole numbers are needed, of pairs that went LL,LD,DD,WD,WW")
@@ -86,7 +89,10 @@ def check_counts(counts: PairCounts) -> tuple[int, ...]:
 
 
 def log_likelihood_ratio(counts: PairCounts, hypotheses: Hypotheses) -> float:
-    """Return the log-likelihood ratio of elo1 to elo0, each with its most likely distribution; 0 without pairs."""
+    """Return the log-likelihood ratio of elo1 to elo0, or 0 if there are no pairs.
+
+    Each hypothesis is represented by its most likely distribution of outcomes.
+    """
     if not sum(counts):
         return 0.0
     shares, pairs = _outcome_shares(counts)
@@ -103,7 +109,7 @@ def find_hypothesis_from_counts(counts: PairCounts, hypotheses: Hypotheses) -> s
 
 
 def find_accepted_hypothesis(ratio: float, hypotheses: Hypotheses) -> str | None:
-    """Return ``elo0`` or ``elo1`` if the log-likelihood ratio has reached its bound, else None."""
+    """Return ``elo0`` or ``elo1`` if the log-likelihood ratio has reached the bound of that hypothesis, else None."""
     lower, upper = hypotheses.bounds
     return "elo1" if ratio >= upper else "elo0" if ratio <= lower else None
 
@@ -112,7 +118,8 @@ def pair_counts_at_looks(max_pairs: int) -> Iterator[int]:
     """Yield the numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ..., ``max_pairs``.
 
     These numbers are fixed, so the decision depends on the games alone and not on threads or the sizes of blocks.
-    Looking less often makes neither error more likely, because at a look the ratio is at least as far beyond a bound.
+    Looking less often makes neither error more likely, because a ratio that decides the test at a look is at least as
+    far beyond its bound.
     """
     pairs = 0
     while pairs < max_pairs:
@@ -123,8 +130,8 @@ def pair_counts_at_looks(max_pairs: int) -> Iterator[int]:
 def pair_outcomes(winner: NDArray[np.int8]) -> NDArray[np.int8]:
     """Return an index into ``PAIR_SCORES`` for each pair of games, [P].
 
-    ``winner`` [2 P] has the winning seats (-1: draw) of the games, with the games of a pair one after the other. The
-    first agent holds seat 0 in the first game of each pair and seat 1 in the second.
+    ``winner`` [2 P] has the winning seats (-1: draw) of the games, with the two games of each pair next to each other.
+    The first agent holds seat 0 in the first game of each pair and seat 1 in the second.
     """
     seats = np.array([[0, 1]])
     games = winner.reshape(-1, 2)
@@ -133,7 +140,7 @@ def pair_outcomes(winner: NDArray[np.int8]) -> NDArray[np.int8]:
 
 
 class SequentialTest:
-    """A running test, which takes pairs in the order of their numbers and ignores pairs after its end."""
+    """A running test, which takes pairs in the order of their numbers and ignores the pairs that come after its end."""
 
     def __init__(self, hypotheses: Hypotheses, max_pairs: int) -> None:
         self.hypotheses = hypotheses
@@ -154,7 +161,7 @@ class SequentialTest:
         return self.accepted is not None or self.pairs == self.most
 
     def add_outcomes(self, outcomes: NDArray[np.int8]) -> None:
-        """Add the outcomes of the next pairs, in the form that ``pair_outcomes`` returns."""
+        """Add the outcomes of the next pairs, in the form that ``pair_outcomes`` returns, until the test ends."""
         while len(outcomes) and not self.ended:
             room = self.horizon - self.pairs
             seen, outcomes = outcomes[:room], outcomes[room:]
@@ -193,7 +200,10 @@ def estimate_strength(counts: PairCounts) -> Strength:
 
 
 def _outcome_shares(counts: PairCounts) -> tuple[list[float], float]:
-    """Return the shares of the five outcomes, all kept above 0, and the number of pairs."""
+    """Return the shares of the five outcomes, all of them above 0, and the number of pairs.
+
+    An outcome that did not occur counts as ``PSEUDO_COUNT`` pairs.
+    """
     smoothed = [count or PSEUDO_COUNT for count in counts]
     return [count / sum(smoothed) for count in smoothed], sum(smoothed)
 
@@ -204,7 +214,7 @@ def _mean_and_variance(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def _most_likely_distribution(shares: Sequence[float], strength_a_pair: float) -> list[float]:
-    """Return the distribution of the given strength that makes the observed ``shares`` most likely.
+    """Return the distribution of the given strength under which the observed ``shares`` are most likely.
 
     Strength is the distance of the mean from 1/2, in standard deviations of the distribution.
     """
@@ -232,7 +242,10 @@ def _find_local_maximum(shares: Sequence[float], strength_a_pair: float, start: 
 
 
 def _slopes(distribution: Sequence[float], strength_a_pair: float) -> list[float]:
-    """Return each outcome's coefficient in the linear constraint that is tangent to the strength constraint here."""
+    """Return each outcome's coefficient in the linear constraint that is tangent to the strength constraint.
+
+    The two constraints touch at ``distribution``.
+    """
     mean, variance = _mean_and_variance(distribution)
     deviation = math.sqrt(variance)
     return [
@@ -242,12 +255,13 @@ def _slopes(distribution: Sequence[float], strength_a_pair: float) -> list[float
 
 
 def _list_starts(strength_a_pair: float) -> list[list[float]]:
-    """List the distributions from which the iteration starts: the uniform one, unless it is far weaker than required.
+    """List the distributions from which the iteration starts.
 
-    If it is, no distribution satisfies its linear constraint, and other starts are needed. Distributions of at least
-    the required strength form a convex set, because the standard deviation is concave. An iteration that starts inside
-    this set stays inside, and always finds a next distribution. So far from the data, there may be several maxima, and
-    each start leads to one of them.
+    The only start is the uniform distribution, unless this is so far weaker than required that no distribution
+    satisfies its linear constraint. Then other starts are needed. Distributions of at least the required strength form
+    a convex set, because the standard deviation is concave. An iteration that starts inside this set stays inside, and
+    always finds a next distribution. So far from the data, there may be several maxima, and each start leads to one of
+    them.
     """
     uniform = [1 / len(PAIR_SCORES)] * len(PAIR_SCORES)
     if _has_both_signs(_slopes(uniform, strength_a_pair)):
@@ -270,9 +284,9 @@ def _has_both_signs(slopes: Sequence[float]) -> bool:
 
 
 def _lagrange_multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:
-    """Return Lagrange's multiplier: the x between the poles next to 0 with sum p s / (1 + x s) = 0.
+    """Return Lagrange's multiplier: the root x of sum p s / (1 + x s) = 0 between the poles on both sides of 0.
 
-    The sum falls as x grows, so bisection finds the multiplier.
+    ``shares`` are the p, and ``slopes`` the s. The sum falls as x grows, so bisection finds the multiplier.
     """
     low, high = -1 / max(slopes), -1 / min(slopes)
     for _ in range(200):

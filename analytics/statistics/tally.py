@@ -65,7 +65,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.pair_count > 1 and self.pair_count in {*sum(self.pairs, ()), *sum(self.singles, ())}
 
     def results(self, game: int) -> ResultCounts:
-        """Return the first agent's (losses, draws, wins) in one game of each pair: game 0 or 1.
+        """Return the numbers of games that the first agent lost, drew and won in one game of each pair: game 0 or 1.
 
         In game 0, the first agent holds seat 0.
         """
@@ -75,7 +75,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def trinomial(self) -> ResultCounts:
-        """The first agent's (losses, draws, wins) in all games."""
+        """The numbers of games that the first agent lost, drew and won, in this order."""
         losses, draws, wins = (a + b for a, b in zip(self.results(0), self.results(1), strict=True))
         return losses, draws, wins
 
@@ -116,7 +116,10 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def forfeits(self) -> tuple[int, int]:
-        """The numbers of games that the first and the second agent forfeited, in any of the three ways."""
+        """The numbers of games that the first and the second agent forfeited.
+
+        Illegal turns, exceptions and late turns forfeit games.
+        """
         first, second = map(sum, zip(self.illegal, self.errors, self.late, strict=True))
         return first, second
 
@@ -148,7 +151,7 @@ def _tally_to_counts(tally: Tally) -> tuple[int, ...]:
 
 
 def sum_tallies_by_key(tallies: Iterable[tuple[Key, Tally]]) -> dict[Key, Tally]:
-    """Sum the tallies that have the same key; the keys of the result keep the order of their first occurrence."""
+    """Sum the tallies that have the same key; the result has the keys in the order of their first occurrence."""
     totals: dict[Key, Tally] = {}
     for key, tally in tallies:
         totals[key] = totals[key] + tally if key in totals else tally
@@ -165,7 +168,7 @@ def _add_block_counts(
 ) -> None:
     """Add the counts of a block to ``out`` [16].
 
-    The order is: 9 of ``pairs`` or 3 of ``singles``, 2 illegal, 2 errors, 2 late, plies.
+    ``out`` has 9 counts of ``pairs`` or 3 of ``singles``, and from index 9 on 2 illegal, 2 errors, 2 late, plies.
     """
     for pair in range(winner.shape[0] // games_a_pair):
         cell = np.int64(0)
@@ -202,14 +205,14 @@ def build_tally(results: Mapping[str, Any], forfeits: Iterable[Sequence[int]], p
 
 
 def tally_by_pairing(blocks: Iterable[Block]) -> dict[int, Tally]:
-    """Count the results of each pairing in ``blocks``; the memory needed does not depend on the number of blocks."""
+    """Count the results in ``blocks`` by pairing; the memory needed does not depend on the number of blocks."""
     return sum_tallies_by_key((block.pairing, tally_block(block)) for block in blocks)
 
 
 TALLY_CELLS = 15
 _PAIR_CELLS = 9  # the first of them, 3 * result in game 0 + result in game 1; then 3 * seat + result of single games
 
-# How many games of a cell the first agent held each seat in, and ended so: [15, seat, result].
+# The number of games in one pair of a cell in which the first agent has a seat and a result: [15, seat, result].
 SEAT_RESULTS = np.zeros((TALLY_CELLS, 2, 3), np.int64)
 for _one in (LOSS, DRAW, WIN):
     for _seat in range(2):
@@ -226,7 +229,7 @@ SWAPPED_CELLS = np.array(
 
 
 class ClusterSums(NamedTuple):
-    """Sums over independent clusters, each with n values whose total is y. They determine the variance of the mean."""
+    """Sums over independent clusters, which determine the variance of the mean; each has n values with the sum y."""
 
     clusters: int
     n: int
@@ -241,13 +244,16 @@ class ClusterSums(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """The variance of the mean, a ratio of two sums over clusters; 0 for one cluster, which cannot show it."""
+        """The variance of the mean, which is a ratio of two sums over clusters.
+
+        The variance is 0 if there is only one cluster, because one cluster does not show how clusters differ.
+        """
         spread = self.y_y - 2 * self.mean * self.n_y + self.mean**2 * self.n_n
         return max(0.0, spread) * self.clusters / max(1, self.clusters - 1) / self.n**2
 
 
 class Clusters(NamedTuple):
-    """Sums of points and of wins over independent clusters of games."""
+    """Sums of points and sums of wins over independent clusters of games."""
 
     points: ClusterSums  # a win is a point, a draw half of one
     wins: ClusterSums
@@ -327,7 +333,7 @@ def wilson_bounds(successes: Iterable[float], n: Iterable[float]) -> tuple[list[
 def design_effect(tally: Tally) -> float:
     """Return the variance of the win rate, as a multiple of its variance if all games were independent.
 
-    The two games of a pair share an opening, so the pair is the unit; a single game is a unit too. The effect is the
+    The two games of a pair share an opening, so the pair is the unit; a single game is a unit, too. The effect is the
     variance of the win rate, as a ratio over units of one or two games, divided by p (1 - p) / n, the variance for n
     independent games. The effect is above 1 if openings decide games, and below 1 if swapping the seats balances the
     openings. L. Kish, "Survey Sampling" (1965), sections 5.4 and 6.3.
@@ -352,8 +358,8 @@ def design_effect(tally: Tally) -> float:
 def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
     """Return the first agent's share of games won, with Wilson's interval over the effective number of games.
 
-    With ``clusters``, the effective number follows from the variance over the clusters. Otherwise, it is the number of
-    games, divided by ``design_effect`` if ``by_pairs`` is set.
+    With ``clusters``, the effective number follows from the variance over the clusters. Otherwise, the effective number
+    is the number of games, divided by ``design_effect`` if ``by_pairs`` is set.
     """
     if clusters is not None:
         return share_over_clusters(clusters.wins)
@@ -367,9 +373,9 @@ def mean_score(counts: Sequence[int]) -> Estimate:
 
     ``counts[i]`` units scored ``i / (len(counts) - 1)``. The counts are the losses, draws and wins of games, or the
     five counts of pairs (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is
-    that of the sample. If all units scored 0, or all scored 1, the variance is 0 and the interval is Wilson's. If all
-    units scored the same value in between, as pairs of deterministic agents do, the interval is a single point, the
-    mean.
+    the variance of the sample. If all units scored 0, or all scored 1, the variance is 0 and the interval is Wilson's.
+    If all units scored the same value in between, as pairs of deterministic agents do, the interval is a single point,
+    the mean.
     """
     n = sum(counts)
     if not n:
@@ -384,8 +390,8 @@ def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Est
     """Return the first agent's mean score (win 1, draw 1/2) and its interval.
 
     If ``by_pairs`` is set, the unit of variance is the pair, or a single game; otherwise it is the game. The mean by
-    pairs is a ratio over units of one or two games, and its variance that of such a ratio (L. Kish, "Survey Sampling",
-    1965, section 6.3). With ``clusters``, the clusters are the units.
+    pairs is a ratio over units of one or two games, and its variance is the variance of such a ratio (L. Kish, "Survey
+    Sampling", 1965, section 6.3). With ``clusters``, the clusters are the units.
     """
     if clusters is not None:
         return mean_over_clusters(clusters.points, 1.0)
@@ -427,7 +433,7 @@ def share_over_clusters(sums: ClusterSums) -> Estimate:
 
 
 def _build_estimate(mean: float, variance: float, units: int) -> Estimate:
-    """Build the estimate of a mean from its variance and its number of independent units.
+    """Build the estimate of a mean from 0 to 1 from its variance and its number of independent units.
 
     ``mean_score`` explains the intervals of means of 0 and 1.
     """

@@ -58,7 +58,7 @@ class DerivedFiles(NamedTuple):
 
 
 class FirstPlyFiles(NamedTuple):
-    """The files with counts of first plies, and the files of plies for games that are not counted there."""
+    """The files with counts of first plies, and the files of plies for the games that these counts do not include."""
 
     counted_files: list[VerifiableFile]
     uncounted_ply_files: list[VerifiableFile]
@@ -89,7 +89,7 @@ class ArchiveFiles:
         return [self.archive.root / name for name in (*TABLE_FOLDERS, FOLDER)]
 
     def list_and_check_files(self, table: str, run_id: str | None = None) -> list[VerifiableFile]:
-        """List the effective files of a table, in one run or in all, and verify their checksums.
+        """List the effective files of a table, in one run or, without ``run_id``, in all, and verify their checksums.
 
         Raises:
             FailureError: The content of a file has changed since it was written.
@@ -111,7 +111,10 @@ class ArchiveFiles:
         return files
 
     def _load_record_or_error(self, run_id: str) -> RunRecord | FailureError:
-        """Load the record of a run that has games, or return the error if the record is damaged or lost."""
+        """Load the record of a run that has games, or return the error if the record is damaged or lost.
+
+        The error is also added to ``record_failures``.
+        """
         try:
             return self.archive.load_run(run_id)
         except FailureError as error:
@@ -121,8 +124,8 @@ class ArchiveFiles:
     def group_files_by_condition(self, table: str, files: Iterable[VerifiableFile]) -> list[FileGroup]:
         """Group the files of a table by the condition on their rows and by the columns that follow from records.
 
-        Only ``games`` has such columns. If the record of a run is damaged or lost, reading these columns of the run's
-        games raises an error.
+        Only ``games`` has such columns. If the record of a run is damaged or lost, a query that reads these columns of
+        the run's games raises an error.
         """
         groups: dict[tuple[str, ...], FileGroup] = {}
         for file in files:
@@ -154,7 +157,7 @@ class ArchiveFiles:
         )
 
     def list_range_files(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[VerifiableFile]:
-        """List the files of ``games`` or ``plies`` with these ranges. Raises ``MissingFileError`` if one is lost."""
+        """List the files of ``games`` or ``plies`` with these ranges. Raises ``MissingFileError`` if a file is lost."""
         return [self._build_range_file(table, run_id, stored) for stored in ranges]
 
     def list_derived_files_and_gaps(
@@ -162,7 +165,8 @@ class ArchiveFiles:
     ) -> DerivedFiles:
         """List the files of a derived table of one run, and the ranges of games that none of these files covers.
 
-        ``extent_filter`` selects the files by their extent. Without it, take the extent that covers the most games.
+        ``extent_filter`` selects the files by their extent. If it is None, the files with the extent that covers the
+        most games are listed.
         """
         archive, folder = self.archive, self.archive.folder(table.name, run_id)
         if extent_filter is None and self._check:
@@ -178,7 +182,8 @@ class ArchiveFiles:
     def _check_lost_units(self, table: RangeTable, run_id: str) -> None:
         """Raise ``FailureError`` if a derived table has fewer units of a run than the record of the run says.
 
-        Only irreplaceable tables can lose units, because missing rows of other tables are derived again from the games.
+        Only irreplaceable tables are checked, because the missing rows of other tables can be derived from the games
+        again.
         """
         record = self.archive.find_run(run_id) if table in IRREPLACEABLE_TABLES else None
         lost = count_lost_units(self.archive, record, table) if record else 0
@@ -186,7 +191,7 @@ class ArchiveFiles:
             raise FailureError(f"{self.archive.folder(table.name, run_id)} {describe_loss(record, table, lost)}")
 
     def list_first_ply_files_and_rest(self) -> FirstPlyFiles:
-        """List the files with counts of first plies, and the files of plies for games that are not counted there.
+        """List the files with counts of first plies, and the files of plies for games that the counts do not include.
 
         Raises ``FailureError`` if the content of a file has changed since it was written.
         """
@@ -225,7 +230,7 @@ class ArchiveFiles:
         return f"{path} is missing or damaged: run {self.archive.format_command('archive verify')}"
 
     def check_files(self, files: Iterable[VerifiableFile]) -> None:
-        """Raise ``FailureError`` if the content of a file has changed since it was written.
+        """Raise ``FailureError`` if the content of a file has changed since the file was written.
 
         Each file is checked only once.
         """
@@ -239,7 +244,7 @@ class ArchiveFiles:
         self._checked_files |= unchecked_files
 
     def find_damage_error(self, message: str, format_path: Callable[[PurePath], str]) -> FailureError | None:
-        """Return an error for the damaged file that caused an error message, or None if no file is damaged.
+        """Return an error for the damaged file that caused the error ``message``, or None if no file is damaged.
 
         ``format_path`` formats the path of a file in the form that messages use. Only files that a query has read are
         examined.

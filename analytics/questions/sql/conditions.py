@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import duckdb
 
@@ -13,14 +13,22 @@ from analytics.store.texts import to_line
 from quarto.errors import RequestError
 
 
+class SqlFunction(NamedTuple):
+    """A function or a macro of DuckDB."""
+
+    name: str
+    stability: str | None  # such as CONSISTENT; None: a macro
+    definition: str | None  # SQL of a macro; None: a function
+
+
 class Parser(Protocol):
-    """A parser for checking conditions, as an ``OpenArchive`` is."""
+    """The interface of a parser with which conditions are checked; ``OpenArchive`` has it."""
 
     def parse_query(self, text: str) -> ParsedQuery:
         """Parse an SQL text. Raises ``RequestError`` for a text that is nested too deeply."""
         ...
 
-    def list_functions(self, names: Iterable[str]) -> Sequence[tuple[str, str | None, str | None]]:
+    def list_functions(self, names: Iterable[str]) -> Sequence[SqlFunction]:
         """List the name, the stability and the definition of each function or macro that has one of these names."""
         ...
 
@@ -72,7 +80,7 @@ def check_condition(parser: Parser, where: str) -> None:
 
 
 def _parse_condition(parser: Parser, expression: str) -> Node:
-    """Parse a SELECT that has the expression after WHERE, and return the syntax tree of the SELECT.
+    """Parse a SELECT with the expression as its WHERE clause, and return the syntax tree of the SELECT.
 
     Raises ``RequestError`` if the text is more than an expression.
     """
@@ -94,14 +102,14 @@ def _parse_condition(parser: Parser, expression: str) -> Node:
 
 
 def _remove_spans(tree: Any) -> Any:
-    """Copy a syntax tree without positions in the text, so that the trees of equal expressions are equal."""
+    """Copy a syntax tree, leaving out positions in the text, so that the trees of equal expressions are equal."""
     if isinstance(tree, dict):
         return {name: _remove_spans(value) for name, value in tree.items() if name not in _TEXT_SPANS}
     return [_remove_spans(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def _describe_changing_part(parser: Parser, expression: Node) -> str | None:
-    """Describe the part of an expression that may make its result change over time, or return None if there is none."""
+    """Describe a part of an expression whose result may change over time, or return None if there is no such part."""
     function_names = set()
     for node in walk_nodes(expression):
         if node.get("sample"):

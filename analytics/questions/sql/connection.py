@@ -28,6 +28,7 @@ import polars as pl
 
 from analytics.questions.sql import lazy_rows, views
 from analytics.questions.sql.archive_files import ArchiveFiles
+from analytics.questions.sql.conditions import SqlFunction
 from analytics.questions.sql.definitions import add_dependencies, list_needed_names, load_definitions
 from analytics.questions.sql.lazy_rows import ArrowStream, Failures, LazyArrowStream, ReplayScanner
 from analytics.questions.sql.query_execution import QueryLimits, build_query_error
@@ -51,7 +52,7 @@ RecordColumns = Callable[[RunRecord], dict[str, str]]  # the columns that follow
 _BUSY_SECONDS = 0.05
 # Replayed views, each with the view that has its rows.
 _REPLAYED_VIEWS = {"boards": "boards", ORDERED_OPENINGS_MACRO: views.ORDERED_OPENINGS_VIEW}
-_VIEWS_WITH_EXTRA_COLUMNS = ("boards", "decisions")  # those with columns of ``views.ON_DEMAND_COLUMNS``
+_VIEWS_WITH_EXTRA_COLUMNS = ("boards", "decisions")  # views with columns of ``views.ON_DEMAND_COLUMNS``
 
 _QUERY_TEXT_ERROR = re.compile(r"(Parser|Binder|Catalog) Error: ")
 # Errors of a file, and errors without a kind, such as those of Thrift.
@@ -71,7 +72,7 @@ class Connection:
         self._defined: set[str] = set()  # views and macros that DuckDB knows
         self._filled_views: set[str] = set()  # views that have their rows
         self._columns: Collection[str] = frozenset()  # the ``views.ON_DEMAND_COLUMNS`` that filled views have
-        self._reported_labels: set[str] = set()  # labels of which the user knows that they are stored differently
+        self._reported_labels: set[str] = set()  # labels whose different stored form the user has been told
         self._errors_by_view: dict[str, FailureError] = {}
         self.failures = Failures()  # of replays that the current question reads
         self.scratch = ScratchFolder()
@@ -102,7 +103,7 @@ class Connection:
         """Return the path or URL by which DuckDB and Polars read a file of the archive.
 
         DuckDB and Polars interpret some names of folders as patterns, and refuse names that are not UTF-8. The returned
-        path avoids both problems, which URLs do not have.
+        path avoids both problems; URLs do not have these problems.
         """
         backend = self._files.archive.backend
         root = backend.absolute(self._files.archive.root)
@@ -112,12 +113,12 @@ class Connection:
         return path if plain == root else plain / backend.absolute(path).relative_to(root)
 
     def close(self) -> None:
-        """Free memory and temporary files."""
+        """Close the connection, and free its memory and its temporary files."""
         self.duckdb.close()
         self.scratch.remove()
 
     def close_while_streaming(self) -> None:
-        """Close the connection while a thread of Polars may still be reading rows ahead."""
+        """Interrupt the connection and close it, while a thread of Polars may still be reading rows ahead."""
         while True:
             self.duckdb.interrupt()
             try:
@@ -152,7 +153,11 @@ class Connection:
             )
 
     def _find_labels(self, texts: Collection[str], labels: Collection[str]) -> None:
-        """Define the macro ``label`` for the labels in a query, and warn of labels that are stored in another form."""
+        """Define the macro ``label`` for the labels in a query, and warn of labels that are stored in another form.
+
+        ``texts`` has the string literals of the query that look like labels, and ``labels`` has the string literals in
+        calls of the macro.
+        """
         archive, records = self._files.archive, list[RunRecord]()
         for run_id in archive.list_recorded_run_ids():
             with suppress(FailureError):  # a damaged record raises its error when a question reads it
@@ -165,9 +170,9 @@ class Connection:
             self.duckdb.execute(views.create_label_macro_sql(stored))
 
     def _define_missing(self, names: Iterable[str]) -> bool:
-        """Define the views, still without rows, and the macros that are not defined yet; return whether there were any.
+        """Define the views and macros that are not defined yet, and return whether there were any.
 
-        ``names`` must be in the order of ``list_needed_names``.
+        The views have no rows at first. ``names`` must be in the order of ``list_needed_names``.
         """
         missing_names = [name for name in names if name not in self._defined]
         for name in missing_names:
@@ -179,7 +184,7 @@ class Connection:
         """Define every view and macro, so that DuckDB can suggest their names; return whether any was undefined."""
         return self._define_missing(add_dependencies(load_definitions()))
 
-    def list_functions(self, names: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
+    def list_functions(self, names: Iterable[str]) -> list[SqlFunction]:
         """List the name, the stability and the definition of each function or macro that has one of these names.
 
         A macro has no stability.
@@ -190,12 +195,12 @@ class Connection:
             "SELECT DISTINCT function_name, stability, macro_definition FROM duckdb_functions() "
             "WHERE function_type IN ('scalar', 'macro') AND list_contains($1, function_name)"
         )
-        return self.duckdb.execute(query, [names]).fetchall()
+        return [SqlFunction(*row) for row in self.duckdb.execute(query, [names]).fetchall()]
 
     def _try_fill_view(self, view: str, may_be_unread: bool) -> None:
         """Fill a view with its rows. Raises ``FailureError`` if the files of the view cannot be read.
 
-        With ``may_be_unread``, the error is raised only when DuckDB reads the view.
+        If ``may_be_unread`` is set, the error is raised only when DuckDB reads the view.
         """
         message = None
         try:
@@ -263,7 +268,7 @@ class Connection:
     def _create_replay_view(
         self, view: str, run_ids: Iterable[str], replay: ReplayScanner, record_columns: RecordColumns
     ) -> None:
-        """Register the replays of some runs, and create the view that reads them.
+        """Register the replays of some runs, and create the view that reads these replays.
 
         A condition on ``run_id`` skips the replays of other runs.
         """
@@ -276,7 +281,10 @@ class Connection:
         self.duckdb.execute(views.create_view_sql(view, sources))
 
     def _create_position_keys_if_read(self, run_ids: Iterable[str]) -> None:
-        """Create the view of position keys for these runs, if a query reads the key columns of ``decisions``."""
+        """Create the view of position keys for these runs, if a query reads the key columns of ``decisions``.
+
+        The macro ``_keyed`` says whether the view was created.
+        """
         reads_keys = not KEY_COLUMNS.keys().isdisjoint(self._columns)
         if reads_keys:
             self._create_replay_view(
@@ -298,7 +306,7 @@ class Connection:
         return views.policy_table_sql(path, rows.collect_schema())
 
     def find_damage_error(self, message: str) -> FailureError | None:
-        """Return an error for the damaged file behind a message of DuckDB, or None if no file is damaged."""
+        """Return the error for the damaged file or record behind a message of DuckDB, or None if nothing is damaged."""
         for failure in (*self._errors_by_view.values(), *self._files.record_failures.values()):
             if _format_for_duckdb(failure) in message:
                 return failure
@@ -338,7 +346,7 @@ def _build_rules_column(record: RunRecord) -> dict[str, str]:
 
 
 def _format_for_duckdb(error: FailureError) -> str:
-    """Format the message of an error for DuckDB, replacing bytes of a path that are not UTF-8."""
+    """Format the message of an error as DuckDB can hold it, with bytes of a path that are not UTF-8 replaced."""
     return str(error).encode(errors="replace").decode()
 
 
@@ -356,10 +364,10 @@ _YOUNG_SECONDS = 60  # a folder without a lock may be about to get it
 
 
 class ScratchFolder:
-    """A new temporary folder. Creating it also removes folders that killed processes of the same user left behind.
+    """A new temporary folder, whose creation also removes folders that killed processes of the same user left behind.
 
     Each folder holds a file that its process has locked, so that other processes can tell which folders are no longer
-    in use. The folder is removed with the last reference to it, or when the interpreter ends.
+    in use. The folder is removed with the last reference to the object, or when the interpreter ends.
     """
 
     folders: ClassVar[set[Path]] = set()  # of this process: a handler that ends the process at once removes them
@@ -395,7 +403,7 @@ class ScratchFolder:
 def _remove_folder_and_unlock(folder: Path, lock: int, process_id: int) -> None:
     """Remove a folder, and close its lock.
 
-    In a fork of the process, only close the lock, because the parent still uses the folder.
+    In a fork of the process that created the folder, only close the lock, because the parent still uses the folder.
     """
     if os.getpid() == process_id:
         shutil.rmtree(folder, ignore_errors=True)  # links in it are removed, not followed
@@ -404,9 +412,9 @@ def _remove_folder_and_unlock(folder: Path, lock: int, process_id: int) -> None:
 
 
 def ensure_plain_path(root: Path) -> Path:
-    """Return a path to an archive that DuckDB and Polars do not interpret as a pattern.
+    """Return a path to the archive at ``root`` that DuckDB and Polars do not interpret as a pattern.
 
-    If necessary, the path is a temporary link.
+    If necessary, the path is a temporary link to the archive.
     """
     if is_plain_path(root):
         return root
@@ -428,7 +436,7 @@ def is_plain_path(path: PurePath) -> bool:
 
 
 def remove_abandoned_folders(temporary_folder: Path) -> None:
-    """Remove the folders that ended processes of this user left behind, but no folders of other users."""
+    """Remove the scratch folders that ended processes of this user left behind, but no folders of other users."""
     for folder in temporary_folder.glob(f"{SCRATCH_PREFIX}*"):
         with suppress(OSError):  # another process removes it at the same time
             status = folder.lstat()

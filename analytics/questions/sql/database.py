@@ -18,6 +18,7 @@ import polars as pl
 from analytics.questions.columns import format_count_with_noun
 from analytics.questions.sql import views
 from analytics.questions.sql.archive_files import ArchiveFiles, MissingFileError
+from analytics.questions.sql.conditions import SqlFunction
 from analytics.questions.sql.connection import ORDERED_OPENINGS_MACRO, QUERYABLE_NAMES, Connection, is_plain_path
 from analytics.questions.sql.lazy_rows import ArrowStream, scan_frames
 from analytics.questions.sql.query_execution import (
@@ -58,12 +59,13 @@ def _check_not_forked() -> None:
 
 
 class OpenArchive:
-    """An open archive with the content that it had when it was opened, which ``refresh`` updates. A context manager.
+    """An open archive with the content that it had when it was opened; ``refresh`` updates the content.
 
     The views are ``games``, ``plies``, ``runs``, ``results``, ``agents``, ``policies``, ``sweeps``, ``verdicts``,
     ``seats``, ``pairs``, ``boards``, ``positions``, ``first_plies`` and ``decisions``. ``docs/sql.md`` has an example
     of each view and macro. ``scan(name)`` returns a view as a Polars LazyFrame. With its argument ``run_id``, it reads
-    only the files of that run; a filter on the column of this name reads all files.
+    only the files of that run; a filter on the column of this name reads all files. An open archive is a context
+    manager.
     """
 
     def __init__(
@@ -73,11 +75,11 @@ class OpenArchive:
 
         Args:
             root: The folder or the location in a bucket.
-            limits: Limits of memory and time; a query that exceeds one raises an error.
-            check: Check that runs have all games that their records name, and compare each file with its checksum
-                before the first query that reads it, once per machine (see ``ArchiveFiles.check_files``).
-            vocabulary_only: Restrict queries to the views and the macros of ``docs/sql.md``. This is necessary for
-                queries from strangers.
+            limits: Limits of memory, disk space and time; a query that exceeds a limit raises an error.
+            check: Whether to check that runs have all games that their records name, and to compare each file with its
+                checksum before the first query that reads it, once per machine (see ``ArchiveFiles.check_files``).
+            vocabulary_only: Whether to restrict queries to the views and the macros of ``docs/sql.md``. This is
+                necessary for queries from strangers.
 
         Raises:
             RequestError: ``root`` is no archive.
@@ -107,7 +109,7 @@ class OpenArchive:
     def to_queryable_path(self, path: PurePath) -> PurePath:
         """Return the path or URL by which DuckDB and Polars read a file of the archive.
 
-        If the path is plain, no connection is opened for this.
+        If DuckDB takes the path of the archive literally, no connection is opened for this.
         """
         root = self.archive.backend.absolute(self.archive.root)
         return path if isinstance(root, Path) and is_plain_path(root) else self._connect().to_queryable_path(path)
@@ -127,9 +129,8 @@ class OpenArchive:
 
         Args:
             text: The query.
-            parameters: The values of ``?`` or ``$1`` in the text, in order; or those of ``$name``, by name.
-            **frames: Tables that the query reads by these names: frames of Polars, lazy or not, of pandas, or of
-                Arrow.
+            parameters: The values of ``?`` or ``$1`` in the text, in order, or the values of ``$name``, by name.
+            **frames: Tables that the query reads by these names: frames of Polars, lazy or not, of pandas, or of Arrow.
 
         Returns:
             The answer. Whole numbers have 64 bits if they fit.
@@ -152,9 +153,9 @@ class OpenArchive:
         return self.retry_if_file_missing(lambda: self._run_query(text, lambda answer: answer.read_first_rows(rows)))
 
     def fork(self) -> Self:
-        """Return an archive with the same content for another thread.
+        """Return a copy with the same content for use in another thread.
 
-        It has a connection of its own, and is closed separately.
+        The copy has a connection of its own, and is closed separately.
         """
         copied = copy(self)
         copied._connection = None
@@ -165,10 +166,10 @@ class OpenArchive:
 
         Args:
             text: The query.
-            write: Consumes the rows once. It also receives a function that ends the rows early; after calling that
-                function, it consumes the remaining rows.
-            exact: Give the rows and types that ``sql`` gives. If false, sums stay 128-bit decimals, and the first rows
-                come at once.
+            write: A function that consumes the rows once. It also receives a function that ends the rows early; after a
+                call of that function, ``write`` must consume the remaining rows.
+            exact: Whether to give the same rows and types as ``sql``. If false, sums stay 128-bit decimals, and the
+                first rows come at once.
 
         Raises:
             RequestError: As in ``sql``.
@@ -202,7 +203,7 @@ class OpenArchive:
         """Parse an SQL text. Raises ``RequestError`` for a text that is nested too deeply."""
         return parse_query(self._connect().duckdb, text)
 
-    def list_functions(self, names: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
+    def list_functions(self, names: Iterable[str]) -> list[SqlFunction]:
         """List the name, the stability and the definition of each function or macro that has one of these names."""
         return self._connect().list_functions(names)
 
@@ -244,7 +245,10 @@ class OpenArchive:
         return answer
 
     def _build_error(self, query_failure: QueryFailure) -> ArenaError:
-        """Build the error for a failed query: a damaged file, an exceeded limit, or an invalid query."""
+        """Build the error for a failed query: a damaged file, an exceeded limit, or an invalid query.
+
+        If the failure is fatal, also close the connection.
+        """
         damage_error = self._connection and self._connection.find_damage_error(query_failure.text)
         if query_failure.is_fatal:
             self.close()  # the connection answers no more questions
@@ -257,11 +261,11 @@ class OpenArchive:
     def scan(self, name: str, run_id: str | None = None) -> pl.LazyFrame:
         """Return the rows of a view as a lazy frame, which reads only the columns and rows that a computation needs.
 
-        A filter on ``ply`` reads only those row groups of ``plies`` that contain the plies in question.
+        A filter on ``ply`` reads only the row groups of ``plies`` that contain the plies in question.
 
         Args:
             name: The name of a view.
-            run_id: Read only this run; None: all runs.
+            run_id: The id of the only run to read, or None for all runs.
 
         Raises:
             RequestError: There is no such view, or no such run.
@@ -305,7 +309,7 @@ class OpenArchive:
 
         Args:
             plies: The number of plies, 1 to 8.
-            run_id: Read only this run; None: all runs.
+            run_id: The id of the only run to read, or None for all runs.
 
         Raises:
             RequestError: ``plies`` is out of range, or there is no such run.
@@ -316,11 +320,11 @@ class OpenArchive:
         return self.scan(f"{ORDERED_OPENINGS_MACRO}({plies})", run_id)
 
     def _scan_table(self, table: str, run_id: str | None) -> pl.LazyFrame:
-        """Scan the rows of a stored table.
+        """Scan the rows of a stored table, in one run or, if ``run_id`` is None, in all.
 
-        Raises ``FailureError`` if the content of a file has changed since it was written. For ``games``, also raises it
-        if a record is damaged or lost, because some columns follow from records, and it is not known yet which will be
-        read.
+        Raises ``FailureError`` if the content of a file has changed since it was written. For ``games``, a damaged or
+        lost record raises this error, too, because some columns follow from records, and it is not known yet which
+        columns will be read.
         """
         _check_not_forked()
         if run_id is not None:
@@ -338,7 +342,7 @@ class OpenArchive:
         return pl.concat(frames) if frames else pl.LazyFrame(schema=types)
 
     def _scan_files(self, files: Sequence[VerifiableFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
-        """Scan the rows of files that share one condition, with the location of each file in the column ``path``."""
+        """Scan the rows of files that share one condition; the column ``path`` has the location of each row's file."""
         # The scan itself widens integers, because filters could not skip row groups if a cast followed the scan.
         rows = pl.scan_parquet(
             [str(self.to_queryable_path(file.path)) for file in files],
@@ -363,7 +367,7 @@ class OpenArchive:
         return {name: expressions.get(name, pl.col(name)) for name in types}
 
     def _scan_query(self, from_clause: str) -> pl.LazyFrame:
-        """Scan the rows of a FROM clause; DuckDB reads them anew each time that the lazy frame is collected."""
+        """Scan the rows of a FROM clause, which DuckDB reads anew each time that the lazy frame is collected."""
         return scan_frames(
             self.sql(f"FROM {from_clause} LIMIT 0").schema, partial(self._stream_query_frames, from_clause)
         )
@@ -371,7 +375,10 @@ class OpenArchive:
     def _stream_query_frames(
         self, from_clause: str, columns: Sequence[str] | None, max_rows: int | None
     ) -> Iterator[pl.DataFrame]:
-        """Yield the rows of a FROM clause in parts, over a separate connection."""
+        """Yield the rows of a FROM clause in parts, over a separate connection.
+
+        ``columns`` are the columns to read, and ``max_rows`` is the largest number of rows; None stands for all.
+        """
         column_list = "*" if columns is None else ", ".join(f'"{name}"' for name in columns)
         limit = "" if max_rows is None else f" LIMIT {max_rows}"
         text = f"SELECT {column_list} FROM {from_clause}{limit}"  # noqa: S608  (names of columns)
@@ -397,7 +404,7 @@ class OpenArchive:
         return f"{self._describe_contents()}\nviews: {names}; {hint}"
 
     def _repr_html_(self) -> str:
-        """Return a description of the archive, with a table of its runs, for a notebook."""
+        """Return a description of the archive, with a table of its runs, as HTML for a notebook."""
         try:
             runs = (
                 self.scan("runs")

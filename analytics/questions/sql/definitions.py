@@ -22,7 +22,10 @@ _WORD = re.compile(r"\w+")
 
 @cache
 def load_definitions() -> dict[str, str]:
-    """Load the SQL statement that defines each view and macro, by name. Views of stored rows are created empty."""
+    """Load the SQL statement that defines each view and macro, by the name of the view or macro.
+
+    The statements for views of stored rows create these views without rows.
+    """
     stored = {
         view: views.create_empty_view_sql(view)
         for view in (*TABLE_SCHEMAS, *views.RECORD_VIEWS, *views.HIDDEN_VIEWS, "boards")
@@ -48,7 +51,7 @@ def list_needed_names(query: ParsedQuery) -> Sequence[str]:
 
 
 def add_dependencies(names: Iterable[str]) -> Sequence[str]:
-    """Return those of these names that are defined, with the names that their definitions use.
+    """Return the names in ``names`` that are defined, together with the names that their definitions use.
 
     Each name comes after the names that its definition uses.
     """

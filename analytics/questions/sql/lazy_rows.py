@@ -43,7 +43,7 @@ class ArrowStream:
 
 
 class LazyArrowStream:
-    """A relation to register with DuckDB; a lazy frame computes its rows each time that DuckDB reads them."""
+    """A lazy frame in a form that DuckDB can register; its rows are computed each time that DuckDB reads them."""
 
     def __init__(self, frame: pl.LazyFrame) -> None:
         self._frame = frame
@@ -87,7 +87,8 @@ def scan_boards(
 ) -> pl.LazyFrame:
     """Scan the plies of a run, each with the board before it.
 
-    The rows have the schema ``BOARDS``, with ``extra_columns``, which are some of ``EXTRA_COLUMNS``.
+    The rows have the schema ``BOARDS``, and the columns of ``EXTRA_COLUMNS`` that ``extra_columns`` names. An error
+    that ends the replay is added to ``failures``.
     """
     schema = pl.Schema({**BOARDS, **{name: kind for name, kind in EXTRA_COLUMNS.items() if name in extra_columns}})
     return _scan_replay(
@@ -102,7 +103,7 @@ def scan_boards(
 def scan_ordered_openings(archive: ArchiveStore, record: RunRecord, failures: Failures) -> pl.LazyFrame:
     """Scan the first plies of each game of a run, in the order of play and up to symmetry.
 
-    The rows have the schema ``ORDERED_OPENINGS``.
+    The rows have the schema ``ORDERED_OPENINGS``. An error that ends the replay is added to ``failures``.
     """
     return _scan_replay(
         archive, record.run_id, lambda plies: derive_ordered_openings(plies, record.rules), ORDERED_OPENINGS, failures
@@ -140,7 +141,7 @@ def _stop_at_failure(frames: Iterator[pl.DataFrame], failures: Failures) -> Iter
 def _copy_to_polars(rows: pl.DataFrame) -> pl.DataFrame:
     """Copy rows into memory that Polars owns, because columns made from arrays borrow the memory of NumPy.
 
-    DuckDB's threads free the last rows of a stream. When this freed a NumPy array, Python sometimes ended with a
+    DuckDB's threads free the last rows of a stream. When they freed a NumPy array, Python sometimes ended with a
     segmentation fault (DuckDB 2.0, Polars 2.1).
     """
     return rows[pl.int_range(rows.height, eager=True)]
@@ -149,7 +150,7 @@ def _copy_to_polars(rows: pl.DataFrame) -> pl.DataFrame:
 def _read_ahead(
     read_range: Callable[[StoredRange], pl.DataFrame], ranges: Sequence[StoredRange]
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows of ranges in order, while reading as many ranges in parallel as there are cores.
+    """Yield the rows of each range, in order, while reading as many ranges in parallel as there are cores.
 
     If the consumer stops, no further ranges are read.
     """

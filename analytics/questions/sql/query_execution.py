@@ -43,7 +43,7 @@ _NESTED_TYPES = ("list", "array", "struct", "tuple", "map")
 
 
 class QueryFailure(NamedTuple):
-    """The message with which DuckDB or Polars failed to answer a query."""
+    """The failure of a query, with the message of DuckDB or Polars."""
 
     text: str
     is_fatal: bool  # whether the connection can answer no more questions
@@ -82,7 +82,7 @@ class QueryResult:
         """Pass the rows in parts to ``write``, together with a function that ends the rows early.
 
         Whether 128-bit numbers fit into 64 bits is known only after the last row. Rows with such numbers are therefore
-        stored in ``folder`` first; without a folder, the numbers stay decimals.
+        first stored in ``folder``; without a folder, these numbers stay decimals.
         """
         self.is_open = True
         rows = pl.scan_arrow_c_stream(ArrowStream(self._relation))
@@ -102,7 +102,7 @@ class QueryResult:
 
 
 def sink_parquet(rows: pl.LazyFrame, out: Path | BinaryIO, **options: Any) -> None:
-    """Write rows as Parquet, in parts.
+    """Write rows as Parquet to ``out``, in parts.
 
     Raises ``RequestError`` for dates that Polars cannot represent, ``OSError`` if writing fails.
     """
@@ -129,13 +129,13 @@ def run_query(
     consume_result: Callable[[QueryResult], AnswerT],
     limits: AbstractContextManager[None],
 ) -> AnswerT | QueryFailure:
-    """Run a query; return what ``consume_result`` returns for the result, or DuckDB's failure.
+    """Run a query, and return what ``consume_result`` returns for its result, or DuckDB's failure.
 
     Args:
         connection: A connection whose views are filled.
         query: The query.
-        parameters: The values of the query's placeholders, in order or by name; None: the query has no placeholders.
-        consume_result: Reads the rows.
+        parameters: The values of the query's placeholders, in order or by name, or None if it has no placeholders.
+        consume_result: A function that reads the rows of the result.
         limits: A context that may interrupt the query.
 
     Raises:
@@ -163,7 +163,7 @@ def run_query(
 
 
 def build_query_error(message: str) -> RequestError:
-    """Build the error for a message of DuckDB: without its excerpt of the query, but with a hint at suitable views."""
+    """Build the error for a message of DuckDB, without its excerpt of the query and with a hint at suitable views."""
     unknown_table = re.match(r"Catalog Error: Table with name (\S+) does not exist!", message)
     if unknown_table:
         return RequestError(
@@ -225,9 +225,9 @@ def _is_unsupported_type(kind: DuckDBPyType) -> bool:
 
 
 def _list_lossless_integer_casts(rows: pl.LazyFrame) -> list[pl.Expr]:
-    """List the casts from 128 to 64 bits that lose no number, for the columns of whole numbers in ``rows``.
+    """List the casts that bring columns of whole numbers in ``rows`` from 128 to 64 bits without losing a number.
 
-    Such columns exist because DuckDB computes sums with 128 bits.
+    Such columns exist because DuckDB computes sums with 128 bits. A column with a number that does not fit has no cast.
     """
     casts = []
     for name, kind in rows.collect_schema().items():
@@ -265,7 +265,7 @@ _TIME_BOUNDS = {
 
 
 def check_times(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the frame unchanged. Raises ``RequestError`` for a date or time that Polars cannot represent."""
+    """Return ``frame`` unchanged. Raises ``RequestError`` for a date or time that Polars cannot represent."""
     for column in frame.iter_columns():
         for times in _iterate_times(column):
             earliest, latest = _TIME_BOUNDS[times.dtype.time_unit if isinstance(times.dtype, pl.Datetime) else None]
@@ -296,7 +296,10 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class QueryLimits:
-    """Limits of memory, disk and time for a query. Raises ``RequestError`` for a value that is not such an amount."""
+    """Limits of memory, disk space and time for a query.
+
+    Raises ``RequestError`` for a limit that is malformed.
+    """
 
     memory: str = DEFAULT_MEMORY  # such as 1GiB or 70%; a question that needs more spills to the disk
     spill: str | None = None  # such as 10GiB; None: nine tenths of the free space
@@ -319,7 +322,7 @@ class QueryLimits:
         """Interrupt the connection inside the context when a limit is exceeded, and append the error to ``errors``.
 
         The spill folder is measured twenty times a second, because DuckDB 2.0 does not obey its own setting
-        ``max_temp_directory_size``: it spilled 740 MB although only 5 MB were allowed.
+        ``max_temp_directory_size``: a query spilled 740 MB although only 5 MB were allowed.
         """
         if self.seconds is None and self.spill is None and self.stop_event is None:
             yield

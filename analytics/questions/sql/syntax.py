@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -41,10 +41,10 @@ _TOO_DEEP = "it is nested too deeply: write fewer levels of brackets, or name pa
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """A parsed SQL text: its kinds of statements, and the names in it, in lower case."""
+    """A parsed SQL text: the kinds of its statements, and the names in it, in lower case."""
 
     text: str
-    kinds: tuple[str, ...] = ()  # of its statements, as DuckDB names them; of an EXPLAIN, those of what it explains
+    kinds: tuple[str, ...] = ()  # DuckDB's names for the kinds of its statements, or of the statements that it explains
     explains: bool = False
     error: str = ""  # the parser's message; the fields below are then unset
     tree: Node | None = None  # None: DuckDB does not serialise the text
@@ -64,7 +64,7 @@ class ParsedQuery:
         return self.tree is not None and not self.is_composed
 
     def select_views(self, queryable_names: Iterable[str]) -> set[str]:
-        """Return those of these views and table macros that the query may read."""
+        """Return the names in ``queryable_names``, views and table macros, that the query may read."""
         return {name for name in queryable_names if self.is_composed or name in self.names}
 
 
@@ -90,9 +90,9 @@ def build_depth_error() -> RequestError:
 
 
 def _serialise(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
-    """Return the syntax tree of a text of SELECTs. For any other text, the field ``error`` of the tree is true.
+    """Return the syntax tree of a text of SELECTs, or None if the tree is too deep for Python, although not for DuckDB.
 
-    Return None if the tree is too deep for Python, although not for DuckDB.
+    For any other text, the field ``error`` of the tree is true.
     """
     # All rows are fetched, because an unfinished result would block the next statement.
     utf8_text = text.encode(errors="replace").decode()
@@ -107,10 +107,13 @@ def _serialise(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
 
 
 def _parse_explained(connection: duckdb.DuckDBPyConnection, query: ParsedQuery) -> ParsedQuery:
-    """Parse the query that an EXPLAIN explains. An EXPLAIN with options in parentheses is returned unparsed."""
+    """Parse the query that an EXPLAIN explains.
+
+    Return ``query`` unchanged if this is not possible, for example because the EXPLAIN has options in parentheses.
+    """
     tokens = _list_tokens(query.text)
-    words = [word.lower() for _, word in tokens[:2]]
-    start = tokens[1 + (words[1:] == ["analyze"])][0] if len(tokens) > 2 else 0
+    words = [token.text.lower() for token in tokens[:2]]
+    start = tokens[1 + (words[1:] == ["analyze"])].start if len(tokens) > 2 else 0
     explained = parse_query(connection, query.text.encode(errors="replace")[start:].decode())
     if explained.error or explained.explains or explained.kinds == _EXPLAIN_KINDS:
         return query
@@ -139,7 +142,7 @@ def _describe_tree(text: str, tree: Node) -> ParsedQuery:
     table_functions = [node["function"] for node in nodes if node.get("type") == "TABLE_FUNCTION"]
     is_composed = any(function["function_name"].lower() in _TEXT_QUERY_FUNCTIONS for function in table_functions)
     names = functions | {table["table_name"].lower() for table in tables}
-    texts, labels = _find_label_texts(nodes)
+    label_texts = _find_label_texts(nodes)
     return ParsedQuery(
         text,
         SELECT_KINDS * len(tree["statements"]),
@@ -152,8 +155,8 @@ def _describe_tree(text: str, tree: Node) -> ParsedQuery:
         lists_catalogue=any(name.startswith(_CATALOGUE_PREFIXES) for name in names)
         or any(str(table.get("schema_name")).lower() in _CATALOGUE_SCHEMAS for table in tables)
         or any(node.get("show_type") == "SHOW_SPECIAL" for node in nodes),
-        texts=texts,
-        labels=labels,
+        texts=label_texts.possible_labels,
+        labels=label_texts.macro_arguments,
     )
 
 
@@ -161,7 +164,7 @@ def _list_tables(tree: Node) -> Iterator[Node]:
     """Yield the nodes that name tables, except names that WITH defines.
 
     A name that WITH defines is known in the query after WITH and in later definitions of the same WITH. In its own
-    definition it is known only if this is recursive, and then only in the second half.
+    definition, the name is known only if the definition is recursive, and then only in the second half.
     """
     waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
     while waiting:
@@ -184,7 +187,7 @@ def _list_tables(tree: Node) -> Iterator[Node]:
 
 
 def _find_policies(table_functions: Iterable[Node]) -> frozenset[str] | None:
-    """Return the names in calls such as policy('NAME'), or None if an argument is not a string literal."""
+    """Return the names of policies in calls such as policy('NAME'), or None if an argument is not a string literal."""
     names = {
         _parse_text_argument(argument)
         for function in table_functions
@@ -194,8 +197,15 @@ def _find_policies(table_functions: Iterable[Node]) -> frozenset[str] | None:
     return None if None in names else frozenset(literal for literal in names if literal is not None)
 
 
-def _find_label_texts(nodes: Sequence[Node]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return two sets of string literals: those that look like a label with parameters, and those in ``label(...)``."""
+class _LabelTexts(NamedTuple):
+    """String literals of a query that may be labels of agents."""
+
+    possible_labels: frozenset[str]  # literals that look like a label with parameters
+    macro_arguments: frozenset[str]  # literals in calls of the macro ``label``
+
+
+def _find_label_texts(nodes: Sequence[Node]) -> _LabelTexts:
+    """Find the string literals that look like a label with parameters, and the string literals in ``label(...)``."""
     calls = [
         node
         for node in nodes
@@ -209,11 +219,11 @@ def _find_label_texts(nodes: Sequence[Node]) -> tuple[frozenset[str], frozenset[
         }
         for subtree in ([*nodes], calls)
     )
-    return frozenset(text for text in texts if text.endswith(")")), frozenset(labels)
+    return _LabelTexts(frozenset(text for text in texts if text.endswith(")")), frozenset(labels))
 
 
 def _find_column_names(tree: Node) -> frozenset[str] | None:
-    """Return the names of the columns that a query reads, or None if it reads columns without naming them (``*``)."""
+    """Return the names of the columns that a query reads, or None if some are not named (``*``)."""
     nodes = [*walk_nodes(tree)]
     tables = [node for node in nodes if node.get("type") == "BASE_TABLE"]
     row_names = {node[name].lower() for node in tables for name in ("alias", "table_name")}  # names of whole rows
@@ -250,7 +260,7 @@ def _parse_tokens(text: str) -> ParsedQuery:
         kinds = tuple(statement.type.name for statement in duckdb.extract_statements(text))
     except duckdb.Error as error:
         return ParsedQuery(text, error=str(error).removeprefix("Parser Error: "))
-    matches = (_ONE_WORD.fullmatch(word.lower()) for _, word in _list_tokens(text))
+    matches = (_ONE_WORD.fullmatch(token.text.lower()) for token in _list_tokens(text))
     names = frozenset(match[1] for match in matches if match)
     is_composed = bool(names & _TEXT_QUERY_FUNCTIONS)
     return ParsedQuery(
@@ -264,13 +274,20 @@ def _parse_tokens(text: str) -> ParsedQuery:
     )
 
 
-def _list_tokens(text: str) -> Sequence[tuple[int, str]]:
+class _Token(NamedTuple):
+    """A token of an SQL text."""
+
+    start: int  # in bytes
+    text: str
+
+
+def _list_tokens(text: str) -> Sequence[_Token]:
     """List the tokens of a text, each with its start in bytes; comments are left out."""
     content = text.encode(errors="replace")
     tokens = duckdb.tokenize(content.decode())
     ends = [*(start for start, _ in tokens[1:]), len(content)]
     return [
-        (start, content[start:end].decode().strip())
+        _Token(start, content[start:end].decode().strip())
         for (start, kind), end in zip(tokens, ends, strict=True)
         if kind != duckdb.token_type.comment
     ]
@@ -279,8 +296,8 @@ def _list_tokens(text: str) -> Sequence[tuple[int, str]]:
 def _is_question_in_brackets(text: str) -> bool:
     """Return whether a text is a single query, although DuckDB splits it into several statements.
 
-    DuckDB splits a PIVOT without its values in this way, and also a COPY of such a PIVOT. A COPY in parentheses after
-    FROM is a syntax error, because the grammar allows only queries there.
+    DuckDB splits a PIVOT without its values in this way, and also a COPY of such a PIVOT. In brackets after FROM, a
+    COPY is a syntax error, because the grammar allows only queries there.
     """
     try:
         return [statement.type.name for statement in duckdb.extract_statements(f"FROM (\n{text}\n)")] == [*PIVOT_KINDS]

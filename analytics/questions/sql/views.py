@@ -71,7 +71,7 @@ class ColumnDescription(NamedTuple):
 
 
 def read_column_descriptions(view: str) -> dict[str, ColumnDescription]:
-    """Read the descriptions of a view's columns, by name."""
+    """Read the descriptions of a view's columns, by the name of the column."""
     return {
         row["column"]: ColumnDescription(row["meaning"], row["unit"])
         for row in _read_column_rows()
@@ -114,7 +114,7 @@ MAX_COMPARED = 256  # runs with which DuckDB compares the name of every file bef
 
 
 def run_condition_sql(runs: Iterable[str]) -> str:
-    """Return the condition that a row belongs to one of these runs; if there are no runs, return ``true``.
+    """Return the condition that a row belongs to one of these runs, or ``true`` if ``runs`` is empty.
 
     For a few runs, DuckDB compares their ids with the name of each file, so that other files stay closed. For many
     runs, the time of that comparison would grow with the square of their number (7 s for 3,000 runs). Many runs are
@@ -132,9 +132,9 @@ def run_condition_sql(runs: Iterable[str]) -> str:
 
 
 def file_rows_sql(paths: Iterable[PurePath], condition: str = "") -> str:
-    """Return the FROM clause that reads from table files the rows that meet a condition.
+    """Return the FROM clause that reads the rows that meet a condition from table files; without a condition, all rows.
 
-    Each row has a column ``filename``, which ``RUN_ID_SQL`` reads.
+    Each row has a column ``filename``, from which ``RUN_ID_SQL`` reads the run.
     """
     path_list = ", ".join(quote_literal(str(path)) for path in paths)  # a view takes no parameters
     rows = f"read_parquet([{path_list}], filename = true, hive_partitioning = false)"
@@ -150,12 +150,15 @@ def _unit_sql(line: UnitLine) -> str:
 
 
 def unit_condition_sql(line: UnitLine, first: int, end: int) -> str:
-    """Return the condition that a row of ``games`` or ``plies`` has a unit in a range, in SQL of DuckDB and Polars."""
+    """Return the condition that the unit of a row of ``games`` or ``plies`` is in a range, in SQL of DuckDB and Polars.
+
+    The range is from ``first`` up to but not including ``end``.
+    """
     return f"{_unit_sql(line)} >= {first} AND {_unit_sql(line)} < {end}"
 
 
 def record_columns_sql(record: RunRecord | FailureError) -> dict[str, str]:
-    """Return the columns of ``games`` that follow from a run's record, in SQL of DuckDB and Polars.
+    """Return the columns of ``games`` that follow from a run's record, by name, in SQL of DuckDB and Polars.
 
     If ``record`` is the error of a damaged or lost record, DuckDB raises the error when a query reads these columns.
     """
@@ -172,7 +175,7 @@ def record_columns_sql(record: RunRecord | FailureError) -> dict[str, str]:
 def create_view_sql(view: str, sources: Sequence[tuple[str, Mapping[str, str]]]) -> str:
     """Return the statement that creates a view from the rows of several FROM clauses.
 
-    ``sources`` has each clause, with the SQL of the columns that its rows lack.
+    ``sources`` has each clause together with the SQL of the columns that the rows of the clause lack.
     """
     column_names = {name: name for name in _find_view_columns(view)}
     selects = [f"SELECT {_cast_columns_sql(view, column_names | dict(values))} {source}" for source, values in sources]
@@ -187,7 +190,7 @@ def create_empty_view_sql(view: str) -> str:
 
 
 def board_columns_sql(record: RunRecord, omitted_columns: Collection[str]) -> dict[str, str]:
-    """Return the columns of ``boards`` that are computed from replayed numbers and a run's record.
+    """Return the columns of ``boards`` that are computed from replayed numbers and a run's record, by name, in SQL.
 
     A query that reads one of ``omitted_columns`` raises an error.
     """
@@ -205,13 +208,19 @@ def board_columns_sql(record: RunRecord, omitted_columns: Collection[str]) -> di
 
 
 def _bit_texts_sql(column: str, texts: Sequence[str]) -> str:
-    """Return the expression, in SQL, that lists the texts whose bits are set in ``column``; NULL if no bit is set."""
+    """Return the expression, in SQL, that lists the texts whose bits are set in ``column``; NULL if no bit is set.
+
+    Bit i stands for ``texts[i]``.
+    """
     literals = ", ".join(map(quote_literal, texts))
     return f"CASE WHEN {column} <> 0 THEN list_filter([{literals}], lambda _, bit: {column} >> (bit - 1) & 1 = 1) END"
 
 
 def create_label_macro_sql(stored_labels: Mapping[str, str]) -> str:
-    """Return the statement that defines ``label(agent)``: the stored form of a label, or else the text itself."""
+    """Return the statement that defines the macro ``label(agent)``.
+
+    The macro returns the stored form of a label, or the text itself if ``stored_labels`` has no stored form of it.
+    """
     pairs = ", ".join(f"{quote_literal(text)}: {quote_literal(label)}" for text, label in stored_labels.items())
     expression = f"coalesce(MAP {{{pairs}}}[agent], agent)" if pairs else "agent"
     return f"CREATE OR REPLACE MACRO label(agent) AS {expression}"
@@ -220,7 +229,7 @@ def create_label_macro_sql(stored_labels: Mapping[str, str]) -> str:
 def create_policy_macro_sql(queries_by_policy: Mapping[str, str]) -> str:
     """Return the statement that defines the macro ``policy(name)``, which returns the table of a policy.
 
-    ``queries_by_policy`` has the query that reads the table of each policy.
+    ``queries_by_policy`` has the query that reads the table of each policy, by the policy's name.
     """
     pairs = ", ".join(
         f"{quote_literal(name)}: {quote_literal(question)}" for name, question in queries_by_policy.items()
@@ -237,7 +246,7 @@ def policy_table_sql(path: PurePath, schema: Mapping[str, pl.DataType]) -> str:
 
 
 def genome_table_sql(genes: Mapping[str, float]) -> str:
-    """Return the query for a table of genes, with one row for each."""
+    """Return the query for a table of genes, with one row for each gene: its name and its value."""
     rows = ", ".join(f"({quote_literal(gene)}, {value!r}::DOUBLE)" for gene, value in genes.items())
     return f"SELECT gene, value FROM (VALUES {rows}) AS genes (gene, value)"  # noqa: S608  (quoted)
 
@@ -265,7 +274,7 @@ def create_record_view_sql(view: str, schema: Mapping[str, pl.DataType]) -> str:
 
 
 def create_failing_view_sql(view: str, reason: str) -> str:
-    """Return the statement that creates an unreadable view: reading it raises an error with the text ``reason``."""
+    """Return the statement that creates a view that raises an error with the text ``reason`` when it is read."""
     error = f"error({quote_literal(reason)})"
     # The error is in every column, too, because DuckDB decides a condition on a column that is always NULL without
     # reading a row.
@@ -287,7 +296,7 @@ def _select_list_sql(values: Mapping[str, str]) -> str:
 
 
 def build_pairings_table(archive: ArchiveStore) -> pl.DataFrame:
-    """Build the rows of the table ``_pairings``, one for every pairing of every run.
+    """Build the rows of the table ``_pairings``, one row for every pairing of every run.
 
     Raises ``FailureError`` for a damaged record.
     """
@@ -321,9 +330,9 @@ def build_view_frame(view: str, archive: Snapshot) -> pl.DataFrame:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Replace bytes in texts that are not UTF-8, because DuckDB and Polars refuse them.
+    """Return a value in which the bytes that are not UTF-8 are replaced, because DuckDB and Polars refuse them.
 
-    Such bytes can occur in paths and commands.
+    Such bytes can occur in the texts of paths and commands.
     """
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
@@ -335,9 +344,9 @@ def _replace_surrogates(value: Any) -> Any:
 def settings_to_struct_column(rows: Sequence[Mapping[str, Any]]) -> pl.Series:
     """Convert settings to one column of structs, with a field for each name, sorted by name.
 
-    Without any names, the column has only nulls. A field is BOOLEAN, BIGINT or DOUBLE if all its values are. Otherwise
-    it is VARCHAR, and lists and similar values are JSON. If names differ only in case, which SQL ignores, an underscore
-    is appended to the later ones.
+    Without any names, the column has only nulls. A field is BOOLEAN, BIGINT or DOUBLE if all its values are of that
+    type. Otherwise it is VARCHAR, and lists and similar values are JSON. If names differ only in case, which SQL
+    ignores, underscores are appended to the later names.
     """
     fields: dict[str, str] = {}
     for name in sorted({name for row in rows for name in row}):
@@ -369,7 +378,10 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re
 
 
 def parse_setting(text: str) -> bool | int | float | str | None:
-    """Parse the value of a setting that is stored as text, in the form in which it was typed on a command line."""
+    """Parse the value of a setting that is stored as text, in the form in which it was typed on a command line.
+
+    The result is a truth value, a number or None if the text stands for one, or else the text itself.
+    """
     if text.lower() in _WORD_VALUES:
         return _WORD_VALUES[text.lower()]
     if _INTEGER.fullmatch(text):
@@ -400,7 +412,7 @@ def _build_run_row(archive: ArchiveStore, record: RunRecord) -> Row:
 
 
 def _build_result_rows(result: PairingResult, record: RunRecord) -> Iterator[Row]:
-    """Yield a row for each agent of a pairing and each seat in which the agent played."""
+    """Yield a row for each agent of a pairing and each seat in which that agent played."""
     agents = result.first, result.second
     for second, seat in ((0, 0), (0, 1), (1, 0), (1, 1)):
         losses, draws, wins = result.results_in_seat(seat ^ second)  # of the first agent, which then holds that seat
@@ -420,7 +432,7 @@ def _build_result_rows(result: PairingResult, record: RunRecord) -> Iterator[Row
 
 
 def _build_job_rows(job: SweepJob, results: Sequence[PairingResult]) -> list[Row]:
-    """Build a row for each pairing that the job's run played, or one row without agents and counts if there is none."""
+    """Build a row for each pairing that the job's run played; without pairings, one row without agents and counts."""
     job_columns = {
         "sweep_id": job.sweep_id,
         "job": job.job,

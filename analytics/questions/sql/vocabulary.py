@@ -39,7 +39,7 @@ _INCONSISTENT = """
 
 
 def check_vocabulary(connection: duckdb.DuckDBPyConnection, query: ParsedQuery, allowed_names: Collection[str]) -> None:
-    """Raise ``RequestError`` if a query reads anything but ``allowed_names`` and tables that it defines itself."""
+    """Raise ``RequestError`` if a query reads anything but ``allowed_names`` and tables of its own definition."""
     if query.error:
         raise RequestError(f"SQL: Parser Error: {query.error}")
     if query.is_too_deep:
@@ -65,13 +65,13 @@ def check_vocabulary(connection: duckdb.DuckDBPyConnection, query: ParsedQuery, 
 
 
 def _list_catalogue(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """List the names of all tables and views, including DuckDB's own."""
+    """List the names of all tables and views in the catalogue, including DuckDB's own, in lower case."""
     names = "SELECT lower(view_name) FROM duckdb_views() UNION SELECT lower(table_name) FROM duckdb_tables()"
     return {name for (name,) in connection.execute(names).fetchall()}
 
 
 def _check_table(node: Node, forbidden_names: Collection[str], allowed_names: Collection[str]) -> None:
-    """Raise ``RequestError`` for a table name that has a schema, is in the catalogue, or may name a file."""
+    """Raise ``RequestError`` for a table name that has a schema, is in ``forbidden_names``, or may name a file."""
     parts = [*filter(None, (node["catalog_name"], node["schema_name"], node["table_name"]))]
     if len(parts) > 1 or parts[0].lower() in forbidden_names or "." in parts[0]:
         raise RequestError(f"SQL: there is no table {'.'.join(parts)!r} here; views: {_format_names(allowed_names)}")
