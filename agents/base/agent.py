@@ -135,6 +135,7 @@ def turn(function: TurnKernel) -> TurnKernel:
         ...     return encode_turn(lowest_bit(~position.occupied & ALL_CELLS), lowest_bit(position.available))
         >>> class First(KernelAgent):
         ...     kernel = first_turn
+
     """
     return function_value(TURN_SIGNATURE)(function)
 
@@ -232,6 +233,7 @@ class Knowledge:
         >>> import numpy as np
         >>> Knowledge(params=np.array([0.5])).scratch_size
         0
+
     """
 
     params: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [P]
@@ -284,6 +286,7 @@ class BatchAgent(Protocol):
         ...         return batch.free.argmax(axis=1), gifts
         >>> isinstance(First(), BatchAgent)
         True
+
     """
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
@@ -300,6 +303,7 @@ class BatchAgent(Protocol):
             piece is left, or where the placement wins: -1 stands for no gift. Any other cell or gift must be legal, or
             the game is forfeited. An ``Evaluation`` of arrays [B] may follow. Under rules where the mover chooses the
             piece, no piece is ever in hand, and ``gifts`` are the pieces to place on ``cells``.
+
         """
         ...
 
@@ -318,6 +322,7 @@ class GameAgent(Protocol):
         ...         return cell, gift
         >>> isinstance(First(), GameAgent)
         True
+
     """
 
     def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
@@ -335,6 +340,7 @@ class GameAgent(Protocol):
             is ignored if no piece is left, or if the placement wins: -1 stands for no gift. Any other cell or gift
             must be legal, or the game is forfeited. An ``Evaluation`` may follow. Under rules where the mover chooses
             the piece, no piece is ever in hand, and the second number is the piece to place on the cell.
+
         """
         ...
 

@@ -466,7 +466,7 @@ OUT_OF_RANGE = -128  # stands for all numbers that are neither a cell, a piece n
 
 
 class StagedPlayer(BatchPlayer):
-    """A player that combines two others: ``early`` plays until ``pieces`` pieces are on the board, ``late`` after that."""
+    """A player that combines two others: ``early`` until ``pieces`` pieces are on the board, ``late`` from then on."""
 
     def __init__(self, early: BatchPlayer, late: BatchPlayer, pieces: int) -> None:
         self._early, self._late, self._pieces = early, late, pieces

@@ -18,7 +18,7 @@ SHARP_TURNS = 6  # of the giver after a reply, at most, for which what follows e
 
 @inline_function
 def count_safe_turns(piece: int, rest: int, cells: int, board: Any) -> int:
-    """Count the turns: placements of ``piece`` on ``cells``, and gifts from ``rest`` that are safe then."""
+    """Count the turns that place ``piece`` on one of ``cells`` and give a piece of ``rest`` that is safe afterwards."""
     byte, turns = piece_byte(piece), int64(0)
     while cells != 0:
         turns += int64(popcount(safe_gifts_after(lowest_bit(cells), byte, rest, board)))
@@ -28,7 +28,7 @@ def count_safe_turns(piece: int, rest: int, cells: int, board: Any) -> int:
 
 @inline_function
 def has_safe_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
-    """Return whether ``count_safe_turns`` is more than 0."""
+    """Return whether there is any turn that ``count_safe_turns`` would count."""
     byte = piece_byte(piece)
     while cells != 0:
         if safe_gifts_after(lowest_bit(cells), byte, rest, board) != 0:
@@ -39,10 +39,10 @@ def has_safe_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
 
 @inline_function
 def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool:
-    """Return whether each turn with ``piece`` leaves the opponent a turn.
+    """Return whether the opponent has a turn after each turn that places ``piece`` and gives a piece of ``rest``.
 
-    The gifts are from ``rest``, at least two pieces. ``after[0]`` is the board before that turn, with pieces on
-    ``filled``. ``after[1]`` is overwritten.
+    ``rest`` has at least two pieces. ``after[0]`` is the board before these turns, with pieces on the cells
+    ``filled``; ``after[1]`` is overwritten.
     """
     byte, empty = piece_byte(piece), ~filled & ALL_CELLS
     cells = empty
@@ -63,7 +63,7 @@ def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: A
 
 
 class SurvivingTurns(NamedTuple):
-    """Counts of turns that no reply of the other player refutes."""
+    """The turns that survive, see ``count_surviving_turns``."""
 
     turn_count: int
     fewest_replies: int  # least number of turns that one of them leaves to the other player, at most ``COUNTS - 1``
@@ -71,10 +71,11 @@ class SurvivingTurns(NamedTuple):
 
 @inline_function
 def count_surviving_turns(piece: int, rest: int, filled: int, words: Any, after: Any) -> SurvivingTurns:
-    """Count the surviving turns with ``piece`` and a gift from ``rest``, at least two pieces.
+    """Count the turns that survive, among those that place ``piece`` and give a piece of ``rest``.
 
-    A turn survives if no turn of the other player after it leaves none. ``after[0]`` is the board before these turns,
-    with pieces on ``filled``. ``after[1:3]`` are overwritten.
+    A turn survives if, whatever turn the other player makes next, the player who made it has another turn. ``rest``
+    has at least two pieces. ``after[0]`` is the board before these turns, with pieces on the cells ``filled``;
+    ``after[1:3]`` are overwritten.
     """
     byte, empty, survivors, fewest = piece_byte(piece), ~filled & ALL_CELLS, int64(0), int64(COUNTS - 1)
     cells = empty
