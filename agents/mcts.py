@@ -89,7 +89,7 @@ def back_up(tree: Tree, depth: int, result: int, c: float, draw_reward: float, s
 
 @inline_function
 def add_visit_faithfully(tree: Tree, step: int, value: float, c: float, root_of_log: float) -> None:
-    """Add a visit to the node at ``step`` of the path and compute its upper confidence bound as the study's code does."""
+    """Add a visit to the node at ``step`` of the path and compute its upper confidence bound, as the study does."""
     number = int64(tree.path[step])
     node = tree.nodes[number]
     node.visits += 1

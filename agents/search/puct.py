@@ -66,7 +66,7 @@ def scratch_nodes(agent: Any) -> Any:
 
 @inline_function
 def add_children(nodes: Any, parent: int, size: int, turns: WorkMemory) -> int:
-    """Add a child of ``parent`` for each of ``turns`` to a tree of ``size`` nodes, and return the new size of the tree."""
+    """Add a child of ``parent`` for each of ``turns`` to a tree of ``size`` nodes, and return the tree's new size."""
     count, total = count_turns(turns), float64(0.0)
     for k in range(count):
         node = nodes[size + k]
@@ -82,7 +82,7 @@ def add_children(nodes: Any, parent: int, size: int, turns: WorkMemory) -> int:
 
 @inline_function
 def mean_value(node: Any) -> float:
-    """Return the mean of the values of a turn's visits and of the turn's learned value, which counts as one more visit."""
+    """Return the mean of the values of a turn's visits; the turn's learned value counts as one more visit."""
     return float64((node.total + node.value) / (1 + node.visits))
 
 

@@ -57,7 +57,8 @@ def normalise_label(label: str) -> str:
 def find_stored_label(root: PurePath, label: str | None) -> str | None:
     """Return the form in which the archive at ``root`` stores a label, or None if ``label`` is None.
 
-    ``label`` may name parameters with their default values, as in ``mcts(iterations=200)``.
+    ``label`` may name parameters with their default values, as in ``mcts(iterations=200)``. If no stored agent
+    matches, it is returned unchanged.
     """
     if label is None or "(" not in label:
         return label
