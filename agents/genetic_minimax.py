@@ -53,7 +53,7 @@ FRAME_WORDS = 4
 
 @inline_function
 def scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
-    """Return views of five arrays in the agent's scratch.
+    """Return the five arrays that the search uses, as views of the agent's scratch.
 
     They are genes [rows, 4 GENE_WORDS] int16, individuals [rows] INDIVIDUAL, order and spare [rows] uint64, and the
     nodes of the tree [rows * LONGEST_GAME + 1] NODE.
@@ -71,10 +71,10 @@ def scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
 
 @inline_function
 def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
-    """Return views of the two arrays in the agent's scratch that a faithful player uses instead of the tree.
+    """Return the two arrays that a faithful player uses instead of the tree, as views of the agent's scratch.
 
-    They are the rows of the games that pass through the current node at each depth, [17, rows] int32, and the frames,
-    [17, FRAME_WORDS] int64.
+    They are ``passing`` [17, rows] int32, the rows of the games that pass through the current node at each depth, and
+    ``frames`` [17, FRAME_WORDS] int64.
     """
     start = rows * (GENE_WORDS + INDIVIDUAL_WORDS + 2)
     frames = numba.carray(
@@ -113,7 +113,7 @@ def finish_game_returning_next_word(
 def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> None:
     """Write a childless node at index ``number`` and link it into its parent's list of children.
 
-    Its value is worse than any result for the player who moves at the node.
+    The node's value is at first worse than any result for the player who moves there.
     """
     node = nodes[number]
     node.parent, node.youngest, node.older, node.move, node.depth = parent, NO_INDEX, NO_INDEX, move, depth
@@ -127,7 +127,7 @@ def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> Non
 def merge_games_into_tree(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> int:
     """Merge the games of the first ``size`` individuals in ``order`` into one tree, and return its number of nodes.
 
-    The leaf of each individual is written into ``individuals``.
+    The index of each individual's last node is written into its field ``leaf``.
     """
     add_node(nodes, 0, NO_INDEX, 0, 0)
     count = int64(1)

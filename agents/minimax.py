@@ -44,7 +44,8 @@ def pack_value_and_turn(value: int, turn: int) -> int:
 def leaf_value(position: PackedPosition, maximising: bool, rules: Any) -> int:
     """Return the value, for the side that began the search, of a board without a line at the depth limit.
 
-    ``maximising`` says whether that side is to move.
+    The value is the share of safe pieces among those off the board if ``maximising``, which says that this side is to
+    move, and otherwise the remaining share.
     """
     unplaced = position.available | (int64(1) << position.hand)
     safe = int64(popcount(unplaced & safe_pieces(position.lanes, position.occupied, rules)))

@@ -41,13 +41,13 @@ QUICK_RULES = (CLASSIC, TORUS_SQUARE)
 
 @inline_function
 def sample_cell(cells: int, seed: int) -> int:
-    """Return a random one of ``cells``. The turn's word for this number of cells decides which."""
+    """Return a random cell of ``cells``, by the turn's word for this number of cells."""
     return random_cell(draw(seed, int64(popcount(cells))), cells)
 
 
 @inline_function
 def sample_piece(pieces: int, seed: int) -> int:
-    """Return a random one of ``pieces``. The turn's word for this number of pieces decides which."""
+    """Return a random piece of ``pieces``, by the turn's word for this number of pieces."""
     return random_piece(draw(seed, SECOND + int64(popcount(pieces))), pieces)
 
 
@@ -116,10 +116,11 @@ class ExactGift(NamedTuple):
 def find_exact_gift(
     board: PackedPosition, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
 ) -> ExactGift:
-    """Find a gift that keeps ``value`` at the given ``distance``, at random or the best trap.
+    """Find a gift with which the exact value of the game for the giver is still ``value``.
 
-    With ``trap`` it is a gift that leaves the opponent the fewest replies with which the opponent keeps the value
-    (``count_saving_replies``). The gift is NONE if no gift keeps ``value``.
+    Unless ``distance`` is 0, the game must also last exactly ``distance`` more placements. The gift is random or, with
+    ``trap``, one that leaves the opponent the fewest replies with which the opponent keeps the value. It is NONE if no
+    gift keeps ``value``.
     """
     gifts = board.available & safe_pieces(board.lanes, board.occupied, rules)
     if gifts == 0 and value < 0:
@@ -150,10 +151,10 @@ def can_keep_value(board: PackedPosition, value: int, search: Any) -> bool:
 
 @inline_function
 def placing_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
-    """Return an exact turn with a piece in hand that cannot finish a line at once.
+    """Return a turn that keeps the exact value, with a piece in hand that cannot finish a line at once.
 
-    With ``trap`` the turn leaves the opponent the fewest saving replies, see ``find_exact_gift``. The opponent chooses
-    the pieces.
+    Among such turns it takes one that wins soonest or loses latest or, with ``trap``, one that leaves the opponent the
+    fewest replies that keep the value. ``Oracle`` explains when. The rules let the opponent choose the pieces.
     """
     state = (position.lanes, position.occupied, position.available, position.hand)
     value, distance = solve_value(*state, rules, search), int64(0)
@@ -182,9 +183,10 @@ def placing_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, ag
 
 @inline_function
 def giving_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
-    """Return an exact turn without a piece in hand, under rules where the opponent chooses the pieces.
+    """Return a gift that keeps the exact value of a position without a piece in hand, as a turn.
 
-    With ``trap`` the gift leaves the opponent the fewest saving replies, see ``find_exact_gift``.
+    Among such gifts it takes one that wins soonest or loses latest or, with ``trap``, one that leaves the opponent the
+    fewest replies that keep the value. ``Oracle`` explains when. The rules let the opponent choose the pieces.
     """
     pieces = int64(popcount(position.occupied))
     if pieces == 0:  # all first gifts are the same one up to symmetry
@@ -202,7 +204,10 @@ def giving_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, age
 
 @inline_function
 def moving_turn(position: PackedPosition, seed: int, rules: Any, agent: Any, search: Any) -> int:
-    """Return an exact turn under rules where the mover chooses the piece as well as the cell."""
+    """Return a turn that keeps the exact value, under rules where the mover chooses the piece as well as the cell.
+
+    Among such turns it takes one that wins soonest or loses latest, if enough pieces are on the board.
+    """
     state = (position.lanes, position.occupied, position.available, int64(NONE))
     value, distance = solve_value(*state, rules, search), int64(0)
     report_evaluation(agent, float64(value), NO_VISITS)
@@ -231,7 +236,10 @@ def moving_turn(position: PackedPosition, seed: int, rules: Any, agent: Any, sea
 
 @inline_function
 def allows_better_value(lanes: int, occupied: int, rest: int, gift: int, value: int, rules: Any, search: Any) -> bool:
-    """Return whether the opponent gets more than ``-value`` on this board with ``gift``, but cannot win at once."""
+    """Return whether the opponent can get more than ``-value`` on this board with ``gift``, but cannot win at once.
+
+    ``rest`` are the pieces that are left after the gift.
+    """
     question = DRAW if value > 0 else WIN
     if rules.mover_chooses != 0:
         quiet = rest != 0 and not can_win_at_once(lanes, occupied, rest, rules)

@@ -46,7 +46,7 @@ from quarto.rules import CELLS, RULE_TABLES, Rules
 from quarto.symmetry import MASKS, Symmetries, build_symmetries
 from quarto.views import BatchView, Position
 
-# Stand for a cell:
+# Numbers that stand for a cell:
 ERROR_CELL = -2  # the agent raised an exception, and its game ends as 'forfeit_error'
 LATE_CELL = -3  # its turn took longer than it may, and its game ends as 'forfeit_time'
 
@@ -62,12 +62,12 @@ AGENT = np.dtype(
         ("keys_size", np.int64),
         ("scratch_address", np.uint64),
         ("scratch_size", np.int64),
-        ("memory_address", np.uint64),  # of the game that is being asked about
+        ("memory_address", np.uint64),  # of the game in which a turn is asked for
         ("memory_size", np.int64),
         ("memories_address", np.uint64),  # where the memory of the game in slot 0 is, or would be
         ("memories_stride", np.uint64),  # bytes from one slot to the next
         ("symmetries_address", np.uint64),
-        ("evaluates", np.int64),  # whether its evaluations are wanted
+        ("evaluates", np.int64),  # whether evaluations are asked for
         ("value", np.float64),  # of its evaluation, see ``report_evaluation``
         ("visits", np.int64),
     ],
@@ -88,8 +88,8 @@ class Evaluation(NamedTuple):
     a number that the agent does not report.
     """
 
-    value: Any = None  # the result that it expects, from 1, won, to -1, lost
-    visits: Any = None  # how often its search met the turn, or nodes that it searched
+    value: Any = None  # the expected result, from -1 (lost) to 1 (won)
+    visits: Any = None  # how often the search met the turn, or the number of nodes that it searched
 
 
 class TurnTimeoutError(Exception):
@@ -240,8 +240,8 @@ class Knowledge:
     table: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [T]
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # [K]
     scratch_size: int = 0  # words of uint64 for each thread
-    game_words: int = 0  # words of uint64 for each game; where that is much, fewer games are played at once
-    symmetric: bool = False  # whether its turn reads the symmetries of the rules, which take tens of milliseconds
+    game_words: int = 0  # words of uint64 for each game; with many words, fewer games are played at once
+    symmetric: bool = False  # whether the kernel reads the rules' symmetries, which take tens of milliseconds
 
 
 class KernelAgent:
@@ -253,7 +253,7 @@ class KernelAgent:
 
     kernel: ClassVar[TurnKernel]
     choosers: ClassVar[tuple[str, ...]] = ("opponent",)
-    evaluates: bool = False  # its evaluations will be asked for; set before ``knowledge``, which may hold more for them
+    evaluates: bool = False  # whether evaluations will be asked for; set before ``knowledge`` is called
 
     def turn_kernel(self) -> TurnKernel:
         """Return the kernel that plays with this agent's parameters.
@@ -369,9 +369,9 @@ class AgentLimits:
     Raises ``RequestError`` for an invalid value.
     """
 
-    turn_seconds: float | None = None  # by the clock, for a turn; a longer one ends its game as 'forfeit_time'
-    isolation: str = "thread"  # a process of its own can be ended, and takes nothing with it when it dies
-    megabytes: int | None = None  # of memory that the process may take beyond Python and the libraries
+    turn_seconds: float | None = None  # of clock time for a turn; a longer turn ends its game as 'forfeit_time'
+    isolation: str = "thread"  # 'process': the agent's process can be ended, and its crash ends nothing else
+    megabytes: int | None = None  # of memory that the process may use beyond Python and the libraries
 
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:

@@ -126,9 +126,9 @@ class BatchPlayer(ABC):
     the original, unless ``copy_obstacle`` says why the player cannot be copied.
     """
 
-    game_words: int = 0  # words of uint64 that it remembers of each game
+    game_words: int = 0  # words of uint64 that the player remembers for each game
     one_position_at_a_time: bool = False  # whether the engine must ask for one position at a time
-    copy_obstacle: str = ""  # why it cannot be copied; empty: it can
+    copy_obstacle: str = ""  # why it cannot be copied, or empty if it can
 
     def fork(self) -> BatchPlayer:
         """Return a player of the same agent for another thread. A player that threads can share returns itself."""
@@ -307,7 +307,7 @@ class PythonAgent:
         The agent's evaluations are written into ``evaluations`` [B]. Raises whatever the agent raises, and
         ``AnswerError`` if an answer has the wrong form.
         """
-        batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
+        batch, rng = batch.copy(), Streams(rng.seeds.copy())  # copies, because the agent may change them in place
         if isinstance(self.agent, BatchAgent):
             method: Callable[..., Any] = self.agent.play
             answer = _call_checking_signature(method, BatchView(batch, self.rules), rng)
@@ -336,7 +336,7 @@ def _call_checking_signature(method: Callable[..., Any], *arguments: object) -> 
     try:
         return method(*arguments)
     except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # of the call itself
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # raised by the call itself
             raise AnswerError(method, f"cannot be called as it should: {error}") from None
         raise
 
@@ -402,7 +402,9 @@ class PythonPlayer(BatchPlayer):
 
     def __init__(self, agent: PythonAgent | None) -> None:
         """``agent`` is None if a subclass gets its turns in another way, such as from a process."""
-        self.unusual: dict[int, tuple[int, int]] = {}  # by the turn's seed: answers that are no cell or no piece at all
+        self.unusual: dict[
+            int, tuple[int, int]
+        ] = {}  # by the turn's seed: answers that are neither NONE nor a cell or a piece
         self._agent = agent
         self._lock = threading.Lock()
         if agent is None:
@@ -439,7 +441,7 @@ class PythonPlayer(BatchPlayer):
             return self._agent.choose_turns(batch, rng, evaluations)
 
 
-MAX_UNUSUAL_TURNS = 1000  # answers that are kept to be shown; an agent that gives only such would fill the memory
+MAX_UNUSUAL_TURNS = 1000  # of answers that are kept to be shown, because an agent may give no others
 
 
 def to_turns(

@@ -98,8 +98,8 @@ def hold_tournaments(population: Population, size: int, words: Streams, first_wo
     """Hold one tournament for each stream, and return the index of each winner in the population: [n] int64.
 
     The population must be sorted by fitness. A tournament picks ``size`` individuals with replacement; the best of
-    them wins, and on ties the one that was picked first. It reads the words from ``first_word`` up to but not
-    including ``first_word + size``.
+    them wins, and on ties the one that was picked first. Each tournament reads the words of its stream from
+    ``first_word`` up to but not including ``first_word + size``.
     """
     picks = np.stack([words.integers(first_word + i, population.size) for i in range(size)], axis=1)
     best = rank_by_fitness(population)[picks].argmin(axis=1)
@@ -192,7 +192,7 @@ class Evolution:
     def _write_into_parents(self) -> None:
         """Write the genes of each new individual into all individuals with the same ancestor.
 
-        They do so even if the others were judged with different genes.
+        This happens even if the other individuals were judged with different genes.
         """
         individuals, parents = self.population.concat(self._newcomers), self.population.size
         for ancestor, genes in zip(self._newcomers.ancestor, self._newcomers.genes, strict=True):
@@ -226,7 +226,10 @@ class Offspring(NamedTuple):
 
 
 class Breeder(Protocol):
-    """The interface of a study's genetic operators. ``words`` has one random stream for each individual to make."""
+    """The interface of a study's genetic operators.
+
+    The argument ``words`` of its methods has one random stream for each individual to make.
+    """
 
     @property
     def gene_names(self) -> tuple[str, ...]:

@@ -55,8 +55,8 @@ class Learner(KernelAgent):
     """A jitted agent that learns from each game that it plays.
 
     Its ``kernel`` plays by the arrays of ``agent`` and explores as the agent's parameters say; its ``update`` learns.
-    Values that change from game to game without being learned, such as the probability of exploring, are also in
-    ``params``.
+    The parameters also contain values that change from game to game without being learned, such as the probability of
+    exploring.
     """
 
     update: ClassVar[UpdateKernel]
@@ -68,7 +68,7 @@ class Learner(KernelAgent):
     def enlarge(self, knowledge: Knowledge) -> Knowledge:
         """Return a copy of the knowledge with at least twice the room.
 
-        Learners of a fixed size need not override this.
+        A learner whose knowledge has a fixed size need not override this.
         """
         raise NotImplementedError
 
@@ -78,7 +78,7 @@ class Learner(KernelAgent):
 
 
 class TrainingGames(NamedTuple):
-    """The games that a learner learns from, in order: consecutive pairs of the only pairing of a run."""
+    """The games from which a learner learns, in order: consecutive pairs of the only pairing of a run."""
 
     run: int  # uint64: the run's word, see quarto.rng
     first_pair: int  # this and the others: int64

@@ -57,7 +57,10 @@ def piece_byte(piece: int) -> int:
 
 @inline_function
 def fill_line_states(lanes: int, occupied: int, words: Any, board: Any) -> None:
-    """Write the state of every line of a board into ``board``: its number of pieces, and the values that they share."""
+    """Write the state of every line of a board into ``board``: its number of pieces, and the values that they share.
+
+    ``words`` is the table that ``build_feature_words`` builds for the rules.
+    """
     for line in range(int64(words[LINES])):
         mask = int64(words[MASKS + line])
         on_line = occupied & mask
@@ -71,7 +74,10 @@ def fill_line_states(lanes: int, occupied: int, words: Any, board: Any) -> None:
 
 @inline_function
 def fill_line_states_after(before: Any, piece: int, cell: int, words: Any, after: Any) -> None:
-    """Write into ``after`` the state that every line of ``before`` has once ``piece`` is placed on ``cell``."""
+    """Write into ``after`` the state that every line of ``before`` has once ``piece`` is placed on ``cell``.
+
+    ``words`` is the table that ``build_feature_words`` builds for the rules.
+    """
     for line in range(int64(words[LINES])):
         after[BYTES + line], after[ON_LINE + line] = before[BYTES + line], before[ON_LINE + line]
     update_line_states(after, piece, cell, words)
@@ -79,14 +85,20 @@ def fill_line_states_after(before: Any, piece: int, cell: int, words: Any, after
 
 @inline_function
 def fill_empty_line_states(words: Any, board: Any) -> None:
-    """Set every line to the state that it has on the empty board."""
+    """Set every line of ``board`` to the state that it has on the empty board.
+
+    ``words`` is the table that ``build_feature_words`` builds for the rules.
+    """
     for line in range(int64(words[LINES])):
         board[BYTES + line], board[ON_LINE + line] = ALL_VALUES, 0
 
 
 @inline_function
 def update_line_states(board: Any, piece: int, cell: int, words: Any) -> None:
-    """Update the states of the lines through ``cell``, on which ``piece`` was placed."""
+    """Update the states of the lines through ``cell``, on which ``piece`` was placed.
+
+    ``words`` is the table that ``build_feature_words`` builds for the rules.
+    """
     byte = piece_byte(piece)
     for i in range(MAX_LINES_THROUGH_A_CELL):
         line = int64(words[THROUGH + cell * MAX_LINES_THROUGH_A_CELL + i])
@@ -100,7 +112,8 @@ def update_line_states(board: Any, piece: int, cell: int, words: Any) -> None:
 def fill_cell_dangers(occupied: int, words: Any, board: Any) -> None:
     """Write into ``board`` its dangers, both now and after a placement on each empty cell.
 
-    A danger is an attribute value with which a piece can finish a line. The states of the lines must be in ``board``.
+    A danger is an attribute value with which a piece can finish a line. The states of the lines must already be in
+    ``board``. ``words`` is the table that ``build_feature_words`` builds for the rules.
     """
     cells = ~occupied & ALL_CELLS
     while cells != 0:
@@ -142,7 +155,8 @@ def fill_cell_dangers(occupied: int, words: Any, board: Any) -> None:
 def fill_board_survey(occupied: int, words: Any, board: Any) -> None:
     """Write into ``board`` all that follows from the states of its lines and does not depend on the gift.
 
-    This includes the dangers, see ``fill_cell_dangers``, and an entry for each line that is not full.
+    This includes the dangers, see ``fill_cell_dangers``, and an entry for each line that is not full. ``words`` is the
+    table that ``build_feature_words`` builds for the rules.
     """
     fill_cell_dangers(occupied, words, board)
     twos, offset, number = int64(0), int64(words[OFFSETS]), int64(0)
@@ -180,8 +194,9 @@ def safe_gifts_after(cell: int, byte: int, rest: int, board: Any) -> int:
 def fill_lines_and_dangers_after(before: Any, piece: int, cell: int, filled: int, words: Any, after: Any) -> None:
     """Write into ``after`` the line states and the dangers of the board once ``piece`` is placed on ``cell``.
 
-    ``filled`` is the set of occupied cells after the placement. A danger is an attribute value with which a piece can
-    finish a line.
+    ``before`` has the line states before the placement, and ``filled`` is the set of occupied cells after it. A danger
+    is an attribute value with which a piece can finish a line. ``words`` is the table that ``build_feature_words``
+    builds for the rules.
     """
     fill_line_states_after(before, piece, cell, words, after)
     fill_cell_dangers(filled, words, after)

@@ -285,9 +285,9 @@ def add_reply_feature_counting_turns(reply: int, rest: int, cells: int, after: A
 def append_reply_features(
     board: Any, gift: int, pieces_left: int, occupied: int, words: Any, after: Any, features: Any
 ) -> int:
-    """Append the features of the opponent's replies, and return the number of features or how the game ends.
+    """Append the features of the opponent's replies, and return the number of features.
 
-    The game ends as ``WON_AFTER``, ``DRAWN_AFTER`` or ``LOST_AFTER`` says, if one of these is returned.
+    If the replies show how the game ends, return ``WON_AFTER``, ``DRAWN_AFTER`` or ``LOST_AFTER`` instead.
     ``fill_and_count_features`` explains the features and the outcomes. ``after`` [3, BOARD] is overwritten.
     """
     for piece in range(PIECES):

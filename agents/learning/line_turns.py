@@ -18,7 +18,11 @@ SHARP_TURNS = 6  # of the giver after a reply, at most, for which what follows e
 
 @inline_function
 def count_safe_turns(piece: int, rest: int, cells: int, board: Any) -> int:
-    """Count the turns that place ``piece`` on one of ``cells`` and give a piece of ``rest`` that is safe afterwards."""
+    """Count the turns that place ``piece`` on one of ``cells`` and give a piece of ``rest`` that is safe afterwards.
+
+    A piece is safe if the opponent cannot finish a line with it at once. ``board`` has the dangers of the board
+    (``fill_cell_dangers``).
+    """
     byte, turns = piece_byte(piece), int64(0)
     while cells != 0:
         turns += int64(popcount(safe_gifts_after(lowest_bit(cells), byte, rest, board)))
@@ -41,8 +45,8 @@ def has_safe_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
 def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool:
     """Return whether the opponent has a turn after each turn that places ``piece`` and gives a piece of ``rest``.
 
-    ``rest`` has at least two pieces. ``after[0]`` is the board before these turns, with pieces on the cells
-    ``filled``; ``after[1]`` is overwritten.
+    A turn is a placement and a gift that is safe after it. ``rest`` has at least two pieces. ``after[0]`` is the board
+    before these turns, with pieces on the cells ``filled``; ``after[1]`` is overwritten.
     """
     byte, empty = piece_byte(piece), ~filled & ALL_CELLS
     cells = empty
@@ -63,7 +67,7 @@ def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: A
 
 
 class SurvivingTurns(NamedTuple):
-    """The turns that survive, see ``count_surviving_turns``."""
+    """Counts of the turns that survive, as ``count_surviving_turns`` returns them."""
 
     turn_count: int
     fewest_replies: int  # least number of turns that one of them leaves to the other player, at most ``COUNTS - 1``
@@ -73,9 +77,9 @@ class SurvivingTurns(NamedTuple):
 def count_surviving_turns(piece: int, rest: int, filled: int, words: Any, after: Any) -> SurvivingTurns:
     """Count the turns that survive, among those that place ``piece`` and give a piece of ``rest``.
 
-    A turn survives if, whatever turn the other player makes next, the player who made it has another turn. ``rest``
-    has at least two pieces. ``after[0]`` is the board before these turns, with pieces on the cells ``filled``;
-    ``after[1:3]`` are overwritten.
+    A turn is a placement and a gift that is safe after it. It survives if its player will have another turn whatever
+    turn the other player makes in between. ``rest`` has at least two pieces. ``after[0]`` is the board before these
+    turns, with pieces on the cells ``filled``; ``after[1:3]`` are overwritten.
     """
     byte, empty, survivors, fewest = piece_byte(piece), ~filled & ALL_CELLS, int64(0), int64(COUNTS - 1)
     cells = empty

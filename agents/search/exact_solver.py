@@ -23,9 +23,9 @@ SOLVER_WORDS = RECORD_WORDS + (CELLS + 1) * CELLS * CHILD_FIELDS  # of scratch
 
 @inline_function
 def search_record(agent: Any) -> Any:
-    """Return this thread's search record, which is in its scratch.
+    """Return this thread's search record of the solver, which is in the agent's scratch.
 
-    When it is first asked for, it is copied from the shared record and gets room for the children of positions.
+    On the first call in a thread it is copied from the shared record and gets room for the children of positions.
     """
     search = numba.carray(array_pointer(agent.scratch_address), 1, SEARCH)[0]
     if search.images == uint64(0):
