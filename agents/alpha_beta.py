@@ -59,7 +59,7 @@ from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.threats import safe_pieces, winning_cells
 
 SHARE_EVALUATION, SOONER_WIN_EVALUATION = 0, 1
-FULL_SHARE = 360360  # of which every share of up to fifteen pieces is a whole number
+FULL_SHARE = 360360  # every share of up to fifteen pieces is a whole number of it
 UNBOUNDED = 1 << 20  # beyond every value
 
 MEMORY_DEPTH = 3  # shallower searches are cheaper than looking them up
@@ -68,7 +68,7 @@ MEMORY_SIZE = 2 * MEMORY_ENTRIES  # words of scratch
 EXACT, AT_LEAST, AT_MOST = 0, 1, 2
 
 TURN_BITS = 16
-BREADTH = 8  # of the best turns by a policy, those that are searched
+BREADTH = 8  # number of the best turns by a policy that are searched
 DEPTH = 1  # index of the parameter, by a policy
 
 

@@ -8,10 +8,10 @@ from agents.mixed import Mixed
 class BestMixed(Mixed):
     """Study A's S309413 (``lorenzobellino/quarto-player``): ``mixed`` with other parameters for its search.
 
-    It searches three placements deep from five unused pieces on. With ``faithful`` it follows the study's program,
-    which searches five placements deep when fewer than eight pieces are off the board, counting the one in hand.
-    ``few_unused`` and ``depth`` replace these numbers, with or without ``faithful``. With 6 and 3 it searches as the
-    program did when its published results were made.
+    It searches three placements deep when five or fewer pieces are unused. With ``faithful`` it follows the study's
+    program, which searches five placements deep when fewer than eight pieces are off the board, counting the one in
+    hand. ``few_unused`` and ``depth`` replace these numbers, with or without ``faithful``. With 6 and 3 it searches as
+    the program did when its published results were made.
     """
 
     text_parameters = (6, 3)

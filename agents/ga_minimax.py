@@ -26,7 +26,7 @@ from quarto.rng import draw, integer_below, unit_float
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.threats import VALUES, safe_pieces, winning_cells
 
-FEW_EMPTY = 8  # with fewer empty cells it searches to its depth, before that one placement
+FEW_EMPTY = 8  # with fewer empty cells it searches to its full depth, otherwise one placement
 RANDOM_COMBINATION = 4  # index of the word that chooses among combinations; 0 to 3 are those of the two genes
 
 

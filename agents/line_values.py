@@ -1,13 +1,13 @@
-"""Plays by values of afterstates that generalise: weights of features of lines, learned from logged games.
+"""Play by values of afterstates that generalise: weights of features of lines, learned from logged games.
 
-The logit of a head is the sum of its weights over the features of an afterstate. Stages may have a hidden layer. It
-adds the sum over units of the head's output weight times the positive part of the unit. There are two heads, the
-chance not to lose and the chance to win. If the replies show how the game ends, the chances are ``DECIDED_CHANCES``. A
-player mixes both.
+There are two heads: the chance not to lose and the chance to win. A player mixes both. The logit of a head is the sum
+of its weights over the features of an afterstate. A stage may have a hidden layer. This layer adds, for each of its
+units, the head's output weight times the positive part of the unit. If the replies show how the game ends, the chances
+are ``DECIDED_CHANCES``.
 
-Weights are multiples of ``UNIT``, so sums are exact in whatever order features come, and afterstates that a symmetry
-exchanges have the same value to the last bit. The weights of a stage are [features, heads + units], a row for each
-feature, then [heads, units], the output weights.
+Weights are multiples of ``UNIT``. Sums are therefore exact in whatever order features come, and afterstates that a
+symmetry exchanges have the same value to the last bit. The weights of a stage are [features, heads + units], a row for
+each feature, followed by [heads, units], the output weights.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: An
 
 @inline_function
 def fill_chances(work: WorkMemory, count: int, stage: int, features: int, weights: Weights) -> None:
-    """Write into ``work.chances`` the chances not to lose and to win by the weights of a stage.
+    """Write into ``work.chances`` the chances not to lose and to win, by the weights of a stage.
 
     ``count`` is the number of features, or how the game ends, as ``fill_and_count_features`` returned it. ``features``
     is the number of features that the stage has.
@@ -167,9 +167,10 @@ def fill_chances(work: WorkMemory, count: int, stage: int, features: int, weight
 
 @inline_function
 def insert_turn(row: int, value: float, cell: int, gift: int, work: WorkMemory) -> None:
-    """Insert a turn into the list of the best turns for the risk number ``row``, and drop the last turn of the list.
+    """Insert a turn into row ``row`` of the best turns in ``work``, and drop the last turn of the row.
 
-    The turn comes after turns of equal value. A risk is the weight of winning, see ``allocate_work_memory``.
+    The turn comes after turns of equal value. Each row belongs to one of ``work.risks``, the weights of winning
+    (``allocate_work_memory``).
     """
     rank = work.top.shape[1] - 1
     while rank > 0 and work.top[row, rank - 1] < value:
@@ -330,7 +331,7 @@ COIN = 1  # index of the random word that decides whether to explore; word 0 is 
 
 @inline_function
 def expected_result(position: PackedPosition, cell: int, gift: int, weights: Weights, agent: Any) -> float:
-    """Return the chance to win minus the chance to lose after a turn."""
+    """Return the mover's chance to win minus the chance to lose after a turn, by the weights."""
     among, work = (int64(1) << max(cell, 0), int64(1) << gift), allocate_work_memory(np.full(1, 0.5), 1)
     fill_best_turns(
         position.lanes, position.occupied, position.available, position.hand, keys(agent), weights, work, among

@@ -42,13 +42,16 @@ MAX_TURNS = 9  # of one player in a game: the first gift and eight placements
 
 @inline_function
 def reward(result: int, draw_reward: float) -> float:
-    """Return the reward of a player for whom the result is ``result``: 1 (won), 0 (drawn) or -1 (lost)."""
+    """Return a player's reward: 1 for a win, 0 for a loss, ``draw_reward`` for a draw.
+
+    ``result`` is 1, -1 or 0 if the player won, lost or drew.
+    """
     return 1.0 if result > 0 else (0.0 if result < 0 else draw_reward)
 
 
 @inline_function
 def prove_parent(nodes: Any, parent: int, child: int) -> None:
-    """Mark the parent of a proven ``child`` as proven, if that follows.
+    """Mark the parent of a proven ``child`` as proven, if the child's result decides that of the parent.
 
     The parent is lost if one of its children is won, and won if all of its children are lost.
     """
@@ -170,8 +173,9 @@ def start_tree(
 ) -> int:
     """Set up the tree with which a search begins, and return its number of nodes.
 
-    With ``reuse`` it is the tree that was kept, if that contains the position; otherwise it is a root alone. A root
-    that is proven but has lost its children is made anew, because no turn could be chosen from it.
+    With ``reuse`` it is the part of the kept tree below this position, if the kept tree contains the position.
+    Otherwise it is a root alone. A root that is proven but has lost its children is made anew, because no turn could
+    be chosen from it.
     """
     if reuse:
         reply = find_kept_reply(agent, position, rules)

@@ -55,7 +55,7 @@ def sample_piece(pieces: int, seed: int) -> int:
 def can_receiver_achieve(
     lanes: int, occupied: int, rest: int, gift: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Return 1 if the receiver of ``gift`` can win, or at least draw if ``question`` is DRAW, otherwise 0.
+    """Return 1 if the receiver of ``gift`` can win (or at least draw, if ``question`` is DRAW), otherwise 0.
 
     ``rest`` are the pieces that are left after the gift.
     """

@@ -176,10 +176,10 @@ def learn_placements(game: FinishedGame, rules: Any, agent: Any) -> bool:
 class QPlacement(KernelAgent):
     """Study B's learned player (``quarto_ci_2022_2023``), which chooses cells by Q-values and gifts as ``ga2`` does.
 
-    Cell: in a position (a board and a hand) that was met in training, the cell with the greatest value, the first on
-    ties. A cell that was never tried there is worth 0. In any other position, a random cell. The player does not look
-    for a win. Gift: as in ``ga2``, with probability 1 - ``alpha`` a piece whose values are rare on the board. (The
-    other gene of ``ga2`` is for cells.)
+    Cell: in a position (a board and a hand) that was met in training, it is the cell with the greatest value, the
+    first on ties; a cell that was never tried there is worth 0. In any other position the cell is random. The player
+    does not look for a win. Gift: as in ``ga2``, with probability 1 - ``alpha`` it is a piece whose values are rare on
+    the board. (The other gene of ``ga2`` is for cells.)
 
     With ``faithful`` it plays like the study's code: a board that was met is recognised with any piece in hand, and
     the greatest value is taken over all pieces with which the board was met. On ties the lowest piece comes first,

@@ -92,7 +92,7 @@ def learn_q_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
 
 
 class QTableLearner(RowLearner):
-    """A Q-learner (C. Watkins, Learning from Delayed Rewards, 1989) of whole turns in a game of two opponents.
+    """A Q-learner (C. Watkins, Learning from Delayed Rewards, 1989) of whole turns in a zero-sum game.
 
     The value of a turn is the value of its afterstate (``agents/policy.py``): from -1 to 1 for the player who made the
     turn, and 0 at first. After a game the values of both players' turns are updated, beginning with the last turn (L.

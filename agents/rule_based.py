@@ -1,17 +1,20 @@
 """Study A's rules of thumb: win, mirror the opponent, give a safe or an opposite piece.
 
 The study's program (``lorenzobellino/quarto-player``), which ``faithful`` players follow, compares the board with the
-one that it remembers of its own last turn. It takes the first cell that differs, in the lowest row where one does, for
-the opponent's last. It plays the point reflection of that cell if this was empty on the remembered board, else the
-first cell that was. (It means the farthest cell, but computes one distance for all.) If the answer is occupied by now,
-the program is asked again. It then remembers a board on which its piece is there all the same. After a turn that the
-search found, it remembers the placement alone, with row and column exchanged.
+board that it remembers from its own last turn. As the opponent's last cell it takes the first cell that differs, in the
+last row that has such a cell. It plays the point reflection of this cell if that was empty on the remembered board,
+otherwise the first cell that was empty there. (The program means to play the farthest cell, but it computes one
+distance for all cells.) If the chosen cell is occupied by now, the program is asked again, although it then remembers a
+board on which its piece is already there. After a turn that the search found, it remembers only the placement, with row
+and column exchanged.
 
-Its earlier version (until 15 February 2023) made the study's first tables of results. It takes a random cell where the
-last version takes the first one. It always takes a random cell if it did not give the first piece of the game.
+The earlier version of the program (until 15 February 2023) made the study's first tables of results. It takes a random
+cell where the last version takes the first one. It always takes a random cell if it did not give the first piece of the
+game.
 
-A gift is the first of one or two safe pieces, else the first of those most unlike the piece just placed. Before the
-program's first placement it is random. Pieces are in ascending order here, in the order of Python's sets there.
+A gift is the first of one or two safe pieces, otherwise the first of the pieces that are most unlike the piece just
+placed. Before the program's first placement it is random. Pieces are in ascending order here, and in the order of
+Python's sets in the program.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ def remember_piece(cell: int, piece: int, agent: Any) -> None:
 
 @inline_function
 def remember_search_turn(position: PackedPosition, cell: int, agent: Any) -> None:
-    """Write the placement of a turn that the search found on the remembered board, as the study's program does.
+    """Write on the remembered board the placement of a turn that the search found, as the study's program does.
 
     The program exchanges the row and the column of the cell.
     """
@@ -70,7 +73,7 @@ def remember_search_turn(position: PackedPosition, cell: int, agent: Any) -> Non
 
 @inline_function
 def changed_cell(packed: int, occupied: int, agent: Any) -> int:
-    """Return the first cell, in the bottom row that has one, where the board differs from the remembered board.
+    """Return the first cell that differs from the remembered board, in the last row that has such a cell.
 
     Return NONE if no cell differs.
     """
@@ -92,7 +95,8 @@ def changed_cell(packed: int, occupied: int, agent: Any) -> int:
 def mirroring_cell(changed: int, earlier_program: bool, word: int, agent: Any) -> int:
     """Return the cell that the study's program plays in reply to the opponent's placement on the cell ``changed``.
 
-    The returned cell may be occupied, because the program only looks at the remembered board.
+    If ``changed`` is NONE, it is a random cell. The returned cell may be occupied, because the program only looks at
+    the remembered board.
     """
     remembered = int64(memory(agent)[CELLS_REMEMBERED])
     free, mirror = ~remembered & ALL_CELLS, CELLS - 1 - changed

@@ -97,7 +97,7 @@ class TurnTimeoutError(Exception):
 
 
 class SomeTurnsFailedError(Exception):
-    """An error of a player that failed to take a turn in some games of a batch. Its other turns are valid."""
+    """An error of a player that took no turn in some games of a batch. The turns in the other games are valid."""
 
     def __init__(self, turns: Turns, failures: Mapping[int, BaseException]) -> None:
         """``failures``: each exception by the index of its position in the batch.

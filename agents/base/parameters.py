@@ -23,30 +23,36 @@ def format_parameter(value: Any) -> str:
 
 
 def check_flag(name: str, value: bool) -> bool:
-    """Return ``value``, the parameter ``name``. Raises ``ValueError`` if it is neither true nor false."""
+    """Return ``value``, or raise ``ValueError`` if it is neither true nor false. ``name`` is for the message."""
     if not isinstance(value, bool):
         raise ValueError(f"{name}={value!r} is neither true nor false")
     return value
 
 
 def check_number(name: str, value: float) -> float:
-    """Return ``value``, the parameter ``name``, as a float. Raises ``ValueError`` if it is not a finite number."""
+    """Return ``value`` as a float, or raise ``ValueError`` if it is not a finite number.
+
+    ``name`` is for the message.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
         raise ValueError(f"{name}={value!r} is not a finite number")
     return float(value)
 
 
 def check_probability(name: str, value: float) -> float:
-    """Return ``value``, the parameter ``name``, as a float. Raises ``ValueError`` if it is not from 0 to 1."""
+    """Return ``value`` as a float, or raise ``ValueError`` if it is not a number from 0 to 1.
+
+    ``name`` is for the message.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise ValueError(f"{name}={value!r} is not a probability from 0 to 1")
     return float(value)
 
 
 def check_integer(name: str, value: int, least: int, most: int) -> int:
-    """Return ``value``, the parameter ``name``.
+    """Return ``value``, or raise ``ValueError`` if it is not a whole number from ``least`` to ``most``.
 
-    Raises ``ValueError`` if it is not a whole number from ``least`` to ``most``.
+    ``name`` is for the message.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ValueError(f"{name}={value!r} is not a whole number from {least} to {most}")
@@ -54,7 +60,7 @@ def check_integer(name: str, value: int, least: int, most: int) -> int:
 
 
 def check_one_of(name: str, value: str, valid: Sequence[str]) -> str:
-    """Return ``value``, the parameter ``name``. Raises ``ValueError`` if it is not one of ``valid``."""
+    """Return ``value``, or raise ``ValueError`` if it is not one of ``valid``. ``name`` is for the message."""
     if value not in valid:
         raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
     return value
@@ -63,9 +69,9 @@ def check_one_of(name: str, value: str, valid: Sequence[str]) -> str:
 def check_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
     """Return ``version``, the version of a study's program that a player follows.
 
-    The last version of the program is the first of ``valid``. Raises ``ValueError`` for a version that is not in
-    ``valid``. Without ``faithful`` it refuses every other version than the last one too, because only a player that
-    follows the study's program has versions.
+    The first of ``valid`` is the program's last version. Raises ``ValueError`` for a version that is not in ``valid``.
+    Without ``faithful`` all other versions are refused too, because only a player that follows the study's program has
+    versions.
     """
     if version != valid[0] and version in valid and not faithful:
         raise ValueError(f"version={version!r} is a version of the study's code: it needs faithful=true")

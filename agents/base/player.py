@@ -104,7 +104,7 @@ def decide_with_evaluations(
 ) -> None:
     """Call a jitted turn for all positions, and record the evaluation and the duration of each turn.
 
-    The turns are those of ``decide_all_turns``. ``clock`` is the number of a system clock, see ``read_clock``.
+    It takes the same turns as ``decide_all_turns``. ``clock`` is the number of a system clock, see ``read_clock``.
     """
     moment = np.zeros(2, np.int64)
     agent.evaluates = 1
@@ -402,9 +402,7 @@ class PythonPlayer(BatchPlayer):
 
     def __init__(self, agent: PythonAgent | None) -> None:
         """``agent`` is None if a subclass gets its turns in another way, such as from a process."""
-        self.unusual: dict[
-            int, tuple[int, int]
-        ] = {}  # by the turn's seed: answers that are neither NONE nor a cell or a piece
+        self.unusual: dict[int, tuple[int, int]] = {}  # by the turn's seed: answers outside -1 to 15
         self._agent = agent
         self._lock = threading.Lock()
         if agent is None:

@@ -137,7 +137,7 @@ class Evolution:
         again: bool = False,
         start: NDArray[np.float64] | None = None,
     ) -> None:
-        self.generation = -1  # the one that was bred last
+        self.generation = -1  # number of the generation that was bred last
         self._breeder = breeder
         self._seed = seed
         self._size = size
@@ -147,7 +147,7 @@ class Evolution:
         if start is not None:
             genes[: len(start)] = start[:size]
         self._newcomers = build_initial_population(genes, opponents)
-        self.population = self._newcomers.select(slice(0))  # who goes on, best first
+        self.population = self._newcomers.select(slice(0))  # the survivors, best first
         self._fitnesses: dict[tuple[float, ...], list[NDArray[np.float64]]] = {}
 
     def begin_generation(self) -> Population:

@@ -57,7 +57,7 @@ from quarto.symmetry import build_symmetries
 from quarto.threats import SAFE_PIECES
 
 NUMBERS_TYPE = types.int64[::1]
-MOBILE_PIECES = 4  # on the board, from which placements of the opponent are looked at: before, none can do harm
+MOBILE_PIECES = 4  # on the board from which the opponent's placements matter; with fewer, none can do harm
 REPLIES_FROM = 7  # pieces on the board from which the turns after each reply are looked at
 MAX_EMPTY = CELLS - REPLIES_FROM
 MAX_PAIRS = MAX_LINES_THROUGH_A_CELL * (MAX_LINES_THROUGH_A_CELL - 1) // 2  # of lines through a cell
@@ -67,9 +67,9 @@ MAX_FEATURES = MAX_LINES + 4 + ATTRIBUTES + CELLS + 10 + MAX_EMPTY * (2 * MAX_EM
 LINE, DANGER, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION = range(13)
 REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING, SHARP, REFUTED = range(13, 20)
 MULTISETS, PAIR_MULTISETS = 5985, 3876  # of four among 18, and among 16
-FEATURES = 4  # changes when the numbers of features change their meaning
-MAX_TURNS = 31  # that are told apart
-DECIDED_PIECES = 4  # left, at most, with which replies always show how the game ends
+FEATURES = 4  # version, which changes when the numbers of features change their meaning
+MAX_TURNS = 31  # that are distinguished
+DECIDED_PIECES = 4  # with at most so many pieces left, replies always show how the game ends
 
 VALUE_PIECES = np.array(  # [4, 2] the pieces with each value of each attribute
     [[sum(1 << piece for piece in range(PIECES) if piece >> a & 1 == value) for value in (0, 1)] for a in range(4)]

@@ -13,7 +13,7 @@ from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64
 from quarto.position import ALL_CELLS
 
-SHARP_TURNS = 6  # of the giver after a reply, at most, for which what follows each turn is looked at
+SHARP_TURNS = 6  # with at most so many turns of the giver after a reply, what follows each turn is examined
 
 
 @inline_function
@@ -70,7 +70,7 @@ class SurvivingTurns(NamedTuple):
     """Counts of the turns that survive, as ``count_surviving_turns`` returns them."""
 
     turn_count: int
-    fewest_replies: int  # least number of turns that one of them leaves to the other player, at most ``COUNTS - 1``
+    fewest_replies: int  # the least number of turns that one of them leaves to the other player, up to ``COUNTS - 1``
 
 
 @inline_function

@@ -95,7 +95,7 @@ def check_range(name: str, column: NDArray[np.int64], least: int, most: int) -> 
 
 
 def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
-    """Raise ``ValueError`` unless every row is greater than the row before it, comparing column by column."""
+    """Raise ``ValueError`` unless every row is greater than the row before it, compared column by column."""
     (first, lanes), *_ = columns.items()
     greater, equal = np.zeros(max(len(lanes) - 1, 0), np.bool_), np.ones(max(len(lanes) - 1, 0), np.bool_)
     for column in columns.values():
@@ -107,9 +107,9 @@ def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
 
 
 def check_canonical(lanes: NDArray[np.int64], occupied: NDArray[np.int64], hand: int, rules: Rules) -> None:
-    """Raise ``ValueError`` if a board is not in the canonical form under these rules, with ``hand`` in hand.
+    """Raise ``ValueError`` if a board is not in the canonical form under these rules.
 
-    ``hand`` is a piece or NONE, and is the same for all boards.
+    ``hand`` is the piece in hand, or NONE, on every board.
     """
     board = lanes.view(np.uint64), occupied.astype(np.uint16)
     least, minimal = canonical_forms(*board, np.full(len(lanes), hand, np.int8), build_symmetries(rules))

@@ -147,7 +147,7 @@ def enlarge_rows(knowledge: Knowledge) -> Knowledge:
 
 
 class RowLearner(Learner):
-    """A learner whose knowledge is a row of values for each position that it met."""
+    """A learner whose knowledge consists of a row of values for each position that it met."""
 
     def enlarge(self, knowledge: Knowledge) -> Knowledge:
         return enlarge_rows(knowledge)

@@ -41,7 +41,7 @@ def search_record(agent: Any) -> Any:
 
 @functools.lru_cache(maxsize=4)
 def _allocate_proof_tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
-    """Allocate the tables of proofs under these rules, once for each of the last four rules.
+    """Allocate the tables of proofs under these rules, and keep the tables of the last four rules.
 
     All players of this process share them, because proofs depend only on the rules.
     """

@@ -127,11 +127,11 @@ def allowed_gifts(position: PackedPosition, cell: int, safe_gifts: bool, rules: 
 def sample_untried_move(
     node: Any, position: PackedPosition, seed: int, index: int, safe_gifts: bool, rules: Any
 ) -> int:
-    """Draw the move with which a node will be expanded next, write it into ``node.untried``, and return a word's index.
+    """Draw the move with which a node will be expanded next, and return the index of the next unused word.
 
-    The index is that of the next unused word. A random gift comes first, with all cells in random order, then another
-    gift. This way no turn comes before another because of its number, and few draws reach every cell. A move that
-    ``safe_gifts`` forbids is drawn again. ``node.untried`` is NO_MOVE if no move is left.
+    The move is written into ``node.untried``, or NO_MOVE if no move is left. A random gift comes first, with all cells
+    in random order, then another gift. This way no turn comes before another because of its number, and few draws
+    reach every cell. A move that ``safe_gifts`` forbids is drawn again.
     """
     alone, first = is_gift_only(position, rules), node.child_count == 0
     gift, cells, gifts = move_gift(node.untried), int64(node.cells), int64(node.gifts)

@@ -32,7 +32,7 @@ from quarto.jit import float64, inline_function, int64, uint64
 from quarto.position import PackedPosition
 from quarto.rules import CELLS, NONE
 
-BREADTH = 16  # of the best turns of a node, those that are searched
+BREADTH = 16  # number of a node's best turns that are searched
 TEMPERATURE = 0.15  # of the priors: differences of values that count
 STEPS = 2.0**30  # of an exponential, whose last bit differs from machine to machine
 ITERATIONS, PUCT_C = 1, 2  # indices of the parameters
