@@ -30,7 +30,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name of this package, which is loaded now."""
+    """Import and return a public name of this package when it is first asked for."""
     from importlib import import_module
 
     if name == "__version__":

@@ -59,7 +59,7 @@ from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.threats import safe_pieces, winning_cells
 
 SHARE_EVALUATION, SOONER_WIN_EVALUATION = 0, 1
-FULL_SHARE = 360360  # of which every share of up to fifteen pieces is a whole number
+FULL_SHARE = 360360  # every share of up to fifteen pieces is a whole number of it
 UNBOUNDED = 1 << 20  # beyond every value
 
 MEMORY_DEPTH = 3  # shallower searches are cheaper than looking them up
@@ -68,19 +68,25 @@ MEMORY_SIZE = 2 * MEMORY_ENTRIES  # words of scratch
 EXACT, AT_LEAST, AT_MOST = 0, 1, 2
 
 TURN_BITS = 16
-BREADTH = 8  # of the best turns by a policy, those that are searched
+BREADTH = 8  # number of the best turns by a policy that are searched
 DEPTH = 1  # index of the parameter, by a policy
 
 
 @inline_function
 def win_value(evaluation: int, depth: int) -> int:
-    """Return the value of a line for its player, with ``depth`` placements to go, that one included."""
+    """Return what a line is worth to the player who finishes it, under this evaluation.
+
+    ``depth`` is the number of placements that the search could still make, including the one that finishes the line.
+    """
     return FULL_SHARE if evaluation == SHARE_EVALUATION else depth
 
 
 @inline_function
 def depth_limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
-    """Return the value for the mover at the depth limit, if ``safe_left`` of ``pieces_left`` pieces are safe."""
+    """Return the value, for the mover, of a position at the depth limit.
+
+    ``safe_left`` of the ``pieces_left`` pieces that the mover could give are safe.
+    """
     if evaluation == SOONER_WIN_EVALUATION or pieces_left == 0:
         return int64(0)
     return 2 * FULL_SHARE * safe_left // pieces_left - FULL_SHARE
@@ -88,7 +94,7 @@ def depth_limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
 
 @inline_function
 def memory_key(position: PackedPosition, depth: int) -> int:
-    """Pack a position with a hand, except its lanes, and the depth into 25 bits.
+    """Pack the depth and everything in a position except its lanes into 25 bits; the hand must not be empty.
 
     The key is never 0 once a piece is on the board.
     """
@@ -97,15 +103,16 @@ def memory_key(position: PackedPosition, depth: int) -> int:
 
 @inline_function
 def memory_index(lanes: int, key: int) -> int:
-    """Return the index of the state in the memory."""
+    """Return the index of the first of the two memory words that a position with these lanes and this key may use."""
     return 2 * int64(mix(lanes + (uint64(key) << uint64(38))) & uint64(MEMORY_ENTRIES - 1))
 
 
 @inline_function
 def last_placement_value(position: PackedPosition, evaluation: int, rules: Any) -> int:
-    """Return what ``search_value`` returns for depth 1, under its conditions.
+    """Return the value of a position whose hand cannot win at once, searched one placement deep.
 
-    It is the best value of all cells and gifts at the depth limit.
+    ``search_value`` uses this for depth 1 under ``SHARE_EVALUATION``. The value is the greatest over all cells and
+    gifts.
     """
     best = int64(-UNBOUNDED)
     empty, pieces_left = ~position.occupied & ALL_CELLS, int64(popcount(position.available)) - 1
@@ -127,9 +134,10 @@ SEARCH_SIGNATURE = types.int64(
 def search_value(
     position: PackedPosition, depth: int, alpha: int, beta: int, evaluation: int, rules: Any, agent: Any
 ) -> int:
-    """Return the value of a position whose hand cannot win at once.
+    """Return the value, for the mover, of a position whose hand cannot win at once.
 
-    A value beyond ``alpha`` or ``beta`` is a bound (fail-soft).
+    The search is ``depth`` placements deep. A value that is not between ``alpha`` and ``beta`` is only a bound of the
+    true value (fail-soft).
     """
     if position.available == 0:
         return int64(0)
@@ -167,7 +175,10 @@ def search_value(
 def gift_value(
     position: PackedPosition, piece: int, depth: int, floor: int, evaluation: int, rules: Any, agent: Any
 ) -> int:
-    """Return the giver's value of ``piece`` when ``depth`` placements follow; a bound if it is not above ``floor``."""
+    """Return what it is worth to the giver to give ``piece``, if ``depth`` placements follow.
+
+    A value that is not above ``floor`` is only an upper bound.
+    """
     child = give_piece(position, piece)
     if winning_cells(child.lanes, child.occupied, piece, rules) != 0:
         return -win_value(evaluation, depth)
@@ -176,7 +187,11 @@ def gift_value(
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
 def search_valued_turn(position: PackedPosition, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
-    """Return the first best turn with the hand, cells and gifts ascending, encoded, below its value << TURN_BITS."""
+    """Return the best turn with the piece in hand, together with its value, as one integer.
+
+    The integer is the value shifted left by ``TURN_BITS``, plus the encoded turn. On ties, the turn with the lowest
+    cell is returned, then the one with the lowest gift.
+    """
     best, turn, highest = int64(-UNBOUNDED), int64(0), win_value(evaluation, depth)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     pieces = int64(popcount(position.available))
@@ -205,9 +220,10 @@ def search_valued_turn(position: PackedPosition, depth: int, evaluation: int, ru
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
 def search_valued_gift(position: PackedPosition, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
-    """Return the first best gift of a position without a hand, when ``depth`` placements follow.
+    """Return the best gift of a position without a piece in hand, together with its value, as one integer.
 
-    Its form is that of ``best_turn``.
+    ``depth`` placements follow the gift. The lowest gift is returned on ties. The integer has the form that
+    ``search_valued_turn`` returns.
     """
     best, choice = int64(-UNBOUNDED), int64(NONE)
     for piece in range(PIECES):
@@ -220,7 +236,10 @@ def search_valued_gift(position: PackedPosition, depth: int, evaluation: int, ru
 
 @inline_function
 def proven_result(valued_turn: int) -> float:
-    """Return the result of a turn found with ``SOONER_WIN_EVALUATION``: 1 or -1 if that is proven, else 0."""
+    """Return 1 if a turn is proven to win, -1 if it is proven to lose, and 0 otherwise.
+
+    ``valued_turn`` was found with ``SOONER_WIN_EVALUATION``.
+    """
     value = valued_turn >> TURN_BITS
     return 1.0 if value > 0 else (-1.0 if value < 0 else 0.0)
 
@@ -243,9 +262,10 @@ POLICY_SEARCH_SIGNATURE = types.float64(
 
 @kernel(POLICY_SEARCH_SIGNATURE)
 def search_by_policy(position: PackedPosition, depth: int, alpha: float, beta: float, rules: Any, agent: Any) -> float:
-    """Return the value, by a policy, of a position whose hand cannot win at once.
+    """Return the value, for the mover, of a position whose hand cannot win at once, with leaf values from a policy.
 
-    A value beyond ``alpha`` or ``beta`` is a bound.
+    The search is ``depth`` placements deep. A value that is not between ``alpha`` and ``beta`` is only a bound of the
+    true value.
     """
     if position.available == 0:
         return float64(0.0)
@@ -282,15 +302,17 @@ def policy_alpha_beta_turn(position: PackedPosition, seed: int, rules: Any, agen
 
 
 class AlphaBeta(KernelAgent):
-    """Study B's minimax with alpha-beta (``quarto_ci_2022_2023``): the first best turn, cells and gifts ascending.
+    """Study B's minimax with alpha-beta (``quarto_ci_2022_2023``), which plays the first of the best turns.
 
-    ``depth`` counts placements, its own first. An undecided position is worth 0; a sooner win and a later loss are
-    better. A gift alone is judged by the same number of placements, the opponent's first. It values a turn at 1 or -1
-    that is proven to win or to lose, and 0 of others. Raises ``ValueError`` for a depth that is not from 1 to 16.
+    The first turn is the one with the lowest cell, then the lowest gift. ``depth`` counts placements, beginning with
+    the player's own; if the player only gives a piece, it counts them from the opponent's placement. An undecided
+    position is worth 0; sooner wins and later losses are better. As its evaluation of a turn the agent reports 1 if
+    the turn is proven to win, -1 if it is proven to lose, and 0 otherwise. Raises ``ValueError`` for a depth that is
+    not from 1 to 16.
 
-    ``value``: a policy of kind 'line_values', which values positions at the limit and orders turns
+    ``value`` is a policy of kind 'line_values', which values the positions at the depth limit and orders the turns
     (``agents/search/policy_values.py``). Positions with ``exact_from`` or more pieces on the board have exact values
-    instead, and there it plays the turn of the greatest learned value that keeps the exact one.
+    instead. There the agent plays, of the turns that keep the exact value, the one with the greatest learned value.
     """
 
     kernel = alpha_beta_turn

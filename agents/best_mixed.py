@@ -6,11 +6,12 @@ from agents.mixed import Mixed
 
 
 class BestMixed(Mixed):
-    """Study A's S309413 (``lorenzobellino/quarto-player``): ``mixed``, searching three deep from five unused pieces on.
+    """Study A's S309413 (``lorenzobellino/quarto-player``): ``mixed`` with other parameters for its search.
 
-    With ``faithful`` it follows the study's program. It then searches five placements ahead when fewer than eight
-    pieces are off the board (the one in hand counts). ``few_unused`` and ``depth`` replace either pair of numbers. With
-    6 and 3 it searches as the program did when its published results were made.
+    It searches three placements deep when five or fewer pieces are unused. With ``faithful`` it follows the study's
+    program, which searches five placements deep when fewer than eight pieces are off the board, counting the one in
+    hand. ``few_unused`` and ``depth`` replace these numbers, with or without ``faithful``. With 6 and 3 it searches as
+    the program did when its published results were made.
     """
 
     text_parameters = (6, 3)

@@ -18,10 +18,11 @@ def dumb_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> in
 
 
 class Dumb(KernelAgent):
-    """First empty cell, first unused piece; it never looks for a win (study A, ``lorenzobellino/quarto-player``).
+    """A player that takes the first empty cell and gives the first unused piece.
 
-    All players of the study have ``faithful``. Here it changes nothing. The study's program differs from its text only
-    in the first piece, which is the first of a Python set. The order of that set is not followed.
+    It is a player of study A (``lorenzobellino/quarto-player``) and never looks for a win. All players of the study
+    have ``faithful``, which changes nothing here. The study's program differs from its text only in which piece is the
+    first: it takes the first piece of a Python set. The order of that set is not reproduced.
     """
 
     kernel = dumb_turn

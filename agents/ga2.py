@@ -36,10 +36,11 @@ TOPS = uint64(0x8080_8080_8080_8080)
 
 
 def _pack_preference_order(order: list[int]) -> int:
-    """Return the pieces in the order in which the study tries them, the n-th in nibble n.
+    """Pack the pieces in the order in which study B prefers them: the n-th piece in the n-th group of four bits.
 
-    ``order`` has the bits of the values. The study tries the sums of four of the first four values, then of the first
-    five and so on, in lexicographic order of position.
+    ``order`` has, for each of the eight attribute values in order of preference, the bit that it sets in a piece, or
+    0. The study forms pieces from four of the first four values, then from four of the first five, and so on, in the
+    lexicographic order of the values' places.
     """
     preferences: list[int] = []
     for size in range(ATTRIBUTES, VALUES + 1):
@@ -48,9 +49,10 @@ def _pack_preference_order(order: list[int]) -> int:
 
 
 def _build_preference_tables() -> NDArray[np.uint64]:
-    """Build the table of preferences by the ranks of high, coloured, solid and square: [4096], three bits a rank.
+    """Build the table of packed preference orders: [4096], see ``_pack_preference_order``.
 
-    A rank is a place among the eight values.
+    The index of an order has three bits for each of high, coloured, solid and square: the rank of this value among the
+    eight attribute values.
     """
     lists = np.zeros(VALUES**ATTRIBUTES, np.uint64)
     for ranks in permutations(range(VALUES), ATTRIBUTES):
@@ -66,10 +68,11 @@ PREFERENCES = _build_preference_tables()
 
 @inline_function
 def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
-    """Pack the ranks of high, coloured, solid and square (three bits each) when all values are sorted by frequency.
+    """Pack the ranks of high, coloured, solid and square among the eight values by frequency, with three bits each.
 
-    Eight keys of one byte, count * 8 + order in the study's list, are compared with each of the four at once. At least
-    one cell must be empty, so that keys stay below 128.
+    A value's rank is its place when all values are sorted by how often they occur on the board. Each value has a key
+    of one byte, count * 8 + its place in the study's list. All eight keys are compared at once with the key of each of
+    the four values. At least one cell must be empty, so that the keys stay below 128.
     """
     total, keys = int64(popcount(occupied)), uint64(0)
     for i in range(ATTRIBUTES):
@@ -87,7 +90,10 @@ def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
 
 @inline_function
 def gift_by_frequency(position: PackedPosition, alpha: float, seed: int) -> int:
-    """Return the first available piece of the study's order of preference; NONE if none is available."""
+    """Return the available piece that comes first in the study's order of preference, or NONE if no piece is available.
+
+    With probability ``alpha`` the order prefers common values, otherwise rare ones.
+    """
     if position.available == 0:
         return int64(NONE)
     preferences = PREFERENCES[pack_value_ranks(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= alpha)]
@@ -100,7 +106,7 @@ def gift_by_frequency(position: PackedPosition, alpha: float, seed: int) -> int:
 
 @inline_function
 def select_lines_by_empty_cells(empty: int, lines: Any, fewest: int, most: int) -> int:
-    """Select the ``lines`` (as bits) that have from ``fewest`` to ``most`` empty cells."""
+    """Select those of ``lines`` that have from ``fewest`` to ``most`` empty cells; bit i of the result is line i."""
     selected_lines = int64(0)
     for i in range(len(lines)):
         count = popcount(empty & lines[i])
@@ -110,9 +116,10 @@ def select_lines_by_empty_cells(empty: int, lines: Any, fewest: int, most: int) 
 
 @inline_function
 def cell_by_lines(occupied: int, beta: float, seed: int) -> int:
-    """Return a cell that fills a line lacking one cell, diagonals first.
+    """Return the last empty cell of a line that lacks only one; diagonals come first.
 
-    If there is no such line, return a cell of a line as empty as ``beta`` says.
+    If there is no such line, return an empty cell of a row or column: with probability ``beta`` of one with three or
+    four empty cells, otherwise of one with two.
     """
     empty = ~occupied & ALL_CELLS
     word, prefers_rows = draw(seed, 3), unit_float(draw(seed, 1)) < 0.5
@@ -146,13 +153,13 @@ def ga2_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int
 
 
 class Ga2(KernelAgent):
-    """Study B's genetic player (``quarto_ci_2022_2023``): it does not look for wins, only at how often values occur.
+    """Study B's genetic player (``quarto_ci_2022_2023``), which does not look for wins.
 
-    Gift: with probability 1 - ``alpha`` a piece of the values that are rarest on the board, else of the commonest ones.
-    Cell: the last one of a diagonal, else of a row or column. Otherwise a cell in a row or column: with probability
-    ``beta`` one with three or four empty cells, else one with two. It knows rows, columns and main diagonals only,
-    whatever the rules. Words of a turn: see ``agents/ga2.py``. Raises ``ValueError`` for a gene outside 0
-    to 1.
+    Gift: with probability 1 - ``alpha`` a piece whose values are rare on the board, otherwise one whose values are
+    common. Cell: the last empty cell of a diagonal, or else of a row or column. If no line lacks only one cell, it
+    takes a cell of a row or column: with probability ``beta`` of one with three or four empty cells, otherwise of one
+    with two. The player knows only rows, columns and the main diagonals, whatever the rules. ``agents/ga2.py`` lists
+    the random words of a turn. Raises ``ValueError`` for a gene that is not from 0 to 1.
     """
 
     kernel = ga2_turn

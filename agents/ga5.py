@@ -16,7 +16,7 @@ from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
 
 @inline_function
 def sum_set_bits(mask: int) -> int:
-    """Sum the indices of the set bits."""
+    """Sum the indices of the set bits of ``mask``."""
     total = int64(0)
     for bit in range(16):
         total += bit * ((mask >> bit) & 1)
@@ -25,7 +25,7 @@ def sum_set_bits(mask: int) -> int:
 
 @inline_function
 def fold_not_and(pieces: int) -> int:
-    """Fold NOT (a AND b) from the left over a non-empty set of pieces, ascending, as signed integers."""
+    """Fold a non-empty set of pieces with NOT (a AND b), from the left and in ascending order, as signed integers."""
     value = int64(lowest_bit(pieces))
     rest = pieces & (pieces - 1)
     while rest != 0:
@@ -36,7 +36,10 @@ def fold_not_and(pieces: int) -> int:
 
 @inline_function
 def least_weight_gift(available: int, genes: Any) -> int:
-    """Return the available piece with the least |alpha * A + beta * B|, first on ties; NONE if there is none."""
+    """Return the available piece with the least |alpha * A + beta * B|, or NONE if no piece is available.
+
+    ``Ga5`` explains A and B. The lowest piece is returned on ties.
+    """
     if available & (available - 1) == 0:
         return int64(lowest_bit(available)) if available != 0 else int64(NONE)
     used, total = ~available & ALL_CELLS, sum_set_bits(available)
@@ -51,7 +54,7 @@ def least_weight_gift(available: int, genes: Any) -> int:
 
 @inline_function
 def sum_columns(cells: int) -> int:
-    """Sum the columns of a set of cells."""
+    """Sum the column numbers of a set of cells, which is given as a mask."""
     total = int64(0)
     for cell in range(CELLS):
         total += (cell % SIDE) * ((cells >> cell) & 1)
@@ -60,7 +63,7 @@ def sum_columns(cells: int) -> int:
 
 @inline_function
 def or_rows(cells: int) -> int:
-    """Return the bitwise OR of the rows of a set of cells."""
+    """Return the bitwise OR of the row numbers of a set of cells, which is given as a mask."""
     union = int64(0)
     for row in range(SIDE):
         union |= row if (cells >> SIDE * row) & 0xF else 0
@@ -69,7 +72,7 @@ def or_rows(cells: int) -> int:
 
 @inline_function
 def and_columns(cells: int) -> int:
-    """Return the bitwise AND of the columns of a non-empty set of cells."""
+    """Return the bitwise AND of the column numbers of a non-empty set of cells, which is given as a mask."""
     intersection = int64(SIDE - 1)
     for column in range(SIDE):
         intersection &= column if (cells >> column) & 0x1111 else SIDE - 1
@@ -78,9 +81,9 @@ def and_columns(cells: int) -> int:
 
 @inline_function
 def least_weight_cell(empty: int, genes: Any, every_second: bool) -> int:
-    """Return the empty cell with the least |gamma * G + delta * D + epsilon * E|, first on ties.
+    """Return the empty cell with the least |gamma * G + delta * D + epsilon * E|; the lowest on ties.
 
-    With ``every_second`` every second empty cell is skipped.
+    ``Ga5`` explains G, D and E. With ``every_second`` every second empty cell is skipped.
     """
     if empty & (empty - 1) == 0:
         return int64(lowest_bit(empty))
@@ -109,16 +112,16 @@ def ga5_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int
 
 
 class Ga5(KernelAgent):
-    """Study A's genetic player (``lorenzobellino/quarto-player``): deterministic, without a look at hand or wins.
+    """Study A's genetic player (``lorenzobellino/quarto-player``): deterministic, blind to the hand and to wins.
 
-    Gift: the unused piece with the least ``|alpha * A + beta * B|``; A is the sum of the other unused pieces, B the
-    left fold of NOT (a AND b) over the used pieces and it, ascending. Cell: the empty one with the least ``|gamma * G +
-    delta * D + epsilon * E|`` over the other empty cells; G is the sum of their columns, D the OR of their rows, E the
-    AND of their columns. First on ties.
+    Gift: the unused piece with the least ``|alpha * A + beta * B|``. A is the sum of the other unused pieces. B is the
+    left fold of NOT (a AND b) over this piece and the used pieces, in ascending order. Cell: the empty cell with the
+    least ``|gamma * G + delta * D + epsilon * E|``. Over the other empty cells, G is the sum of the column numbers, D
+    the OR of the row numbers, and E the AND of the column numbers. The first piece or cell is taken on ties.
 
-    With ``faithful`` it considers every second empty cell only, as the study's program does, which changes the list of
-    these cells while it walks it. The order of its sets is not followed. Raises ``ValueError`` for a gene that is not a
-    finite number.
+    With ``faithful`` it considers only every second empty cell, as does the study's program, which changes the list of
+    these cells while it iterates over it. The order of the program's sets is not reproduced. Raises ``ValueError`` for
+    a gene that is not a finite number.
     """
 
     kernel = ga5_turn

@@ -26,21 +26,22 @@ from quarto.rng import draw, integer_below, unit_float
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.threats import VALUES, safe_pieces, winning_cells
 
-FEW_EMPTY = 8  # with fewer empty cells it searches to its depth, before that one placement
+FEW_EMPTY = 8  # with fewer empty cells it searches to its full depth, otherwise one placement
 RANDOM_COMBINATION = 4  # index of the word that chooses among combinations; 0 to 3 are those of the two genes
 
 
 @inline_function
 def threatened_cells(occupied: int, rules: Any) -> int:
-    """Return the empty cells (16 bits) that are the only empty cell of some line."""
+    """Return, as a mask of 16 bits, each empty cell that is the only empty cell of some line."""
     return int64(rules.completes[occupied]) & ~occupied
 
 
 @inline_function
 def count_combinations(piece: int, ranks: int, size: int) -> int:
-    """Count the ways in which four of the first ``size`` values sum up to ``piece``.
+    """Count the ways to choose four of the first ``size`` attribute values so that their bits add up to ``piece``.
 
-    ``ranks`` gives the rank of each value that has a bit; values worth 0 take the other ranks.
+    ``ranks`` packs the ranks of the four values that set a bit (``pack_value_ranks``). The four values that set none,
+    which have the bits 0, take the other ranks.
     """
     blanks_needed, blanks = ATTRIBUTES - int64(popcount(piece)), size
     for i in range(ATTRIBUTES):
@@ -56,9 +57,10 @@ def count_combinations(piece: int, ranks: int, size: int) -> int:
 
 @inline_function
 def gift_by_random_combination(position: PackedPosition, allowed: int, alpha: float, seed: int) -> int:
-    """Return the first allowed piece when the study's combinations are tried in random order.
+    """Return the first of the ``allowed`` pieces when the study's combinations of values are tried in random order.
 
-    NONE: no piece is allowed.
+    ``allowed`` is a mask of 16 bits. The result is NONE if no piece is allowed. With probability ``alpha`` the
+    combinations begin with common values, otherwise with rare ones.
     """
     if allowed == 0:
         return int64(NONE)
@@ -84,10 +86,11 @@ PHANTOM_SIGNATURE = types.int64(POSITION_TYPE, types.int64, types.int64, types.i
 def study_search_value(
     position: PackedPosition, depth: int, alpha: int, beta: int, maximising: bool, rules: Any
 ) -> int:
-    """Return the value of a board without a line for the side that began, as study B's code searches it.
+    """Return the value of a board without a line for the side that began the search, as study B's code computes it.
 
-    ``GaMinimax`` explains it. Its pieces may stand on the board twice: ``hand`` is placed next wherever it is already,
-    and ``available`` are all pieces off the board, the hand among them if it is. Infinity is ``UNBOUNDED``.
+    ``GaMinimax`` explains the search. The same piece may stand on its boards twice, because ``hand`` is placed even if
+    it is on the board already. ``available`` is the set of all pieces off the board, including the hand if it is off
+    the board. Infinity is ``UNBOUNDED``.
     """
     empty = ~position.occupied & ALL_CELLS
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -113,7 +116,7 @@ def study_search_value(
 
 @kernel(types.int64(POSITION_TYPE, types.int64, RULES_TYPE))
 def study_search_cell(position: PackedPosition, depth: int, rules: Any) -> int:
-    """Return the first best cell by study B's code."""
+    """Return the cell that study B's code values most, the first one on ties."""
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     best, choice = int64(-UNBOUNDED - 1), int64(NONE)
     for cell in range(CELLS):
@@ -130,7 +133,11 @@ def study_search_cell(position: PackedPosition, depth: int, rules: Any) -> int:
 
 @inline_function
 def search_cell(position: PackedPosition, depth: int, faithful: bool, rules: Any, agent: Any) -> int:
-    """Return the cell of the search: by the study's code any, by its text one that surely wins, or NONE."""
+    """Return the cell that the search finds, or NONE.
+
+    With ``faithful`` it is the best cell by the study's code, whatever its value. Otherwise it is a cell that surely
+    wins, or NONE if the search finds none.
+    """
     if faithful:
         return study_search_cell(position, depth, rules)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -162,23 +169,25 @@ def ga_minimax_turn(position: PackedPosition, seed: int, rules: Any, agent: Any)
 
 
 class GaMinimax(KernelAgent):
-    """Study B's ``ga2`` plus search (``quarto_ci_2022_2023``).
+    """Study B's ``ga2`` with a search (``quarto_ci_2022_2023``).
 
-    Cell: if some line lacks only one cell, a search over turns looks for a cell that surely wins. It is ``depth``
-    placements deep with fewer than eight empty cells, one deep before. If there is no such cell, the cell is as in
-    ``ga2``. Gift: as ``ga2``, but the combinations of values are tried in random order: word 4 chooses the first one.
-    If some line lacks only one cell, it gives safe pieces only, as long as there are any.
+    Cell: if some line lacks only one cell, a search over turns looks for a cell that surely wins. The search is
+    ``depth`` placements deep if fewer than eight cells are empty, and one placement deep before that. If there is no
+    such cell, the cell is chosen as in ``ga2``. Gift: as in ``ga2``, except that the combinations of values are tried
+    in random order; word 4 chooses the first one. If some line lacks only one cell, the agent gives a safe piece, as
+    long as there is one.
 
-    With ``faithful`` the search is that of the study's code:
+    With ``faithful`` the search follows the study's code:
 
-    - The reply to a cell places the same piece once more, because no other one is selected yet.
-    - The root's own line counts 1 + ``depth``. A later line by its side counts the placements left + 1, a line by the
-      other side -infinity.
-    - A full board counts infinity if the other side were to go on, -infinity if its own side were.
-    - The first best cell is always taken, so ``ga2``'s rules for nearly full lines are never reached.
+    - The reply to a cell places the same piece once more, because no other piece is selected yet.
+    - A line by the first placement is worth 1 + ``depth``. A later line by the same side is worth the placements left
+      + 1, and a line by the other side -infinity.
+    - A full board is worth infinity if the other side would have to go on, and -infinity if its own side would.
+    - The first of the best cells is always taken, so ``ga2``'s rules for nearly full lines are never reached.
 
-    It reports of a turn what a search found, as ``alpha_beta`` does: nothing without one, or with ``faithful``. Raises
-    ``ValueError`` for a gene outside 0 to 1 or a depth that is not from 1 to 16.
+    As its evaluation of a turn the agent reports what the search proved, as ``alpha_beta`` does. It reports nothing
+    without a search, or with ``faithful``. Raises ``ValueError`` for a gene that is not from 0 to 1, or a depth that
+    is not from 1 to 16.
     """
 
     kernel = ga_minimax_turn

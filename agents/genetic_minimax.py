@@ -53,9 +53,10 @@ FRAME_WORDS = 4
 
 @inline_function
 def scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
-    """Return the arrays in scratch.
+    """Return the five arrays that the search uses, as views of the agent's scratch.
 
-    They are genes [rows, 4 GENE_WORDS] int16, individuals [rows], order and spare [rows] uint64, and the tree.
+    They are genes [rows, 4 GENE_WORDS] int16, individuals [rows] INDIVIDUAL, order and spare [rows] uint64, and the
+    nodes of the tree [rows * LONGEST_GAME + 1] NODE.
     """
     words, address = scratch(agent), agent.scratch_address
     genes = numba.carray(array_pointer(address), (rows, 4 * GENE_WORDS), np.int16)
@@ -70,9 +71,10 @@ def scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
 
 @inline_function
 def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
-    """Return the arrays that replace the tree of a faithful player.
+    """Return the two arrays that a faithful player uses instead of the tree, as views of the agent's scratch.
 
-    They are the games at each depth [17, rows] int32, and frames [17, FRAME_WORDS] int64.
+    They are ``passing`` [17, rows] int32, the rows of the games that pass through the current node at each depth, and
+    ``frames`` [17, FRAME_WORDS] int64.
     """
     start = rows * (GENE_WORDS + INDIVIDUAL_WORDS + 2)
     frames = numba.carray(
@@ -87,9 +89,10 @@ def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
 def finish_game_returning_next_word(
     genes: Any, individual: Any, position: PackedPosition, kept_moves: int, seed: int, index: int, rules: Any
 ) -> int:
-    """Keep the first moves of a row of ``genes`` and play at random from there on.
+    """Complete the game in ``genes``, a row of moves, with random moves after the first ``kept_moves``.
 
-    Returns the index of the next unused word.
+    The game begins at ``position``. Its length and its value are written into ``individual``. Random words are drawn
+    from ``index`` on. Returns the index of the next unused word.
     """
     outcome, length = int64(NOT_OVER), int64(0)
     while outcome == NOT_OVER:
@@ -108,7 +111,10 @@ def finish_game_returning_next_word(
 
 @inline_function
 def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> None:
-    """Add a node without children. Its value is worse than any for the player who moves there."""
+    """Write a childless node at index ``number`` and link it into its parent's list of children.
+
+    The node's value is at first worse than any result for the player who moves there.
+    """
     node = nodes[number]
     node.parent, node.youngest, node.older, node.move, node.depth = parent, NO_INDEX, NO_INDEX, move, depth
     node.value = ABOVE_ALL if depth & 1 else BELOW_ALL
@@ -119,7 +125,10 @@ def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> Non
 
 @inline_function
 def merge_games_into_tree(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> int:
-    """Merge the games of the first ``size`` individuals into one tree; return the number of nodes."""
+    """Merge the games of the first ``size`` individuals in ``order`` into one tree, and return its number of nodes.
+
+    The index of each individual's last node is written into its field ``leaf``.
+    """
     add_node(nodes, 0, NO_INDEX, 0, 0)
     count = int64(1)
     for i in range(size):
@@ -140,9 +149,10 @@ def merge_games_into_tree(genes: Any, individuals: Any, order: Any, size: int, n
 
 @inline_function
 def set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> None:
-    """Set the fitness of the first ``size`` individuals.
+    """Merge the games of the first ``size`` individuals in ``order`` into a tree, and set the fitness of each.
 
-    It is the depth of the deepest leaf less the depth up to which the individual's value survives.
+    The fitness of an individual is the depth of the deepest leaf minus the least depth to which the individual's value
+    survives as values go up the tree by minimum and maximum.
     """
     count, deepest = merge_games_into_tree(genes, individuals, order, size, nodes), int64(0)
     for number in range(count - 1, 0, -1):  # children come after their parents
@@ -162,9 +172,10 @@ def set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any)
 
 @inline_function
 def list_open_games_beyond_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int) -> None:
-    """List the games at ``depth`` that come by ``move``, go on after it and have no fitness yet.
+    """List the games that reach the node at ``depth`` by ``move``, continue after it and have no fitness yet.
 
-    This and the next functions are those of a faithful player.
+    The rows of these games are written into ``passing[depth]``, and ``frames[depth]`` is reset. Only a faithful player
+    uses this function and the functions after it, down to ``choose_individual_faithfully``.
     """
     count = 0
     for i in range(frames[depth - 1, 0]):
@@ -178,13 +189,17 @@ def list_open_games_beyond_node(genes: Any, individuals: Any, passing: Any, fram
 
 @inline_function
 def widen_node_value_range(frames: Any, depth: int, value: int) -> None:
-    """Merge the value of one child into those of the node at ``depth``."""
+    """Include the value of a child in the least and the greatest value of the node at ``depth``."""
     frames[depth, 2], frames[depth, 3] = min(frames[depth, 2], value), max(frames[depth, 3], value)
 
 
 @inline_function
 def set_leaf_value_and_copies(individuals: Any, passing: Any, frames: Any, depth: int, value: int) -> None:
-    """Enter a leaf, where the study's code treats all games through the node above as copies of the first of them."""
+    """Judge the game that ends below the node at ``depth``, as the study's code does.
+
+    The code gives ``value``, the value of the leaf, to the first game through the node, and treats all other games
+    through the node as copies of the first.
+    """
     individuals[passing[depth, 0]].judged = value
     for i in range(1, frames[depth, 0]):
         individual = individuals[passing[depth, i]]
@@ -194,7 +209,7 @@ def set_leaf_value_and_copies(individuals: Any, passing: Any, frames: Any, depth
 
 @inline_function
 def is_first_of_its_move(genes: Any, passing: Any, depth: int, i: int) -> bool:
-    """Return whether no earlier game in the list makes the same move."""
+    """Return whether no game before the i-th one in ``passing[depth]`` makes the same move at this depth."""
     k = 0
     while genes[passing[depth, k], depth] != genes[passing[depth, i], depth]:
         k += 1
@@ -203,7 +218,10 @@ def is_first_of_its_move(genes: Any, passing: Any, depth: int, i: int) -> bool:
 
 @inline_function
 def set_fitness_and_return_value(individuals: Any, passing: Any, frames: Any, depth: int, longest: int) -> int:
-    """Set the fitness of the games whose value is not the node's, and return the node's value."""
+    """Return the value of the node at ``depth``, and set the fitness of the games whose value differs from it.
+
+    The fitness is ``longest``, the length of the longest game, minus ``depth``.
+    """
     value = int64(frames[depth, 2] if depth & 1 else frames[depth, 3])
     for i in range(frames[depth, 0]):
         individual = individuals[passing[depth, i]]
@@ -216,7 +234,7 @@ def set_fitness_and_return_value(individuals: Any, passing: Any, frames: Any, de
 def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int, passing: Any, frames: Any) -> None:
     """Set the fitness of all individuals as the study's code does.
 
-    It goes depth first, to children in the order of the games that reach them.
+    It searches the tree of the games depth first. Children are visited in the order of the games that reach them.
     """
     for row in range(size):
         individuals[row].fitness, passing[0, row] = UNSET, row
@@ -247,9 +265,9 @@ def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int
 
 @inline_function
 def choose_individual_faithfully(individuals: Any, size: int) -> int:
-    """Return the fittest game judged won, else the fittest drawn one, else the least fit lost one.
+    """Return the row of the fittest game judged won, else of the fittest drawn game, else of the least fit lost game.
 
-    On ties it is the first.
+    The first of these games is taken on ties.
     """
     best, best_value, best_fitness = int64(NO_INDEX), int64(BELOW_ALL), int64(UNSET)
     for row in range(size):
@@ -265,7 +283,10 @@ def choose_individual_faithfully(individuals: Any, size: int) -> int:
 
 @inline_function
 def sort_by_fitness(individuals: Any, order: Any, spare: Any, size: int) -> None:
-    """Sort the first ``size`` of ``order`` by falling fitness, older before younger on ties."""
+    """Sort the first ``size`` rows in ``order`` by descending fitness; earlier rows come first on ties.
+
+    ``spare`` [size] is overwritten.
+    """
     filled = 0
     for fitness in range(LONGEST_GAME, -1, -1):
         for i in range(size):
@@ -278,7 +299,10 @@ def sort_by_fitness(individuals: Any, order: Any, spare: Any, size: int) -> None
 
 @inline_function
 def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed: int, index: int) -> int:
-    """Return the fittest of ``entrants`` individuals drawn with replacement, first drawn on ties, one word each."""
+    """Draw ``entrants`` individuals with replacement and return the row of the fittest; the first drawn one on ties.
+
+    Each draw takes one random word, from ``index`` on.
+    """
     best = int64(order[integer_below(draw(seed, index), size)])
     for k in range(1, entrants):
         row = int64(order[integer_below(draw(seed, index + k), size)])
@@ -289,9 +313,9 @@ def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed
 
 @inline_function
 def mutation_point(length: int, word: int, faithful: bool) -> int:
-    """Return the number of moves of a game that are kept, which is less than all.
+    """Return how many of the ``length`` moves of a game a mutation keeps, which is at least one fewer than all.
 
-    With ``faithful`` at least half of the moves are kept.
+    The number is random, by ``word``. With ``faithful`` it is at least half of the moves, rounded down.
     """
     least = length // 2 if faithful else int64(0)
     return least + integer_below(word, length - least)
@@ -340,22 +364,23 @@ class GeneticMinimax(KernelAgent):
 
     An individual is a whole game from the present position to its end, worth 1, 0 or -1 to the player to move. All
     individuals together form the reservation tree. Values go up this tree by maximum and minimum. The farther up the
-    value of an individual survives, the fitter it is. Each generation adds ``offspring`` games to ``population`` ones.
-    An offspring is the winner of a ``tournament``, kept up to a uniform point of mutation and random from there on.
-    Then the fittest stay, earlier ones on ties. The first move of the fittest game is played.
+    value of an individual survives, the fitter the individual is. Each generation adds ``offspring`` games to the
+    ``population`` games. An offspring begins like the winner of a ``tournament``, up to a uniformly drawn point of
+    mutation, and continues at random. Then the fittest ``population`` games are kept; earlier games come first on
+    ties. In the end, the first move of the fittest game is played.
 
     ``faithful`` follows the study's code:
 
     - No individual is ever dropped.
     - Points of mutation lie in the second half of a game.
-    - A tournament has 20 entrants unless ``tournament`` says otherwise.
-    - At a leaf, all games through the node above are treated as copies of the first one, which gets the leaf's value.
-      Copies are least fit and often missing from the rest of the tree.
-    - Fitness counts from the highest node whose value is not the game's, instead of the lowest.
-    - The move comes from the fittest game judged won, else the fittest drawn one, else the least fit lost one.
+    - A tournament has 20 entrants unless ``tournament`` is given.
+    - At a leaf, all games through the node above the leaf are treated as copies of the first of them, which gets the
+      leaf's value. Copies have the least fitness and are often missing from the rest of the tree.
+    - Fitness is counted from the highest node whose value differs from the game's, instead of the lowest such node.
+    - The move comes from the fittest game judged won, else the fittest drawn game, else the least fit lost game.
 
     Randomness: words are drawn in order from index 0. The first population takes one word for each move of each game.
-    Then an offspring takes one for each entrant, one for the point of mutation, and one for each random move.
+    Each offspring then takes one word for each entrant, one for the point of mutation, and one for each random move.
     """
 
     kernel = genetic_minimax_turn

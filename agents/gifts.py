@@ -32,9 +32,9 @@ COMBINATIONS = CELLS * (CELLS + 1) * PIECES * (VALUES + 1)
 
 @inline_function
 def gift_features_number(lanes: int, occupied: int, gift: int, other_pieces: int, rules: Any) -> int:
-    """Encode the features of a gift as one number below ``COMBINATIONS``.
+    """Encode the four features of a gift as one number below ``COMBINATIONS``.
 
-    ``other_pieces`` are the other pieces left (16 bits).
+    ``other_pieces`` is the set of the other pieces that are left, as 16 bits.
     """
     threats = danger_byte(lanes, occupied, rules)
     wins = int64(popcount(winning_cells(lanes, occupied, gift, rules)))
@@ -48,7 +48,10 @@ UNSEEN_RISK = 0  # index of the parameter: the risk of features that the policy 
 
 @inline_function
 def least_risk_gift(position: PackedPosition, word: int, rules: Any, agent: Any) -> int:
-    """Return the gift of the least risk; NONE if no piece is left. Ties: the first, counted from a random piece on."""
+    """Return the gift with the least learned risk of losing, or NONE if no piece is left.
+
+    On ties it is the first such piece when counting from a random piece, which ``word`` gives.
+    """
     risks, least, choice = table(agent), np.inf, int64(NONE)
     start = int64(word & uint64(PIECES - 1))
     for i in range(PIECES):
@@ -75,13 +78,15 @@ def gifts_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> i
 
 
 class Gifts(KernelAgent):
-    """Gives the piece of the least risk, and places on the first cell that wins, else on a random one.
+    """A player that gives the piece with the least learned risk: the share of games that givers of such a piece lost.
 
-    A gift whose features have no row in the policy has the mean risk of all rows; without a policy all risks are equal.
-    Word 0 of a turn gives the random cell (upper half) and the piece that ties are counted from (lowest four bits).
+    It places on the first cell that wins, otherwise on a random cell. A gift whose features have no row in the policy
+    has the mean risk of all rows; without a policy all risks are equal. The upper half of word 0 of a turn gives the
+    random cell, and its lowest four bits give the piece from which pieces are counted on ties.
 
-    ``policy`` is of kind 'gift', a row for each combination of features: ``pieces``, ``wins``, ``safe``, ``dangers``
-    int8, ascending, and ``risk`` float64, from 0 to 1. Raises ``ValueError`` for any other policy.
+    ``policy`` is of kind 'gift' and has a row for each combination of features: ``pieces``, ``wins``, ``safe`` and
+    ``dangers`` (int8, ascending), and ``risk`` (float64, from 0 to 1). ``agents/gifts.py`` explains the features.
+    Raises ``ValueError`` for any other policy.
     """
 
     kernel = gifts_turn
@@ -98,9 +103,9 @@ class Gifts(KernelAgent):
 
 
 def _load_feature_numbers_and_risks(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the combination of features and the risk of each row.
+    """Load, for each row of the policy, the number of its combination of features and its risk.
 
-    Raises ``ValueError`` for values that no derivation makes.
+    Raises ``ValueError`` for values that cannot have been derived from games.
     """
     names: dict[str, type[Any]] = {**dict.fromkeys(FEATURES, np.int64), "risk": np.float64}
     *features, risk = load_checked_columns(policy, GIFT, "gifts", names)

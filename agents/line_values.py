@@ -1,13 +1,13 @@
-"""Plays by values of afterstates that generalise: weights of features of lines, learned from logged games.
+"""Play by values of afterstates that generalise: weights of features of lines, learned from logged games.
 
-The logit of a head is the sum of its weights over the features of an afterstate. Stages may have a hidden layer. It
-adds the sum over units of the head's output weight times the positive part of the unit. There are two heads, the
-chance not to lose and the chance to win. If the replies show how the game ends, the chances are ``DECIDED_CHANCES``. A
-player mixes both.
+There are two heads: the chance not to lose and the chance to win. A player mixes both. The logit of a head is the sum
+of its weights over the features of an afterstate. A stage may have a hidden layer. This layer adds, for each of its
+units, the head's output weight times the positive part of the unit. If the replies show how the game ends, the chances
+are ``DECIDED_CHANCES``.
 
-Weights are multiples of ``UNIT``, so sums are exact in whatever order features come, and afterstates that a symmetry
-exchanges have the same value to the last bit. The weights of a stage are [features, heads + units], a row for each
-feature, then [heads, units], the output weights.
+Weights are multiples of ``UNIT``. Sums are therefore exact in whatever order features come, and afterstates that a
+symmetry exchanges have the same value to the last bit. The weights of a stage are [features, heads + units], a row for
+each feature, followed by [heads, units], the output weights.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ FEATURE_HASH = "lines"  # the parameter of a policy
 
 @inline_function
 def sigmoid(logit: float) -> float:
-    """Return 1 / (1 + exp(-logit)) by linear interpolation.
+    """Approximate 1 / (1 + exp(-logit)) by linear interpolation.
 
     The error is at most 4e-5, and the result is the same on every machine.
     """
@@ -80,7 +80,7 @@ def sigmoid(logit: float) -> float:
 
 
 class WorkMemory(NamedTuple):
-    """Memory that one thread works in."""
+    """The arrays that one thread uses while it values turns."""
 
     risks: NDArray[np.float64]  # [R] the shares of the chance to win for which the best turns are looked for
 
@@ -97,7 +97,7 @@ class WorkMemory(NamedTuple):
 def allocate_work_memory(risks: Any, max_turns: int) -> WorkMemory:
     """Allocate memory for the best ``max_turns`` turns for each of ``risks`` [R].
 
-    The best are those by (1 - risk) P(not lost) + risk P(won).
+    A risk is the weight of winning in a turn's value, which is (1 - risk) P(not lost) + risk P(won).
     """
     return WorkMemory(
         risks,
@@ -112,7 +112,7 @@ def allocate_work_memory(risks: Any, max_turns: int) -> WorkMemory:
 
 
 class Weights(NamedTuple):
-    """The weights of one stage or of many."""
+    """The weights of one or more stages."""
 
     values: NDArray[np.int16]  # multiples of UNIT
     stages: NDArray[np.uint64]  # [32] for each number of pieces: where its weights begin, and the number of its units
@@ -120,10 +120,11 @@ class Weights(NamedTuple):
 
 @inline_function
 def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: Any) -> None:
-    """Add the rows of ``count`` features, from ``base`` on in ``values``, to ``sums`` [width].
+    """Add the rows of weights of ``count`` features to ``sums`` [width].
 
-    Rows are slices, because for an index that could be negative numba compiles code that adds numbers one by one.
-    Adding four rows at a time reads and writes the sums less often.
+    The rows begin at index ``base`` of ``values``. They are read as slices, because numba compiles an index that could
+    be negative to code that adds the numbers one by one. Four rows are added at a time, so that the sums are read and
+    written less often.
     """
     width, last = sums.shape[0], count & 3
     for i in range(last):
@@ -142,7 +143,11 @@ def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: An
 
 @inline_function
 def fill_chances(work: WorkMemory, count: int, stage: int, features: int, weights: Weights) -> None:
-    """Write the chance of each head into ``work.chances``; ``count`` is what ``fill_and_count_features`` returned."""
+    """Write into ``work.chances`` the chances not to lose and to win, by the weights of a stage.
+
+    ``count`` is the number of features, or how the game ends, as ``fill_and_count_features`` returned it. ``features``
+    is the number of features that the stage has.
+    """
     values, sums = weights.values, work.sums
     if count < 0:
         for head in range(HEADS):  # numba takes seconds to compile the copying of a slice
@@ -162,7 +167,11 @@ def fill_chances(work: WorkMemory, count: int, stage: int, features: int, weight
 
 @inline_function
 def insert_turn(row: int, value: float, cell: int, gift: int, work: WorkMemory) -> None:
-    """Insert a turn among the best of a risk, behind those of equal value. The last one is dropped."""
+    """Insert a turn into row ``row`` of the best turns in ``work``, and drop the last turn of the row.
+
+    The turn comes after turns of equal value. Each row belongs to one of ``work.risks``, the weights of winning
+    (``allocate_work_memory``).
+    """
     rank = work.top.shape[1] - 1
     while rank > 0 and work.top[row, rank - 1] < value:
         work.top[row, rank] = work.top[row, rank - 1]
@@ -173,7 +182,10 @@ def insert_turn(row: int, value: float, cell: int, gift: int, work: WorkMemory) 
 
 @inline_function
 def all_cells_and_pieces() -> Any:
-    """Return ``ALL_TURNS`` as numbers of a type, because the constants themselves would be compiled a second time."""
+    """Return ``ALL_TURNS`` as typed integers.
+
+    Given the constants, numba would compile the called kernel a second time.
+    """
     return int64(ALL_CELLS), int64(ALL_PIECES)
 
 
@@ -188,10 +200,12 @@ def fill_best_turns(
     work: WorkMemory,
     candidates: Any,
 ) -> None:
-    """Write the best safe turns for each risk into ``work``: first on ties by cell, then by gift.
+    """Write the best safe turns for each of ``work.risks`` into ``work``.
 
-    ``candidates`` are the cells and the gifts, 16 bits each, that are considered: all of them are ``ALL_TURNS``. The
-    hand finishes no line; NONE asks for a gift alone.
+    A risk is the weight of winning in a turn's value, see ``allocate_work_memory``. On ties the turn with the lower
+    cell comes first, then the one with the lower gift. ``candidates`` are the cells and the gifts to consider, each as
+    16 bits; ``all_cells_and_pieces`` returns all of them. The piece in ``hand`` must not finish a line. If ``hand`` is
+    NONE, the turns are gifts alone.
     """
     last = work.top.shape[1] - 1
     work.top[:], work.cells[:], work.gifts[:] = -np.inf, NONE, NONE
@@ -226,20 +240,20 @@ def fill_best_turns(
 
 
 def stage_size(features: int, units: Any) -> Any:
-    """Return how many numbers a stage has: a row for each feature, and the output weights."""
+    """Return the number of weights of a stage: a row for each of ``features`` features, and the output weights."""
     return features * (HEADS + units) + HEADS * units
 
 
 def count_hidden_units(weights: NDArray[np.int16], features: int) -> int:
-    """Count the hidden units of a stage by its weights."""
+    """Return the number of hidden units of a stage, which follows from the number of its weights."""
     return (len(weights) - features * HEADS) // (features + HEADS)
 
 
 def to_columns(stages: Mapping[int, NDArray[np.int16]], features: int) -> dict[str, NDArray[Any]]:
-    """Build the table of a policy: a row for each weight that is not 0, ascending by pieces, feature and part.
+    """Build the table of a policy, with a row for each weight that is not 0, ascending by pieces, feature and part.
 
-    ``stages`` has the weights of both heads by number of pieces. Output weights follow the features: the number of such
-    a row is ``features`` plus the head, and its part is the unit.
+    ``stages`` maps a number of pieces to the weights of its stage. Output weights follow the features: the column
+    ``feature`` of an output weight is ``features`` plus its head, and its part is the hidden unit.
     """
     parts = []
     for pieces in sorted(stages):
@@ -256,7 +270,7 @@ def to_columns(stages: Mapping[int, NDArray[np.int16]], features: int) -> dict[s
 
 
 class PackedWeights(NamedTuple):
-    """A policy in the form that kernels read: ``unpack_weights`` these arrays."""
+    """The weights of a policy as the two arrays that a kernel can read, see ``unpack_weights``."""
 
     keys: NDArray[np.uint64]  # [WORDS + 32] the words of the features, then ``Weights.stages``
     table: NDArray[np.float64]  # ``Weights.values``, four in each number
@@ -264,14 +278,15 @@ class PackedWeights(NamedTuple):
 
 @inline_function
 def unpack_weights(reading_keys: Any, reading_table: Any) -> Weights:
-    """Unpack the weights of a ``PackedWeights``."""
+    """Return the weights that a ``PackedWeights`` with these keys and this table contains."""
     return Weights(reading_table.view(np.int16), reading_keys[WORDS:])
 
 
 def pack_weights(policy: Policy, rules: Rules) -> PackedWeights:
-    """Pack the weights of a policy for kernels.
+    """Pack the weights of a policy into the arrays that kernels read.
 
-    Raises ``ValueError`` for weights that were learned under rules with other lines, or of other features.
+    Raises ``ValueError`` for weights that were learned under rules with other lines, or for another version of the
+    features.
     """
     if policy.parameters[FEATURE_HASH] != compute_feature_hash(rules):
         raise ValueError(
@@ -296,7 +311,10 @@ def pack_weights(policy: Policy, rules: Rules) -> PackedWeights:
 
 
 def check_weights(policy: Policy, player: str) -> None:
-    """Raise ``ValueError`` for a policy that is not of this kind, or has rows or numbers that no learner makes."""
+    """Raise ``ValueError`` unless the policy is of kind 'line_values' and its table could have been learned.
+
+    ``player`` names the player of the policy in messages.
+    """
     pieces, feature, part, weight = load_checked_columns(policy, LINE_VALUES, player, COLUMNS)
     if not policy.parameters.get(FEATURE_HASH, -1.0) >= 0.0:
         raise ValueError(f"policy of kind '{LINE_VALUES}' has no parameter '{FEATURE_HASH}' that is at least 0")
@@ -313,7 +331,7 @@ COIN = 1  # index of the random word that decides whether to explore; word 0 is 
 
 @inline_function
 def expected_result(position: PackedPosition, cell: int, gift: int, weights: Weights, agent: Any) -> float:
-    """Return the chance to win less the chance to lose, after a turn."""
+    """Return the mover's chance to win minus the chance to lose after a turn, by the weights."""
     among, work = (int64(1) << max(cell, 0), int64(1) << gift), allocate_work_memory(np.full(1, 0.5), 1)
     fill_best_turns(
         position.lanes, position.occupied, position.available, position.hand, keys(agent), weights, work, among
@@ -351,16 +369,17 @@ def line_values_turn(position: PackedPosition, seed: int, rules: Any, agent: Any
 
 
 class LineValues(KernelAgent):
-    """Makes the turn whose afterstate has the greatest value by the weights of a policy.
+    """A player that makes the turn whose afterstate has the greatest value by the weights of a policy.
 
-    It finishes a line if it can. Else it values every turn that gives no win away by (1 - ``risk``) P(not lost) +
-    ``risk`` P(won). It makes the first of the best by cell, then by gift. It does not search. If every turn gives
-    a win away, and on the last cell, it plays as ``semi_random``. Otherwise it does so with probability
-    ``exploration``. Word 0 is for ``semi_random``, word 1 decides whether to explore. Its evaluation of a turn is
-    P(won) - P(lost).
+    It does not search. It finishes a line if it can. Otherwise the value of a turn is (1 - ``risk``) P(not lost) +
+    ``risk`` P(won); turns that let the opponent win at once are not considered. On ties it makes the turn with the
+    lowest cell, then the lowest gift. If every turn lets the opponent win at once, and on the last cell, it plays as
+    ``semi_random``. In any other position it plays as ``semi_random`` with probability ``exploration``. Word 0 is for
+    ``semi_random``; word 1 decides whether to explore. As its evaluation of a turn the agent reports P(won) - P(lost).
 
-    ``policy`` is of kind 'line_values': see ``agents/line_values.py``. Without one it plays as ``semi_random``. Raises
-    ``ValueError`` for any other policy; ``knowledge`` does for weights of other lines.
+    ``policy`` is of kind 'line_values': see ``agents/line_values.py``. Without a policy the agent plays as
+    ``semi_random``. Raises ``ValueError`` for any other policy; ``knowledge`` raises it for weights that were learned
+    for other lines.
     """
 
     kernel = line_values_turn

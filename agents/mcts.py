@@ -42,15 +42,18 @@ MAX_TURNS = 9  # of one player in a game: the first gift and eight placements
 
 @inline_function
 def reward(result: int, draw_reward: float) -> float:
-    """Return the reward of a result (1, 0, -1) for the player who has it."""
+    """Return a player's reward: 1 for a win, 0 for a loss, ``draw_reward`` for a draw.
+
+    ``result`` is 1, -1 or 0 if the player won, lost or drew.
+    """
     return 1.0 if result > 0 else (0.0 if result < 0 else draw_reward)
 
 
 @inline_function
 def prove_parent(nodes: Any, parent: int, child: int) -> None:
-    """Prove the parent of a proven ``child``.
+    """Mark the parent of a proven ``child`` as proven, if the child's result decides that of the parent.
 
-    The parent is lost if one child is won, and won if all children are lost.
+    The parent is lost if one of its children is won, and won if all of its children are lost.
     """
     if nodes[child].proven == WON:
         nodes[parent].proven = LOST
@@ -64,7 +67,11 @@ def prove_parent(nodes: Any, parent: int, child: int) -> None:
 
 @inline_function
 def back_up(tree: Tree, depth: int, result: int, c: float, draw_reward: float, solver: bool) -> None:
-    """Add a result, that of the player who moved into the last node, to all nodes of the path."""
+    """Add the result of an iteration to all nodes of the path.
+
+    ``result`` is the result of the player who moved into the last node. ``depth`` is the index of that node in the
+    path. With ``solver`` proofs are backed up too.
+    """
     nodes, path = tree.nodes, tree.path
     for step in range(depth, -1, -1):
         number = int64(path[step])
@@ -85,7 +92,7 @@ def back_up(tree: Tree, depth: int, result: int, c: float, draw_reward: float, s
 
 @inline_function
 def add_visit_faithfully(tree: Tree, step: int, value: float, c: float, root_of_log: float) -> None:
-    """Add one visit to a node of the path and compute its bound, as the study's code does."""
+    """Add a visit to the node at ``step`` of the path and compute its upper confidence bound, as the study does."""
     number = int64(tree.path[step])
     node = tree.nodes[number]
     node.visits += 1
@@ -96,10 +103,11 @@ def add_visit_faithfully(tree: Tree, step: int, value: float, c: float, root_of_
 
 @inline_function
 def back_up_faithfully(tree: Tree, depth: int, value: float, expanded: bool, c: float, roots_of_logs: Any) -> None:
-    """Add a value for the root's player to the path, as the study's code does.
+    """Add the value of an iteration for the root's player to the nodes of the path, as the study's code does.
 
-    The node where selection ended counts twice: for itself, and as a child of the node before. A first child that it
-    got counts once. The root counts only while selection ends there.
+    The node where selection ended counts twice: once for itself, and once as a child of the node before it. If that
+    node was expanded, its first child, where the path ends, counts once. The root counts only as long as selection
+    ends there.
     """
     nodes, path = tree.nodes, tree.path
     end = depth - 1 if expanded else depth
@@ -117,9 +125,11 @@ def back_up_faithfully(tree: Tree, depth: int, value: float, expanded: bool, c: 
 
 @inline_function
 def final_child(tree: Tree, size: int, by_value: bool, solver: bool) -> int:
-    """Return the root's child to play: by most visits, then best value, or by best value alone; the first made on ties.
+    """Return the child of the root that is played; on ties the one that was made first.
 
-    A child proven won comes before all others, a child proven lost after them.
+    It is the child with the best value if ``by_value``, otherwise the child with the most visits, or of several such
+    children the one with the best value. With ``solver`` a child that is proven won comes before all others, and a
+    child that is proven lost after them.
     """
     nodes = tree.nodes
     if nodes[0].untried != NO_MOVE:
@@ -142,10 +152,11 @@ def final_child(tree: Tree, size: int, by_value: bool, solver: bool) -> int:
 
 @inline_function
 def expected_result(nodes: Any, root_child: int) -> float:
-    """Return the result that the player expects, from -1 to 1.
+    """Return the result that the player expects after choosing ``root_child``, from -1 to 1.
 
-    It is the proven one, or follows from the mean reward of all turns that were searched. The mean of the chosen turn
-    alone is too high, because with few iterations a turn has few visits, and the chosen one's went well.
+    It is the proven result, or otherwise follows from the mean reward of all turns that were searched. The mean reward
+    of the chosen turn alone would be too high: with few iterations a turn has few visits, and it was chosen because
+    they went well.
     """
     if nodes[root_child].proven != OPEN:
         return 1.0 if nodes[root_child].proven == WON else -1.0
@@ -160,9 +171,11 @@ def expected_result(nodes: Any, root_child: int) -> float:
 def start_tree(
     agent: Any, tree: Tree, position: PackedPosition, reuse: bool, c: float, solver: bool, rules: Any
 ) -> int:
-    """Set up the first tree of a search, the kept one or the root alone; return its size.
+    """Set up the tree with which a search begins, and return its number of nodes.
 
-    A proven root that has lost its children could not choose among them, so it is made again.
+    With ``reuse`` it is the part of the kept tree below this position, if the kept tree contains the position.
+    Otherwise it is a root alone. A root that is proven but has lost its children is made anew, because no turn could
+    be chosen from it.
     """
     if reuse:
         reply = find_kept_reply(agent, position, rules)
@@ -220,42 +233,44 @@ def mcts_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> in
 
 
 class Mcts(KernelAgent):
-    """Study E's ``mcts``: UCT with ``iterations`` iterations for each turn, a cell and a gift at once.
+    """Study E's ``mcts``: UCT with ``iterations`` iterations for each turn, which is a cell and a gift at once.
 
-    An iteration goes down from the present position by the highest UCB1, W/n + c sqrt(ln N / n), for the player to
-    move. (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006.) Unvisited children come first, in
-    random order: a random gift with all cells, then another gift. Ties go to the child that was entered first. If the
-    last node was visited before, it gets its children and the first of them is entered. One random playout follows, and
-    all nodes of the path get its reward: 1 for the winner, 0 for the loser, ``draw_reward`` for both. The position
-    itself is the first such node: its first iteration is a playout.
+    An iteration goes down from the present position, each time to the child with the highest UCB1, W/n + c sqrt(ln N /
+    n), for the player to move (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006). Unvisited
+    children come first, in random order: a random gift with all cells, then another gift. On ties the child that was
+    entered first is chosen. If the last node was visited before, it gets its children and the first of them is
+    entered. One random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser,
+    ``draw_reward`` for both after a draw. The first iteration is a playout from the position itself.
 
-    ``final``: the child of the root with the most visits is played, ties by value, or the one with the best value.
+    ``final`` says which child of the root is played: the child with the most visits, or of several such children the
+    one with the best value (``visits``), or the child with the best value (``value``).
 
     ``faithful`` follows the study's code:
 
-    - Unvisited children come in the order of cells, then gifts. So ties go to the first cells.
-    - All nodes are chosen for the root player's sake, as if the opponent helped.
-    - The root has 2 visits for good.
+    - Unvisited children come in the order of cells, then gifts, so the first cells are chosen on ties.
+    - All nodes are chosen for the benefit of the root's player, as if the opponent helped.
+    - The root keeps 2 visits forever.
     - The node where selection ends counts each visit twice.
-    - A bound is computed when its node is visited, and is not kept up to date with the parent's visits.
-    - The best value is played.
+    - A bound is computed when its node is visited, and not updated when only the parent is visited.
+    - The child with the best value is played.
 
-    ``solver``: proven wins and losses are backed up and never searched again (Winands, Bjornsson and Saito,
-    "Monte-Carlo Tree Search Solver", CG 2008). ``safe_gifts``: nodes have only moves that give no piece with which the
-    opponent could win at once, if there are such. ``reuse``: the tree below the turn that was played is kept, at most
-    ``iterations`` nodes of it. The next search of the game goes on where the opponent's reply leads, with as many
-    iterations on top (see ``agents.search.tree``).
+    With ``solver`` proven wins and losses are backed up and never searched again (Winands, Bjornsson and Saito,
+    "Monte-Carlo Tree Search Solver", CG 2008). With ``safe_gifts`` no move gives a piece with which the opponent could
+    win at once, if there is another move. With ``reuse`` the tree below the turn that was played is kept, up to
+    ``iterations`` nodes. The next search of the game then begins where the opponent's reply leads, and adds as many
+    iterations (see ``agents.search.tree``).
 
-    It values a turn at the mean reward of the whole search, 2 * mean - 1, or what is proven. So a draw counts there as
-    ``draw_reward`` has it: as a draw with 0.5, as a loss with 0. The visits are those of the turn.
+    As its evaluation of a turn the agent reports the proven result or, if nothing is proven, 2 * mean - 1, where mean
+    is the mean reward of the whole search. A draw therefore counts as ``draw_reward`` says: as a draw with 0.5, as a
+    loss with 0. The reported visits are those of the turn.
 
-    ``value``: a policy of kind 'line_values'. It replaces playouts, and chooses the turns to look at
+    ``value`` is a policy of kind 'line_values'. It replaces playouts and chooses the turns to consider
     (``agents/search/puct.py``). Positions with ``exact_from`` or more pieces on the board have exact values instead.
-    There it plays the turn of the greatest learned value that keeps the exact one. It values a turn at the mean of the
-    turn's visits then, or the exact value.
+    There the agent plays, of the turns that keep the exact value, the one with the greatest learned value. With a
+    policy the agent reports the mean value of the turn's visits, or the exact value.
 
-    Randomness: words are drawn in order from index 0. Each move of a playout takes one, and so does each draw of the
-    move that a node will get next. A gift that is not safe is drawn again.
+    Randomness: words are drawn in order from index 0. Each move of a playout takes one word, and so does each draw of
+    the move with which a node will be expanded next. A gift that is not safe is drawn again.
     """
 
     kernel = mcts_turn

@@ -36,13 +36,17 @@ NO_TURN = 0xFFFF  # neither cell nor gift
 
 @inline_function
 def pack_value_and_turn(value: int, turn: int) -> int:
-    """Pack a value above its encoded turn into one integer."""
+    """Pack a value and an encoded turn into one integer, the value in the upper bits."""
     return (int64(value) << TURN_BITS) | int64(turn)
 
 
 @inline_function
 def leaf_value(position: PackedPosition, maximising: bool, rules: Any) -> int:
-    """Return the value of a board without a line at the depth limit, to the side that began."""
+    """Return the value, for the side that began the search, of a board without a line at the depth limit.
+
+    The value is the share of safe pieces among those off the board if ``maximising``, which says that this side is to
+    move, and otherwise the remaining share.
+    """
     unplaced = position.available | (int64(1) << position.hand)
     safe = int64(popcount(unplaced & safe_pieces(position.lanes, position.occupied, rules)))
     share = FULL_SHARE * safe // int64(popcount(unplaced))
@@ -51,7 +55,11 @@ def leaf_value(position: PackedPosition, maximising: bool, rules: Any) -> int:
 
 @inline_function
 def line_value(position: PackedPosition, depth: int, maximising: bool, turn: int) -> int:
-    """Return the value, with its turn, of a placement that finished a line, if ``maximising`` made it by ``turn``."""
+    """Return the value of a placement that finished a line, packed with the turn that the study's code returns.
+
+    ``turn`` is the turn that finished the line, and ``maximising`` says whether the side that began the search made
+    it. If the code goes on after the line, the returned turn is the next one.
+    """
     if not maximising or depth == 0:
         return pack_value_and_turn(FULL_SHARE, turn)
     if position.available == 0:
@@ -64,7 +72,10 @@ def line_value(position: PackedPosition, depth: int, maximising: bool, turn: int
 def search_valued_leaf_turn(
     position: PackedPosition, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any
 ) -> int:
-    """Return the value of a board without a line, to the side that began, above the leaf's turn; ``turn`` led here."""
+    """Return the value of a board without a line for the side that began, packed with the last turn before the leaf.
+
+    The leaf is the one whose value the search returns, and ``turn`` is the turn that led to this board.
+    """
     if depth == 0:
         return pack_value_and_turn(leaf_value(position, maximising, rules), turn)
     best = pack_value_and_turn(-UNBOUNDED if maximising else UNBOUNDED, NO_TURN)
@@ -94,23 +105,23 @@ def search_valued_leaf_turn(
 
 @inline_function
 def study_a_valued_turn(position: PackedPosition, depth: int, rules: Any) -> int:
-    """Return the turn that the study's code finds, below its value.
+    """Return the turn that study A's code finds, packed with its value.
 
-    Both of its parts are NONE if the code finds none: see ``search_valued_leaf_turn``.
+    The cell and the gift are NONE if the code finds no turn. ``search_valued_leaf_turn`` explains which turn it is.
     """
     return search_valued_leaf_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
 
 
 @inline_function
 def decode_cell(valued_turn: int) -> int:
-    """Return the cell of a turn with its value, or NONE."""
+    """Return the cell of a turn that may be packed with its value, or NONE if the turn has no cell."""
     cell = int64(valued_turn & 0xFF)
     return cell if cell != 0xFF else int64(NONE)
 
 
 @inline_function
 def decode_gift(valued_turn: int) -> int:
-    """Return the gift of a turn with its value, or NONE."""
+    """Return the gift of a turn that may be packed with its value, or NONE if the turn has no gift."""
     gift = int64((valued_turn >> 8) & 0xFF)
     return gift if gift != 0xFF else int64(NONE)
 
@@ -128,16 +139,17 @@ def minimax_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) ->
 
 
 class Minimax(KernelAgent):
-    """Study A's minimax (``lorenzobellino/quarto-player``): the first best turn, cells and gifts ascending.
+    """Study A's minimax (``lorenzobellino/quarto-player``), which plays the first of the best turns.
 
-    ``depth`` counts placements, its own first. A line is worth 100 to the player who makes it and 0 to the other. At
-    the depth limit, let s be the percentage of safe pieces among those neither on the board nor in hand. A position is
-    worth s on its own turn, 100 - s on the opponent's, and 50 if no piece is left. The same holds for a full board
-    without a line. So a position can be worth 100 without a line, and this player does not always take a win. The
-    opening gift is random: lower half of word 0. Visited positions are remembered.
+    The first turn is the one with the lowest cell, then the lowest gift. ``depth`` counts placements, beginning with
+    the player's own. A line is worth 100 to the player who makes it and 0 to the other. At the depth limit, let s be
+    the percentage of safe pieces among those neither on the board nor in hand. A position is worth s if the player is
+    to move, 100 - s if the opponent is, and 50 if no piece is left. A full board without a line is valued in the same
+    way. A position can therefore be worth 100 without a line, and this player does not always take a win. The opening
+    gift is random, by the lower half of word 0. Visited positions are remembered.
 
-    With ``faithful`` it follows the study's code (``agents/minimax.py`` has the differences), which also
-    gives a random piece instead of the one it found. If it finds no turn, it takes the first empty cell.
+    With ``faithful`` it follows the study's code, which also gives a random piece instead of the one that it found
+    (``agents/minimax.py`` lists the differences). If the code finds no turn, the player takes the first empty cell.
 
     Raises ``ValueError`` for a depth that is not from 1 to 16.
     """

@@ -35,10 +35,10 @@ VERSION = 3  # index of the parameter, after the three that say when a searched 
 
 @inline_function
 def accepted_turn(position: PackedPosition, conditions: Any, rules: Any, agent: Any) -> int:
-    """Return the search's turn if few pieces are unused and the turn is worth enough, else NO_TURN.
+    """Search if few pieces are unused, and return the turn that is found if it is worth enough, otherwise NO_TURN.
 
-    ``conditions`` is three numbers. The search takes place with fewer unused pieces than the first, as many placements
-    deep as the second. A turn is accepted if its value is above the third, in percent.
+    ``conditions`` are three numbers. The search takes place if there are fewer unused pieces than the first number;
+    the second number is its depth in placements. A turn is returned if its value in percent is above the third number.
     """
     if popcount(position.available) >= int64(conditions[0]):
         return int64(NO_TURN)
@@ -49,10 +49,11 @@ def accepted_turn(position: PackedPosition, conditions: Any, rules: Any, agent: 
 
 @inline_function
 def program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
-    """Return the cell that the study's program chooses with a piece in hand, and the gift if its search found that too.
+    """Return the turn that the study's program chooses with a piece in hand. Its gift may be NONE.
 
-    ``params`` begin with the ``conditions`` of ``accepted_turn``, except that the piece in hand counts as unused. The
-    next one says whether the program is the earlier one.
+    The turn has a gift only if the search of the program found the turn. The parameters of the agent begin with the
+    ``conditions`` of ``accepted_turn``, except that the piece in hand counts as unused. The next parameter says
+    whether the program is the earlier version.
     """
     settings = params(agent)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -97,18 +98,19 @@ def mixed_program_turn(position: PackedPosition, seed: int, rules: Any, agent: A
 class Mixed(KernelAgent):
     """Study A's ``mixed`` (``lorenzobellino/quarto-player``).
 
-    Unused pieces are neither on the board nor in hand. Cell:
+    Unused pieces are neither on the board nor in hand. The cell is
 
-    - the first that wins;
-    - else, with fewer than ``few_unused`` unused pieces, that of ``minimax`` to ``depth``, with its gift, unless the
-      turn's value is 0 percent;
-    - else ``rule_based``'s mirror cell.
+    - the first one that wins;
+    - otherwise, if there are fewer than ``few_unused`` unused pieces, the one that ``minimax`` finds with ``depth``,
+      together with its gift, unless the turn's value is 0 percent;
+    - otherwise the mirror cell of ``rule_based``.
 
-    Gift otherwise: ``rule_based``'s. Words of a turn: 0, the opening gift (lower half) or a cell on an empty board.
+    In the other cases the gift is chosen as by ``rule_based``. Word 0 of a turn gives the opening gift (lower half) or
+    a cell on an empty board.
 
-    With ``faithful`` it follows the study's program: ``minimax`` and ``rule_based`` as they play with ``faithful``, of
-    the same ``version``; the piece in hand counts as unused. ``few_unused`` and ``depth`` are by default those of the
-    study's text or of its program.
+    With ``faithful`` it follows the study's program: it uses ``minimax`` and ``rule_based`` as they play with
+    ``faithful`` and the same ``version``, and the piece in hand counts as unused. By default ``few_unused`` and
+    ``depth`` are the numbers in the study's text, or in its program if ``faithful``.
 
     Raises ``ValueError`` for a number of pieces that is not from 0 to 16, for a depth that is not from 1 to 16, for an
     unknown version, and for a version without ``faithful``.

@@ -60,23 +60,24 @@ def mixed_rl_program_turn(position: PackedPosition, seed: int, rules: Any, agent
 class MixedRl(Mixed):
     """Study A's ``mixed_rl`` (``lorenzobellino/quarto-player``).
 
-    Unused pieces are neither on the board nor in hand. Cell:
+    Unused pieces are neither on the board nor in hand. The cell is
 
-    - the first that wins;
-    - else, with fewer than ``few_unused`` unused pieces, that of ``minimax`` to ``depth``, with its gift, if the turn's
-      value is above ``above`` percent;
-    - else ``rl_tabular``'s if it has learned one for this board;
-    - else ``rule_based``'s mirror cell.
+    - the first one that wins;
+    - otherwise, if there are fewer than ``few_unused`` unused pieces, the one that ``minimax`` finds with ``depth``,
+      together with its gift, if the turn's value is above ``above`` percent;
+    - otherwise the one that ``rl_tabular`` has learned for this board, if any;
+    - otherwise the mirror cell of ``rule_based``.
 
-    Gift otherwise: ``rl_tabular``'s if it has learned one, else the mirror piece, or at the opening a random one.
+    In the other cases the gift is the one that ``rl_tabular`` has learned, otherwise the mirror piece, or at the
+    opening a random piece.
 
-    With ``faithful`` it follows the study's program. It searches and mirrors as ``mixed`` does with ``faithful``. Like
-    ``rl_tabular``, it recognises no board. ``few_unused`` and ``depth`` are by default those of the study's text or of
-    its program.
+    With ``faithful`` it follows the study's program: it searches and mirrors as ``mixed`` does with ``faithful``, and
+    like ``rl_tabular`` it recognises no board. By default ``few_unused`` and ``depth`` are the numbers in the study's
+    text, or in its program if ``faithful``.
 
-    ``policy`` is one of ``rl_tabular``. Words of a turn: 0, the opening gift (lower half) or a cell on an empty board.
-    Raises ``ValueError`` for a policy that ``rl_tabular`` refuses. The number of pieces must be from 0 to 16, the depth
-    from 1 to 16, the percentage a whole number from 0 to 100.
+    ``policy`` is a policy of ``rl_tabular``. Word 0 of a turn gives the opening gift (lower half) or a cell on an
+    empty board. Raises ``ValueError`` for a policy that ``rl_tabular`` refuses, for a number of pieces that is not
+    from 0 to 16, for a depth that is not from 1 to 16, and for a percentage that is not a whole number from 0 to 100.
     """
 
     kernel = mixed_rl_turn

@@ -27,8 +27,9 @@ Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]  # weights [input
 def build_inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Build the inputs of a network: [N, INPUTS] int8.
 
-    ``pieces`` [N, 17] are those on the cells and in the hand. A piece has an input for each attribute: 1 if it has the
-    attribute, -1 if not, 0 if there is no piece. Then each action has an input: 1 if it is ``legal`` [N, 289].
+    ``pieces`` [N, 17] are the pieces on the cells and in the hand. Each of these 17 places has an input for each
+    attribute: 1 if the piece has the attribute, -1 if it lacks the attribute, 0 if there is no piece. They are
+    followed by an input for each action, which is 1 if the action is legal: ``legal`` [N, 289].
     """
     bits = (pieces[:, :, None] >> np.arange(ATTRIBUTES)) & 1
     planes = np.where(pieces[:, :, None] == NONE, 0, 2 * bits - 1).reshape(len(pieces), PLANES)
@@ -36,9 +37,9 @@ def build_inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[
 
 
 def compute_values(layers: Layers, inputs: NDArray[np.int8]) -> NDArray[np.float64]:
-    """Compute the values of all actions: [N, 289].
+    """Compute the value of every action: [N, 289] float64.
 
-    Every sum is exact, so the values do not depend on how positions are batched.
+    Every sum is exact, so the values do not depend on how positions are grouped into batches.
     """
     units = inputs.astype(np.float64)
     for number, (weights, biases) in enumerate(layers, 1):
@@ -49,13 +50,15 @@ def compute_values(layers: Layers, inputs: NDArray[np.int8]) -> NDArray[np.float
 
 
 class Network:
-    """Makes the legal turn of the greatest value by a network with rectified linear units, the first on ties.
+    """A player that makes the legal turn with the greatest value by a network; on ties the first one.
 
-    It knows no tactics and need not take a win. Without a policy it makes a random legal turn, from word 0.
+    The network has rectified linear units. The player knows no tactics and need not take a win. Without a policy it
+    makes a random legal turn, from word 0.
 
-    ``policy`` is of kind 'network'. Each ``layer`` has a row for every weight, from input ``row`` to unit ``column``.
-    The row after the last input has the biases. Columns: ``layer`` int8, ``row`` and ``column`` int16, ``weight``
-    float64, ascending by the first three. Raises ``ValueError`` for any other policy.
+    ``policy`` is of kind 'network'. Each ``layer`` has a row for every weight, from the input ``row`` to the unit
+    ``column``. The biases are in the row after the last input. The columns are ``layer`` (int8), ``row`` and
+    ``column`` (int16) and ``weight`` (float64), ascending by the first three. Raises ``ValueError`` for any other
+    policy.
     """
 
     choosers = ("opponent",)
@@ -74,9 +77,9 @@ class Network:
 
 
 def to_policy(layers: Layers) -> Policy:
-    """Convert layers to a policy, with weights rounded to multiples of ``UNIT``.
+    """Convert layers to a policy, with the weights rounded to multiples of ``UNIT``.
 
-    Raises ``ValueError`` for layers that no network has.
+    Raises ``ValueError`` for layers that do not form a valid network.
     """
     parts, width = [], INPUTS
     for number, (weights, biases) in enumerate(layers):
@@ -101,7 +104,7 @@ def to_policy(layers: Layers) -> Policy:
 
 
 def _load_layers(policy: Policy) -> Layers:
-    """Load the layers of a policy. Raises ``ValueError`` for one that no network has."""
+    """Load the layers of a policy. Raises ``ValueError`` for layers that do not form a valid network."""
     layer, row, column, weight = load_checked_columns(policy, NETWORK, "network", COLUMNS)
     check_range("layer", layer, 0, MAX_LAYERS - 1)
     check_range("row", row, 0, MAX_UNITS)

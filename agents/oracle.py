@@ -41,13 +41,13 @@ QUICK_RULES = (CLASSIC, TORUS_SQUARE)
 
 @inline_function
 def sample_cell(cells: int, seed: int) -> int:
-    """Return a random one of the remaining cells, by the turn's word for this number of cells."""
+    """Return a random cell of ``cells``, by the turn's word for this number of cells."""
     return random_cell(draw(seed, int64(popcount(cells))), cells)
 
 
 @inline_function
 def sample_piece(pieces: int, seed: int) -> int:
-    """Return a random one of the remaining pieces, by the turn's word for this number of pieces."""
+    """Return a random piece of ``pieces``, by the turn's word for this number of pieces."""
     return random_piece(draw(seed, SECOND + int64(popcount(pieces))), pieces)
 
 
@@ -55,7 +55,10 @@ def sample_piece(pieces: int, seed: int) -> int:
 def can_receiver_achieve(
     lanes: int, occupied: int, rest: int, gift: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Return whether the receiver of ``gift``, which leaves ``rest``, can win or at least draw."""
+    """Return 1 if the receiver of ``gift`` can win (or at least draw, if ``question`` is DRAW), otherwise 0.
+
+    ``rest`` are the pieces that are left after the gift.
+    """
     if winning_cells(lanes, occupied, gift, rules) != 0:
         return int64(1)
     return can_placer_win_or_draw(lanes, occupied, rest, gift, question, rules, search)
@@ -63,9 +66,9 @@ def can_receiver_achieve(
 
 @inline_function
 def keeps_value(board: PackedPosition, gift: int, value: int, distance: int, rules: Any, search: Any) -> bool:
-    """Return whether giving ``gift`` on a board keeps a value.
+    """Return whether the exact value of the game for the giver is still ``value`` if ``gift`` is given on this board.
 
-    Unless ``distance`` is 0, the game must also last so many placements.
+    Unless ``distance`` is 0, the game must also last exactly ``distance`` more placements.
     """
     rest = board.available & ~(int64(1) << gift)
     if value >= 0 and can_receiver_achieve(
@@ -79,9 +82,9 @@ def keeps_value(board: PackedPosition, gift: int, value: int, distance: int, rul
 
 @inline_function
 def count_saving_replies(board: PackedPosition, gift: int, value: int, rules: Any, search: Any) -> int:
-    """Count the opponent's turns that keep their value.
+    """Count the replies to ``gift`` with which the opponent keeps the exact value of the game.
 
-    Giving ``gift`` keeps ``value`` (0 or -1) for us.
+    ``value``, which is 0 or -1, is the exact value for the giver.
     """
     rest, count, empty = board.available & ~(int64(1) << gift), int64(0), ~board.occupied & ALL_CELLS
     wins = winning_cells(board.lanes, board.occupied, gift, rules)
@@ -113,7 +116,12 @@ class ExactGift(NamedTuple):
 def find_exact_gift(
     board: PackedPosition, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
 ) -> ExactGift:
-    """Find a gift that keeps ``value`` at the given ``distance``; with ``trap`` that of the fewest saving replies."""
+    """Find a gift with which the exact value of the game for the giver is still ``value``.
+
+    Unless ``distance`` is 0, the game must also last exactly ``distance`` more placements. The gift is random or, with
+    ``trap``, one that leaves the opponent the fewest replies with which the opponent keeps the value. It is NONE if no
+    gift keeps ``value``.
+    """
     gifts = board.available & safe_pieces(board.lanes, board.occupied, rules)
     if gifts == 0 and value < 0:
         gifts = board.available
@@ -133,7 +141,7 @@ def find_exact_gift(
 
 @inline_function
 def can_keep_value(board: PackedPosition, value: int, search: Any) -> bool:
-    """Return False if it is known that no gift on this board keeps ``value``, 0 or 1."""
+    """Return False if it is known that no gift on this board keeps ``value``, which is 0 or 1, otherwise True."""
     pieces = int64(popcount(board.occupied))
     if pieces > TABLE_PIECES:
         return True
@@ -143,7 +151,11 @@ def can_keep_value(board: PackedPosition, value: int, search: Any) -> bool:
 
 @inline_function
 def placing_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
-    """Return the turn if the opponent chooses and the piece in hand cannot finish a line at once."""
+    """Return a turn that keeps the exact value, with a piece in hand that cannot finish a line at once.
+
+    Among such turns it takes one that wins soonest or loses latest or, with ``trap``, one that leaves the opponent the
+    fewest replies that keep the value. ``Oracle`` explains when. The rules let the opponent choose the pieces.
+    """
     state = (position.lanes, position.occupied, position.available, position.hand)
     value, distance = solve_value(*state, rules, search), int64(0)
     report_evaluation(agent, float64(value), NO_VISITS)
@@ -171,7 +183,11 @@ def placing_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, ag
 
 @inline_function
 def giving_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
-    """Return the turn if the opponent chooses and no piece is in hand."""
+    """Return a gift that keeps the exact value of a position without a piece in hand, as a turn.
+
+    Among such gifts it takes one that wins soonest or loses latest or, with ``trap``, one that leaves the opponent the
+    fewest replies that keep the value. ``Oracle`` explains when. The rules let the opponent choose the pieces.
+    """
     pieces = int64(popcount(position.occupied))
     if pieces == 0:  # all first gifts are the same one up to symmetry
         return encode_turn(NONE, sample_piece(position.available, seed))
@@ -188,7 +204,10 @@ def giving_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, age
 
 @inline_function
 def moving_turn(position: PackedPosition, seed: int, rules: Any, agent: Any, search: Any) -> int:
-    """Return the turn if the mover chooses the piece as well."""
+    """Return a turn that keeps the exact value, under rules where the mover chooses the piece as well as the cell.
+
+    Among such turns it takes one that wins soonest or loses latest, if enough pieces are on the board.
+    """
     state = (position.lanes, position.occupied, position.available, int64(NONE))
     value, distance = solve_value(*state, rules, search), int64(0)
     report_evaluation(agent, float64(value), NO_VISITS)
@@ -217,7 +236,10 @@ def moving_turn(position: PackedPosition, seed: int, rules: Any, agent: Any, sea
 
 @inline_function
 def allows_better_value(lanes: int, occupied: int, rest: int, gift: int, value: int, rules: Any, search: Any) -> bool:
-    """Return whether the opponent gets more than ``-value`` on this board with ``gift``, though no win at once."""
+    """Return whether the opponent can get more than ``-value`` on this board with ``gift``, but cannot win at once.
+
+    ``rest`` are the pieces that are left after the gift.
+    """
     question = DRAW if value > 0 else WIN
     if rules.mover_chooses != 0:
         quiet = rest != 0 and not can_win_at_once(lanes, occupied, rest, rules)
@@ -228,7 +250,10 @@ def allows_better_value(lanes: int, occupied: int, rest: int, gift: int, value: 
 
 @inline_function
 def slipping_turn(position: PackedPosition, seed: int, rules: Any, search: Any) -> int:
-    """Return a turn that gives exact value up, with no win missed or allowed at once; ``NO_SLIP`` if there is none."""
+    """Return a random turn that gives up exact value, or ``NO_SLIP`` if there is none.
+
+    The turn neither misses a win at once nor allows the opponent one.
+    """
     lanes, occupied, hand, pieces = position.lanes, position.occupied, position.hand, position.available
     gives_only = hand == NONE and rules.mover_chooses == 0
     if not gives_only and can_win_at_once(lanes, occupied, pieces if hand == NONE else int64(1) << hand, rules):
@@ -271,23 +296,25 @@ def oracle_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> 
 
 
 class Oracle(KernelAgent):
-    """Plays every position for its exact value: it wins every won position and never loses one that is not lost.
+    """A player that keeps the exact value: it wins every won position and never loses a position that is not lost.
 
-    ``ties`` chooses among the turns that keep the value. ``distance`` takes those that win soonest or lose latest, from
-    5 pieces on the board on. (Draws all last to the end.) ``trap`` takes those that leave the opponent the fewest
-    replies that keep the opponent's value. It does so from 8 pieces on and unless the position is won. Among equal
-    turns it chooses at random.
+    ``ties`` chooses among the turns that keep the value. With ``distance`` the player takes the turns that win soonest
+    or lose latest, if 5 or more pieces are on the board. (All draws last to the end.) With ``trap`` it takes the turns
+    that leave the opponent the fewest replies with which the opponent keeps the value, if 8 or more pieces are on the
+    board and the position is not won. It chooses at random among the turns that remain.
 
-    ``horizon``: with fewer pieces on the board than this, the agent ``below`` plays, by default ``semi_random``. None
-    stands for 0, always exact, under the rules classic and torus_square. Under other rules it stands for 4, or for 5
-    where the mover chooses. Without a tablebase earlier positions take seconds.
+    ``horizon``: with fewer pieces on the board than this, the agent ``below`` plays, which is ``semi_random`` by
+    default. Under the rules classic and torus_square, None stands for 0, so that play is always exact. Under other
+    rules None stands for 4, or for 5 if the mover chooses the piece. Without a tablebase earlier positions take
+    seconds.
 
-    ``slip``: the probability of a slip in each turn from 8 pieces on: a random turn that gives some of the exact value
-    up. A slip misses no win at once and allows the opponent none. Without such a turn there is no slip.
+    ``slip`` is the probability that a turn with 8 or more pieces on the board is a slip: a random turn that gives up
+    some of the exact value. A slip neither misses a win at once nor allows the opponent one. If there is no such turn,
+    the player does not slip.
 
-    It reports the exact value of every turn but the first gift and a slip.
+    As its evaluation the agent reports the exact value of every turn except the first gift and slips.
 
-    Randomness: word n (gifts: 64 + n) chooses among the n cells (pieces) that are still to be examined.
+    Randomness: word n chooses among the n cells that are still to be examined, and word 64 + n among the n pieces.
     Word 128 decides whether to slip.
     """
 
@@ -304,7 +331,7 @@ class Oracle(KernelAgent):
         self._base_of: Callable[[Rules], TablebaseIndex | None] | None = None
 
     def set_tablebases(self, find_tablebase: Callable[[Rules], TablebaseIndex | None]) -> None:
-        """Set the source of tablebases by rules.
+        """Set the function that returns the tablebase of some rules, or None if there is none.
 
         A tablebase makes early turns quick and changes no turn.
         """

@@ -22,9 +22,9 @@ UNBOUNDED = 2 * LINE
 
 @inline_function
 def full_board_value(placements_made: int, faithful: bool) -> int:
-    """Return the value, for its player, of the last placement if it fills the board without a line.
+    """Return the value of a placement that fills the board without a line, for the player who makes it.
 
-    It is the last of ``placements_made``.
+    The placement is the last of ``placements_made``, counted from the root of the search.
     """
     return LINE - placements_made if faithful else 0
 
@@ -38,9 +38,10 @@ VALUE_SIGNATURE = types.int64(
 def search_value(
     position: PackedPosition, placements_made: int, depth: int, alpha: int, beta: int, faithful: bool, rules: Any
 ) -> int:
-    """Return the value for the mover of a board without a line; a bound beyond ``alpha`` or ``beta`` (fail-soft).
+    """Return the value, for the mover, of a board without a line.
 
-    ``placements_made`` of ``depth`` placements are made already, and some pieces are left.
+    A value that is not between ``alpha`` and ``beta`` is only a bound of the true value (fail-soft).
+    ``placements_made`` of the ``depth`` placements of the search have been made, and at least one piece is left.
     """
     if placements_made == depth:
         return int64(0)
@@ -67,7 +68,10 @@ def search_value(
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.boolean, RULES_TYPE))
 def best_turn(position: PackedPosition, depth: int, faithful: bool, rules: Any) -> int:
-    """Return the first best turn, cells column by column, pieces ascending, as ``encode_turn`` has it."""
+    """Return the best turn, as ``encode_turn`` encodes it; on ties the first one.
+
+    Cells are tried column by column, and pieces in ascending order.
+    """
     best, choice = int64(-UNBOUNDED), int64(0)
     for number in range(CELLS):
         cell = int64(number % SIDE * SIDE + number // SIDE)
@@ -93,12 +97,13 @@ def own_piece_alpha_beta_turn(position: PackedPosition, seed: int, rules: Any, a
 
 
 class OwnPieceAlphaBeta(KernelAgent):
-    """Study D's minimax with alpha-beta (Hernández Jiménez), on every ply of a game whose mover chooses the piece.
+    """Study D's minimax with alpha-beta (Hernández Jiménez), for rules where the mover chooses the piece.
 
-    ``depth`` counts placements, its own first. A line by the n-th placement is worth 10 - n to the player who makes it
-    and n - 10 to the other. Anything else is worth 0. The first best turn, cells column by column, pieces ascending.
-    With ``faithful``, as in the study's code, a full board without a line counts as a line of the player who filled it.
-    Raises ``ValueError`` for a depth that is not from 1 to 9.
+    It searches on every ply. ``depth`` counts placements, beginning with the player's own. A line by the n-th
+    placement is worth 10 - n to the player who makes it and n - 10 to the other. Anything else is worth 0. The first
+    of the best turns is played; cells are tried column by column, and pieces in ascending order. With ``faithful``, as
+    in the study's code, a full board without a line counts as a line of the player who filled it. Raises
+    ``ValueError`` for a depth that is not from 1 to 9.
     """
 
     kernel = own_piece_alpha_beta_turn

@@ -49,7 +49,10 @@ CANONICAL_HAND = 0  # of every canonical form
 
 
 class ValuedTurn(NamedTuple):
-    """A turn and its value to the player who makes it: -inf if no turn is known. All int64 except the value."""
+    """A turn with its value for the player who makes it. The value is -inf if no turn is known.
+
+    All numbers are int64 except the value.
+    """
 
     cell: int
     gift: int
@@ -58,7 +61,7 @@ class ValuedTurn(NamedTuple):
 
 @inline_function
 def afterstate_value(lanes: int, occupied: int, gift: int, tables: Symmetries, words: Any, values: Any) -> float:
-    """Return the value of an afterstate; NaN if it is not known."""
+    """Return the value of an afterstate, or NaN if it is unknown."""
     least, minimal = canonical_form(lanes, occupied, gift, tables)
     row = find_row(least, minimal, int64(CANONICAL_HAND), words)
     return np.nan if row == NONE else values[row]
@@ -66,7 +69,10 @@ def afterstate_value(lanes: int, occupied: int, gift: int, tables: Symmetries, w
 
 @inline_function
 def best_known_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, agent: Any) -> ValuedTurn:
-    """Return the known gift of the greatest value on this board among ``gifts``, first on ties; its cell is NONE."""
+    """Return, as a turn whose cell is NONE, the gift among ``gifts`` with the greatest known value on this board.
+
+    On ties it is the lowest gift. If no gift has a known value, the gift is NONE.
+    """
     words, values = keys(agent), table(agent)
     best, choice = -np.inf, int64(NONE)
     for gift in range(PIECES):
@@ -79,9 +85,9 @@ def best_known_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, a
 
 @inline_function
 def best_known_turn(position: PackedPosition, rules: Any, safe_only: bool, agent: Any) -> ValuedTurn:
-    """Return the known turn of the greatest value, first on ties by cell, then by gift.
+    """Return the turn with the greatest known value; on ties the one with the lowest cell, then the lowest gift.
 
-    With ``safe_only`` it does not let the opponent finish a line at once.
+    With ``safe_only`` turns that let the opponent finish a line at once are ignored.
     """
     tables = symmetry_tables(agent)
     if position.hand == NONE:
@@ -100,7 +106,7 @@ def best_known_turn(position: PackedPosition, rules: Any, safe_only: bool, agent
 
 @inline_function
 def is_exploring(seed: int, agent: Any) -> bool:
-    """Return whether this turn ignores known values."""
+    """Return whether the agent explores in this turn: whether it ignores the known values."""
     coin: bool = unit_float(draw(seed, COIN)) < params(agent)[EXPLORATION]
     return coin
 
@@ -109,7 +115,7 @@ def is_exploring(seed: int, agent: Any) -> bool:
 def afterstate_turn(position: PackedPosition, seed: int, explore: bool, rules: Any, agent: Any) -> int:
     """Return a win, else the best known turn if it is worth at least ``unknown``, else the fallback's turn.
 
-    With ``explore`` no turn counts as known.
+    ``unknown`` and the fallback are parameters of the agent. With ``explore`` known values are ignored.
     """
     settings, word = params(agent), draw(seed, 0)
     won = position.hand != NONE and winning_cells(position.lanes, position.occupied, position.hand, rules) != 0
@@ -129,19 +135,20 @@ def policy_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> 
 
 
 class PolicyAgent(KernelAgent):
-    """Plays by the values of afterstates in a policy.
+    """A player that plays by the values of afterstates in a policy.
 
-    It finishes a line if it can. Else it considers the known turns that do not let the opponent finish one at once. It
-    makes the turn of the greatest value, first on ties by cell, then by gift. If no such turn is known, or none is
-    worth at least ``unknown``, it plays as ``fallback``: ``random`` or ``semi_random``. Otherwise it does so with
-    probability ``exploration``. Word 0 of a turn is the fallback's, word 1 decides whether to explore.
+    It finishes a line if it can. Otherwise it considers the turns with a known value that do not let the opponent
+    finish a line at once. It makes the turn with the greatest value; on ties the one with the lowest cell, then the
+    lowest gift. If no such turn is known, or none has a value of at least ``unknown``, it plays as ``fallback``:
+    ``random`` or ``semi_random``. In any other position it plays as ``fallback`` with probability ``exploration``.
+    Word 0 of a turn is for the fallback; word 1 decides whether to explore.
 
-    ``policy`` is of kind 'mc_afterstate' (its column ``mean``), 'q_table' or 'fitted_q' (``value``). It has a row for
-    each afterstate, ascending: ``lanes`` int64 and ``occupied`` int32 of its canonical form, in which piece 0 is in
-    hand. Without a policy nothing is known. ``runners/config/agent_policies.py`` gives a policy of another kind to the
-    player of that kind. The player also gets the other parameters that it has, such as ``risk``. Raises ``ValueError``
-    for any other policy and for a fallback that does not exist; ``knowledge`` does for a policy learned under rules
-    with other symmetries.
+    ``policy`` is of kind 'mc_afterstate' (values in its column ``mean``), 'q_table' or 'fitted_q' (values in
+    ``value``). It has a row for each afterstate, ascending by ``lanes`` (int64) and ``occupied`` (int32) of the
+    afterstate's canonical form, in which piece 0 is in hand. Without a policy no value is known.
+    ``runners/config/agent_policies.py`` gives a policy of another kind to the player of that kind, together with the
+    parameters that the player has, such as ``risk``. Raises ``ValueError`` for any other policy and for a fallback
+    that does not exist; ``knowledge`` raises it for a policy that was learned under rules with other symmetries.
     """
 
     kernel = policy_turn
@@ -173,7 +180,10 @@ class PolicyAgent(KernelAgent):
 
 
 def _load_boards_and_values(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Load lanes, occupied and value of each row. Raises ``ValueError`` for values that no learner makes."""
+    """Load the lanes, the occupied cells and the value of each row.
+
+    Raises ``ValueError`` for values that cannot have been learned.
+    """
     kind = policy.kind if isinstance(policy, Policy) and policy.kind in VALUE_COLUMNS else MC_AFTERSTATE
     names = {"lanes": np.int64, "occupied": np.int64, VALUE_COLUMNS[kind]: np.float64}
     lanes, occupied, value = load_checked_columns(policy, kind, "policy", names)

@@ -50,7 +50,7 @@ COLUMNS = {"lanes": np.int64, "occupied": np.int64, "hand": np.int64, "cell": np
 
 @inline_function
 def value_at(values: Any, index: int) -> float:
-    """Return a value of the table; 0 if it was never learned."""
+    """Return the value at an index of the table, or 0 if it was never learned."""
     value = values[index]
     return 0.0 if np.isnan(value) else value
 
@@ -65,9 +65,9 @@ def row_maximum(values: Any, first: int, width: int) -> float:
 
 @inline_function
 def best_value_and_cell(values: Any, first: int, occupied: int, least: float) -> tuple[float, int]:
-    """Return the greatest value above ``least`` of the row that begins at ``first``, and its cell, the first on ties.
+    """Return the greatest value above ``least`` in the row that begins at ``first``, and its cell; on ties the first.
 
-    The cell is NONE if no value is above ``least``.
+    If no value is above ``least``, return ``least`` and NONE.
     """
     best, choice, i = least, int64(NONE), first
     for cell in range(CELLS):
@@ -81,7 +81,7 @@ def best_value_and_cell(values: Any, first: int, occupied: int, least: float) ->
 
 @inline_function
 def best_cell_of_any_piece(position: PackedPosition, words: Any, values: Any) -> int:
-    """Return the best cell over all pieces that the board was met with, or NONE.
+    """Return the cell with the greatest value over all pieces that were in hand when the board was met, or NONE.
 
     The study's code plays what it learned in this way.
     """
@@ -97,7 +97,7 @@ def best_cell_of_any_piece(position: PackedPosition, words: Any, values: Any) ->
 
 @inline_function
 def learned_cell(position: PackedPosition, settings: Any, words: Any, values: Any) -> int:
-    """Return the best known cell of a position with a piece in hand, or NONE if none is known."""
+    """Return the cell with the greatest known value in a position with a piece in hand, or NONE if none is known."""
     if settings[FAITHFUL] != 0.0:
         if settings[PLAYS] != 0.0:
             return best_cell_of_any_piece(position, words, values)
@@ -126,10 +126,10 @@ def q_placement_turn(position: PackedPosition, seed: int, rules: Any, agent: Any
 
 @inline_function
 def find_or_add_met_row(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
-    """Return the start of the row of a position that the learner meets.
+    """Return the index at which the row of a position that the learner meets begins, and add the row if it is new.
 
-    As in the study's code, with ``faithful`` the row is cleared if the board was met with another piece as well. The
-    row of the board without a hand holds the one piece that it was met with, or SEVERAL.
+    As in the study's code, with ``faithful`` the row is cleared if the board was also met with another piece in hand.
+    The row of the board without a hand then contains the only piece with which the board was met, or SEVERAL.
     """
     width = row_width(occupied)
     first = find_or_add_row((lanes, occupied, hand), width, words, values)
@@ -145,7 +145,10 @@ def find_or_add_met_row(lanes: int, occupied: int, hand: int, faithful: bool, wo
 
 @update
 def learn_placements(game: FinishedGame, rules: Any, agent: Any) -> bool:
-    """Update the values from the first placement of a game to the last, as in study B: see ``QPlacementLearner``."""
+    """Update the values of a game's placements from the first to the last, as in study B: see ``QPlacementLearner``.
+
+    Returns whether the arrays have room for another game.
+    """
     settings, words, values = params(agent), keys(agent), table(agent)
     rate, faithful = settings[LEARNING_RATE], settings[FAITHFUL] != 0.0
     lanes, occupied, last = uint64(0), int64(0), int64(NONE)
@@ -171,20 +174,22 @@ def learn_placements(game: FinishedGame, rules: Any, agent: Any) -> bool:
 
 
 class QPlacement(KernelAgent):
-    """Study B's learned player (``quarto_ci_2022_2023``): the cell by Q-values, the gift as ``ga2``.
+    """Study B's learned player (``quarto_ci_2022_2023``), which chooses cells by Q-values and gifts as ``ga2`` does.
 
-    Cell: in a position (board and hand) that was met in training, the cell of the greatest value, first on ties. A cell
-    that was never tried there is worth 0. In any other position a random cell. It does not look for a win. Gift:
-    ``ga2``'s, with probability 1 - ``alpha`` made of the values that are rarest on the board. (Its other gene is for
-    cells.)
+    Cell: in a position (a board and a hand) that was met in training, it is the cell with the greatest value, the
+    first on ties; a cell that was never tried there is worth 0. In any other position the cell is random. The player
+    does not look for a win. Gift: as in ``ga2``, with probability 1 - ``alpha`` it is a piece whose values are rare on
+    the board. (The other gene of ``ga2`` is for cells.)
 
-    With ``faithful`` it plays like the study's code. A board that was met is known with any piece in hand. The greatest
-    value is taken over all pieces it was met with, ties by piece, then by cell.
+    With ``faithful`` it plays like the study's code: a board that was met is recognised with any piece in hand, and
+    the greatest value is taken over all pieces with which the board was met. On ties the lowest piece comes first,
+    then the lowest cell.
 
-    ``policy`` is of kind 'q_placement'. It has a row for each cell tried in a position, ascending. Columns: ``lanes``
-    int64 and ``occupied`` int32 (the board), ``hand`` int8, ``cell`` int8, ``value`` float64. Without one, cells are
-    random. Words of a turn: 0, the gift (``agents/ga2.py``); 5, a random cell (upper half). Raises
-    ``ValueError`` for a policy that is not like that or a gene outside 0 to 1.
+    ``policy`` is of kind 'q_placement'. It has a row for each cell that was tried in a position, ascending. Its
+    columns are ``lanes`` (int64) and ``occupied`` (int32) for the board, ``hand`` (int8), ``cell`` (int8) and
+    ``value`` (float64). Without a policy, cells are random. The words of a turn are those of the gift
+    (``agents/ga2.py``) and word 5 for a random cell (upper half). Raises ``ValueError`` for any other policy, or a
+    gene that is not from 0 to 1.
     """
 
     kernel = q_placement_turn
@@ -200,21 +205,23 @@ class QPlacement(KernelAgent):
 
 
 class QPlacementLearner(RowLearner):
-    """Learns what ``QPlacement`` plays by, as study B did in seat 1 against ``ga2``; it plays in either seat.
+    """A learner of the values by which ``QPlacement`` plays. Study B trained it in seat 1 against ``ga2``.
 
-    With probability ``exploration``, multiplied by ``decay`` after each game but never below ``floor``, a cell is
-    uniform among the empty ones. Else it is the best of its position, first on ties, where an unknown cell is worth 0.
-    Values are those of (position, cell). The value of a placement moves by ``learning_rate`` of the difference towards
-    a target. The target is ``discount`` times the greatest value of the learner's next position, with the piece then in
-    hand. For the last placement it is ``reward`` for a win, -``reward`` for a loss, 0 for a draw.
+    It can learn in either seat. With probability ``exploration`` it chooses a cell at random, uniformly among the
+    empty ones. This probability is multiplied by ``decay`` after each game but never falls below ``floor``. Otherwise
+    it chooses the cell with the greatest value in the position, the first on ties; an unknown value counts as 0. Each
+    pair of a position and a cell has a value. The value of a placement moves towards a target, by ``learning_rate`` of
+    the difference. The target is ``discount`` times the greatest value of the learner's next position, with the piece
+    then in hand. For the last placement of a game it is ``reward`` after a win, -``reward`` after a loss, and 0 after
+    a draw.
 
     With ``faithful`` it learns like the study's code. There the greatest value is taken over the board after the
-    placement, where the opponent is to move. Values of that board were never stored. So values decay by
-    ``learning_rate`` whenever they are met again, and only the last one gets that share of the reward. A board that was
-    met with more than one piece in hand forgets the values of the piece in hand each time.
+    placement, where the opponent is to move and no value is ever stored. Values therefore decay by ``learning_rate``
+    whenever they are met again, and only the last value gets this share of the reward. Whenever a board that was met
+    with more than one piece in hand is met again, the values for the piece in hand are forgotten.
 
-    Words of a turn: 0, the gift; 4, whether the cell is random; 5, a random cell (upper half). Raises ``ValueError``
-    for a probability outside 0 to 1 or a reward that is not finite.
+    Words of a turn: 0 for the gift; 4 decides whether the cell is random; 5 for a random cell (upper half). Raises
+    ``ValueError`` for a probability that is not from 0 to 1, or a reward that is not finite.
     """
 
     kernel = q_placement_turn
@@ -263,9 +270,9 @@ class QPlacementLearner(RowLearner):
 
 
 def _build_knowledge(policy: Policy, settings: NDArray[np.float64]) -> Knowledge:
-    """Build the tables that a player reads from a policy.
+    """Build the knowledge of a player from a policy.
 
-    Raises ``ValueError`` for a table that no learner can have made.
+    Raises ``ValueError`` for a table that cannot have been learned.
     """
     lanes, occupied, hand, cell, value = load_checked_columns(policy, Q_PLACEMENT, "q_placement", COLUMNS)
     pieces = compute_checked_board_pieces(lanes, occupied)

@@ -53,10 +53,10 @@ def q_table_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) ->
 
 @inline_function
 def holder_value(position: PackedPosition, result: float, ends: bool, rules: Any, agent: Any) -> float:
-    """Return the value of a position for the player with the piece in hand.
+    """Return the value of a position for the player who has the piece in hand.
 
-    It is 1 if that piece finishes a line; else, if the game ends here, its ``result``; else the best of the turns
-    known.
+    The value is 1 if this piece can finish a line. Otherwise it is ``result`` if the game ``ends`` here, or else the
+    greatest known value of a turn.
     """
     if winning_cells(position.lanes, position.occupied, position.hand, rules) != 0:
         return 1.0
@@ -65,7 +65,10 @@ def holder_value(position: PackedPosition, result: float, ends: bool, rules: Any
 
 @update
 def learn_q_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
-    """Update the values from the last afterstate of a game to the first: see ``QTableLearner``."""
+    """Update the values of a game's afterstates from the last to the first: see ``QTableLearner``.
+
+    Returns whether the arrays have room for another game.
+    """
     settings, words, values, tables = params(agent), keys(agent), table(agent), symmetry_tables(agent)
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(game.plies):
@@ -89,19 +92,21 @@ def learn_q_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
 
 
 class QTableLearner(RowLearner):
-    """Q-learning (C. Watkins, Learning from Delayed Rewards, 1989) of turns, with the signs of a zero-sum game.
+    """A Q-learner (C. Watkins, Learning from Delayed Rewards, 1989) of whole turns in a zero-sum game.
 
-    The value of a turn is that of its afterstate (``agents/policy.py``), -1 to 1 for the player who made
-    it, 0 at first. After a game the values of its turns by both players change, the last turn first (L. Lin,
-    Self-Improving Reactive Agents, 1992). A value moves by ``learning_rate`` of the difference towards minus
-    ``discount`` times the value of the opponent's position. That value is 1 if the piece in hand finishes a line there.
-    Else it is the result, if the game ended with the opponent's placement. Else it is the greatest value of the
-    opponent's turns that were tried. Turns that were never tried do not count.
+    The value of a turn is the value of its afterstate (``agents/policy.py``): from -1 to 1 for the player who made the
+    turn, and 0 at first. After a game the values of both players' turns are updated, beginning with the last turn (L.
+    Lin, Self-Improving Reactive Agents, 1992). Each value moves by ``learning_rate`` of the difference towards a
+    target: minus ``discount`` times the value of the opponent's position. The value of that position is 1 if the piece
+    in hand finishes a line there. Otherwise, if the game ended with the opponent's placement, it is the result for the
+    opponent; if not, it is the greatest value among the opponent's turns that have been tried. Turns that have never
+    been tried are ignored.
 
-    With probability ``exploration``, multiplied by ``decay`` after each game but never below ``floor``, its own turn is
-    random. Else it is that of the agent ``policy`` with this ``fallback``. Words of a turn: 0, the fallback's; 1,
-    whether it is random; 2, a random cell (upper half) and gift (lower half). Raises ``ValueError`` for a number
-    outside 0 to 1 and a fallback that does not exist.
+    With probability ``exploration`` the learner's own turn is random. This probability is multiplied by ``decay``
+    after each game but never falls below ``floor``. Otherwise the turn is the one that the agent ``policy`` with this
+    ``fallback`` would make. Words of a turn: 0 is for the fallback; 1 decides whether the turn is random; 2 gives a
+    random cell (upper half) and gift (lower half). Raises ``ValueError`` for a number that is not from 0 to 1, and for
+    a fallback that does not exist.
     """
 
     kernel = q_table_turn

@@ -14,13 +14,13 @@ from quarto.rules import NONE
 
 @inline_function
 def random_cell(word: int, cells: int) -> int:
-    """Return a uniform cell of a non-empty 16-bit mask, from the upper half of a random word."""
+    """Return a cell drawn uniformly from a non-empty 16-bit mask, by the upper half of a random word."""
     return nth_bit(cells, integer_below(word, popcount(cells)))
 
 
 @inline_function
 def random_piece(word: int, pieces: int) -> int:
-    """Return a uniform piece of a 16-bit mask, from the lower half of a random word; NONE if the mask is empty."""
+    """Return a piece drawn uniformly from a 16-bit mask, by the lower half of a random word; NONE if there is none."""
     return nth_bit(pieces, second_integer_below(word, popcount(pieces))) if pieces != 0 else NONE
 
 
@@ -31,7 +31,7 @@ def random_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> 
 
 
 class Random(KernelAgent):
-    """Uniform legal cell, uniform unused piece, under every rule set."""
+    """A player that places on a random empty cell and gives a random unused piece, both uniformly, under any rules."""
 
     kernel = random_turn
     choosers = ("opponent", "mover")

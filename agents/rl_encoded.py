@@ -35,7 +35,10 @@ WIN, LOSS, DRAW, ELSE = range(4)  # the rewards, beginning at REWARDS
 
 @functools.cache
 def compute_longest_lines(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
-    """Compute the most cells of a mask that lie on one line, for all 16-bit masks: [4096] uint64, four bits a mask."""
+    """Compute, for each 16-bit mask of cells, the greatest number of its cells that lie on one line: [4096] uint64.
+
+    Each word has sixteen such numbers of four bits, for consecutive masks.
+    """
     masks = np.arange(1 << CELLS, dtype=np.uint64)
     longest = np.zeros(1 << CELLS, np.uint64)
     for line in lines:
@@ -47,7 +50,7 @@ def compute_longest_lines(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
 
 @kernel()
 def sample_initial_values(seed: int) -> NDArray[np.float64]:
-    """Sample the value of each code before anything is learned, uniform in [0.1, 1): [CODES] float64."""
+    """Sample the value that each code has before anything is learned, uniformly from [0.1, 1): [CODES] float64."""
     values, words = np.empty(CODES), mix(uint64(seed) + GAMMA)
     for code in range(CODES):
         values[code] = MIN_VALUE + (MAX_VALUE - MIN_VALUE) * unit_float(draw(words, code))
@@ -56,9 +59,11 @@ def sample_initial_values(seed: int) -> NDArray[np.float64]:
 
 @inline_function
 def board_code(lanes: int, occupied: int, longest: Any) -> int:
-    """Compute a board's code, in base 5.
+    """Compute the code of a board: a number of eight digits in base 5.
 
-    Its most significant digit is that of not high; then come high, not coloured and so on to square.
+    A digit is the greatest number of pieces with one attribute value that stand on one line. From the most to the
+    least significant digit, the values are not high, high, not coloured, coloured, and so on to square. ``longest`` is
+    the table that ``compute_longest_lines`` returned.
     """
     code = int64(0)
     for attribute in range(ATTRIBUTES - 1, -1, -1):
@@ -70,7 +75,7 @@ def board_code(lanes: int, occupied: int, longest: Any) -> int:
 
 @inline_function
 def best_cell(position: PackedPosition, agent: Any) -> int:
-    """Return the empty cell that makes the board of the greatest value, first on ties."""
+    """Return the empty cell on which the piece in hand makes the board with the greatest value; on ties the first."""
     values, longest, piece = table(agent), keys(agent), piece_to_lanes(position.hand)
     best, choice = -np.inf, int64(NONE)
     for cell in range(CELLS):
@@ -84,7 +89,10 @@ def best_cell(position: PackedPosition, agent: Any) -> int:
 
 @inline_function
 def gift_value(position: PackedPosition, piece: int, agent: Any) -> float:
-    """Return the value of the boards that ``piece`` can make on all cells: their mean, or the greatest."""
+    """Return the value of giving ``piece`` to the opponent.
+
+    It is the mean, or by the gift rule ``min_max`` the greatest, of the values of the boards that the piece can make.
+    """
     values, longest, spread_piece = table(agent), keys(agent), piece_to_lanes(piece)
     lanes, occupied = position.lanes, position.occupied
     total, count, most = 0.0, 0, -np.inf
@@ -97,9 +105,9 @@ def gift_value(position: PackedPosition, piece: int, agent: Any) -> float:
 
 @inline_function
 def least_value_gift(position: PackedPosition, rules: Any, agent: Any) -> int:
-    """Return the piece that is worth least to the opponent; NONE if none is left.
+    """Return the piece whose value for the opponent is least, or NONE if no piece is left.
 
-    It is one of the safe pieces if there are any.
+    It is a safe piece if there is one.
     """
     safe = position.available & safe_pieces(position.lanes, position.occupied, rules)
     allowed = safe if safe != 0 else position.available
@@ -132,7 +140,10 @@ def rl_encoded_turn(position: PackedPosition, seed: int, rules: Any, agent: Any)
 
 @update
 def learn_board_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
-    """Update the values from the last board of a game to the first, as in study C: see ``EncodedLearner``."""
+    """Update the values of a game's boards from the last to the first, as in study C: see ``EncodedLearner``.
+
+    Returns True, because the table has a fixed size.
+    """
     settings, values, longest = params(agent), table(agent), keys(agent)
     lanes, occupied = uint64(0), int64(0)
     for ply in range(game.plies):
@@ -154,17 +165,17 @@ def learn_board_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
 
 
 class RlEncoded(KernelAgent):
-    """Study C's player, which learns the values of boards.
+    """Study C's player, which plays by learned values of boards.
 
-    A board's code has eight digits: for each attribute value, the most pieces with it that stand on one line of the
-    rules. Cell: the first that wins, else the one whose board has the greatest value. Gift: among the safe pieces, or
-    all if no piece is safe, the one that is worth least to the opponent, first on ties. Its worth is the mean value of
-    the boards which the opponent could make with it. With ``gift_rule='min_max'``, which the study suggests, it is the
-    largest value.
+    The code of a board has eight digits: for each attribute value, the greatest number of pieces with this value that
+    stand on one line of the rules. Cell: the first that wins, otherwise the cell whose board has the greatest value.
+    Gift: among the safe pieces, or among all pieces if none is safe, the one that is worth least to the opponent, the
+    first on ties. A piece is worth the mean value of the boards that the opponent could make with it. With
+    ``gift_rule='min_max'``, which the study suggests, it is worth the greatest of these values.
 
-    ``policy`` is of kind 'encoded_values': ``code`` int32, ``value`` float64, all 390,625 rows. Without one, values are
-    uniform in [0.1, 1), drawn from ``values_seed``. Raises ``ValueError`` for a policy that is not like that or a
-    ``gift_rule`` that does not exist.
+    ``policy`` is of kind 'encoded_values': ``code`` (int32) and ``value`` (float64), in 390,625 rows, one for each
+    code. Without a policy, values are uniform in [0.1, 1), drawn from ``values_seed``. Raises ``ValueError`` for any
+    other policy, or for a ``gift_rule`` that does not exist.
     """
 
     kernel = rl_encoded_turn
@@ -181,17 +192,19 @@ class RlEncoded(KernelAgent):
 
 
 class EncodedLearner(Learner):
-    """Learns what ``RlEncoded`` plays by, as study C did against ``semi_random``.
+    """A learner of the values by which ``RlEncoded`` plays. Study C trained it against ``semi_random``.
 
-    With probability ``exploration``, less by ``exploration_step`` after each game until it is 0, a cell is uniform
-    among the empty ones. It does not look for a win. A gift is uniform among the pieces left with the same probability,
-    drawn separately. After a game it takes the boards that the learner made, from the last to the first, with a target
-    that begins at 0. The target grows by the board's reward. The board's value moves towards the target by
-    ``learning_rate`` of the difference. Then the target is multiplied by ``discount``. ``rewards`` has four numbers:
-    for the last such board of a game that was won, lost or drawn, and for all other boards.
+    With probability ``exploration`` a cell is random, uniformly among the empty ones; with the same probability, drawn
+    separately, a gift is random, uniformly among the pieces left. This probability falls by ``exploration_step`` after
+    each game until it is 0. If the cell is random, the learner does not look for a win. After a game it goes through
+    the boards that it made, from the last to the first, with a target that begins at 0. For each board, the target
+    grows by the board's reward; the board's value moves towards the target by ``learning_rate`` of the difference;
+    then the target is multiplied by ``discount``. ``rewards`` has four numbers: for the last of these boards if the
+    game was won, lost or drawn, and for all other boards.
 
-    Words of a turn: 0, a random cell (upper half) and gift (lower half); 1, whether the cell is random; 2, whether the
-    gift is. Raises ``ValueError`` for a probability outside 0 to 1, a number that is not finite, or not four rewards.
+    Words of a turn: 0 for a random cell (upper half) and gift (lower half); 1 decides whether the cell is random; 2
+    decides whether the gift is random. Raises ``ValueError`` for a probability that is not from 0 to 1, for a number
+    that is not finite, and unless there are four rewards.
     """
 
     kernel = rl_encoded_turn
@@ -228,7 +241,7 @@ class EncodedLearner(Learner):
 
 
 def _load_values(policy: Policy) -> NDArray[np.float64]:
-    """Load the values by code: [CODES] float64. Raises ``ValueError`` unless each code is there once."""
+    """Load the value of each code: [CODES] float64. Raises ``ValueError`` unless every code occurs exactly once."""
     codes, values = load_checked_columns(policy, ENCODED_VALUES, "rl_encoded", {"code": np.int64, "value": np.float64})
     outside = codes[(codes < 0) | (codes >= CODES)]
     if len(outside):

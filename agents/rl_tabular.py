@@ -55,7 +55,10 @@ COLUMNS = {"lanes": np.int64, "occupied": np.int64, "cell": np.int64, "gift": np
 
 
 class CanonicalBoard(NamedTuple):
-    """A board's canonical form and the symmetry that takes the board to it. All int64 in kernels, except the lanes."""
+    """The canonical form of a board, with the symmetry that maps the board to this form.
+
+    In kernels all numbers are int64, except the lanes.
+    """
 
     lanes: int  # uint64
     occupied: int
@@ -64,27 +67,27 @@ class CanonicalBoard(NamedTuple):
 
 @inline_function
 def canonicalize_board(lanes: int, occupied: int, tables: Symmetries) -> CanonicalBoard:
-    """Return the canonical form of a board, and the symmetry that leads there."""
+    """Return the canonical form of a board, and the symmetry that maps the board to this form."""
     least, minimal = canonical_form(lanes, occupied, NONE, tables)
     return CanonicalBoard(least, minimal, canonical_transform(lanes, occupied, NONE, tables))
 
 
 @inline_function
 def cell_offset(form: CanonicalBoard, cell: int, tables: Symmetries) -> int:
-    """Return the index of a cell's counter in the row of the form."""
+    """Return the index of the counter of ``cell``, a cell of the original board, in the canonical form's row."""
     return bit_rank(map_cell(cell, form.transform, tables), ~form.occupied & ALL_CELLS)
 
 
 @inline_function
 def gift_offset(form: CanonicalBoard, gift: int) -> int:
-    """Return the index of a gift's counter in the row of the form."""
+    """Return the index of the counter of ``gift``, a piece of the original game, in the canonical form's row."""
     unused = ~board_piece_mask(form.lanes, form.occupied) & ALL_PIECES
     return row_width(form.occupied) + bit_rank(map_piece(gift, form.transform), unused)
 
 
 @inline_function
 def best_counter_cell(position: PackedPosition, tables: Symmetries, words: Any, values: Any) -> int:
-    """Return the empty cell with the highest counter, first on ties; NONE if no cell of this board has one."""
+    """Return the empty cell with the highest counter, the first on ties, or NONE if no cell has a counter here."""
     form, best, choice = canonicalize_board(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
     first = find_row(form.lanes, form.occupied, NONE, words)
     for cell in range(CELLS if first != NONE else 0):
@@ -97,7 +100,7 @@ def best_counter_cell(position: PackedPosition, tables: Symmetries, words: Any, 
 
 @inline_function
 def best_counter_gift(position: PackedPosition, tables: Symmetries, words: Any, values: Any) -> int:
-    """Return the available piece with the highest counter, first on ties; NONE if none has one on this board."""
+    """Return the available piece with the highest counter on this board, the first on ties, or NONE if none has one."""
     form, best, choice = canonicalize_board(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
     first = find_row(form.lanes, form.occupied, NONE, words)
     for piece in range(PIECES if first != NONE else 0):
@@ -110,14 +113,17 @@ def best_counter_gift(position: PackedPosition, tables: Symmetries, words: Any, 
 
 @inline_function
 def add_to_counter(form: CanonicalBoard, offset: int, change: float, words: Any, values: Any) -> None:
-    """Add to the counter at this offset in the form's row; a counter that is not there yet begins at 0."""
+    """Add ``change`` to the counter at ``offset`` in the form's row. A counter that does not exist yet begins at 0."""
     first = find_or_add_row((form.lanes, form.occupied, int64(NONE)), 2 * row_width(form.occupied), words, values)
     count = values[first + offset]
     values[first + offset] = change if np.isnan(count) else count + change
 
 
 def load_checked_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
-    """Load the columns of a policy of counters. Raises ``ValueError`` for values that no learner makes."""
+    """Load the columns of a policy of counters; ``player`` names the reader in messages.
+
+    Raises ``ValueError`` for values that cannot have been learned.
+    """
     lanes, occupied, cell, gift, count = load_checked_columns(policy, COUNTERS, player, COLUMNS)
     pieces = compute_checked_board_pieces(lanes, occupied)
     check_range("cell", cell, NONE, CELLS - 1)
@@ -134,9 +140,10 @@ def load_checked_counters(policy: Policy, player: str) -> list[NDArray[np.int64]
 def build_counter_knowledge(
     columns: list[NDArray[np.int64]] | None, params: NDArray[np.float64], rules: Rules, scratch_size: int = 0
 ) -> Knowledge:
-    """Build the knowledge that ``best_counter_cell`` and ``best_counter_gift`` read from counters, if there are any.
+    """Build the knowledge from which ``best_counter_cell`` and ``best_counter_gift`` read counters.
 
-    Raises ``ValueError`` if a board is not a canonical form of these rules.
+    ``columns`` are the columns of a policy, or None for no counters. Raises ``ValueError`` if a board is not in the
+    canonical form under these rules.
     """
     if columns is None:
         return replace(build_empty_row_knowledge(params), scratch_size=scratch_size, symmetric=True)
@@ -161,7 +168,10 @@ CELL_COIN, GIFT_COIN = 1, 2  # indices of the words that say whether to explore;
 
 @inline_function
 def is_exploring(seed: int, coin: int, settings: Any) -> bool:
-    """Return whether a turn with this seed takes a random action, which is then counted."""
+    """Return whether a turn with this seed takes a random action, which will be counted.
+
+    ``coin`` is the index of the random word that decides this, which differs between cells and gifts.
+    """
     explored: bool = unit_float(draw(seed, coin)) < settings[EXPLORATION]
     return explored
 
@@ -186,7 +196,10 @@ def rl_tabular_turn(position: PackedPosition, seed: int, rules: Any, agent: Any)
 
 @update
 def update_counters(game: FinishedGame, rules: Any, agent: Any) -> bool:
-    """Update the counters by a game, as in study A: see ``TabularLearner``."""
+    """Count the results of a finished game's explored actions, as in study A: see ``TabularLearner``.
+
+    Returns whether the arrays have room for another game.
+    """
     settings, words, values, tables = params(agent), keys(agent), table(agent), symmetry_tables(agent)
     change = 1.0 if game.winner == game.seat else -1.0
     lanes, occupied = uint64(0), int64(0)
@@ -207,18 +220,19 @@ def update_counters(game: FinishedGame, rules: Any, agent: Any) -> bool:
 
 
 class RlTabular(KernelAgent):
-    """Study A's learned player (``lorenzobellino/quarto-player``): it repeats the actions with the best results.
+    """Study A's learned player (``lorenzobellino/quarto-player``), which repeats the actions with the best results.
 
-    Cell and gift: those with the highest counter on this board (without the piece in hand), first on ties. They are
-    random if the board has no counter. Boards are known by their canonical form (``agents/rl_tabular.py``).
+    It chooses the cell and the gift with the highest counter on this board (without the piece in hand), the first on
+    ties. They are random if the board has no counter. Boards are recognised by their canonical form
+    (``agents/rl_tabular.py``).
 
-    With ``faithful`` it plays as the study's published agent. Its keys were hashes of texts, which differ from process
-    to process. So it recognised no board and played at random.
+    With ``faithful`` it plays like the study's published agent. The keys of that agent were hashes of texts, which
+    differ from process to process, so it recognised no board and played at random.
 
-    ``policy`` is of kind 'counters'. It has a row for each cell or gift that was counted on a board, ascending.
-    Columns: ``lanes`` int64, ``occupied`` int32, ``cell`` int8, ``gift`` int8 (one of the two is -1), ``count`` int64.
-    Word 0 of a turn is the random cell (upper half) and gift (lower half). Raises ``ValueError`` for a policy that is
-    not like that. ``knowledge`` does for one that was learned under rules with other symmetries.
+    ``policy`` is of kind 'counters'. It has a row for each cell or gift that was counted on a board, ascending. Its
+    columns are ``lanes`` (int64), ``occupied`` (int32), ``cell`` and ``gift`` (int8, one of the two is -1) and
+    ``count`` (int64). Word 0 of a turn gives a random cell (upper half) and gift (lower half). Raises ``ValueError``
+    for any other policy; ``knowledge`` raises it for a policy that was learned under rules with other symmetries.
     """
 
     kernel = rl_tabular_turn
@@ -232,15 +246,16 @@ class RlTabular(KernelAgent):
 
 
 class TabularLearner(RowLearner):
-    """Learns what ``RlTabular`` plays by, as study A did against ``rule_based``.
+    """A learner of the counters by which ``RlTabular`` plays. Study A trained it against ``rule_based``.
 
-    With probability ``exploration``, less by ``exploration_step`` after each game until it is 0, a cell is uniform
-    among the empty ones. A gift is uniform among the pieces left with the same probability, drawn separately. Only such
-    actions are counted: after the game, +1 for each if it was won, -1 if it was lost or drawn. (So with the study's
-    numbers nothing more is learned after 70 games.) Otherwise it plays as ``RlTabular`` does by its counters so far.
+    With probability ``exploration`` a cell is random, uniformly among the empty ones; with the same probability, drawn
+    separately, a gift is random, uniformly among the pieces left. This probability falls by ``exploration_step`` after
+    each game until it is 0. Only such random actions are counted: after the game, each counter grows by 1 if the game
+    was won, and falls by 1 if it was lost or drawn. (With the study's numbers, therefore, nothing more is learned
+    after 70 games.) Otherwise the learner plays as ``RlTabular`` would with the counters so far.
 
-    Words of a turn: 0, a random cell (upper half) and gift (lower half); 1, whether the cell is explored; 2, whether
-    the gift is. Raises ``ValueError`` for a number outside 0 to 1.
+    Words of a turn: 0 for a random cell (upper half) and gift (lower half); 1 decides whether the cell is random; 2
+    decides whether the gift is random. Raises ``ValueError`` for a number that is not from 0 to 1.
     """
 
     kernel = rl_tabular_turn
@@ -255,9 +270,9 @@ class TabularLearner(RowLearner):
         return replace(build_empty_row_knowledge(settings), symmetric=True)
 
     def to_policy(self, knowledge: Knowledge) -> Policy:
-        """Return all counters as a policy: a row for each board and cell or gift.
+        """Convert all counters to a policy, with a row for each counted cell or gift of each board.
 
-        Of the two columns ``cell`` and ``gift`` one is -1.
+        In each row, one of the columns ``cell`` and ``gift`` is -1.
         """
         lanes, occupied, _, first = list_position_rows(knowledge)
         pieces = compute_checked_board_pieces(lanes, occupied)

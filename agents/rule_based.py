@@ -1,17 +1,20 @@
 """Study A's rules of thumb: win, mirror the opponent, give a safe or an opposite piece.
 
 The study's program (``lorenzobellino/quarto-player``), which ``faithful`` players follow, compares the board with the
-one that it remembers of its own last turn. It takes the first cell that differs, in the lowest row where one does, for
-the opponent's last. It plays the point reflection of that cell if this was empty on the remembered board, else the
-first cell that was. (It means the farthest cell, but computes one distance for all.) If the answer is occupied by now,
-the program is asked again. It then remembers a board on which its piece is there all the same. After a turn that the
-search found, it remembers the placement alone, with row and column exchanged.
+board that it remembers from its own last turn. As the opponent's last cell it takes the first cell that differs, in the
+last row that has such a cell. It plays the point reflection of this cell if that was empty on the remembered board,
+otherwise the first cell that was empty there. (The program means to play the farthest cell, but it computes one
+distance for all cells.) If the chosen cell is occupied by now, the program is asked again, although it then remembers a
+board on which its piece is already there. After a turn that the search found, it remembers only the placement, with row
+and column exchanged.
 
-Its earlier version (until 15 February 2023) made the study's first tables of results. It takes a random cell where the
-last version takes the first one. It always takes a random cell if it did not give the first piece of the game.
+The earlier version of the program (until 15 February 2023) made the study's first tables of results. It takes a random
+cell where the last version takes the first one. It always takes a random cell if it did not give the first piece of the
+game.
 
-A gift is the first of one or two safe pieces, else the first of those most unlike the piece just placed. Before the
-program's first placement it is random. Pieces are in ascending order here, in the order of Python's sets there.
+A gift is the first of one or two safe pieces, otherwise the first of the pieces that are most unlike the piece just
+placed. Before the program's first placement it is random. Pieces are in ascending order here, and in the order of
+Python's sets in the program.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ GAVE_FIRST = 1 << CELLS  # whether it gave the first piece, by its rule for a mi
 
 @inline_function
 def pack_pieces(position: PackedPosition) -> int:
-    """Pack the pieces on the board, four bits a cell; 0 where there is none."""
+    """Pack the pieces on the board into one word, with four bits for each cell; the bits of an empty cell are 0."""
     packed, rest = uint64(0), position.occupied
     while rest != 0:
         cell = lowest_bit(rest)
@@ -52,7 +55,7 @@ def pack_pieces(position: PackedPosition) -> int:
 
 @inline_function
 def remember_piece(cell: int, piece: int, agent: Any) -> None:
-    """Store a piece on a cell of the remembered board, whatever was there before."""
+    """Write a piece on a cell of the remembered board, whatever was there before."""
     remembered, shift = memory(agent), uint64(4 * cell)
     other_pieces = remembered[PIECES_REMEMBERED] & ~(uint64(15) << shift)
     remembered[PIECES_REMEMBERED] = other_pieces | (uint64(piece) << shift)
@@ -61,15 +64,18 @@ def remember_piece(cell: int, piece: int, agent: Any) -> None:
 
 @inline_function
 def remember_search_turn(position: PackedPosition, cell: int, agent: Any) -> None:
-    """Store the placement of a turn that the search found, as the study's program does."""
+    """Write on the remembered board the placement of a turn that the search found, as the study's program does.
+
+    The program exchanges the row and the column of the cell.
+    """
     remember_piece(SIDE * (cell % SIDE) + cell // SIDE, position.hand, agent)
 
 
 @inline_function
 def changed_cell(packed: int, occupied: int, agent: Any) -> int:
-    """Return the first cell that differs from the remembered board, in the lowest row where one does.
+    """Return the first cell that differs from the remembered board, in the last row that has such a cell.
 
-    NONE: no cell differs.
+    Return NONE if no cell differs.
     """
     remembered = memory(agent)
     cells = int64(remembered[CELLS_REMEMBERED]) & ALL_CELLS
@@ -87,7 +93,11 @@ def changed_cell(packed: int, occupied: int, agent: Any) -> int:
 
 @inline_function
 def mirroring_cell(changed: int, earlier_program: bool, word: int, agent: Any) -> int:
-    """Return the cell with which the program answers the cell ``changed``; it may be occupied."""
+    """Return the cell that the study's program plays in reply to the opponent's placement on the cell ``changed``.
+
+    If ``changed`` is NONE, it is a random cell. The returned cell may be occupied, because the program only looks at
+    the remembered board.
+    """
     remembered = int64(memory(agent)[CELLS_REMEMBERED])
     free, mirror = ~remembered & ALL_CELLS, CELLS - 1 - changed
     if changed == NONE:
@@ -99,9 +109,9 @@ def mirroring_cell(changed: int, earlier_program: bool, word: int, agent: Any) -
 
 @inline_function
 def rule_of_thumb_cell(position: PackedPosition, earlier_program: bool, seed: int, agent: Any) -> int:
-    """Return the cell that the rules of thumb choose in the end, if none wins.
+    """Return the cell that the rules of thumb of the study's program choose if no cell wins.
 
-    Word n of the turn is that of the n-th answer.
+    The program chooses a cell again until the cell is empty. The n-th choice uses word n of the turn, from 0.
     """
     packed, answers = pack_pieces(position), int64(0)
     while True:
@@ -118,9 +128,9 @@ def rule_of_thumb_cell(position: PackedPosition, earlier_program: bool, seed: in
 
 @inline_function
 def mirror_piece(available: int, piece: int) -> int:
-    """Return the first available piece of those that differ from ``piece`` in most attributes.
+    """Return the available piece that differs from ``piece`` in the most attributes; on ties the first.
 
-    NONE: no piece is available.
+    Return NONE if no piece is available.
     """
     best, most, rest = int64(NONE), int64(-1), int64(available)
     while rest != 0:
@@ -134,14 +144,14 @@ def mirror_piece(available: int, piece: int) -> int:
 
 @inline_function
 def first_of_few_safe_gifts(lanes: int, occupied: int, available: int, rules: Any) -> int:
-    """Return the first of one or two safe pieces; NONE if there are none or more."""
+    """Return the first safe piece if one or two of the available pieces are safe, otherwise NONE."""
     safe = available & safe_pieces(lanes, occupied, rules)
     return lowest_bit(safe) if 0 < popcount(safe) <= FEW_SAFE_GIFTS else int64(NONE)
 
 
 @inline_function
 def rule_of_thumb_gift(position: PackedPosition, cell: int, rules: Any) -> int:
-    """Return the gift after the hand is placed on ``cell``."""
+    """Return the gift that the rules of thumb choose after the piece in hand is placed on ``cell``."""
     lanes = place_piece(position.lanes, position.hand, cell)
     gift = first_of_few_safe_gifts(lanes, position.occupied | (int64(1) << cell), position.available, rules)
     return gift if gift != NONE else mirror_piece(position.available, position.hand)
@@ -149,7 +159,10 @@ def rule_of_thumb_gift(position: PackedPosition, cell: int, rules: Any) -> int:
 
 @inline_function
 def opening_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
-    """Return the gift before the player's first placement, from the lower half of word 0."""
+    """Return the gift before the player's first placement: the first of one or two safe pieces, or a random piece.
+
+    A random piece comes from the lower half of word 0, and the player remembers that it gave the first piece.
+    """
     gift = first_of_few_safe_gifts(position.lanes, position.occupied, position.available, rules)
     if gift != NONE:
         return gift
@@ -159,7 +172,7 @@ def opening_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) ->
 
 @inline_function
 def farthest_cell(empty: int, origin: int) -> int:
-    """Return the cell of a non-empty 16-bit mask with the largest Manhattan distance to ``origin``, first on ties."""
+    """Return the cell of a non-empty 16-bit mask that is farthest from ``origin`` (Manhattan); on ties the first."""
     best, best_distance = int64(NONE), int64(-1)
     for cell in range(CELLS):
         distance = abs(cell // SIDE - origin // SIDE) + abs(cell % SIDE - origin % SIDE)
@@ -172,8 +185,8 @@ def farthest_cell(empty: int, origin: int) -> int:
 def mirror_or_random_cell(position: PackedPosition, word: int) -> int:
     """Return the point reflection of the opponent's last cell.
 
-    If that is taken, return the empty cell farthest from the opponent's last cell. On an empty board, return a random
-    cell.
+    If that cell is occupied, return the empty cell that is farthest from the opponent's last cell. On an empty board,
+    return a random cell.
     """
     empty, mirror = ~position.occupied & ALL_CELLS, CELLS - 1 - position.last_cell
     if position.last_cell == NONE:
@@ -203,17 +216,17 @@ def rule_based_program_turn(position: PackedPosition, seed: int, rules: Any, age
 class RuleBased(KernelAgent):
     """Study A's ``rule_based`` (``lorenzobellino/quarto-player``).
 
-    Cell: the first that wins. Else it is the point reflection of the opponent's last cell. If that is taken, it is the
-    empty cell farthest from the opponent's last one, first on ties. On an empty board it is random. Gift: the first of
-    one or two safe pieces. Else it is the piece that differs from the one just placed in most attributes, first on
-    ties. At the opening it is random.
+    Cell: the first that wins, otherwise the point reflection of the opponent's last cell. If that cell is occupied, it
+    is the empty cell that is farthest from the opponent's last cell, the first on ties. On an empty board the cell is
+    random. Gift: the first safe piece if one or two pieces are safe, otherwise the piece that differs in the most
+    attributes from the piece just placed, the first on ties. At the opening the gift is random.
 
-    With ``faithful`` it follows the study's program in its last version. With ``version='earlier'`` it follows the
-    version of the study's first results. ``agents/rule_based.py`` has the differences.
+    With ``faithful`` it follows the last version of the study's program. With ``version='earlier'`` it follows the
+    version with which the study's first results were made. ``agents/rule_based.py`` describes the differences.
 
-    Words of a turn: 0, the opening gift (lower half) or a cell (upper half). With ``faithful`` word 1 is the cell
-    (upper half) if the first one was occupied. Raises ``ValueError`` for an unknown version, or one without
-    ``faithful``.
+    Word 0 of a turn gives the opening gift (lower half) or a cell (upper half). With ``faithful``, word 1 gives the
+    cell (upper half) if the first cell was occupied. Raises ``ValueError`` for an unknown version, or for a version
+    without ``faithful``.
     """
 
     kernel = rule_based_turn

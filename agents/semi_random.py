@@ -25,7 +25,11 @@ def winning_piece(position: PackedPosition, rules: Any) -> int:
 
 @inline_function
 def turn_if_opponent_chooses(position: PackedPosition, word: int, rules: Any) -> int:
-    """Return the turn if the opponent chooses: place the piece in hand, then give a safe piece if any is left."""
+    """Return a turn under rules where the opponent chooses the pieces.
+
+    It places the piece in hand on the first winning cell or else a random cell, and gives a random safe piece or, if
+    no piece is safe, any random piece.
+    """
     cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
     if position.hand != NONE:
         wins = winning_cells(lanes, occupied, position.hand, rules)
@@ -38,7 +42,7 @@ def turn_if_opponent_chooses(position: PackedPosition, word: int, rules: Any) ->
 
 @inline_function
 def turn_if_mover_chooses(position: PackedPosition, word: int, rules: Any) -> int:
-    """Return the turn if the mover chooses: a piece and cell that win, else any."""
+    """Return a turn under rules where the mover chooses the piece: one that wins at once, otherwise a random turn."""
     piece = winning_piece(position, rules)
     if piece == NONE:
         return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
@@ -54,7 +58,12 @@ def semi_random_turn(position: PackedPosition, seed: int, rules: Any, agent: Any
 
 
 class SemiRandom(KernelAgent):
-    """First winning cell, else uniform; gift uniform over safe pieces, else over all (study C, SemiRandomPlayer)."""
+    """Study C's SemiRandomPlayer, which wins if it can and gives safe pieces if there are any.
+
+    It takes the first winning cell, otherwise a random cell. Its gift is drawn uniformly from the safe pieces, or from
+    all pieces if none is safe. Where the mover chooses the piece, it takes the first piece that wins, otherwise a
+    random one.
+    """
 
     kernel = semi_random_turn
     choosers = ("opponent", "mover")

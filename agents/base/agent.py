@@ -46,7 +46,7 @@ from quarto.rules import CELLS, RULE_TABLES, Rules
 from quarto.symmetry import MASKS, Symmetries, build_symmetries
 from quarto.views import BatchView, Position
 
-# Stand for a cell:
+# Numbers that stand for a cell:
 ERROR_CELL = -2  # the agent raised an exception, and its game ends as 'forfeit_error'
 LATE_CELL = -3  # its turn took longer than it may, and its game ends as 'forfeit_time'
 
@@ -62,12 +62,12 @@ AGENT = np.dtype(
         ("keys_size", np.int64),
         ("scratch_address", np.uint64),
         ("scratch_size", np.int64),
-        ("memory_address", np.uint64),  # of the game that is being asked about
+        ("memory_address", np.uint64),  # of the game in which a turn is asked for
         ("memory_size", np.int64),
         ("memories_address", np.uint64),  # where the memory of the game in slot 0 is, or would be
         ("memories_stride", np.uint64),  # bytes from one slot to the next
         ("symmetries_address", np.uint64),
-        ("evaluates", np.int64),  # whether its evaluations are wanted
+        ("evaluates", np.int64),  # whether evaluations are asked for
         ("value", np.float64),  # of its evaluation, see ``report_evaluation``
         ("visits", np.int64),
     ],
@@ -82,24 +82,28 @@ TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
 
 
 class Evaluation(NamedTuple):
-    """The evaluation that an agent in Python may return beside its turn, as ``(cell, gift, Evaluation(0.3))``.
+    """The evaluation that an agent in Python may return with its turn, as in ``(cell, gift, Evaluation(0.3))``.
 
-    A whole batch has one, of arrays [B]. None, and NaN as a value, mean that it has no such number.
+    An agent that plays batches returns one evaluation whose fields are arrays [B]. None, or NaN as a value, stands for
+    a number that the agent does not report.
     """
 
-    value: Any = None  # the result that it expects, from 1, won, to -1, lost
-    visits: Any = None  # how often its search met the turn, or nodes that it searched
+    value: Any = None  # the expected result, from -1 (lost) to 1 (won)
+    visits: Any = None  # how often the search met the turn, or the number of nodes that it searched
 
 
 class TurnTimeoutError(Exception):
-    """A player's turn took longer than it may."""
+    """An error of a player that took longer for its turn than its limit allows."""
 
 
 class SomeTurnsFailedError(Exception):
-    """A player took no turn in some games of a batch. Its turns in the other games count."""
+    """An error of a player that took no turn in some games of a batch. The turns in the other games are valid."""
 
     def __init__(self, turns: Turns, failures: Mapping[int, BaseException]) -> None:
-        """``failures``: what was raised by index in the batch, a ``TurnTimeoutError`` for a turn that took too long."""
+        """``failures``: each exception by the index of its position in the batch.
+
+        If a turn took too long, the exception is a ``TurnTimeoutError``.
+        """
         super().__init__(f"{len(failures)} of {len(turns.cells)} turns")
         self.turns = turns
         self.failures = failures
@@ -109,15 +113,17 @@ TurnKernel = Callable[[PackedPosition, int, Any, Any], int]
 
 
 def turn(function: TurnKernel) -> TurnKernel:
-    """Compile a scalar turn with the one signature that every jitted agent has, so that a new pairing compiles nothing.
+    """Compile a function that takes a turn in one position, with the signature that all jitted agents share.
+
+    Because the signature is the same, a new pairing of agents needs no compilation.
 
     Args:
-        function: ``function(position, seed, rules, agent) -> encode_turn(cell, gift)``. ``seed`` (uint64) feeds
-            ``quarto.rng.draw``. ``rules`` is a ``RULE_TABLES`` record. ``agent`` is read by ``params``, ``table``,
-            ``keys``, ``scratch``, ``memory`` and ``symmetry_tables``.
+        function: ``function(position, seed, rules, agent) -> encode_turn(cell, gift)``. ``seed`` (uint64) is the
+            argument of ``quarto.rng.draw``. ``rules`` is a ``RULE_TABLES`` record. ``agent`` is opaque: read it with
+            ``params``, ``table``, ``keys``, ``scratch``, ``memory`` and ``symmetry_tables``.
 
     Returns:
-        The compiled turn: the ``kernel`` of a ``KernelAgent``.
+        The compiled function: the ``kernel`` of a ``KernelAgent``.
 
     Examples:
         >>> from agents import KernelAgent, turn
@@ -136,7 +142,10 @@ def turn(function: TurnKernel) -> TurnKernel:
 
 @inline_function
 def encode_turn(cell: int, gift: int) -> int:
-    """Encode a turn as one integer. Either part may be NONE. A number that is no cell or piece never becomes one."""
+    """Encode a turn as one integer. The cell and the gift may each be NONE.
+
+    A number that is neither NONE nor a valid cell or piece is encoded as an invalid one, so it never becomes valid.
+    """
     return (min(max(int64(cell), -1), 16) & 0xFF) | ((min(max(int64(gift), -1), 16) & 0xFF) << 8)
 
 
@@ -154,38 +163,43 @@ def table(agent: Any) -> Any:
 
 @inline_function
 def keys(agent: Any) -> Any:
-    """Return the keys of its learned values: [K] uint64."""
+    """Return the keys of the agent's learned values: [K] uint64."""
     return numba.carray(array_pointer(agent.keys_address), agent.keys_size, np.uint64)
 
 
 @inline_function
 def scratch(agent: Any) -> Any:
-    """Return the memory of this thread, kept from turn to turn and zero at first: [S] uint64."""
+    """Return the working memory of this thread: [S] uint64. It is zero at first and is kept from turn to turn."""
     return numba.carray(array_pointer(agent.scratch_address), agent.scratch_size, np.uint64)
 
 
 @inline_function
 def memory(agent: Any) -> Any:
-    """Return the memory of the game, kept from turn to turn and zero when the game begins: [M] uint64."""
+    """Return the memory of the current game: [M] uint64.
+
+    It is zero when the game begins and is kept from turn to turn.
+    """
     return numba.carray(array_pointer(agent.memory_address), agent.memory_size, np.uint64)
 
 
 @inline_function
 def report_evaluation(agent: Any, value: float, visits: int) -> None:
-    """Report the agent's evaluation of the turn that it makes.
+    """Report the agent's evaluation of the turn that it is about to return.
 
-    ``value`` is the result that it expects, from 1, won, to -1, lost; NaN stands for none. ``visits`` says how often
-    its search met the turn; NO_VISITS means that it does not count. A turn without an evaluation need not call this.
+    ``value`` is the result that the agent expects, from -1 (lost) to 1 (won); NaN stands for no value. ``visits`` says
+    how often the agent's search met the turn; NO_VISITS stands for a search that counts no visits. An agent that does
+    not evaluate a turn need not call this function.
     """
     agent.value, agent.visits = value, visits
 
 
 @functools.cache
 def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
-    """List the addresses of the symmetries of the rules for ``symmetry_tables``: [11] uint64, never freed.
+    """List the addresses and sizes of the arrays of the rules' symmetries, for ``symmetry_tables``: [11] uint64.
 
-    Eight addresses in the order of ``Symmetries``, then how many permutations, canonical masks and entries of
-    ``attaining`` there are.
+    The first eight numbers are the addresses of the arrays, in the order of the fields of ``Symmetries``. The last
+    three are the numbers of permutations, of canonical masks and of entries in ``attaining``. The arrays are never
+    freed.
     """
     tables = build_symmetries(rules)  # never freed: they are cached there
     sizes = [len(tables.cells), len(tables.masks), len(tables.attaining)]
@@ -194,7 +208,7 @@ def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
 
 @inline_function
 def symmetry_tables(agent: Any) -> Symmetries:
-    """Return the symmetries of the rules, for an agent whose knowledge is ``symmetric``."""
+    """Return the symmetries of the rules that ``agent`` plays. Its ``Knowledge`` must have ``symmetric=True``."""
     words = numba.carray(array_pointer(agent.symmetries_address), 11, np.uint64)
     permutations, masks = int64(words[8]), int64(words[9])
     return Symmetries(
@@ -211,9 +225,9 @@ def symmetry_tables(agent: Any) -> Symmetries:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Everything that a jitted agent's turn may read besides the position.
+    """Everything that a jitted agent may read besides the position.
 
-    Threads share it, except scratch and memory.
+    Threads share it, except for the scratch and the memory of each game.
 
     Examples:
         >>> import numpy as np
@@ -226,45 +240,43 @@ class Knowledge:
     table: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [T]
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # [K]
     scratch_size: int = 0  # words of uint64 for each thread
-    game_words: int = 0  # words of uint64 for each game; where that is much, fewer games are played at once
-    symmetric: bool = False  # whether its turn reads the symmetries of the rules, which take tens of milliseconds
+    game_words: int = 0  # words of uint64 for each game; with many words, fewer games are played at once
+    symmetric: bool = False  # whether the kernel reads the rules' symmetries, which take tens of milliseconds
 
 
 class KernelAgent:
-    """An agent whose turn is jitted.
+    """An agent whose turns are computed by a jitted function.
 
-    A subclass names its ``kernel`` and, if it has parameters, overrides ``knowledge``. ``turn`` has an example.
+    A subclass sets its ``kernel`` and, if it has parameters, overrides ``knowledge``. The docstring of ``turn`` has an
+    example.
     """
 
     kernel: ClassVar[TurnKernel]
     choosers: ClassVar[tuple[str, ...]] = ("opponent",)
-    evaluates: bool = False  # its evaluations will be asked for; set before ``knowledge``, which may hold more for them
+    evaluates: bool = False  # whether evaluations will be asked for; set before ``knowledge`` is called
 
     def turn_kernel(self) -> TurnKernel:
-        """Return the kernel that plays with the agent's parameters.
+        """Return the kernel that plays with this agent's parameters.
 
-        It is ``kernel``, unless a subclass has another one for some parameters.
+        This is ``kernel``, unless a subclass has a different kernel for some parameters.
         """
         return type(self).kernel
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        """Return what the kernel reads as ``agent`` under these rules."""
+        """Return what the kernel reads from its argument ``agent`` under these rules."""
         return Knowledge()
 
     def early(self, rules: Rules) -> tuple[int, Agent] | None:
-        """Return (n, agent) for an agent that plays until n pieces are on the board.
-
-        None: there is no such agent.
-        """
+        """Return (n, agent) if another agent plays until n pieces are on the board, otherwise None."""
         return None
 
 
 @runtime_checkable
 class BatchAgent(Protocol):
-    """An agent over batches.
+    """An agent that takes turns in whole batches of positions.
 
-    Its turns must not depend on how games are batched together. Cells are 0 to 15, ``4 * row + column``; pieces are 0
-    to 15, ``8 * high + 4 * coloured + 2 * solid + square``.
+    Its turns must not depend on how games are grouped into batches. Cells are 0 to 15, ``4 * row + column``; pieces
+    are 0 to 15, ``8 * high + 4 * coloured + 2 * solid + square``.
 
     Examples:
         >>> import numpy as np
@@ -281,15 +293,16 @@ class BatchAgent(Protocol):
         """Return a turn for each of ``B`` positions of the same ply.
 
         Args:
-            batch: The positions, as arrays: ``hand`` [B], the piece to place, -1 where only a gift is asked for;
-                ``free`` [B, 16], whether a cell is empty; ``available`` [B, 16], whether a piece is left to give.
+            batch: The positions, as arrays: ``hand`` [B] has the piece to place, or -1 where only a gift is asked for;
+                ``free`` [B, 16] says whether a cell is empty; ``available`` [B, 16] says whether a piece is left to
+                give.
             rng: The random words of this turn in each game.
 
         Returns:
-            Cells and gifts, both [B] integers. A cell is not read where no piece is in hand. A gift is not read where
-            none is left, or where the placement wins: -1 stands for none. Any other cell or gift must be legal, or the
-            game is forfeited. An ``Evaluation`` of arrays [B] may follow. Where the mover chooses the piece, no piece
-            is ever in hand, and ``gifts`` are the pieces to place on ``cells``.
+            Cells and gifts, each [B] integers. A cell is ignored where no piece is in hand. A gift is ignored where no
+            piece is left, or where the placement wins: -1 stands for no gift. Any other cell or gift must be legal, or
+            the game is forfeited. An ``Evaluation`` of arrays [B] may follow. Under rules where the mover chooses the
+            piece, no piece is ever in hand, and ``gifts`` are the pieces to place on ``cells``.
 
         """
         ...
@@ -297,7 +310,7 @@ class BatchAgent(Protocol):
 
 @runtime_checkable
 class GameAgent(Protocol):
-    """An agent over single positions.
+    """An agent that takes a turn in one position at a time.
 
     Cells are 0 to 15, ``4 * row + column``; pieces are 0 to 15, ``8 * high + 4 * coloured + 2 * solid + square``.
 
@@ -313,29 +326,30 @@ class GameAgent(Protocol):
     """
 
     def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        """Return a turn.
+        """Return a turn in one position.
 
         Args:
-            position: The position: ``hand``, the piece to place, -1 if only a gift is asked for; ``free``, the empty
-                cells; ``available``, the pieces that are left to give; ``winning_cells()``, the cells on which the
-                piece in hand wins; ``safe_gifts(cell)``, the pieces with which the opponent then cannot win.
-            rng: The random numbers of this turn: the same in every repetition of the game.
+            position: The position: ``hand`` is the piece to place, or -1 if only a gift is asked for; ``free`` are the
+                empty cells; ``available`` are the pieces that are left to give; ``winning_cells()`` are the cells on
+                which the piece in hand wins; ``safe_gifts(cell)`` are the pieces with which the opponent cannot win at
+                once after a placement on this cell.
+            rng: The random numbers of this turn, which are the same in every repetition of the game.
 
         Returns:
-            The cell for the piece in hand, and the piece to give. The cell is not read if no piece is in hand. The
-            gift is not read if no piece is left, or if the placement wins: -1 stands for none. Any other cell or gift
-            must be legal, or the game is forfeited. An ``Evaluation`` may follow. Where the mover chooses the piece,
-            no piece is ever in hand, and the second number is the piece to place on the cell.
+            The cell for the piece in hand, and the piece to give. The cell is ignored if no piece is in hand. The gift
+            is ignored if no piece is left, or if the placement wins: -1 stands for no gift. Any other cell or gift
+            must be legal, or the game is forfeited. An ``Evaluation`` may follow. Under rules where the mover chooses
+            the piece, no piece is ever in hand, and the second number is the piece to place on the cell.
 
         """
         ...
 
 
 class PlayerBuilder(Protocol):
-    """Stands for an agent, and builds its player."""
+    """An object that stands for an agent and builds its player."""
 
     def build_player(self, rules: Rules, label: str) -> Any:
-        """Build an ``agents.base.player.BatchPlayer``.
+        """Build an ``agents.base.player.BatchPlayer`` for these rules; ``label`` names the agent in messages.
 
         Raises ``RequestError`` if the agent does not play these rules.
         """
@@ -350,14 +364,14 @@ ISOLATIONS = ("thread", "process")
 
 @dataclass(frozen=True)
 class AgentLimits:
-    """The time and memory that an agent in Python may take, which are keys of every agent.
+    """The limits on the time and memory that an agent in Python may use. Each field is a key of every agent's yaml.
 
-    Raises ``RequestError`` for a value that is not possible.
+    Raises ``RequestError`` for an invalid value.
     """
 
-    turn_seconds: float | None = None  # by the clock, for a turn; a longer one ends its game as 'forfeit_time'
-    isolation: str = "thread"  # a process of its own can be ended, and takes nothing with it when it dies
-    megabytes: int | None = None  # of memory that the process may take beyond Python and the libraries
+    turn_seconds: float | None = None  # of clock time for a turn; a longer turn ends its game as 'forfeit_time'
+    isolation: str = "thread"  # 'process': the agent's process can be ended, and its crash ends nothing else
+    megabytes: int | None = None  # of memory that the process may use beyond Python and the libraries
 
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:
@@ -371,14 +385,14 @@ class AgentLimits:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is any limit."""
+        """Whether any field differs from its default, which stands for no limit."""
         return self != AgentLimits()
 
     @classmethod
     def from_mapping(cls, agent_name: str, settings: Mapping[str, Any]) -> AgentLimits:
-        """Select the limits among the keys of an agent; null is none.
+        """Build the limits from the settings of an agent, ignoring keys that are not limits. Null stands for no limit.
 
-        ``agent_name`` names the agent in messages.
+        ``agent_name`` names the agent in error messages.
         """
         try:
             keys = [limit.name for limit in fields(cls)]
@@ -387,9 +401,9 @@ class AgentLimits:
             raise RequestError(f"{agent_name}: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the limits that affect games, as JSON values.
+        """Return the limits that are set and affect games, as JSON values.
 
-        Isolation does not affect games: it decides only whether a run survives.
+        Isolation is left out, because it decides only whether a run survives when the agent dies.
         """
         limits = {"turn_seconds": self.turn_seconds, "megabytes": self.megabytes}
         return {key: value for key, value in limits.items() if value is not None}

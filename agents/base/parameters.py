@@ -16,52 +16,62 @@ Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
 def format_parameter(value: Any) -> str:
-    """Format a value as people type it on the command line: ``null``, ``true``, ``[1,2]``."""
+    """Format a value as users type it on the command line: ``null``, ``true``, ``[1,2]``."""
     if value is None or isinstance(value, bool | list | dict):
         return json.dumps(value, separators=(",", ":"))
     return str(value)
 
 
 def check_flag(name: str, value: bool) -> bool:
-    """Return ``value``. Raises ``ValueError`` if it is neither true nor false."""
+    """Return ``value``, or raise ``ValueError`` if it is neither true nor false. ``name`` is for the message."""
     if not isinstance(value, bool):
         raise ValueError(f"{name}={value!r} is neither true nor false")
     return value
 
 
 def check_number(name: str, value: float) -> float:
-    """Return ``value`` as a float. Raises ``ValueError`` if it is not a finite number."""
+    """Return ``value`` as a float, or raise ``ValueError`` if it is not a finite number.
+
+    ``name`` is for the message.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
         raise ValueError(f"{name}={value!r} is not a finite number")
     return float(value)
 
 
 def check_probability(name: str, value: float) -> float:
-    """Return ``value`` as a float. Raises ``ValueError`` if it is not a number from 0 to 1."""
+    """Return ``value`` as a float, or raise ``ValueError`` if it is not a number from 0 to 1.
+
+    ``name`` is for the message.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise ValueError(f"{name}={value!r} is not a probability from 0 to 1")
     return float(value)
 
 
 def check_integer(name: str, value: int, least: int, most: int) -> int:
-    """Return ``value``. Raises ``ValueError`` if it is not a whole number from ``least`` to ``most``."""
+    """Return ``value``, or raise ``ValueError`` if it is not a whole number from ``least`` to ``most``.
+
+    ``name`` is for the message.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ValueError(f"{name}={value!r} is not a whole number from {least} to {most}")
     return value
 
 
 def check_one_of(name: str, value: str, valid: Sequence[str]) -> str:
-    """Return ``value``. Raises ``ValueError`` if it is not one of ``valid``."""
+    """Return ``value``, or raise ``ValueError`` if it is not one of ``valid``. ``name`` is for the message."""
     if value not in valid:
         raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
     return value
 
 
 def check_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
-    """Return the ``version`` of a study's program; ``valid[0]`` is its last one.
+    """Return ``version``, the version of a study's program that a player follows.
 
-    Raises ``ValueError`` for a version that is not in ``valid``. Without ``faithful`` only the last one is valid,
-    because only a player that follows the program has versions.
+    The first of ``valid`` is the program's last version. Raises ``ValueError`` for a version that is not in ``valid``.
+    Without ``faithful`` all other versions are refused too, because only a player that follows the study's program has
+    versions.
     """
     if version != valid[0] and version in valid and not faithful:
         raise ValueError(f"version={version!r} is a version of the study's code: it needs faithful=true")
@@ -69,11 +79,12 @@ def check_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
 
 
 def check_fields(record: Any) -> None:
-    """Check the fields of a dataclass whose types declare what is valid. Raises ``ValueError``.
+    """Check the fields of a dataclass against their types, which declare the valid values.
 
-    ``bool`` is true or false, ``float`` a finite number. ``Annotated[int, Meta(ge=1, le=16)]`` declares a range,
-    ``Annotated[float, Meta(ge=0)]`` a least number. ``Probability`` is a number from 0 to 1, ``Annotated[str, WORDS]``
-    one of the valid words. Where None is a type, None is valid.
+    A ``bool`` must be true or false, a ``float`` a finite number. ``Annotated[int, Meta(ge=1, le=16)]`` declares a
+    range and ``Annotated[float, Meta(ge=0)]`` a minimum. ``Probability`` is a number from 0 to 1, and ``Annotated[str,
+    WORDS]`` one of the words in ``WORDS``. None is valid if the type includes it. Raises ``ValueError`` for an invalid
+    field.
     """
     for name, hint in get_type_hints(type(record), include_extras=True).items():
         type_, declared = get_args(hint) if get_origin(hint) is Annotated else (hint, None)

@@ -46,7 +46,10 @@ EVALUATIONS_TYPE = numba.typeof(Evaluations.blank(1))
 
 @inline_function
 def decide_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offset: int, size: int) -> None:
-    """Ask a jitted turn for each of the first ``size`` positions; the seed of a turn is its stream plus ``offset``."""
+    """Call a jitted turn for each of the first ``size`` positions of ``state``, and record the turns in ``state``.
+
+    The seed of a turn is the position's stream plus ``offset``.
+    """
     batch, remembers = state.batch, agent.memory_size != 0
     for i in range(size):
         position = PackedPosition(
@@ -65,13 +68,13 @@ def decide_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offs
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
 def decide_all_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
-    """Call ``decide_turns`` for all positions of ``state``, from Python."""
+    """Call ``decide_turns`` for all positions of ``state``. Unlike ``decide_turns``, this can be called from Python."""
     decide_turns(turn, agent, rules, state, uint64(0), state.streams.shape[0])
 
 
 @inline_function
 def select_position(state: Lockstep, i: int) -> Lockstep:
-    """Return the lockstep of position ``i`` alone, as views."""
+    """Return a lockstep whose arrays are views of position ``i`` alone."""
     batch, end = state.batch, i + 1
     position = Batch(
         batch.lanes[i:end], batch.occupied[i:end], batch.available[i:end], batch.hand[i:end], batch.last_cell[i:end]
@@ -86,7 +89,11 @@ CLOCK = time.CLOCK_MONOTONIC
 
 @inline_function
 def read_clock(clock: int, time_buffer: NDArray[np.int64]) -> float:
-    """Read a clock of the system, in microseconds; ``time_buffer`` [2] receives seconds and nanoseconds."""
+    """Return the time of a system clock in microseconds.
+
+    ``clock`` is the number of the clock for ``clock_gettime``. ``time_buffer`` [2] is overwritten with seconds and
+    nanoseconds.
+    """
     clock_gettime(clock, array_pointer(time_buffer.ctypes.data))
     return 1e6 * float64(time_buffer[0]) + 1e-3 * float64(time_buffer[1])
 
@@ -95,7 +102,10 @@ def read_clock(clock: int, time_buffer: NDArray[np.int64]) -> float:
 def decide_with_evaluations(
     turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, evaluations: Evaluations, clock: int
 ) -> None:
-    """Do what ``decide_all_turns`` does, and record the evaluation of each turn and the time that it takes."""
+    """Call a jitted turn for all positions, and record the evaluation and the duration of each turn.
+
+    It takes the same turns as ``decide_all_turns``. ``clock`` is the number of a system clock, see ``read_clock``.
+    """
     moment = np.zeros(2, np.int64)
     agent.evaluates = 1
     for i in range(state.streams.shape[0]):
@@ -110,24 +120,28 @@ def decide_with_evaluations(
 
 
 class BatchPlayer(ABC):
-    """Turns for a whole batch of positions. By default it remembers no game, and threads share it.
+    """A player that takes turns in whole batches of positions.
 
-    A copy, or a pickled one, goes on like the original, unless ``copy_obstacle`` says why it cannot.
+    By default it remembers nothing of a game, and all threads share it. A copied or unpickled player continues like
+    the original, unless ``copy_obstacle`` says why the player cannot be copied.
     """
 
-    game_words: int = 0  # words of uint64 that it remembers of each game
+    game_words: int = 0  # words of uint64 that the player remembers for each game
     one_position_at_a_time: bool = False  # whether the engine must ask for one position at a time
-    copy_obstacle: str = ""  # why it cannot be copied; empty: it can
+    copy_obstacle: str = ""  # why it cannot be copied, or empty if it can
 
     def fork(self) -> BatchPlayer:
-        """Return the same player for another thread."""
+        """Return a player of the same agent for another thread. A player that threads can share returns itself."""
         return self
 
     def start(self, slots: range) -> None:  # noqa: B027  (there may be nothing to do)
-        """Begin games in these slots, which lie 1 or 2 apart, and forget those played there before."""
+        """Begin new games in these slots and forget the games that were played there before.
+
+        The step of ``slots`` is 1 or 2.
+        """
 
     def restart(self, slots: NDArray[np.integer]) -> None:  # noqa: B027
-        """Begin new games in ``slots`` [B], which are among those that were started. The other games go on."""
+        """Begin new games in ``slots`` [B], which were started before. The games in the other slots continue."""
 
     @abstractmethod
     def play(
@@ -139,16 +153,19 @@ class BatchPlayer(ABC):
     ) -> Turns:
         """Take a turn in each position of a batch.
 
-        ``slots`` [B] says whose games they are, of those that were started. ``evaluations`` [B] is room for the
-        evaluation of each turn, which is filled as far as the player reports evaluations.
+        ``slots`` [B] are the slots of the games to which the positions belong; they must have been started.
+        ``evaluations`` [B], if given, is overwritten with the evaluations that the player reports.
 
-        Raises what the agent raises, ``TurnTimeoutError``, and ``SomeTurnsFailedError``, after which the other turns of
-        the batch count.
+        Raises what the agent raises, ``TurnTimeoutError`` if a turn took too long, and ``SomeTurnsFailedError`` if
+        only some turns failed, so that the other turns of the batch can be used.
         """
 
 
 class KernelPlayer(BatchPlayer):
-    """A jitted agent over batches. Each thread needs one of its own: scratch and memory are written without locks."""
+    """The player of a jitted agent.
+
+    Each thread needs its own player, because scratch and memory are written without locks.
+    """
 
     def __init__(self, turn: TurnKernel, knowledge: Knowledge, rules: Rules) -> None:
         self.turn = load_kernel(turn)  # compiled now, so that a faulty kernel is refused before it plays
@@ -185,7 +202,11 @@ class KernelPlayer(BatchPlayer):
         slots: range,
         scratch: NDArray[np.uint64],
     ) -> KernelPlayer:
-        """Build a player that goes on with the games in ``slots``; ``memories`` [games, game_words] become its own."""
+        """Build a player that continues the games in ``slots``.
+
+        ``player_arguments`` are the arguments of ``KernelPlayer``. The player takes over ``memories`` [games,
+        game_words], and copies ``scratch``.
+        """
         player = cls(*player_arguments)
         player._arrays["scratch"][:] = scratch
         if player.game_words:
@@ -194,13 +215,13 @@ class KernelPlayer(BatchPlayer):
         return player
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> KernelPlayer:
-        """Copy the player's memories, and share its knowledge, as threads do."""
+        """Copy the player's memories and scratch; share its knowledge, as threads do."""
         build, (player_arguments, memories, slots, scratch) = self.__reduce__()
         player: KernelPlayer = build(player_arguments, memories.copy(), slots, scratch)
         return player
 
     def __reduce__(self) -> tuple[Callable[..., KernelPlayer], tuple[Any, ...]]:
-        """Pickle the parts of the player, because its record holds addresses of this process."""
+        """Pickle the parts of the player, because its record holds addresses that are valid only in this process."""
         player_arguments = self._turn_kernel, self._knowledge, self.rules
         return type(self).resume, (player_arguments, self._memories, self._slots, self._arrays["scratch"])
 
@@ -215,7 +236,7 @@ class KernelPlayer(BatchPlayer):
         self._point_record_at(slots)
 
     def _point_record_at(self, slots: range) -> None:
-        """Write into the record where the memories of the games in ``slots`` are."""
+        """Write into the agent's record where the memories of the games in ``slots`` are."""
         self._slots = slots
         first, stride = self._memories.ctypes.data, self._memories.itemsize * self.game_words // slots.step
         self.agent["memory_address"] = first
@@ -238,8 +259,8 @@ class KernelPlayer(BatchPlayer):
     ) -> Turns:
         """Take a turn in each position, as ``BatchPlayer.play`` does.
 
-        Without ``slots`` each position is a game of its own that has just begun. An error of the kernel is raised here,
-        and nothing is then remembered of this turn.
+        Without ``slots``, each position belongs to a separate game that has just begun. If the kernel raises an error,
+        the memories of the games are restored before the error is raised.
         """
         if slots is None:
             slots = np.arange(len(batch.lanes), dtype=np.uint32)
@@ -275,17 +296,18 @@ class PythonAgent:
 
     @property
     def takes_batches(self) -> bool:
-        """Whether it takes whole batches."""
+        """Whether the agent takes turns in whole batches rather than in one position at a time."""
         return isinstance(self.agent, BatchAgent)
 
     def choose_turns(
         self, batch: Batch, rng: Streams, evaluations: Evaluations | None = None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Ask the agent for its turns in a batch: cells and gifts, [B] each.
+        """Ask the agent for its turns in a batch, and return the cells and the gifts: [B] each.
 
-        Its evaluations are written into ``evaluations`` [B]. Raises whatever the agent raises, and ``AnswerError``.
+        The agent's evaluations are written into ``evaluations`` [B]. Raises whatever the agent raises, and
+        ``AnswerError`` if an answer has the wrong form.
         """
-        batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
+        batch, rng = batch.copy(), Streams(rng.seeds.copy())  # copies, because the agent may change them in place
         if isinstance(self.agent, BatchAgent):
             method: Callable[..., Any] = self.agent.play
             answer = _call_checking_signature(method, BatchView(batch, self.rules), rng)
@@ -310,17 +332,20 @@ class PythonAgent:
 
 
 def _call_checking_signature(method: Callable[..., Any], *arguments: object) -> Any:
-    """Call an agent's method. Raises ``AnswerError`` if it does not take these arguments."""
+    """Call a method of an agent. Raises ``AnswerError`` if the method does not accept these arguments."""
     try:
         return method(*arguments)
     except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # of the call itself
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # raised by the call itself
             raise AnswerError(method, f"cannot be called as it should: {error}") from None
         raise
 
 
 def _split_answer(method: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any, Evaluation | None]:
-    """Split an answer into its two parts and the evaluation beside them, if there is one."""
+    """Split an agent's answer into the cell or cells, the gift or gifts, and the evaluation, or None if there is none.
+
+    Raises ``AnswerError`` if the answer has another form. ``expected`` describes the form in the message.
+    """
     try:
         first, second, *evaluation = answer
     except (TypeError, ValueError):
@@ -333,9 +358,10 @@ def _split_answer(method: Callable[..., Any], answer: Any, expected: str) -> tup
 def _fill_evaluation_rows(
     method: Callable[..., Any], evaluation: Evaluation | None, evaluations: Evaluations | None, rows: slice, size: int
 ) -> None:
-    """Write the evaluation of ``size`` turns into some rows.
+    """Check the evaluation of ``size`` turns and write it into ``rows`` of ``evaluations``.
 
-    It is checked even if nothing is written, so that games do not depend on whether evaluations are stored.
+    The evaluation is checked even if ``evaluations`` is None, so that games do not depend on whether evaluations are
+    stored. Raises ``AnswerError`` for an invalid evaluation.
     """
     if evaluation is None:
         return
@@ -367,22 +393,23 @@ def _check_integers(method: Callable[..., Any], name: str, values: Any, size: in
 
 
 class PythonPlayer(BatchPlayer):
-    """An agent written in Python, over batches. Its turns are checked for form here and for legality by the engine.
+    """The player of an agent written in Python.
 
-    Threads share the agent behind a lock, so it need not be safe for threads. But the order in which it meets positions
-    depends on them. So a run can be repeated only if answers depend on nothing but the position and ``rng``.
+    The player checks the form of the turns; the engine checks their legality. Threads share the agent behind a lock,
+    so it need not be thread-safe. However, the order in which the agent meets positions depends on the threads. A run
+    can therefore be repeated only if the agent's answers depend on nothing but the position and ``rng``.
     """
 
     def __init__(self, agent: PythonAgent | None) -> None:
-        """``agent`` is None in a subclass that answers by other means."""
-        self.unusual: dict[int, tuple[int, int]] = {}  # by the turn's seed: answers that are no cell or no piece at all
+        """``agent`` is None if a subclass gets its turns in another way, such as from a process."""
+        self.unusual: dict[int, tuple[int, int]] = {}  # by the turn's seed: answers outside -1 to 15
         self._agent = agent
         self._lock = threading.Lock()
         if agent is None:
             self.copy_obstacle = "it plays in a process of its own"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the lock out. Raises ``TypeError`` if the player cannot be copied."""
+        """Return the state without the lock. Raises ``TypeError`` if the player cannot be copied."""
         if self.copy_obstacle:
             raise TypeError(f"{type(self).__name__} cannot be copied: {self.copy_obstacle}")
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
@@ -402,9 +429,9 @@ class PythonPlayer(BatchPlayer):
     def _choose_turns(
         self, batch: Batch, rng: Streams, evaluations: Evaluations | None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Return cells and gifts as the agent gives them, and write its evaluations into ``evaluations`` [B].
+        """Return the cells and the gifts as the agent gives them, and write its evaluations into ``evaluations`` [B].
 
-        Raises what it raises, ``AnswerError`` and ``TurnTimeoutError``.
+        Raises what the agent raises, ``AnswerError`` and ``TurnTimeoutError``.
         """
         if self._agent is None:
             raise TypeError(f"{type(self).__name__} has no agent in this process")
@@ -412,15 +439,16 @@ class PythonPlayer(BatchPlayer):
             return self._agent.choose_turns(batch, rng, evaluations)
 
 
-MAX_UNUSUAL_TURNS = 1000  # answers that are kept to be shown; an agent that gives only such would fill the memory
+MAX_UNUSUAL_TURNS = 1000  # of answers that are kept to be shown, because an agent may give no others
 
 
 def to_turns(
     cells: NDArray[np.integer], gifts: NDArray[np.integer], rng: Streams, out_of_range_turns: dict[int, tuple[int, int]]
 ) -> Turns:
-    """Convert answers of an agent in Python to turns.
+    """Convert the cells and gifts that an agent in Python returned to turns.
 
-    Answers that are no cell or no piece are kept in ``out_of_range_turns``.
+    Numbers that are neither a cell, a piece nor NONE become ``OUT_OF_RANGE``. ``out_of_range_turns`` keeps the
+    original cell and gift of such turns by the seed of the turn, up to ``MAX_UNUSUAL_TURNS`` of them.
     """
     turns = Turns(
         *(
@@ -438,7 +466,7 @@ OUT_OF_RANGE = -128  # stands for all numbers that are neither a cell, a piece n
 
 
 class StagedPlayer(BatchPlayer):
-    """A player that hands over to another one once ``pieces`` pieces are on the board."""
+    """A player that combines two others: ``early`` until ``pieces`` pieces are on the board, ``late`` from then on."""
 
     def __init__(self, early: BatchPlayer, late: BatchPlayer, pieces: int) -> None:
         self._early, self._late, self._pieces = early, late, pieces
@@ -478,13 +506,16 @@ class StagedPlayer(BatchPlayer):
 
 
 def list_choosers(agent: Agent) -> tuple[str, ...]:
-    """List the values of ``Rules.chooser`` that an agent plays: both, if it does not name any."""
+    """List the values of ``Rules.chooser`` under which an agent plays.
+
+    An agent that has no attribute ``choosers`` plays under both values.
+    """
     choosers: tuple[str, ...] = getattr(agent, "choosers", ("opponent", "mover"))
     return choosers
 
 
 def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
-    """Build a player of the agent under the rules.
+    """Build a player of the agent for the rules; ``label`` names the agent in messages.
 
     Raises ``RequestError`` if the agent has none of the three interfaces or does not play these rules.
     """
@@ -500,7 +531,7 @@ def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
 
 
 def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
-    """Raise ``RequestError`` unless the piece is chosen by one of ``choosers`` under the rules."""
+    """Raise ``RequestError`` unless ``choosers`` includes who chooses the pieces under the rules."""
     if rules.chooser not in choosers:
         raise RequestError(
             f"agent '{label}' does not play rules '{rules.name}': there the {rules.chooser} chooses the piece, and it "
@@ -509,9 +540,9 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
 
 
 def set_up_python_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
-    """Set an agent in Python up for the rules.
+    """Call ``prepare`` of an agent in Python, if it has this method, and return the agent with the rules.
 
-    Raises ``RequestError`` for an agent without an interface.
+    Raises ``RequestError`` for an agent that has neither ``play`` nor ``choose``.
     """
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(

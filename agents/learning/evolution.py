@@ -27,7 +27,7 @@ BREEDING, JUDGING = 3, 4
 
 
 class Population(NamedTuple):
-    """``N`` individuals of ``G`` genes; fitness is against each of ``F`` opponents."""
+    """A population of ``N`` individuals with ``G`` genes each; they are judged against ``F`` opponents."""
 
     number: NDArray[np.int64]  # [N] in the order they were made, from 0
     ancestor: NDArray[np.int64]  # [N] number of the initial individual at the beginning of the line of first parents
@@ -41,16 +41,19 @@ class Population(NamedTuple):
         return len(self.number)
 
     def select(self, rows: slice | NDArray[np.integer]) -> Population:
-        """Select some of the individuals, in the order given."""
+        """Return a population of the individuals at ``rows``, in the order of ``rows``."""
         return Population(*(field[rows] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
     def concat(self, other: Population) -> Population:
-        """Concatenate these individuals and other ones."""
+        """Return a population of these individuals followed by the individuals of ``other``."""
         return Population(*map(np.concatenate, zip(self, other, strict=True)))  # type: ignore[arg-type]
 
 
 def build_initial_population(genes: NDArray[np.float64], opponents: int) -> Population:
-    """Build individuals without parents, numbered from 0, with these genes [N, G]."""
+    """Build a population of individuals without parents that have the genes ``genes`` [N, G], numbered from 0.
+
+    ``opponents`` is the number of opponents against which individuals will be judged.
+    """
     numbers = np.arange(len(genes))
     return Population(
         numbers,
@@ -63,16 +66,17 @@ def build_initial_population(genes: NDArray[np.float64], opponents: int) -> Popu
 
 
 def individual_streams(seed: int, numbers: NDArray[np.int64]) -> Streams:
-    """Return the stream that makes each individual, by its number."""
+    """Return, for each of the individuals with these numbers, the random stream from which it is made."""
     return Streams(np.array([stream(uint64(seed), int(number), BREEDING) for number in numbers], np.uint64))
 
 
 def normal_numbers(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Return a standard normal number for each word, by inversion, in the same shape.
+    """Convert each word to a standard normal number, by inversion. The shape stays the same.
 
-    The inverse is that of Wichura ("The percentage points of the normal distribution", Applied Statistics 37, 1988), as
-    the standard library has it. The middles of 2^52 intervals are inverted, so the result is always finite. It has
-    twelve decimals, so it does not depend on the last bit of a machine's logarithm.
+    The inverse of the distribution is by Wichura ("The percentage points of the normal distribution", Applied
+    Statistics 37, 1988), as implemented in the standard library. The middles of 2^52 intervals are inverted, so that
+    the result is always finite. It is rounded to twelve decimals, so that it does not depend on the last bit of a
+    machine's logarithm.
     """
     inverse = NormalDist().inv_cdf
     middles = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
@@ -80,21 +84,22 @@ def normal_numbers(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def sort_by_fitness(population: Population) -> Population:
-    """Sort the individuals, best first. Those of equal fitness keep their order."""
+    """Sort the individuals by fitness, best first. Individuals of equal fitness keep their order."""
     return population.select(np.lexsort([-column for column in population.fitness.T[::-1]]))
 
 
 def rank_by_fitness(population: Population) -> NDArray[np.int64]:
-    """Count, for each individual of a population sorted by fitness, the different fitnesses above its own: [N]."""
+    """Count, for each individual of a sorted population, how many different fitnesses are better: [N] int64."""
     worse = (population.fitness[1:] != population.fitness[:-1]).any(axis=1)
     return np.concatenate([[0], np.cumsum(worse)])
 
 
 def hold_tournaments(population: Population, size: int, words: Streams, first_word: int) -> NDArray[np.int64]:
-    """Run a tournament for each stream: return an index into a sorted population, [n].
+    """Hold one tournament for each stream, and return the index of each winner in the population: [n] int64.
 
-    It is the best of ``size`` individuals picked with replacement, and the first that was picked among equally good
-    ones. Reads the words from ``first_word`` to before ``first_word + size``.
+    The population must be sorted by fitness. A tournament picks ``size`` individuals with replacement; the best of
+    them wins, and on ties the one that was picked first. Each tournament reads the words of its stream from
+    ``first_word`` up to but not including ``first_word + size``.
     """
     picks = np.stack([words.integers(first_word + i, population.size) for i in range(size)], axis=1)
     best = rank_by_fitness(population)[picks].argmin(axis=1)
@@ -106,19 +111,20 @@ GENOME_CHOICES = ("best", "mean")
 
 
 def compute_run_seed(seed: int, generation: int, games: int) -> int:
-    """Compute the seed of the run that judges a generation by so many games, from 0 to 2^63 - 1.
+    """Compute the seed, from 0 to 2^63 - 1, of the run that judges a generation with ``games`` games.
 
-    The seed depends on the number of games, because otherwise asking for more games would extend the run of fewer.
+    The seed depends on the number of games, because otherwise a request for more games would extend the run with fewer
+    games.
     """
     return int(stream(uint64(stream(uint64(seed), generation, JUDGING)), games, JUDGING)) >> 1
 
 
 class Evolution:
-    """A pure function of its parameters and of the fitnesses given to ``end_generation``.
+    """An evolution whose course is determined by its parameters and by the fitnesses given to ``end_generation``.
 
-    ``size`` individuals go on from each generation, after ``offspring`` were added to them: plus-selection, the fittest
-    of both. With ``again`` the individuals that go on are judged again in every generation, not only when they are
-    made. ``start`` [n, G] are the genes to begin with, filled up with new ones if they are fewer than ``size``.
+    Each generation adds ``offspring`` individuals, and the ``size`` fittest of the old and the new individuals survive
+    (plus-selection). With ``again`` the survivors are judged again in every generation, not only when they are made.
+    ``start`` [n, G] holds the genes of the first individuals; if there are fewer than ``size``, the rest is sampled.
     """
 
     def __init__(
@@ -131,7 +137,7 @@ class Evolution:
         again: bool = False,
         start: NDArray[np.float64] | None = None,
     ) -> None:
-        self.generation = -1  # the one that was bred last
+        self.generation = -1  # number of the generation that was bred last
         self._breeder = breeder
         self._seed = seed
         self._size = size
@@ -141,11 +147,11 @@ class Evolution:
         if start is not None:
             genes[: len(start)] = start[:size]
         self._newcomers = build_initial_population(genes, opponents)
-        self.population = self._newcomers.select(slice(0))  # who goes on, best first
+        self.population = self._newcomers.select(slice(0))  # the survivors, best first
         self._fitnesses: dict[tuple[float, ...], list[NDArray[np.float64]]] = {}
 
     def begin_generation(self) -> Population:
-        """Begin the next generation (the first is 0); return the individuals to judge, with their genes."""
+        """Begin the next generation, and return the individuals to judge. The first generation is 0."""
         self.generation += 1
         if self.generation:
             self._newcomers = self._build_offspring()
@@ -155,9 +161,9 @@ class Evolution:
         return self.population.concat(newcomers) if self._again else newcomers
 
     def end_generation(self, fitness: NDArray[np.float64]) -> Population:
-        """End a generation: return all of its individuals, best first. The first ``size`` go on.
+        """End a generation, and return all of its individuals, best first. The first ``size`` of them survive.
 
-        ``fitness`` [n, F] is that of the individuals which ``begin_generation`` returned, in their order.
+        ``fitness`` [n, F] is the fitness of the individuals that ``begin_generation`` returned, in the same order.
         """
         individuals = self.population.concat(self._newcomers)
         individuals.fitness[-len(fitness) :] = fitness
@@ -169,11 +175,11 @@ class Evolution:
         return individuals
 
     def choose_genome(self, criterion: str) -> tuple[float, ...]:
-        """Return the best genome so far, after at least one generation.
+        """Return the best genome so far. At least one generation must have ended.
 
-        ``best``: the fittest that goes on from the last generation. ``mean``: the genome of the best mean fitness, the
-        first on ties. This mean is over all individuals with these genes, and over all generations from which each went
-        on.
+        With the criterion ``best`` it is the genome of the fittest survivor of the last generation. With ``mean`` it
+        is the genome with the best mean fitness, the first on ties. The mean is over all individuals with this genome,
+        and over all generations that each of them survived, except generation 0.
         """
         if criterion == "best":
             return tuple(self.population.genes[0].tolist())
@@ -184,7 +190,10 @@ class Evolution:
         return max(means, key=lambda genes: means[genes])
 
     def _write_into_parents(self) -> None:
-        """Write the genes of each new individual into its whole line, whatever genes the others were judged by."""
+        """Write the genes of each new individual into all individuals with the same ancestor.
+
+        This happens even if the other individuals were judged with different genes.
+        """
         individuals, parents = self.population.concat(self._newcomers), self.population.size
         for ancestor, genes in zip(self._newcomers.ancestor, self._newcomers.genes, strict=True):
             individuals.genes[individuals.ancestor == ancestor] = genes
@@ -209,7 +218,7 @@ FIRST_TOURNAMENT, SECOND_TOURNAMENT = 1 << 20, 2 << 20
 
 
 class Offspring(NamedTuple):
-    """``n`` individuals made from a population."""
+    """The ``n`` individuals that a breeder makes from a population."""
 
     operator: NDArray[np.int8]  # [n] index into OPERATORS
     parents: NDArray[np.int64]  # [n, 2] indices into the population, NONE where there is no second parent
@@ -217,33 +226,39 @@ class Offspring(NamedTuple):
 
 
 class Breeder(Protocol):
-    """The operators of a study. ``words`` holds a stream for each individual that is to be made."""
+    """The interface of a study's genetic operators.
+
+    The argument ``words`` of its methods has one random stream for each individual to make.
+    """
 
     @property
     def gene_names(self) -> tuple[str, ...]:
-        """Their names, which are parameters of the player."""
+        """The names of the genes, which are parameters of the player."""
         ...
 
     @property
     def writes_into_parents(self) -> bool:
-        """Whether an individual shares its genes with all of its line, so that all of them change with each other."""
+        """Whether individuals with the same ancestor share their genes, so that a mutation changes all of them."""
         ...
 
     def sample_initial_genes(self, words: Streams) -> NDArray[np.float64]:
-        """Sample the first genes: [n, G]."""
+        """Sample the genes of the first population: [n, G] float64."""
         ...
 
     def build_offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
-        """Build the offspring of a population sorted by fitness in a ``generation``; the first one is 1."""
+        """Build the offspring of a population that is sorted by fitness.
+
+        ``generation`` is the number of the generation to which the offspring belongs, from 1.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class FiveGeneBreeder:
-    """Study A's operator (``lorenzobellino/quarto-player``): every gene of a tournament's winner is mutated.
+    """Study A's operator (``lorenzobellino/quarto-player``), which mutates every gene of a tournament's winner.
 
-    Words of an individual: 0 to 4, one for each gene. The study's code mutates the parent itself, not a copy. With
-    ``writes_into_parents`` an individual therefore shares its genes with all of its line.
+    Words 0 to 4 of an individual are for its five genes. The study's code mutates the parent itself, not a copy of it.
+    With ``writes_into_parents`` all individuals with the same ancestor therefore share their genes.
     """
 
     tournament: int = 5
@@ -275,9 +290,10 @@ class FiveGeneBreeder:
 def _mutate_one_by_one(
     population: Population, chosen: NDArray[np.int64], change: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the genes of each of the offspring when it is made: [n, G].
+    """Return the genes that each of the offspring has when it is made: [n, G] float64.
 
-    A mutation changes all of its parent's line.
+    Offspring are made one after the other, by adding ``change`` [n, G] to the genes of the parents ``chosen`` [n].
+    Each mutation also changes the genes of all individuals with the parent's ancestor.
     """
     parent_genes, genes = population.genes.copy(), np.empty_like(change)
     for i, parent in enumerate(chosen):
@@ -288,13 +304,14 @@ def _mutate_one_by_one(
 
 @dataclass(frozen=True)
 class TwoGeneBreeder:
-    """Study B's operators (``quarto_ci_2022_2023``): mutation, crossover, crossover with a shift of both genes.
+    """Study B's operators (``quarto_ci_2022_2023``): mutation, crossover, and crossover with a shift of both genes.
 
-    The operator is drawn with probabilities that depend on the stage of the evolution: ``early`` in its first half,
-    then ``stuck`` while the best is less than ``margin`` fitter than the mean of the best five, else ``late``. Genes
-    stay between 0 and 1. Words of an individual: 0 chooses the operator, 1 the gene that is mutated, 2 whether genes go
-    up or down. For an individual of the first population, words 0 and 1 are its genes. ``only_shifts_up`` follows the
-    study's code, where the draw that chose the operator decides whether genes go up.
+    The operator is drawn with probabilities that depend on the stage of the evolution: ``early`` in its first half;
+    then ``stuck`` while the fitness of the best individual is less than ``margin`` above the mean of the best five,
+    and otherwise ``late``. Genes stay between 0 and 1. Word 0 of an individual chooses the operator, word 1 the gene
+    that is mutated, and word 2 whether genes go up or down. For an individual of the first population, words 0 and 1
+    are its genes. ``only_shifts_up`` follows the study's code, where the draw that chooses the operator also decides
+    whether genes go up.
     """
 
     generations: int = 100
@@ -321,7 +338,7 @@ class TwoGeneBreeder:
         return np.round(genes, self.decimals)
 
     def operator_probabilities(self, population: Population, generation: int) -> tuple[float, ...]:
-        """Return the probabilities of mutation, crossover and crossover2 in a generation."""
+        """Return the probabilities of mutation, crossover and crossover with a shift in this generation."""
         if 2 * (generation - 1) < self.generations:
             return self.early
         fitness = population.fitness[:, 0]
@@ -342,7 +359,7 @@ class TwoGeneBreeder:
         return Offspring(which.astype(np.int8), parents, np.round(genes.clip(0.0, 1.0), self.decimals))
 
     def _sample_gene_changes(self, which: NDArray[np.int64], words: Streams) -> NDArray[np.float64]:
-        """Sample what is added to the genes: [n, 2]."""
+        """Sample the changes to be added to the genes: [n, 2] float64. ``which`` [n] are the operators."""
         up = unit_floats(words.draw(2)) >= 0.5
         change = np.zeros((len(which), 2))
         mutated, shifted = which == MUTATION, which == CROSSOVER2

@@ -22,7 +22,7 @@ from quarto.rules import CELLS
 
 
 class FinishedGame(NamedTuple):
-    """A finished game as the archive has it, and the learner's seat."""
+    """A finished game as the archive stores it, together with the learner's seat."""
 
     pieces: NDArray[np.int8]  # [16]; entries from ``plies`` on mean nothing
     cells: NDArray[np.int8]  # [16]
@@ -44,40 +44,41 @@ UpdateKernel = Callable[[FinishedGame, Any, Any], bool]
 def update(function: UpdateKernel) -> UpdateKernel:
     """Compile an update with the signature that all learners share.
 
-    ``function(game, rules, agent) -> bool`` changes the arrays behind ``agent`` (params, table, keys). It returns
-    whether they have room for another game. It reads nothing else, so replaying a run's games in the order of their
-    ids, from fresh knowledge, gives the same bytes as learning during play.
+    ``function(game, rules, agent) -> bool`` changes the arrays of ``agent`` (params, table, keys) and returns whether
+    these arrays have room for another game. It reads nothing else. Replaying a run's games in the order of their ids,
+    from fresh knowledge, therefore gives the same bytes as learning during play.
     """
     return kernel(UPDATE_SIGNATURE)(function)
 
 
 class Learner(KernelAgent):
-    """A jitted agent that learns from each game it plays.
+    """A jitted agent that learns from each game that it plays.
 
-    Its ``kernel`` plays by what ``agent`` holds and explores as its parameters say; its ``update`` learns. Values that
-    change from game to game without being learned, such as the probability of exploring, are in ``params`` too.
+    Its ``kernel`` plays by the arrays of ``agent`` and explores as the agent's parameters say; its ``update`` learns.
+    The parameters also contain values that change from game to game without being learned, such as the probability of
+    exploring.
     """
 
     update: ClassVar[UpdateKernel]
 
     def load_update(self) -> UpdateKernel:
-        """Return the compiled update, as kernels take it."""
+        """Return the compiled update in the form in which kernels accept it as an argument."""
         return cast("UpdateKernel", load_kernel(type(self).update))
 
     def enlarge(self, knowledge: Knowledge) -> Knowledge:
-        """Return the same knowledge with room for at least twice as much.
+        """Return a copy of the knowledge with at least twice the room.
 
-        Learners of a fixed size need not override this.
+        A learner whose knowledge has a fixed size need not override this.
         """
         raise NotImplementedError
 
     def to_policy(self, knowledge: Knowledge) -> Policy:
-        """Return the learned policy, for a player to read."""
+        """Convert the learned knowledge to a policy, which a player can read."""
         raise NotImplementedError
 
 
 class TrainingGames(NamedTuple):
-    """The games of consecutive pairs of a run's only pairing, which a learner learns from in order."""
+    """The games from which a learner learns, in order: consecutive pairs of the only pairing of a run."""
 
     run: int  # uint64: the run's word, see quarto.rng
     first_pair: int  # this and the others: int64
@@ -102,9 +103,9 @@ def update_from_game(
     pieces: Any,
     cells: Any,
 ) -> bool:
-    """Learn from the game in a column of ``games``; ``pieces`` and ``cells`` [16] are buffers for its plies.
+    """Learn from the game in a column of ``games``, and return whether the learner's arrays have room for another game.
 
-    Returns whether the learner's arrays have room for another game.
+    ``pieces`` and ``cells`` [16] are buffers for the plies of the game.
     """
     for ply in range(CELLS):
         pieces[ply], cells[ply] = games.pieces[ply, column], games.cells[ply, column]
@@ -118,9 +119,10 @@ def update_from_game(
 def learn_games_until_full(
     update: UpdateKernel, rules: Any, agent: Any, training_games: TrainingGames, span: tuple[int, int], games: Games
 ) -> tuple[int, bool]:
-    """Learn from columns ``span[0]`` to ``span[1] - 1``, or until the learner's arrays have no room for another game.
+    """Learn from the columns ``span[0]`` to ``span[1] - 1`` of ``games`` until the learner's arrays are full.
 
-    Returns the column after the last one that was learned from, and whether there is room.
+    Arrays are full if they have no room for another game. Returns the column after the last one that was learned from,
+    and whether there is room for another game.
     """
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
     for column in range(span[0], span[1]):

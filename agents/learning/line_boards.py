@@ -48,13 +48,19 @@ BYTE_OF_BITS = np.array([sum((byte >> bit & 1) << (8 * bit) for bit in range(8))
 
 @inline_function
 def piece_byte(piece: int) -> int:
-    """Return the eight values of attributes that a piece has or lacks, as a byte."""
+    """Return the attribute values of a piece as a byte.
+
+    The lower four bits are the attributes that the piece has, the upper four bits those that it lacks.
+    """
     return piece | (~piece & 15) << ATTRIBUTES
 
 
 @inline_function
 def fill_line_states(lanes: int, occupied: int, words: Any, board: Any) -> None:
-    """Compute the state of every line of a board, into ``board``."""
+    """Write the state of every line of a board into ``board``: its number of pieces, and the values that they share.
+
+    ``words`` is the table that ``build_feature_words`` builds for the rules.
+    """
     for line in range(int64(words[LINES])):
         mask = int64(words[MASKS + line])
         on_line = occupied & mask
@@ -68,7 +74,10 @@ def fill_line_states(lanes: int, occupied: int, words: Any, board: Any) -> None:
 
 @inline_function
 def fill_line_states_after(before: Any, piece: int, cell: int, words: Any, after: Any) -> None:
-    """Write the state of every line after ``piece`` is placed on ``cell`` into ``after``."""
+    """Write into ``after`` the state that every line of ``before`` has once ``piece`` is placed on ``cell``.
+
+    ``words`` is the table that ``build_feature_words`` builds for the rules.
+    """
     for line in range(int64(words[LINES])):
         after[BYTES + line], after[ON_LINE + line] = before[BYTES + line], before[ON_LINE + line]
     update_line_states(after, piece, cell, words)
@@ -76,14 +85,20 @@ def fill_line_states_after(before: Any, piece: int, cell: int, words: Any, after
 
 @inline_function
 def fill_empty_line_states(words: Any, board: Any) -> None:
-    """Set every line to its state on the empty board."""
+    """Set every line of ``board`` to the state that it has on the empty board.
+
+    ``words`` is the table that ``build_feature_words`` builds for the rules.
+    """
     for line in range(int64(words[LINES])):
         board[BYTES + line], board[ON_LINE + line] = ALL_VALUES, 0
 
 
 @inline_function
 def update_line_states(board: Any, piece: int, cell: int, words: Any) -> None:
-    """Update the lines through a cell on which ``piece`` was placed."""
+    """Update the states of the lines through ``cell``, on which ``piece`` was placed.
+
+    ``words`` is the table that ``build_feature_words`` builds for the rules.
+    """
     byte = piece_byte(piece)
     for i in range(MAX_LINES_THROUGH_A_CELL):
         line = int64(words[THROUGH + cell * MAX_LINES_THROUGH_A_CELL + i])
@@ -95,7 +110,11 @@ def update_line_states(board: Any, piece: int, cell: int, words: Any) -> None:
 
 @inline_function
 def fill_cell_dangers(occupied: int, words: Any, board: Any) -> None:
-    """Write the dangers of a board, now and after a piece is placed on each cell, from its lines."""
+    """Write into ``board`` its dangers, both now and after a placement on each empty cell.
+
+    A danger is an attribute value with which a piece can finish a line. The states of the lines must already be in
+    ``board``. ``words`` is the table that ``build_feature_words`` builds for the rules.
+    """
     cells = ~occupied & ALL_CELLS
     while cells != 0:
         cell = lowest_bit(cells)
@@ -134,7 +153,11 @@ def fill_cell_dangers(occupied: int, words: Any, board: Any) -> None:
 
 @inline_function
 def fill_board_survey(occupied: int, words: Any, board: Any) -> None:
-    """Write everything into ``board`` that its lines say and that no gift changes."""
+    """Write into ``board`` all that follows from the states of its lines and does not depend on the gift.
+
+    This includes the dangers, see ``fill_cell_dangers``, and an entry for each line that is not full. ``words`` is the
+    table that ``build_feature_words`` builds for the rules.
+    """
     fill_cell_dangers(occupied, words, board)
     twos, offset, number = int64(0), int64(words[OFFSETS]), int64(0)
     for line in range(int64(words[LINES])):
@@ -150,21 +173,30 @@ def fill_board_survey(occupied: int, words: Any, board: Any) -> None:
 
 @inline_function
 def dangers_after(cell: int, byte: int, board: Any) -> int:
-    """Return the danger byte (``quarto/threats.py``) after a piece with this byte is placed on an empty cell."""
+    """Return, as a byte, the attribute values that can finish a line after a placement on an empty cell.
+
+    ``byte`` has the attribute values of the piece that is placed (``piece_byte``). The result has the form of
+    ``danger_byte`` in ``quarto/threats.py``.
+    """
     return int64(board[OTHERS_AT + cell] | (board[TWO_AT + cell] & byte))
 
 
 @inline_function
 def safe_gifts_after(cell: int, byte: int, rest: int, board: Any) -> int:
-    """Return the pieces of ``rest`` that are safe after a piece with this byte is placed on an empty cell."""
+    """Return the pieces of ``rest`` that are safe gifts after a placement on an empty cell, as 16 bits.
+
+    ``byte`` has the attribute values of the piece that is placed (``piece_byte``).
+    """
     return int64(rest & SAFE_PIECES[dangers_after(cell, byte, board)])
 
 
 @inline_function
 def fill_lines_and_dangers_after(before: Any, piece: int, cell: int, filled: int, words: Any, after: Any) -> None:
-    """Write the lines and dangers after ``piece`` is placed on ``cell`` into ``after``.
+    """Write into ``after`` the line states and the dangers of the board once ``piece`` is placed on ``cell``.
 
-    ``filled`` are the cells with pieces then.
+    ``before`` has the line states before the placement, and ``filled`` is the set of occupied cells after it. A danger
+    is an attribute value with which a piece can finish a line. ``words`` is the table that ``build_feature_words``
+    builds for the rules.
     """
     fill_line_states_after(before, piece, cell, words, after)
     fill_cell_dangers(filled, words, after)

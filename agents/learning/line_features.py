@@ -57,7 +57,7 @@ from quarto.symmetry import build_symmetries
 from quarto.threats import SAFE_PIECES
 
 NUMBERS_TYPE = types.int64[::1]
-MOBILE_PIECES = 4  # on the board, from which placements of the opponent are looked at: before, none can do harm
+MOBILE_PIECES = 4  # on the board from which the opponent's placements matter; with fewer, none can do harm
 REPLIES_FROM = 7  # pieces on the board from which the turns after each reply are looked at
 MAX_EMPTY = CELLS - REPLIES_FROM
 MAX_PAIRS = MAX_LINES_THROUGH_A_CELL * (MAX_LINES_THROUGH_A_CELL - 1) // 2  # of lines through a cell
@@ -67,9 +67,9 @@ MAX_FEATURES = MAX_LINES + 4 + ATTRIBUTES + CELLS + 10 + MAX_EMPTY * (2 * MAX_EM
 LINE, DANGER, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION = range(13)
 REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING, SHARP, REFUTED = range(13, 20)
 MULTISETS, PAIR_MULTISETS = 5985, 3876  # of four among 18, and among 16
-FEATURES = 4  # changes when the numbers of features change their meaning
-MAX_TURNS = 31  # that are told apart
-DECIDED_PIECES = 4  # left, at most, with which replies always show how the game ends
+FEATURES = 4  # version, which changes when the numbers of features change their meaning
+MAX_TURNS = 31  # that are distinguished
+DECIDED_PIECES = 4  # with at most so many pieces left, replies always show how the game ends
 
 VALUE_PIECES = np.array(  # [4, 2] the pieces with each value of each attribute
     [[sum(1 << piece for piece in range(PIECES) if piece >> a & 1 == value) for value in (0, 1)] for a in range(4)]
@@ -85,9 +85,10 @@ BINOMIALS = np.array(
 
 
 def _number_classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the class of each thing, numbered by its first member.
+    """Return the equivalence class of each of N lines or cells under the symmetries, numbered from 0: [N] int64.
 
-    ``images`` [S, N] are the things under each of the symmetries.
+    ``images`` [S, N] has the images of the lines or cells under each of S symmetries. Classes are numbered in the
+    order of their least members.
     """
     least = images.min(axis=0)
     classes: NDArray[np.int64] = np.searchsorted(np.unique(least), least).astype(np.int64)
@@ -95,7 +96,7 @@ def _number_classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _count_group_features(line_classes: int, cell_classes: int) -> list[int]:
-    """Count the features of each group."""
+    """Return the number of features in each group, for these numbers of classes of lines and of cells."""
     return [
         *(line_classes * 4 * STATES * COUNTS, 5 * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
         9 * 4 * 4 * 4 * 2 * COUNTS,
@@ -112,9 +113,9 @@ def _count_group_features(line_classes: int, cell_classes: int) -> list[int]:
 
 @cache
 def build_feature_words(rules: Rules) -> NDArray[np.uint64]:
-    """Build the description of the features under these rules for kernels: [WORDS] uint64.
+    """Build the table from which kernels read how features are numbered under these rules: [WORDS] uint64.
 
-    It is read-only by convention.
+    The array is cached, so callers must not change it.
     """
     lines, cells = rules.lines, build_symmetries(rules).cells.astype(np.int64)
     masks = np.array([sum(1 << cell for cell in line) for line in lines])
@@ -136,9 +137,9 @@ def build_feature_words(rules: Rules) -> NDArray[np.uint64]:
 
 
 def compute_feature_hash(rules: Rules) -> float:
-    """Compute a number that tells sets of lines and of features apart.
+    """Compute a hash of the rules' lines and of the version of the features.
 
-    It is 48 bits of a hash, which a float64 holds exactly.
+    The result has 48 bits, which a float64 holds exactly.
     """
     description = repr((rules.lines, FEATURES))
     return float(int(hashlib.sha256(description.encode()).hexdigest()[:12], 16))
@@ -146,14 +147,14 @@ def compute_feature_hash(rules: Rules) -> float:
 
 @inline_function
 def sum_nibbles(word: int) -> int:
-    """Sum the sixteen numbers of four bits in a word."""
+    """Sum the sixteen numbers of four bits that are packed into ``word``."""
     pairs = (uint64(word) & NIBBLES) + ((uint64(word) >> uint64(4)) & NIBBLES)
     return int64((pairs * BYTES_OF_ONE) >> uint64(56))
 
 
 @inline_function
 def multiset_number(a: int, b: int, c: int, d: int) -> int:
-    """Return the number of a multiset of four numbers below 18, from 0."""
+    """Return the index, from 0, of the multiset {a, b, c, d} among all multisets of four numbers below 18."""
     a, b, c, d = min(a, b), max(a, b), min(c, d), max(c, d)
     a, c, b, d = min(a, c), max(a, c), min(b, d), max(b, d)
     b, c = min(b, c), max(b, c)
@@ -164,7 +165,10 @@ def multiset_number(a: int, b: int, c: int, d: int) -> int:
 def append_line_features(
     board: Any, byte: int, pieces_left: int, safe: int, words: Any, features: Any, count: int
 ) -> int:
-    """Add the features of lines and of dangers: see ``fill_and_count_features``."""
+    """Append the features of the lines and of the dangers to ``features``, and return the new number of features.
+
+    ``fill_and_count_features`` explains the features. ``count`` is the number of features so far.
+    """
     for i in range(board[OPEN]):
         values = board[OPEN_VALUES + i]
         state = int64(popcount(values & byte)) * 5 + int64(popcount(values & ~byte))
@@ -181,9 +185,10 @@ def append_line_features(
 def add_feature_and_attribute_state(
     attribute: int, board: Any, gift: int, pieces_left: int, common: int, features: Any, count: int
 ) -> int:
-    """Add the feature of one attribute.
+    """Write the feature of one attribute to ``features[count]``, and return the state of the attribute.
 
-    Returns whether its other value is a danger, and how many pieces left have it.
+    The state is the number of pieces left that have the value which the gift lacks, plus 9 if a piece with this value
+    can finish a line. ``common`` is the part of the feature that is the same for all four attributes.
     """
     value = (gift >> attribute) & 1
     match, oppose = attribute + ATTRIBUTES * (1 - value), attribute + ATTRIBUTES * value
@@ -199,7 +204,10 @@ def add_feature_and_attribute_state(
 def append_attribute_features(
     board: Any, gift: int, pieces_left: int, safe: int, words: Any, features: Any, count: int
 ) -> int:
-    """Add the features of the attributes: see ``fill_and_count_features``."""
+    """Append the features of the four attributes to ``features``, and return the new number of features.
+
+    ``fill_and_count_features`` explains the features. ``count`` is the number of features so far.
+    """
     common = int64(words[OFFSETS + ATTRIBUTE]) + int64(popcount(board[HOT_CELLS]) > 2) * COUNTS + safe
     states = (
         add_feature_and_attribute_state(0, board, gift, pieces_left, common, features, count),
@@ -215,7 +223,10 @@ def append_attribute_features(
 def append_mobility_features(
     board: Any, byte: int, pieces_left: int, safe: int, occupied: int, words: Any, features: Any, count: int
 ) -> int:
-    """Add the features of the safe gifts left after each placement: see ``fill_and_count_features``."""
+    """Append the features of the safe gifts that remain after each placement, and return the new number of features.
+
+    ``fill_and_count_features`` explains the features. ``count`` is the number of features so far.
+    """
     empty = ~occupied & ALL_CELLS
     numbers = int64(0)  # cells by number of gifts, four bits each, 15 lowest
     total, union, offset = int64(0), int64(0), int64(words[OFFSETS + CELL])
@@ -252,9 +263,10 @@ def append_mobility_features(
 
 @inline_function
 def add_reply_feature_counting_turns(reply: int, rest: int, cells: int, after: Any, features: Any, count: int) -> int:
-    """Add the feature of a reply from ``reply`` on, its gift on one of ``cells``: see ``fill_and_count_features``.
+    """Write the feature of a reply to ``features[count]``, and return the number of turns that the giver has after it.
 
-    Returns the number of turns that the giver has then: a placement and a safe gift from ``rest``.
+    A turn is a placement on one of ``cells`` and a safe gift from ``rest``. ``reply`` is twice the reply's gift, plus
+    1 if this gift is also safe on the board before the reply. ``after`` is the board after the reply's placement.
     """
     byte, turns, union, one, two, more = piece_byte(reply >> 1), int64(0), int64(0), int64(0), int64(0), int64(0)
     while cells != 0:
@@ -273,9 +285,10 @@ def add_reply_feature_counting_turns(reply: int, rest: int, cells: int, after: A
 def append_reply_features(
     board: Any, gift: int, pieces_left: int, occupied: int, words: Any, after: Any, features: Any
 ) -> int:
-    """Add the features of the turns that the giver has after each reply, or return how the game ends.
+    """Append the features of the opponent's replies, and return the number of features.
 
-    ``fill_and_count_features`` explains both. ``after`` [3, BOARD] is overwritten.
+    If the replies show how the game ends, return ``WON_AFTER``, ``DRAWN_AFTER`` or ``LOST_AFTER`` instead.
+    ``fill_and_count_features`` explains the features and the outcomes. ``after`` [3, BOARD] is overwritten.
     """
     for piece in range(PIECES):
         board[MIN_OF + piece], board[CELLS_OF + piece] = MAX_TURNS, 0
@@ -334,9 +347,10 @@ def append_reply_features(
 
 @inline_function
 def match_line_values(line: int, byte: int, board: Any) -> int:
-    """Return the attributes whose value on a line matches the gift's, four bits.
+    """Return the attributes of a line whose shared value matches the gift's or opposes it, as a byte.
 
-    Four more bits are the attributes whose value opposes it.
+    The lower four bits are the attributes with a shared value that matches, the upper four bits those with a shared
+    value that opposes. ``byte`` has the attribute values of the gift.
     """
     match, oppose = board[BYTES + line] & byte, board[BYTES + line] & ~byte
     return int64(((match | match >> 4) & 15) | ((oppose | oppose >> 4) & 15) << 4)
@@ -344,13 +358,20 @@ def match_line_values(line: int, byte: int, board: Any) -> int:
 
 @inline_function
 def attribute_state(attribute: int, values: int) -> int:
-    """Return whether ``match_line_values`` has the matching value of an attribute, and the opposing one: two bits."""
+    """Return, as two bits, whether the matching and the opposing value of an attribute are in ``values``.
+
+    ``values`` is what ``match_line_values`` returned for a line.
+    """
     return ((values >> attribute) & 1) | ((values >> (attribute + 3)) & 2)
 
 
 @inline_function
 def pair_number(one: int, other: int) -> int:
-    """Return the number of the multiset of the states of four attributes on two lines."""
+    """Return the index of the multiset of the attributes' states on two lines.
+
+    The multiset has one member for each of the four attributes, which combines its states (``attribute_state``) on the
+    two lines. ``one`` and ``other`` are what ``match_line_values`` returned for the lines.
+    """
     return multiset_number(
         attribute_state(0, one) * 4 + attribute_state(0, other),
         attribute_state(1, one) * 4 + attribute_state(1, other),
@@ -361,7 +382,10 @@ def pair_number(one: int, other: int) -> int:
 
 @inline_function
 def append_crossing_features(board: Any, byte: int, occupied: int, words: Any, features: Any, count: int) -> int:
-    """Add the features of each pair of lines that cross in an empty cell: see ``fill_and_count_features``."""
+    """Append a feature for each pair of lines that cross in an empty cell, and return the new number of features.
+
+    ``fill_and_count_features`` explains the features. ``count`` is the number of features so far.
+    """
     empty, offset = ~occupied & ALL_CELLS, int64(words[OFFSETS + CROSSING])
     while empty != 0:
         through = THROUGH + lowest_bit(empty) * MAX_LINES_THROUGH_A_CELL
@@ -393,38 +417,43 @@ def append_crossing_features(board: Any, byte: int, occupied: int, words: Any, f
 def fill_and_count_features(
     occupied: int, gift: int, pieces_left: int, words: Any, board: Any, after: Any, features: Any
 ) -> int:
-    """Write the numbers of an afterstate's features within its stage into ``features``; returns how many.
+    """Write the numbers of an afterstate's features within its stage into ``features``, and return how many there are.
 
-    Or it returns one of ``WON_AFTER``, ``DRAWN_AFTER``, ``LOST_AFTER``, if the replies show how the game ends.
+    If the replies show how the game ends, return ``WON_AFTER``, ``DRAWN_AFTER`` or ``LOST_AFTER`` for the giver
+    instead.
 
-    ``board`` was filled by ``fill_board_survey``, ``after`` [3, BOARD] is overwritten. ``left``: pieces neither on
-    the board nor given. The gift is safe. A value matches or opposes that of the gift. *Safe* are pieces left that
-    finish no line on this board. Features are numbers of:
+    ``board`` was filled by ``fill_board_survey``; ``after`` [3, BOARD] is overwritten. ``pieces_left`` are the pieces
+    that are neither on the board nor given. The gift must be safe. A value of an attribute matches the gift if the
+    gift has it, and otherwise opposes it. A piece left is *safe* if it finishes no line on this board. A *danger* is a
+    value with which a piece can finish a line. There are features for:
 
-    - for each line: its pieces, its shared values that match, those that oppose, and the pieces left with such a value;
-    - the dangers, the lines of three and of two that can be finished, and the cells that finish one, each with the safe
-      pieces;
-    - for each attribute: the pieces left with the opposing value, the lines of two with either value, the cells where
-      the opposing one wins;
-    - the four attributes together, in no order;
-    - for each cell: the safe gifts that are left if the opponent places there;
-    - how these numbers are distributed;
+    - each line: the number of its pieces, of its shared values that match, of those that oppose, and of the pieces
+      left that have one of its shared values;
+    - the numbers of dangers, of lines of three and of two pieces that can still be finished, and of cells on which a
+      piece can finish a line, each combined with the number of safe pieces;
+    - each attribute: the number of pieces left with the opposing value, of lines of two pieces that share either
+      value, and of cells on which the opposing value wins;
+    - the four attributes together, regardless of order;
+    - each empty cell: the number of safe gifts that are left if the opponent places there;
+    - the distribution of these numbers over the cells.
 
-    and from ``REPLIES_FROM`` pieces on, where a reply is a cell and a safe gift, and a turn is the giver's after it:
+    With ``REPLIES_FROM`` or more pieces on the board there are also features for replies. A reply is the opponent's
+    placement and a safe gift, and a turn is what the giver can do after it, again a placement and a safe gift:
 
-    - for each reply: the cells that leave one, two or more safe gifts, the pieces among these gifts, and whether the
-      reply's gift is safe on this board;
-    - for each *sharp* reply, after which the giver has at most ``SHARP_TURNS`` turns: their number, how many of them
-      survive (``line_turns.py``), and the least number of turns that one of these leaves to the opponent. If that is
-      none, the reply is *refuted*;
-    - the least number of turns, of sharp replies those that survive, and the number of replies: of each cell, of each
-      gift, and in all;
-    - the number of refuted replies, and that of all others;
-    - for each pair of lines that cross in an empty cell: their pieces and, for the four attributes in no order, whether
-      each line has the matching and the opposing value.
+    - each reply: the number of cells that leave the giver one, two or more safe gifts, the number of different pieces
+      among these gifts, and whether the reply's gift is safe on this board;
+    - each *sharp* reply, which leaves the giver at most ``SHARP_TURNS`` turns: the number of these turns, how many of
+      them survive (``line_turns.py``), and the least number of turns that a surviving one leaves to the opponent. If
+      this number is 0, the reply is *refuted*;
+    - the least number of turns that a reply leaves, and the number of replies: on each cell, with each gift, and in
+      all. After a sharp reply only the turns that survive are counted;
+    - the number of refuted replies, and the number of all other replies;
+    - each pair of lines that cross in an empty cell: the numbers of their pieces and, for the four attributes
+      regardless of order, whether each line has the matching and the opposing value.
 
-    The giver wins if each reply of the opponent is refuted, or there is none, and loses if a reply leaves no turn that
-    survives. The game is drawn if neither is so and at most ``DECIDED_PIECES`` are left. Then all replies are sharp.
+    The giver wins if every reply of the opponent is refuted, or if there is no reply, and loses if a reply leaves no
+    turn that survives. If neither is the case and at most ``DECIDED_PIECES`` pieces are left, the game is drawn; all
+    replies are sharp then.
     """
     byte, pieces, count = piece_byte(gift), int64(popcount(occupied)), int64(0)
     if pieces >= REPLIES_FROM:

@@ -13,12 +13,16 @@ from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64
 from quarto.position import ALL_CELLS
 
-SHARP_TURNS = 6  # of the giver after a reply, at most, for which what follows each turn is looked at
+SHARP_TURNS = 6  # with at most so many turns of the giver after a reply, what follows each turn is examined
 
 
 @inline_function
 def count_safe_turns(piece: int, rest: int, cells: int, board: Any) -> int:
-    """Count the turns: placements of ``piece`` on ``cells``, and gifts from ``rest`` that are safe then."""
+    """Count the turns that place ``piece`` on one of ``cells`` and give a piece of ``rest`` that is safe afterwards.
+
+    A piece is safe if the opponent cannot finish a line with it at once. ``board`` has the dangers of the board
+    (``fill_cell_dangers``).
+    """
     byte, turns = piece_byte(piece), int64(0)
     while cells != 0:
         turns += int64(popcount(safe_gifts_after(lowest_bit(cells), byte, rest, board)))
@@ -28,7 +32,7 @@ def count_safe_turns(piece: int, rest: int, cells: int, board: Any) -> int:
 
 @inline_function
 def has_safe_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
-    """Return whether ``count_safe_turns`` is more than 0."""
+    """Return whether there is any turn that ``count_safe_turns`` would count."""
     byte = piece_byte(piece)
     while cells != 0:
         if safe_gifts_after(lowest_bit(cells), byte, rest, board) != 0:
@@ -39,10 +43,10 @@ def has_safe_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
 
 @inline_function
 def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool:
-    """Return whether each turn with ``piece`` leaves the opponent a turn.
+    """Return whether the opponent has a turn after each turn that places ``piece`` and gives a piece of ``rest``.
 
-    The gifts are from ``rest``, at least two pieces. ``after[0]`` is the board before that turn, with pieces on
-    ``filled``. ``after[1]`` is overwritten.
+    A turn is a placement and a gift that is safe after it. ``rest`` has at least two pieces. ``after[0]`` is the board
+    before these turns, with pieces on the cells ``filled``; ``after[1]`` is overwritten.
     """
     byte, empty = piece_byte(piece), ~filled & ALL_CELLS
     cells = empty
@@ -63,18 +67,19 @@ def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: A
 
 
 class SurvivingTurns(NamedTuple):
-    """Counts of turns that no reply of the other player refutes."""
+    """Counts of the turns that survive, as ``count_surviving_turns`` returns them."""
 
     turn_count: int
-    fewest_replies: int  # least number of turns that one of them leaves to the other player, at most ``COUNTS - 1``
+    fewest_replies: int  # the least number of turns that one of them leaves to the other player, up to ``COUNTS - 1``
 
 
 @inline_function
 def count_surviving_turns(piece: int, rest: int, filled: int, words: Any, after: Any) -> SurvivingTurns:
-    """Count the surviving turns with ``piece`` and a gift from ``rest``, at least two pieces.
+    """Count the turns that survive, among those that place ``piece`` and give a piece of ``rest``.
 
-    A turn survives if no turn of the other player after it leaves none. ``after[0]`` is the board before these turns,
-    with pieces on ``filled``. ``after[1:3]`` are overwritten.
+    A turn is a placement and a gift that is safe after it. It survives if its player will have another turn whatever
+    turn the other player makes in between. ``rest`` has at least two pieces. ``after[0]`` is the board before these
+    turns, with pieces on the cells ``filled``; ``after[1:3]`` are overwritten.
     """
     byte, empty, survivors, fewest = piece_byte(piece), ~filled & ALL_CELLS, int64(0), int64(COUNTS - 1)
     cells = empty

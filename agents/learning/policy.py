@@ -24,10 +24,11 @@ GENOME = "genome"  # the kind without a table: its parameters are a player's
 
 @dataclass(frozen=True)
 class Policy:
-    """A learned policy, ready to be stored: the same knowledge is the same bytes, however it was learned.
+    """A learned policy, ready to be stored. Equal knowledge has equal bytes, however it was learned.
 
-    ``table`` has columns of one length, of signed integers or float64. The order of its rows depends on their contents
-    alone. Values are in its only column of float64 or, if there is none, in the column ``count``.
+    The columns of ``table`` have the same length and contain signed integers or float64. The order of the rows depends
+    only on their contents. The values of the policy are in its only column of float64 or, if there is none, in the
+    column ``count``.
     """
 
     kind: str  # decides what columns and parameters mean, and so which players can read it
@@ -36,10 +37,11 @@ class Policy:
 
 
 def load_checked_columns(policy: Policy, kind: str, player: str, names: Mapping[str, type[Any]]) -> list[NDArray[Any]]:
-    """Load the named columns of a policy of this kind, each as int64 or float64 as ``names`` says, in their order.
+    """Load the named columns of a policy of this kind, in the order of ``names``.
 
-    Raises ``ValueError`` if the policy is of another kind, or if a column is missing, has another type or length than
-    it should have, or is not finite.
+    ``names`` maps each name to np.int64 or np.float64, the type of the returned column. Raises ``ValueError`` if the
+    policy is of another kind, or if a column is missing, has the wrong type or length, or contains a number that is
+    not finite. ``player`` names the reader in messages.
     """
     if not isinstance(policy, Policy):
         raise ValueError(f"policy={policy!r} is not a policy; {player} reads one of kind '{kind}'")
@@ -49,7 +51,7 @@ def load_checked_columns(policy: Policy, kind: str, player: str, names: Mapping[
 
 
 def _load_checked_column(policy: Policy, name: str, type_: type[Any], first: str) -> NDArray[Any]:
-    """Load one column, as long as the ``first`` one: [rows] int64 or float64."""
+    """Load one column, which must be as long as the column ``first``: [rows] int64 or float64."""
     if name not in policy.table:
         columns = ", ".join(policy.table) or "none"
         raise ValueError(f"policy of kind '{policy.kind}' has no column '{name}'; its columns: {columns}")
@@ -66,7 +68,10 @@ def _load_checked_column(policy: Policy, name: str, type_: type[Any], first: str
 
 
 def compute_checked_board_pieces(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Compute the pieces on each board, as 16 bits: [rows] int64. Raises ``ValueError`` for words that are no board."""
+    """Compute the set of pieces on each board, as 16 bits: [rows] int64.
+
+    Raises ``ValueError`` if ``lanes`` and ``occupied`` are not a valid board in some row.
+    """
     check_range("occupied", occupied, 0, ALL_CELLS)
     words = lanes.view(np.uint64)
     outside = words & ~(occupied.astype(np.uint64) * np.uint64(LANE_ONES))
@@ -85,12 +90,12 @@ def _compute_board_pieces(lanes: NDArray[np.uint64], occupied: NDArray[np.int64]
 
 
 def check_range(name: str, column: NDArray[np.int64], least: int, most: int) -> None:
-    """Raise ``ValueError`` with the first value of a column that is not from ``least`` to ``most``."""
+    """Raise ``ValueError`` with the first value of ``column`` that is not from ``least`` to ``most``, if any."""
     check_no_wrong_row(name, column, (column < least) | (column > most), f"is not from {least} to {most}")
 
 
 def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
-    """Raise ``ValueError`` unless each row is greater than the one before, compared column by column."""
+    """Raise ``ValueError`` unless every row is greater than the row before it, compared column by column."""
     (first, lanes), *_ = columns.items()
     greater, equal = np.zeros(max(len(lanes) - 1, 0), np.bool_), np.ones(max(len(lanes) - 1, 0), np.bool_)
     for column in columns.values():
@@ -102,7 +107,10 @@ def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
 
 
 def check_canonical(lanes: NDArray[np.int64], occupied: NDArray[np.int64], hand: int, rules: Rules) -> None:
-    """Raise ``ValueError`` for a board that is not a canonical form of these rules, with this piece in hand or NONE."""
+    """Raise ``ValueError`` if a board is not in the canonical form under these rules.
+
+    ``hand`` is the piece in hand, or NONE, on every board.
+    """
     board = lanes.view(np.uint64), occupied.astype(np.uint16)
     least, minimal = canonical_forms(*board, np.full(len(lanes), hand, np.int8), build_symmetries(rules))
     fault = f"is no {'board' if hand == NONE else 'afterstate'}'s canonical form under rules '{rules.name}'"
@@ -112,7 +120,7 @@ def check_canonical(lanes: NDArray[np.int64], occupied: NDArray[np.int64], hand:
 
 
 def mark_group_starts(*columns: NDArray[np.signedinteger]) -> NDArray[np.bool_]:
-    """Mark the rows that differ from the row before in any column, and the first row: [rows]."""
+    """Mark the first row, and every row that differs from the row before it in any column: [rows] bool."""
     begins = np.ones(len(columns[0]), np.bool_)
     begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return begins
@@ -121,7 +129,11 @@ def mark_group_starts(*columns: NDArray[np.signedinteger]) -> NDArray[np.bool_]:
 def check_no_wrong_row(
     name: str, column: NDArray[np.int64], wrong: NDArray[np.bool_], reason: str, first_row: int = 0
 ) -> None:
-    """Raise ``ValueError`` with the reason and the first value of a column where ``wrong`` [rows] is true, if any."""
+    """Raise ``ValueError`` if ``wrong`` [rows] is true in any row.
+
+    The message has the ``reason``, and the row and the value of ``column`` in the first such row. ``first_row`` is the
+    number of the first row.
+    """
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(f"{name} {column[row]} in row {first_row + row} of a policy {reason}")

@@ -36,15 +36,18 @@ MAX_POSITIONS, MAX_VALUES = 32, 1 << 10  # that one game can add: 17 boards of a
 
 @inline_function
 def position_key(occupied: int, hand: int) -> int:
-    """Return the part of a position's key that is not its lanes; ``hand`` is a piece or NONE."""
+    """Pack the occupied cells and the piece in hand, which identify a position together with its lanes.
+
+    ``hand`` is a piece or NONE.
+    """
     return uint64(occupied) | (uint64(hand + 1) << uint64(OCCUPIED_BITS))
 
 
 @inline_function
 def find_slot(lanes: int, key: int, words: Any) -> int:
-    """Find the slot of this position: return the index of its second word.
+    """Return the index of the second word of the position's slot.
 
-    If the position has no slot, it is that of the empty slot that the position would take.
+    If the position has no slot, return the index of the second word of the empty slot that it would take.
     """
     last = uint64(words.shape[0] - HEADER) // uint64(2) - uint64(1)  # slots are a power of two
     slot = mix(lanes + key * GAMMA) & last
@@ -58,15 +61,15 @@ def find_slot(lanes: int, key: int, words: Any) -> int:
 
 @inline_function
 def find_row(lanes: int, occupied: int, hand: int, words: Any) -> int:
-    """Find the index in the table where the position's row begins, or NONE if the position is not known."""
+    """Return the index in the table at which the position's row begins, or NONE if the position has no row."""
     return int64(words[find_slot(lanes, position_key(occupied, hand), words)] >> uint64(KEY_BITS)) - 1
 
 
 @inline_function
 def find_or_add_row(position: Any, width: int, words: Any, values: Any) -> int:
-    """Find the index where the row of a position (lanes, occupied, hand) begins, and add the row if it is new.
+    """Return the index at which the row of a position (lanes, occupied, hand) begins, and add the row if it is new.
 
-    A new row has ``width`` unknown values. The caller has checked ``has_room``.
+    A new row has ``width`` unknown values. The caller must have checked ``has_room``.
     """
     lanes, key = position[0], position_key(position[1], position[2])
     index = find_slot(lanes, key, words)
@@ -82,7 +85,7 @@ def find_or_add_row(position: Any, width: int, words: Any, values: Any) -> int:
 
 @inline_function
 def has_room(words: Any, values: Any) -> bool:
-    """Return whether all positions of one more game can be added with half of the slots left empty."""
+    """Return whether all positions of one more game can be added while half of the slots stay empty."""
     positions, used = int64(words[0]) + MAX_POSITIONS, int64(words[1]) + MAX_VALUES
     enough: bool = 2 * positions <= (words.shape[0] - HEADER) // 2 and used <= values.shape[0]
     return enough
@@ -90,27 +93,30 @@ def has_room(words: Any, values: Any) -> bool:
 
 @inline_function
 def bit_rank(bit: int, mask: int) -> int:
-    """Count the set bits of a mask below ``bit``: this is the index of its value in a row over the set bits."""
+    """Count the set bits of ``mask`` below ``bit``.
+
+    In a row with one value for each set bit of ``mask``, this is the index of the value of ``bit``.
+    """
     return int64(popcount(mask & ((int64(1) << bit) - 1)))
 
 
 @inline_function
 def row_width(occupied: int) -> int:
-    """Count the empty cells of a board, which are as many as the pieces that are not on it."""
+    """Count the empty cells of a board; the number of pieces that are not on the board is the same."""
     return int64(popcount(~occupied & ALL_CELLS))
 
 
 def build_empty_row_knowledge(params: NDArray[np.float64]) -> Knowledge:
-    """Build the knowledge of no position, with room for those of one game."""
+    """Build knowledge without positions, with room for the positions of at least one game."""
     return Knowledge(params=params, table=np.zeros(FIRST_VALUES), keys=np.zeros(HEADER + 2 * FIRST_SLOTS, np.uint64))
 
 
 def build_row_knowledge(
     params: NDArray[np.float64], position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64]
 ) -> tuple[Knowledge, NDArray[np.int64]]:
-    """Build the knowledge of distinct positions (lanes, occupied, hand) with unknown values.
+    """Build knowledge of distinct positions (lanes, occupied, hand) whose values are unknown.
 
-    Returns also where each row begins.
+    ``widths`` are the numbers of values in their rows. Returns the knowledge, and the index at which each row begins.
     """
     slots = 1 << (2 * len(widths)).bit_length()
     knowledge = Knowledge(params, np.zeros(int(widths.sum())), np.zeros(HEADER + 2 * slots, np.uint64))
@@ -121,7 +127,10 @@ def build_row_knowledge(
 def _add_rows_and_list_starts(
     position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64], words: Any, values: Any
 ) -> NDArray[np.int64]:
-    """Add rows of these widths; return where each begins: [positions] int64."""
+    """Add a row for each position, and return the index at which each row begins: [positions] int64.
+
+    ``widths`` are the numbers of values in the rows.
+    """
     firsts, (lanes, occupied, hand) = np.empty(len(widths), np.int64), position
     for i in range(len(widths)):
         firsts[i] = find_or_add_row((uint64(lanes[i]), occupied[i], hand[i]), widths[i], words, values)
@@ -129,7 +138,7 @@ def _add_rows_and_list_starts(
 
 
 def enlarge_rows(knowledge: Knowledge) -> Knowledge:
-    """Return the same rows with twice the room."""
+    """Return knowledge that has the same rows and twice the room."""
     table = np.zeros(2 * len(knowledge.table))
     table[: len(knowledge.table)] = knowledge.table
     keys = np.zeros(HEADER + 2 * (len(knowledge.keys) - HEADER), np.uint64)
@@ -138,7 +147,7 @@ def enlarge_rows(knowledge: Knowledge) -> Knowledge:
 
 
 class RowLearner(Learner):
-    """A learner whose knowledge is a row of values for each position."""
+    """A learner whose knowledge consists of a row of values for each position that it met."""
 
     def enlarge(self, knowledge: Knowledge) -> Knowledge:
         return enlarge_rows(knowledge)
@@ -146,7 +155,7 @@ class RowLearner(Learner):
 
 @kernel()
 def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
-    """Enter every position of one map into an empty map. The rows stay where they are."""
+    """Enter every position of the map ``words`` into the empty map ``larger``. The rows of values are not moved."""
     larger[0], larger[1] = words[0], words[1]
     for index in range(HEADER + 1, words.shape[0], 2):
         if words[index] != uint64(0):
@@ -155,7 +164,7 @@ def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
 
 
 class PositionRows(NamedTuple):
-    """Positions, and where the row of each begins in the table; all [positions] int64."""
+    """Positions, with the index in the table at which the row of each begins. All arrays are [positions] int64."""
 
     lanes: NDArray[np.int64]
     occupied: NDArray[np.int64]
@@ -164,7 +173,7 @@ class PositionRows(NamedTuple):
 
 
 def list_position_rows(knowledge: Knowledge) -> PositionRows:
-    """List all positions with their rows, in ascending order of the positions."""
+    """List all positions in ascending order, with the index at which the row of each begins."""
     slots = knowledge.keys[HEADER:].reshape(-1, 2)
     lanes, words = slots[slots[:, 1] != 0].T.copy()
     occupied = (words & np.uint64(ALL_CELLS)).astype(np.int64)
@@ -175,7 +184,7 @@ def list_position_rows(knowledge: Knowledge) -> PositionRows:
 
 
 class RowBits(NamedTuple):
-    """Set bits of the masks of rows; all [bits] int64."""
+    """The set bits of the masks of some rows. All arrays are [bits] int64."""
 
     row: NDArray[np.int64]
     bit: NDArray[np.int64]
@@ -183,9 +192,9 @@ class RowBits(NamedTuple):
 
 
 def list_row_bits(row_starts: NDArray[np.int64], masks: NDArray[np.int64]) -> RowBits:
-    """List the set bits of each row's mask in ascending order, with the index of their values in the table.
+    """List the set bits of each row's mask in ascending order, with the index in the table of the value of each bit.
 
-    The values of a row begin at ``row_starts`` ([rows] int64), one for each set bit.
+    The values of a row begin at ``row_starts`` [rows]; a row has one value for each set bit of its mask.
     """
     rows, bits = np.nonzero((masks[:, None] >> np.arange(CELLS)) & 1)
     widths = np.bitwise_count(masks).astype(np.int64)
@@ -194,6 +203,6 @@ def list_row_bits(row_starts: NDArray[np.int64], masks: NDArray[np.int64]) -> Ro
 
 
 def bit_ranks(bits: NDArray[np.int64], masks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Compute ``bit_rank`` of many bits: [rows] int64."""
+    """Compute ``bit_rank`` for each of ``bits`` and its mask: [rows] int64."""
     ranks: NDArray[np.int64] = np.bitwise_count(masks & ((1 << bits) - 1)).astype(np.int64)
     return ranks

@@ -23,9 +23,9 @@ SOLVER_WORDS = RECORD_WORDS + (CELLS + 1) * CELLS * CHILD_FIELDS  # of scratch
 
 @inline_function
 def search_record(agent: Any) -> Any:
-    """Return this thread's search record, which lies in its scratch.
+    """Return this thread's search record of the solver, which is in the agent's scratch.
 
-    At first it is copied from the shared record, and gets room for children.
+    On the first call in a thread it is copied from the shared record and gets room for the children of positions.
     """
     search = numba.carray(array_pointer(agent.scratch_address), 1, SEARCH)[0]
     if search.images == uint64(0):
@@ -41,22 +41,25 @@ def search_record(agent: Any) -> Any:
 
 @functools.lru_cache(maxsize=4)
 def _allocate_proof_tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
-    """Allocate the tables of proofs under these rules.
+    """Allocate the tables of proofs under these rules, and keep the tables of the last four rules.
 
-    All players of this process share them, because proofs depend on nothing else.
+    All players of this process share them, because proofs depend only on the rules.
     """
     return {"table": allocate_table(MEGABYTES), "distances": allocate_table(MEGABYTES / 4)}
 
 
 @dataclass(frozen=True)
 class SolverKnowledge(Knowledge):
-    """Knowledge whose ``keys`` begin with a ``SEARCH`` record; it keeps the arrays at the record's addresses alive."""
+    """Knowledge whose ``keys`` begin with a ``SEARCH`` record. It keeps alive the arrays to which the record points."""
 
     owned_arrays: tuple[Any, ...] = ()
 
 
 def build_solver_record(rules: Rules, base: TablebaseIndex | None = None) -> tuple[NDArray[np.uint64], tuple[Any, ...]]:
-    """Build the solver's record under these rules, [RECORD_WORDS] uint64; return also the arrays that it points to."""
+    """Build the solver's record under these rules, [RECORD_WORDS] uint64, and the arrays to which it points.
+
+    The caller must keep the arrays alive as long as the record is used.
+    """
     arrays: dict[str, Any] = {
         **_allocate_proof_tables(rules),
         "stop": np.zeros(1, np.int64),

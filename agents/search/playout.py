@@ -24,14 +24,14 @@ NOT_OVER, LINE, FULL_BOARD = 0, 1, 2  # outcomes of a move
 
 
 class MoveResult(NamedTuple):
-    """The position after a move."""
+    """The position after a move, with whether and how the game ended."""
 
     position: PackedPosition
     outcome: int  # NOT_OVER, LINE or FULL_BOARD
 
 
 class Playout(NamedTuple):
-    """The end of a game that was played at random from some position on."""
+    """The end of a game that was played at random from some position."""
 
     result: int  # 1 if the player to move there wins, -1 if the other does, 0 for a draw
     next_word: int  # index of the next unused word of the stream
@@ -39,25 +39,25 @@ class Playout(NamedTuple):
 
 @inline_function
 def encode_move(cell: int, gift: int) -> int:
-    """Encode a move as one integer. Either part may be NONE."""
+    """Encode a move as one integer. The cell and the gift may each be NONE."""
     return ((int64(cell) + 1) << 5) | (int64(gift) + 1)
 
 
 @inline_function
 def move_cell(move: int) -> int:
-    """Return the cell of a move, or NONE."""
+    """Return the cell of an encoded move, or NONE if it has no cell."""
     return (int64(move) >> 5) - 1
 
 
 @inline_function
 def move_gift(move: int) -> int:
-    """Return the gift of a move (where the mover chooses: the piece placed), or NONE."""
+    """Return the gift of an encoded move, or NONE; where the mover chooses the piece, the piece that is placed."""
     return (int64(move) & 31) - 1
 
 
 @inline_function
 def play_move(position: PackedPosition, move: int, rules: Any) -> MoveResult:
-    """Play a legal move."""
+    """Play a legal move, and return the position after it with the outcome of the move."""
     cell, gift = move_cell(move), move_gift(move)
     available = position.available & ~(int64(1) << gift) if gift != NONE else position.available
     if cell == NONE:
@@ -77,13 +77,13 @@ def play_move(position: PackedPosition, move: int, rules: Any) -> MoveResult:
 
 @inline_function
 def is_gift_only(position: PackedPosition, rules: Any) -> bool:
-    """Return whether the player to move only gives a piece."""
+    """Return whether the player to move gives a piece without placing one."""
     return position.hand == NONE and rules.mover_chooses == 0
 
 
 @inline_function
 def random_move(position: PackedPosition, word: int, rules: Any) -> int:
-    """Return a uniform move from one random word: the cell from its upper half, the gift from its lower."""
+    """Return a move drawn uniformly by one random word: the cell by its upper half, the gift by its lower half."""
     cell = int64(NONE)
     if not is_gift_only(position, rules):
         cell = random_cell(word, ~position.occupied & ALL_CELLS)
@@ -92,7 +92,10 @@ def random_move(position: PackedPosition, word: int, rules: Any) -> int:
 
 @inline_function
 def play_out(position: PackedPosition, seed: int, index: int, rules: Any) -> Playout:
-    """Play at random to the end; each move takes one word of the stream of ``seed``, from word ``index`` on."""
+    """Play at random to the end of the game, and return the result with the index of the next unused word.
+
+    Each move takes one word of the stream of ``seed``, from word ``index`` on.
+    """
     winner, outcome = int64(-1), int64(NOT_OVER)
     while outcome == NOT_OVER:
         winner = -winner
@@ -103,9 +106,10 @@ def play_out(position: PackedPosition, seed: int, index: int, rules: Any) -> Pla
 
 @inline_function
 def allowed_gifts(position: PackedPosition, cell: int, safe_gifts: bool, rules: Any) -> int:
-    """Return the pieces (16 bits) that may be given when the hand goes to ``cell`` (or alone, if that is NONE).
+    """Return, as 16 bits, the pieces that may be given after the piece in hand is placed on ``cell``.
 
-    With ``safe_gifts``, only those with which the opponent cannot finish a line are allowed, if there are any.
+    If ``cell`` is NONE, nothing is placed. With ``safe_gifts`` only pieces with which the opponent cannot finish a
+    line are allowed, if there are any.
     """
     if not safe_gifts:
         return position.available
@@ -123,10 +127,11 @@ def allowed_gifts(position: PackedPosition, cell: int, safe_gifts: bool, rules: 
 def sample_untried_move(
     node: Any, position: PackedPosition, seed: int, index: int, safe_gifts: bool, rules: Any
 ) -> int:
-    """Draw the next ``untried`` move of a node; return the index of the next unused word.
+    """Draw the move with which a node will be expanded next, and return the index of the next unused word.
 
-    A random gift comes first, with all cells in random order, then another gift. So no turn comes before another
-    because of its number, and few draws see every cell. A move that ``safe_gifts`` forbids is drawn again.
+    The move is written into ``node.untried``, or NO_MOVE if no move is left. A random gift comes first, with all cells
+    in random order, then another gift. This way no turn comes before another because of its number, and few draws
+    reach every cell. A move that ``safe_gifts`` forbids is drawn again.
     """
     alone, first = is_gift_only(position, rules), node.child_count == 0
     gift, cells, gifts = move_gift(node.untried), int64(node.cells), int64(node.gifts)
@@ -153,9 +158,9 @@ def sample_untried_move(
 
 @inline_function
 def next_move(position: PackedPosition, move: int, safe_gifts: bool, rules: Any) -> int:
-    """Return the move after ``move``, or the first one after NO_MOVE: cells ascending, gifts within each.
+    """Return the move after ``move`` in ascending order of cells and, for each cell, of gifts.
 
-    NO_MOVE stands for the end.
+    After NO_MOVE the first move is returned, and after the last move NO_MOVE.
     """
     cell, cells = int64(NONE), int64(0)
     if not is_gift_only(position, rules):

@@ -39,7 +39,10 @@ EXACT = 0  # index of the first parameter; those of the search follow
 
 @inline_function
 def find_best_turns(position: PackedPosition, max_turns: int, agent: Any) -> WorkMemory:
-    """Find the best ``max_turns`` safe turns of a position whose hand finishes no line; see ``fill_best_turns``."""
+    """Return work memory with the best ``max_turns`` safe turns of a position, as ``fill_best_turns`` writes them.
+
+    The piece in hand must not finish a line.
+    """
     words, work = keys(agent)[RECORD_WORDS:], allocate_work_memory(np.full(1, 0.5), max_turns)
     weights, state = unpack_weights(words, table(agent)), (position.lanes, position.occupied, position.available)
     fill_best_turns(*state, position.hand, words, weights, work, all_cells_and_pieces())
@@ -56,40 +59,40 @@ def count_turns(turns: WorkMemory) -> int:
 
 @inline_function
 def turn_value(turns: WorkMemory, rank: int) -> float:
-    """Return the learned value of a turn: P(won) + P(not lost) - 1."""
+    """Return the learned value of the turn at ``rank``: P(won) + P(not lost) - 1."""
     return float64(2.0 * turns.top[0, rank] - 1.0)
 
 
 @inline_function
 def position_after_turn(position: PackedPosition, cell: int, gift: int) -> PackedPosition:
-    """Return the opponent's position after a turn, or after a gift alone."""
+    """Return the opponent's position after a turn, or after a gift alone if ``cell`` is NONE."""
     placed = position if cell == NONE else place_hand(position, cell)
     return give_piece(placed, gift)
 
 
 @inline_function
 def is_exact(position: PackedPosition, agent: Any) -> bool:
-    """Return whether the solver values this position."""
+    """Return whether the solver values this position, because enough pieces are on the board."""
     return int64(popcount(position.occupied)) >= int64(params(agent)[EXACT])
 
 
 @inline_function
 def exact_value(position: PackedPosition, rules: Any, agent: Any) -> int:
-    """Return the exact value for the player to act."""
+    """Return the exact value of a position for the player to move: 1, 0 or -1."""
     return int64(
         solve_value(position.lanes, position.occupied, position.available, position.hand, rules, search_record(agent))
     )
 
 
 class ExactTurn(NamedTuple):
-    """A turn that keeps the exact value of its position."""
+    """An encoded turn that keeps the exact value of its position, together with this value."""
 
     turn: int
     value: int
 
 
 class Candidates(NamedTuple):
-    """The turns to search, or the turn of a position that needs no search."""
+    """The turns to search in a position, or the turn to play if the position needs no search."""
 
     immediate_turn: int  # UNDECIDED if the position needs a search
     turns: WorkMemory  # to search, the best first
@@ -97,7 +100,10 @@ class Candidates(NamedTuple):
 
 @inline_function
 def find_exact_turn(position: PackedPosition, turns: WorkMemory, rules: Any, agent: Any) -> ExactTurn:
-    """Find the turn of the greatest learned value among those that keep the position's exact value."""
+    """Find, among the turns that keep the position's exact value, the one with the greatest learned value.
+
+    ``turns`` are the position's safe turns in the order of their learned values.
+    """
     value, chosen, last = exact_value(position, rules, agent), int64(0), count_turns(turns) - 1
     while value >= 0 and chosen < last:
         if (
@@ -113,8 +119,9 @@ def find_exact_turn(position: PackedPosition, turns: WorkMemory, rules: Any, age
 def find_candidates(position: PackedPosition, max_turns: int, seed: int, rules: Any, agent: Any) -> Candidates:
     """Find the best ``max_turns`` turns to search, or the turn of a position that needs no search.
 
-    No search is needed if the hand finishes a line, no piece is left, or all turns give a win away: the turn is then
-    that of ``semi_random``. In positions with an exact value the turn is that of ``find_exact_turn``.
+    No search is needed if the piece in hand finishes a line, if no piece is left, or if every turn lets the opponent
+    win at once: the turn is then chosen as by ``semi_random``. In a position that the solver values, the turn is the
+    one that ``find_exact_turn`` finds.
     """
     hand, exact = position.hand, is_exact(position, agent)
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
@@ -136,10 +143,11 @@ def find_candidates(position: PackedPosition, max_turns: int, seed: int, rules: 
 def build_search_knowledge(
     policy: Policy, rules: Rules, exact_from: int, settings: list[float], scratch: int
 ) -> SolverKnowledge:
-    """Build the knowledge of a search by a policy.
+    """Build the knowledge of an agent that searches with a policy.
 
-    ``settings`` follow ``exact_from``, and ``scratch`` words follow the solver's. Raises ``ValueError`` for rules under
-    which the mover chooses, and for a policy of other lines.
+    In the parameters, ``settings`` follow ``exact_from``. ``scratch`` is the number of words that the search needs in
+    addition to the solver's. Raises ``ValueError`` for rules under which the mover chooses the piece, and for a policy
+    that was learned for other lines.
     """
     if rules.mover_chooses:
         raise ValueError("value=POLICY has no meaning where the mover chooses the piece: nothing is given")

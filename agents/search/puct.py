@@ -32,7 +32,7 @@ from quarto.jit import float64, inline_function, int64, uint64
 from quarto.position import PackedPosition
 from quarto.rules import CELLS, NONE
 
-BREADTH = 16  # of the best turns of a node, those that are searched
+BREADTH = 16  # number of a node's best turns that are searched
 TEMPERATURE = 0.15  # of the priors: differences of values that count
 STEPS = 2.0**30  # of an exponential, whose last bit differs from machine to machine
 ITERATIONS, PUCT_C = 1, 2  # indices of the parameters
@@ -53,20 +53,20 @@ NODE_WORDS = NODE.itemsize // 8
 
 
 def puct_tree_words(iterations: int) -> int:
-    """Return the words of scratch for the tree of a search."""
+    """Return the number of words of scratch that the tree of a search with so many iterations needs."""
     return NODE_WORDS * (1 + BREADTH * iterations)
 
 
 @inline_function
 def scratch_nodes(agent: Any) -> Any:
-    """Return the nodes in this thread's scratch, [S] NODE. The root is node 0."""
+    """Return the nodes in this thread's scratch: [S] NODE. The root is node 0."""
     room = (agent.scratch_size - SOLVER_WORDS) // NODE_WORDS
     return numba.carray(array_pointer(agent.scratch_address + uint64(8 * SOLVER_WORDS)), room, NODE)
 
 
 @inline_function
 def add_children(nodes: Any, parent: int, size: int, turns: WorkMemory) -> int:
-    """Add the children of a node; return the new size of the tree."""
+    """Add a child of ``parent`` for each of ``turns`` to a tree of ``size`` nodes, and return the tree's new size."""
     count, total = count_turns(turns), float64(0.0)
     for k in range(count):
         node = nodes[size + k]
@@ -82,13 +82,13 @@ def add_children(nodes: Any, parent: int, size: int, turns: WorkMemory) -> int:
 
 @inline_function
 def mean_value(node: Any) -> float:
-    """Return the mean value of a turn's visits and, as one visit more, of the policy."""
+    """Return the mean of the values of a turn's visits; the turn's learned value counts as one more visit."""
     return float64((node.total + node.value) / (1 + node.visits))
 
 
 @inline_function
 def best_child(nodes: Any, parent: int, c: float) -> int:
-    """Return the child with the greatest bound, the first on ties."""
+    """Return the child with the greatest upper confidence bound, the first on ties."""
     first, root = int64(nodes[parent].child), math.sqrt(nodes[parent].visits)
     best, highest = first, -math.inf
     for child in range(first, first + nodes[parent].child_count):
@@ -100,7 +100,7 @@ def best_child(nodes: Any, parent: int, c: float) -> int:
 
 
 class NodeVisit(NamedTuple):
-    """The first visit of a node."""
+    """The result of the first visit of a node."""
 
     value: float  # for the player who moved there
     tree_size: int  # nodes
@@ -108,7 +108,11 @@ class NodeVisit(NamedTuple):
 
 @inline_function
 def visit_node(position: PackedPosition, node: int, size: int, nodes: Any, rules: Any, agent: Any) -> NodeVisit:
-    """Find the value of a node in a tree of ``size`` nodes, and add its children if it is not decided."""
+    """Find the value of a node in a tree of ``size`` nodes, and add its children unless its value is already final.
+
+    The value is final if no piece is left, if the solver values the position, or if every turn lets the opponent win
+    at once.
+    """
     if position.available == 0:
         return NodeVisit(float64(0.0), size)
     if is_exact(position, agent):
@@ -121,7 +125,7 @@ def visit_node(position: PackedPosition, node: int, size: int, nodes: Any, rules
 
 @inline_function
 def most_visited_child(nodes: Any) -> int:
-    """Return the root's child with the most visits; on ties by the mean value, then the first."""
+    """Return the root's child with the most visits; on ties the one with the greatest mean value, then the first."""
     first = int64(nodes[0].child)
     best = first
     for child in range(first + 1, first + nodes[0].child_count):

@@ -51,10 +51,10 @@ MIN_BOUND = -(1 << 63)
 
 
 class Tree(NamedTuple):
-    """The arrays that a search writes to. The root is node 0.
+    """The arrays to which a search writes. The root is node 0.
 
-    The UCB1 of a node is ``value + sqrt(ln N) * spread``, where N are its parent's visits. So only the visited node's
-    own two numbers change with a visit, and no root is drawn for the others.
+    The UCB1 of a node is ``value + sqrt(ln N) * spread``, where N is the number of its parent's visits. A visit
+    therefore changes only the two numbers of the visited node, and no square root is computed for the other nodes.
     """
 
     path: Any  # [PATH_WORDS] uint64: from the root to where an iteration ends
@@ -64,9 +64,9 @@ class Tree(NamedTuple):
 
 
 def tree_words(nodes: int) -> int:
-    """Return the words of scratch for a tree of this many nodes.
+    """Return the number of words of scratch that a tree of this many nodes needs.
 
-    Each node needs room twice, because it is in a list at first and later in a row.
+    Each node needs room twice, because it is first in a list and later in a row.
     """
     return PATH_WORDS + (NODE_WORDS + 2) * 2 * nodes
 
@@ -84,7 +84,10 @@ def scratch_tree(agent: Any) -> Tree:
 
 @inline_function
 def add_node(nodes: Any, number: int, move: int, state: int) -> None:
-    """Add a node without visits or children."""
+    """Write a node without visits or children at index ``number``.
+
+    ``move`` leads to the node, and ``state`` is the outcome of the move: NOT_OVER, LINE or FULL_BOARD.
+    """
     node = nodes[number]
     node.total, node.visits = 0.0, 0
     node.child, node.older, node.child_count = NO_NODE, NO_NODE, 0
@@ -92,7 +95,7 @@ def add_node(nodes: Any, number: int, move: int, state: int) -> None:
 
 
 class Expansion(NamedTuple):
-    """A new child in a tree."""
+    """A child that was added to a tree."""
 
     child: int  # number of its node
     position: PackedPosition  # there
@@ -106,7 +109,8 @@ def expand_node(
 ) -> Expansion:
     """Add the parent's next child to a tree of ``size`` nodes.
 
-    ``draw_state`` has the turn's seed, the index of its next unused word, and whether moves come by number instead.
+    ``draw_state`` is a tuple: the turn's seed, the index of its next unused word, and whether children come in the
+    order of their moves instead of at random. ``position`` is the parent's position.
     """
     seed, index, in_order = draw_state
     nodes, child = tree.nodes, size
@@ -136,7 +140,10 @@ def expand_node(
 
 @inline_function
 def line_up_children(tree: Tree, parent: int, size: int) -> int:
-    """Move the children from a list into a row, in the order of their making; return the new size of the tree."""
+    """Move the children of a node from a list into a row, in the order in which they were made.
+
+    Returns the new size of the tree.
+    """
     nodes, values, spreads = tree.nodes, tree.values, tree.spreads
     child_count = int64(nodes[parent].child_count)
     child = int64(nodes[parent].child)
@@ -150,7 +157,10 @@ def line_up_children(tree: Tree, parent: int, size: int) -> int:
 
 @inline_function
 def best_child(tree: Tree, parent: int, root_of_log: float) -> int:
-    """Return the child in the parent's row with the highest bound; on ties, the one that was made first."""
+    """Return the child with the highest bound in the parent's row; on ties the child that was made first.
+
+    ``root_of_log`` is the square root of the logarithm of the parent's visits.
+    """
     values, spreads = tree.values, tree.spreads
     first = uint64(tree.nodes[parent].child)
     end = first + uint64(tree.nodes[parent].child_count)
@@ -168,15 +178,15 @@ COUNT, LANES, OCCUPIED, HEADER_WORDS = 0, 1, 2, 3
 
 
 def kept_tree_words(nodes: int) -> int:
-    """Return the words of a game's memory that so many nodes need."""
+    """Return the number of words in a game's memory that a kept tree of this many nodes needs."""
     return HEADER_WORDS + NODE_WORDS * nodes
 
 
 @inline_function
 def kept_nodes(agent: Any) -> Any:
-    """Return the nodes in memory, [K] NODE, breadth first.
+    """Return the nodes in the memory of the game, in breadth-first order: [K] NODE.
 
-    The children of a node lie side by side, in the order in which they were made.
+    The children of a node are next to each other, in the order in which they were made.
     """
     room = (agent.memory_size - HEADER_WORDS) // NODE_WORDS
     return numba.carray(array_pointer(agent.memory_address + uint64(8 * HEADER_WORDS)), room, NODE)
@@ -184,7 +194,7 @@ def kept_nodes(agent: Any) -> Any:
 
 @inline_function
 def keep_tree(agent: Any, tree: Tree, chosen_node: int, after: PackedPosition) -> None:
-    """Store the part of the tree below ``chosen_node``, which leads to the position ``after``."""
+    """Store the part of the tree below ``chosen_node`` in the memory of the game; ``after`` is the position there."""
     words, stored_nodes, nodes = memory(agent), kept_nodes(agent), tree.nodes
     stored_nodes[0] = nodes[chosen_node]
     count, parent = int64(1), int64(0)
@@ -208,9 +218,9 @@ def keep_tree(agent: Any, tree: Tree, chosen_node: int, after: PackedPosition) -
 
 @inline_function
 def find_kept_reply(agent: Any, position: PackedPosition, rules: Any) -> int:
-    """Find the kept node of this position, or NO_NODE.
+    """Return the kept node of this position, or NO_NODE if there is none.
 
-    There is none if the tree is of another game, or the reply was not expanded.
+    There is none if the kept tree belongs to another game, or if the opponent's reply was not expanded.
     """
     words, stored_nodes = memory(agent), kept_nodes(agent)
     last = position.last_cell
@@ -229,7 +239,7 @@ def find_kept_reply(agent: Any, position: PackedPosition, rules: Any) -> int:
 
 @inline_function
 def recall_tree(agent: Any, tree: Tree, reply: int, c: float, solver: bool) -> int:
-    """Make the kept part of the tree below ``reply`` the tree of this search; return its size."""
+    """Copy the part of the kept tree below ``reply`` to the tree of this search, and return the size of this tree."""
     stored_nodes, nodes = kept_nodes(agent), tree.nodes
     nodes[0] = stored_nodes[reply]
     size, parent = int64(1), int64(0)

@@ -32,7 +32,7 @@ ANY = "any"  # the kind in ``reads`` that stands for all others
 
 @dataclass(frozen=True)
 class PolicyReader:
-    """An agent whose yaml says that it plays by policies, and the kinds that it reads."""
+    """An agent that can play by policies of the kinds which its yaml lists under ``reads``."""
 
     name: str
     kinds: tuple[str, ...]
@@ -46,7 +46,7 @@ class PolicyReader:
     def is_default(self) -> bool:
         """Whether this agent is the default player for policies of its kinds.
 
-        The agent that reads any kind then leaves these policies to it.
+        If so, the agent that reads any kind leaves policies of these kinds to this agent.
         """
         return self.settings.get("default_player") is True
 
@@ -62,7 +62,10 @@ def list_policy_readers() -> list[PolicyReader]:
 
 
 def _parse_policy_kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the kinds of policies that the yaml of an agent lists under ``reads``."""
+    """Return the kinds of policies that an agent's yaml lists under ``reads``, or () if it lists none.
+
+    ``name`` names the agent in messages. Raises ``RequestError`` if the value is not a list of texts.
+    """
     kinds = settings.get("reads", [])
     if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
         raise RequestError(f"agent '{name}': reads={kinds!r} is not a list of kinds of policies, [gift, …]")
@@ -119,7 +122,7 @@ def attach_policy(agent: AgentSpec, yaml_settings: Mapping[str, Any], root: Pure
 
 
 def _format_readers(agents: Sequence[str]) -> str:
-    """Format agents as subject and verb of a sentence about what they read: "a and b read"."""
+    """Format the names of agents as the subject and the verb of a sentence: "a and b read"."""
     all_but_last = ", ".join(agents[:-1])
     return (
         f"{all_but_last} and {agents[-1]} read"
@@ -131,7 +134,7 @@ def _format_readers(agents: Sequence[str]) -> str:
 
 
 def build_policy_agent(policy: Policy) -> Agent:
-    """Build the agent that plays by a policy in memory, which is the default player of the policy's kind."""
+    """Build the default player of a policy's kind, with this policy."""
     return find_default_player(policy, policy.kind, trusted=True).build()
 
 
@@ -143,8 +146,8 @@ def find_default_player(
     ``policy_name`` names the policy in messages. Values in ``agent_parameters`` replace the defaults in the player's
     yaml; parameters that the player does not have are ignored.
 
-    Raises ``RequestError`` for a kind that no agent reads or that several agents read by default, and for genes that no
-    agent has.
+    Raises ``RequestError`` for a kind that no agent plays or that several agents play by default, and for genes that
+    no agent has.
     """
     readers = list_policy_readers()
     players = [reader for reader in readers if policy.kind in reader.kinds and (reader.is_default or reader.plays_any)]
@@ -171,9 +174,9 @@ def find_default_player(
 def _build_player_spec(
     reader: PolicyReader, policy: Policy, agent_parameters: Mapping[str, Any], trusted: bool
 ) -> AgentSpec:
-    """Build the specification of a reader with the policy.
+    """Build the specification of the agent that ``reader`` describes, with the policy attached.
 
-    Of ``agent_parameters``, those that the reader has replace its defaults.
+    Values in ``agent_parameters`` replace the reader's defaults; parameters that the reader does not have are ignored.
     """
     params = select_parameters(reader.settings)
     target, files = str(reader.settings.get("_target_")), find_declared_files(reader.name, reader.settings)
@@ -186,12 +189,16 @@ def _build_player_spec(
 
 
 def _list_genes(params: Mapping[str, Any]) -> list[str]:
-    """List the genes of an agent, which are the parameters with a real number as their default in the yaml."""
+    """List the names of an agent's genes: the parameters whose defaults in the yaml are real numbers."""
     return [name for name, value in params.items() if isinstance(value, float)]
 
 
 def _parse_policy_name(label: str, key: str, value: Any) -> str | None:
-    """Return the name or id of a policy as text, because Hydra parses an id that consists of digits as a number."""
+    """Return the name or the id of a policy as text, or None if the parameter is null.
+
+    Hydra parses an id that consists of digits as a number, which is converted back to text. Raises ``RequestError``
+    for any other value.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:012d}"
     if value is not None and not isinstance(value, str):
@@ -231,7 +238,7 @@ def describe_untrained_agents(agents: Iterable[AgentSpec]) -> Iterator[str]:
 def _find_training_command(agent: AgentSpec) -> str:
     """Return the command that makes a policy for an agent.
 
-    The command is ``train`` if a trainer has the same name as an agent that reads the same kind of policy, and
+    The command is ``train`` if there is a trainer with the name of an agent that reads the same kind of policy, and
     otherwise ``policy build``.
     """
     readers, trainers = list_policy_readers(), list_options("trainer")
@@ -243,7 +250,10 @@ def _find_training_command(agent: AgentSpec) -> str:
 
 
 def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, str]]:
-    """Return the contents of a policy's card, without its runs, as pairs of a heading and a text."""
+    """Return the contents of a policy's card, except its runs, as pairs of a heading and a text.
+
+    ``folder`` is the folder of the policy.
+    """
     learned = card.learned
     source = "trainer" if not (card.is_derived or card.is_imported) else "parameter"
     parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}

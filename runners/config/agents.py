@@ -32,7 +32,7 @@ def load_agent(name: str) -> AgentSpec:
 def agent_from_label(label: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool = False) -> AgentSpec:
     """Build the agent that a label describes, such as ``rule_based(faithful=true)`` or ``rl_encoded(policy=NAME)``.
 
-    Policies are read from the archive at ``root``. ``trusted`` says that the user typed the label; if it is false, an
+    Policies are read from the archive at ``root``. ``trusted`` says that the user typed the label. If it is false, an
     agent that would run third-party code is refused when it is built. Raises ``RequestError`` for an agent or a
     parameter that does not exist, and for a value that cannot be parsed.
     """
@@ -55,7 +55,11 @@ def normalise_label(label: str) -> str:
 
 
 def find_stored_label(root: PurePath, label: str | None) -> str | None:
-    """Return a label as the archive stores it; ``label`` may repeat defaults, as in ``mcts(iterations=200)``."""
+    """Return the form in which the archive at ``root`` stores a label, or None if ``label`` is None.
+
+    ``label`` may name parameters with their default values, as in ``mcts(iterations=200)``. If no stored agent
+    matches, it is returned unchanged.
+    """
     if label is None or "(" not in label:
         return label
     return labels.find_stored_label(ArchiveStore.open(root).load_runs(), label)
@@ -64,8 +68,8 @@ def find_stored_label(root: PurePath, label: str | None) -> str | None:
 def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:
     """Build the agent that ``entry`` describes: a name, a label, or a mapping with ``agent`` and its parameters.
 
-    Policies are read from the archive at ``root``; ``key`` is the entry's key in the configuration, for messages. For
-    ``trusted``, see ``agent_from_label``.
+    Policies are read from the archive at ``root``. ``key`` is the entry's key in the configuration, for messages.
+    ``agent_from_label`` explains ``trusted``.
     """
     if isinstance(entry, str):
         return agent_from_label(entry, root, trusted)
@@ -80,9 +84,9 @@ def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: b
 def _agent_from_yaml(
     name: str, settings: Mapping[str, Any], root: PurePath, trusted: bool, extra_keys: Sequence[str] = ()
 ) -> AgentSpec:
-    """Build the agent of ``conf/agent/NAME.yaml`` with ``settings``, which are changes to its yaml.
+    """Build the agent of ``conf/agent/NAME.yaml``, with the values in ``settings`` instead of those in the yaml.
 
-    They may change parameters and the keys ``extra_keys``.
+    The keys of ``settings`` must be parameters of the agent or be among ``extra_keys``.
     """
     yaml_settings = load_option("agent", name)
     valid = select_parameters(yaml_settings)
@@ -97,8 +101,8 @@ def agent_from_settings(
 ) -> AgentSpec:
     """Build the agent of ``conf/agent/NAME.yaml`` from ``settings``, the keys of its yaml with the user's changes.
 
-    ``yaml_settings`` are the same keys without the changes; they are needed because the label names only the parameters
-    that differ. A policy is read from the archive at ``root``. For ``trusted``, see ``agent_from_label``.
+    ``yaml_settings`` are the same keys without the changes. They are needed because the label names only the
+    parameters that differ. A policy is read from the archive at ``root``. ``agent_from_label`` explains ``trusted``.
     """
     target = find_target(f"agent '{name}'", settings)
     params, yaml_params = select_parameters(settings), select_parameters(yaml_settings)
@@ -124,9 +128,9 @@ def agent_from_settings(
 
 
 def parse_label(text: str, setting_name: str) -> tuple[str, dict[str, Any]]:
-    """Split ``name(parameter=value,…)`` into the name and the parameters; ``setting_name`` is used in messages.
+    """Split ``name(parameter=value,…)`` into the name and the parameters.
 
-    Raises ``RequestError`` for text that is not a label.
+    ``setting_name`` names the setting in messages. Raises ``RequestError`` for a text that is not a label.
     """
     name, parameters = split_label(text, setting_name)
     setting = f"{setting_name} {text!r}"
@@ -134,16 +138,19 @@ def parse_label(text: str, setting_name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _parse_parameter(setting_name: str, key: str, text: str) -> Any:
-    """Parse the value of a parameter. The label of another agent stays text, and is parsed when that agent is built."""
+    """Parse the value of a parameter.
+
+    The label of another agent remains text, which is parsed when that agent is built.
+    """
     return (
         text if key in AGENT_PARAMETERS and text.endswith(")") else parse_setting_value(setting_name, f"{key}={text}")
     )
 
 
 def _expand_agent_parameter(key: str, value: Any, root: PurePath) -> Any:
-    """Return the value of a parameter; if it is an agent's label, return that agent's record instead.
+    """Return the value of a parameter, or the record of the agent if the value is an agent's label.
 
-    The record is used because all of it affects the games.
+    The record replaces the label because everything in it affects the games.
     """
     if key not in AGENT_PARAMETERS or value is None:
         return value

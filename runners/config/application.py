@@ -61,7 +61,7 @@ class HydraLinesAndWarningsFilter(logging.Filter):
 
 
 class Launch(NamedTuple):
-    """A command as it was typed. It accompanies the jobs of a sweep, which may run in other processes."""
+    """A command as the user typed it. It accompanies the jobs of a sweep, which may run in other processes."""
 
     words: str  # as they were typed, without the program
     user_folders: tuple[str, ...] = ()  # absolute
@@ -79,14 +79,14 @@ class Launch(NamedTuple):
 
 
 class ObjectiveValue(NamedTuple):
-    """The value of a job and the name of the objective that it measures, as the job's record stores them."""
+    """The value of a job and the name of the objective that it measures, as they are stored in the job's record."""
 
     objective: str  # name of the objective
     value: float
 
 
 class CommandOutcome(NamedTuple):
-    """The outcome of a request that was carried out."""
+    """The outcome of a request after it was carried out."""
 
     run_id: str | None
     show: Callable[[], None]
@@ -102,7 +102,10 @@ PreparedRequest = Callable[[], CommandOutcome]  # carries out a checked request
 
 
 def build_one_row_columns(texts: Mapping[str, str]) -> list[ResultColumn]:
-    """Build the columns of an outcome that has one row in the table of a sweep; ``texts`` are its cells by heading."""
+    """Build the columns of an outcome that has one row in the table of a sweep.
+
+    ``texts`` maps the heading of each column to the text of its cell.
+    """
     return [ResultColumn(heading, [text], right_aligned=not text[:1].isalpha()) for heading, text in texts.items()]
 
 
@@ -125,13 +128,13 @@ class Application(ABC):
         """
 
     def count_requested_games(self, cfg: DictConfig) -> int:
-        """Return how many games of each pairing a job of a sweep requests."""
+        """Return how many games of each pairing the configuration requests."""
         return int(cfg.get("games", 0))
 
     def check_sweep_job(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:  # noqa: ARG002
-        """Check the configuration of one job, before any job of the sweep begins.
+        """Check the configuration of one job before any job of the sweep begins.
 
-        Raises ``RequestError`` for a setting that no job of a sweep may have.
+        Raises ``RequestError`` for a setting that is not valid in a job of a sweep.
         """
         from analytics.store.records import SWEEP_ID
 
@@ -141,9 +144,9 @@ class Application(ABC):
             raise RequestError(f"sweep.id={cfg.sweep.id!r} cannot be a name: write {allowed}")
 
     def build_sweep_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget | None:  # noqa: ARG002
-        """Return the value by which the jobs of a sweep are judged, or None if the jobs have no value.
+        """Return the target of the sweep, by which its jobs are compared, or None if the jobs have no value.
 
-        ``cfg`` is the configuration of the first job. Raises ``RequestError`` if no job can have this value.
+        ``cfg`` is the configuration of the first job. Raises ``RequestError`` if no job can have such a value.
         """
         return self.default_target
 
@@ -189,7 +192,10 @@ def _build_objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Obje
 
 
 def _play_experiment(experiment: Experiment, objective: Objective, launch: Launch) -> CommandOutcome:
-    """Play the games of an experiment that has been opened, and return the outcome."""
+    """Play the games of an experiment that has been opened, and return the outcome.
+
+    The outcome's ``show`` prints the results later.
+    """
     from runners.arena.execution import execute_experiment
 
     request, hydra_config = experiment.request, HydraConfig.get()
@@ -221,7 +227,7 @@ def _play_experiment(experiment: Experiment, objective: Objective, launch: Launc
 
 
 def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
-    """List notes on a run for the reader of its rows in a sweep's table, such as that not all pairings are shown."""
+    """List notes on a run for readers of its rows in a sweep's table, for example that some pairings are not shown."""
     from analytics.questions.strength_tables import MAX_ROWS
 
     games, pairings, notes = request.games, len(outcome.results), list[str]()
@@ -235,7 +241,7 @@ def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
 
 
 def _build_sweep_columns(outcome: RunOutcome, objective: Objective, value: float | None) -> list[ResultColumn]:
-    """Build a run's columns in the table of its sweep, with a row for each of the first pairings.
+    """Build the columns of a run in the table of its sweep, with a row for each of the first pairings.
 
     The value of the objective is in the first row.
     """
@@ -263,9 +269,9 @@ SUGGESTED_QUERY = "SELECT plies, ending, count(*) AS games FROM games GROUP BY A
 
 
 def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
-    """Print the tables and the speed of a run and, after the first run of an archive, a query that the user can try.
+    """Print the tables and the speed of a run and, after the first run of an archive, a query to try.
 
-    ``log_file`` is the file that a note on an agent's misbehaviour refers to.
+    Notes on misbehaving agents refer to ``log_file``.
     """
     if not outcome.results:
         console.print_note(f"run {outcome.run_id} has no games yet")
@@ -305,7 +311,7 @@ def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
 
 
 def _is_first_of_archive(outcome: RunOutcome) -> bool:
-    """Return whether all games in the archive were played by this command."""
+    """Return whether this command played all games that are in the archive."""
     from analytics.store.archive import ArchiveStore
 
     total = sum(result.games for result in outcome.results)
@@ -313,7 +319,7 @@ def _is_first_of_archive(outcome: RunOutcome) -> bool:
 
 
 def _print_forfeits(outcome: RunOutcome, log_file: Path) -> None:
-    """Print how agents misbehaved in the games of this command, and the number of forfeits in the whole run."""
+    """Print how agents misbehaved in the games of this command, and how many games of the whole run were forfeited."""
     for line in outcome.misbehaviour:
         console.print_note(line)
     forfeits = sum(sum(result.forfeits) for result in outcome.results)
@@ -337,7 +343,7 @@ def _format_summary(outcome: RunOutcome) -> str:
 
 
 def _print_pairings(outcome: RunOutcome) -> None:
-    """Print the results of a run's first pairings, and the command that shows all pairings."""
+    """Print the results of a run's first pairings and, if there are more, the command that shows all of them."""
     from analytics.questions.strength_tables import MAX_ROWS, describe_omissions
 
     results = outcome.results[:MAX_ROWS]
@@ -368,9 +374,9 @@ RUN = RunApplication()
 
 
 def enter_launch_folder() -> AbstractContextManager[None]:
-    """Return a context manager that changes to the folder in which the command was typed.
+    """Return a context manager that changes to the folder in which the user typed the command.
 
-    All paths are relative to that folder, but Hydra's tasks may start in another one: launchers start processes, and
-    ``hydra.job.chdir=true`` changes to the output folder.
+    All paths are relative to that folder. Hydra's tasks may start in another folder, because some launchers start
+    processes, and because ``hydra.job.chdir=true`` changes to the output folder.
     """
     return chdir(HydraConfig.get().runtime.cwd)

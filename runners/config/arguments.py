@@ -78,7 +78,8 @@ def parse_arguments(
 ) -> CommandArguments:
     """Separate the arguments of a command into agents and settings, and add the settings that its flags stand for.
 
-    ``typed`` is the whole command, for the records of runs.
+    ``archive_root`` and ``keep_going`` are the values of flags. ``typed`` is the whole command, for the records of
+    runs.
 
     Raises ``RequestError`` if agents and settings contradict each other.
     """
@@ -98,8 +99,8 @@ def parse_arguments(
 def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Build the overrides that choose the agents with these labels.
 
-    They set the list ``agents`` or, if ``overrides`` set keys of ``a`` or ``b``, the groups ``agent@a`` and
-    ``agent@b``.
+    They set the list ``agents``. If ``overrides`` set keys of ``a`` or ``b``, however, they set the groups ``agent@a``
+    and ``agent@b``.
 
     Raises ``RequestError`` for a key of ``a`` or ``b`` unless there are exactly two agents.
     """
@@ -128,7 +129,7 @@ def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> l
 def expand_override(override: str) -> str:
     """Prepare an override for Hydra: write numbers such as ``games=1e6`` in full, and quote labels and paths.
 
-    A path is expanded and quoted if it begins with ``~``. Quoted text is left as it is.
+    A path that begins with ``~`` is expanded first. Quoted text remains unchanged.
     """
     key, equals, value = override.partition("=")
     if value.startswith("~") and "," not in value:
@@ -146,7 +147,7 @@ def _expand_exponent(match: re.Match[str]) -> str:
 
 
 class ConfigKey(NamedTuple):
-    """A key of a configuration or of a group's option, with what its yaml says about it."""
+    """A key of a configuration or of an option in a group, with what its yaml says about it."""
 
     name: str  # dotted
     default: str  # "" for a mapping, whose keys follow
@@ -158,7 +159,7 @@ class ConfigKey(NamedTuple):
 
 
 def parse_yaml_keys(yaml_text: str) -> Iterator[ConfigKey]:
-    """Yield the keys of a yaml in their order, without their types and choices."""
+    """Yield the keys of a yaml in their order. Types, limits and choices have their defaults."""
     path: list[tuple[int, str]] = []
     for match in filter(None, map(YAML_LINE.fullmatch, yaml_text.splitlines())):
         indent, dash, key = len(match[1]), match[2], match[3]
@@ -173,7 +174,7 @@ def parse_yaml_keys(yaml_text: str) -> Iterator[ConfigKey]:
 
 
 def _split_comment(text: str) -> tuple[str, str]:
-    """Split the text that follows a key in a yaml into the value and the comment."""
+    """Split the text that follows a key in a yaml into the value and the comment, which may be empty."""
     start = max(0, text.find(CLOSING_CHARACTERS[text[0]], 1)) if text[:1] in CLOSING_CHARACTERS else 0
     value, _, comment = text[start:].partition("#")
     return (text[:start] + value).rstrip(" "), comment.removeprefix(" ")
@@ -182,9 +183,9 @@ def _split_comment(text: str) -> tuple[str, str]:
 def check_group_choices(config_name: str, overrides: Sequence[Override]) -> None:
     """Check the overrides that choose an option of a configuration group.
 
-    ``config_name`` is the command's yaml, which lists its groups. Raises ``RequestError`` for a group that the command
-    does not have, for a choice that is not a name, for a plugin that is not installed, and for a number of games with
-    commas.
+    ``config_name`` is the name of the command's yaml, which lists its groups. Raises ``RequestError`` for a group that
+    the command does not have, for a choice that is not a name, for a plugin that is not installed, and for a number of
+    games written with commas.
     """
     groups = [
         key.name
@@ -214,7 +215,7 @@ def check_group_choices(config_name: str, overrides: Sequence[Override]) -> None
 def explain_config_errors(overrides: Sequence[str]) -> Iterator[None]:
     """Convert errors of Hydra and OmegaConf inside the context to ``RequestError`` with a one-line message.
 
-    A file that cannot be written becomes a ``FailureError``; any other exception passes through.
+    The error for a file that cannot be written becomes a ``FailureError``. Any other exception passes through.
     """
     try:
         yield
@@ -227,7 +228,7 @@ def explain_config_errors(overrides: Sequence[str]) -> Iterator[None]:
 
 
 def format_config_error(error: Exception, overrides: Sequence[str]) -> str:
-    """Format a configuration error as one line; if a name is unknown, the line suggests similar names."""
+    """Format a configuration error as one line. If a name is unknown, the line suggests similar names."""
     cause = error.__cause__
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _describe_missing_option(error.missing_cfg_file, error.options or ())
@@ -242,7 +243,7 @@ def format_config_error(error: Exception, overrides: Sequence[str]) -> str:
 
 
 def _strip_developer_hints(error: Exception) -> str:
-    """Return an error's message as one line, without the hints for developers that OmegaConf and Hydra add."""
+    """Return the message of an error as one line, without the hints for developers that OmegaConf and Hydra add."""
     text = " ".join(str(error).split())
     for addition in (" full_key:", " See https", " Available options"):
         text = text.partition(addition)[0]
@@ -250,7 +251,10 @@ def _strip_developer_hints(error: Exception) -> str:
 
 
 def _describe_missing_option(file: str, options: Sequence[str]) -> str:
-    """Describe the error that a configuration group lacks the chosen option, given its file and the valid options."""
+    """Describe the error that a configuration group does not have the chosen option.
+
+    ``file`` is the option's missing yaml, and ``options`` are the valid options.
+    """
     group, _, name = file.removesuffix(".yaml").rpartition("/")
     if group.partition("/")[0] == "archive":
         folder = f"{group}/{name}".partition("/")[2]
@@ -260,7 +264,7 @@ def _describe_missing_option(file: str, options: Sequence[str]) -> str:
 
 
 def _describe_type_mismatch(error: ValidationError) -> str:
-    """Describe the error that a value does not have the type of its key."""
+    """Describe the error that a value does not have the type that its key requires."""
     value = format_parameter(error.value)
     hint: Any = get_type_hints(error.object_type).get(error.key) if isinstance(error.object_type, type) else None
     kinds = [TYPE_DESCRIPTIONS.get(getattr(option, "__origin__", option)) for option in (get_args(hint) or [hint])]
@@ -269,7 +273,7 @@ def _describe_type_mismatch(error: ValidationError) -> str:
 
 
 def _describe_unknown_key(error: ConfigAttributeError | ConfigKeyError, overrides: Sequence[Override]) -> str:
-    """Describe the error that a key does not exist; if it is a parameter of a chosen agent, say how to set it."""
+    """Describe the error that a key does not exist. If the key is a parameter of a chosen agent, say how to set it."""
     name = str(error.full_key)
     labels = [label for override in overrides for label in _list_agent_labels(override)]
     for typed in (override for override in overrides if override.get_key_element() == name):
@@ -293,7 +297,7 @@ def _list_agent_labels(override: Override) -> list[str]:
 
 
 def _describe_syntax_remedy(override: str, message: str) -> str:
-    """Return advice on how to correct an override that Hydra cannot parse; ``message`` is Hydra's own error message."""
+    """Return advice on how to correct an override that Hydra cannot parse; ``message`` is Hydra's error message."""
     if "=" not in override:
         return "it is neither key=value nor an agent, NAME or 'NAME(parameter=value,…)'"
     if override.startswith("agents=") and "(" in override:

@@ -50,7 +50,10 @@ def initialize_hydra() -> Iterator[None]:
 
 
 def _check_agent_words(labels: Sequence[str], schema: type[Any], command: str) -> None:
-    """Refuse arguments that were parsed as agents but are configuration keys, or that the command does not accept."""
+    """Raise ``RequestError`` for an argument that looks like an agent but is not one.
+
+    Either it is a key of the configuration, typed with spaces around ``=``, or the command does not accept agents.
+    """
     keys = schema.__dataclass_fields__
     for word, following in zip(labels, [*labels[1:], "VALUE"], strict=False):
         if word in keys:
@@ -60,7 +63,7 @@ def _check_agent_words(labels: Sequence[str], schema: type[Any], command: str) -
 
 
 def compose_single_request(config: str, schema: type[Any], overrides: Sequence[str]) -> DictConfig:
-    """Compose and check the configuration of a request other than a sweep; Hydra's own settings are under ``hydra``.
+    """Compose and check the configuration of a single request. Hydra's own settings are under ``hydra``.
 
     Raises ``RequestError`` for a sweep, and for a key or a value that ``schema`` does not allow.
     """
@@ -81,8 +84,9 @@ class FirstJob(NamedTuple):
 def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> FirstJob:
     """Compose the configuration of a single request, or of the first job of a sweep.
 
-    A setting that varies gets its first value. ``multirun`` says that the command is a sweep; a yaml can also make it
-    one with ``hydra.mode``. Raises ``RequestError`` if a setting has several values and the command is not a sweep.
+    A setting that varies gets its first value. ``multirun`` says that the command is a sweep; it is also a sweep if a
+    yaml sets ``hydra.mode`` to MULTIRUN. Raises ``RequestError`` if a setting has several values and the command is
+    not a sweep.
     """
     cfg = None if multirun else _compose_single_values(config, overrides)
     if cfg is not None and cfg.hydra.mode != RunMode.MULTIRUN:
@@ -103,7 +107,7 @@ def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> 
 
 
 def _compose_single_values(config: str, overrides: Sequence[str]) -> DictConfig | None:
-    """Compose a configuration in which every key has one value; return None if a setting has several values.
+    """Compose a configuration in which every key has one value, or return None if a setting has several values.
 
     If a key is given twice, the last override wins. Raises Hydra's errors, or ``RequestError`` where a better message
     is possible.

@@ -79,7 +79,7 @@ def run_hydra_command(
 
 
 def _make_folder_variables_absolute() -> None:
-    """Make the folders in environment variables absolute, because child processes may start in a different folder."""
+    """Make the folders in environment variables absolute, because subprocesses may start in a different folder."""
     for name in FOLDER_VARIABLES:
         if name in os.environ:
             os.environ[name] = str(expand_home(os.environ[name]).absolute())
@@ -104,7 +104,7 @@ def _run_request(application: Application, arguments: CommandArguments, multirun
 
 
 def execute_sweep(application: Application, arguments: CommandArguments) -> tuple[Sweep, int]:
-    """Carry out the jobs of a sweep that was requested from Python; return the sweep and an exit code.
+    """Carry out the jobs of a sweep that was requested from Python, and return the sweep with an exit code.
 
     The exit code is 0 if every job began. Raises ``RequestError``, and Hydra's errors before the first job.
     """
@@ -122,7 +122,7 @@ def _prepare_sweep(
     first_job: FirstJob,
     launch: Launch,
 ) -> tuple[Sweep, Callable[[], None]]:
-    """Check the jobs of a sweep; return the sweep and a function that carries out its jobs.
+    """Check the jobs of a sweep, and return the sweep with a function that carries out its jobs.
 
     The function must be called while Hydra is not initialised.
     """

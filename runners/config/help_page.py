@@ -43,7 +43,7 @@ SWEEP_HEADER = YamlHeader(
 
 
 def parse_yaml_keys_with_types(yaml_text: str, schema: Any = None) -> Iterator[ConfigKey]:
-    """Yield the keys of a yaml with their types and choices; the dataclass ``schema`` may declare these."""
+    """Yield the keys of a yaml with their types and choices, which the dataclass ``schema`` may declare."""
     for key in parse_yaml_keys(yaml_text):
         if key.is_group:
             yield key._replace(choices=[] if key.name == "agent@b" else list_options(key.name.partition("@")[0]))
@@ -52,7 +52,7 @@ def parse_yaml_keys_with_types(yaml_text: str, schema: Any = None) -> Iterator[C
 
 
 def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
-    """Add the type, the range and the choices to a key, from the schema or else from the type of its default value."""
+    """Return a key with its type, range and choices, from the schema or else from the type of its default value."""
     hint: Any = schema
     for name in key.name.split("."):
         hint = get_type_hints(hint, include_extras=True).get(name) if isinstance(hint, type) else None
@@ -91,7 +91,7 @@ class _HelpPageCommand(TyperCommand):
 
 
 def print_help(application: Application, context: typer.Context, arguments: CommandArguments) -> None:
-    """Print the help of a command; the keys of agents and options that the arguments name come first."""
+    """Print the help of a command. The keys of agents and options that the arguments name come first."""
     command = context.command_path.partition(" ")[2]
     text = (CONF_FOLDER / f"{application.config_name}.yaml").read_text(encoding="utf-8")
     keys = [key for key in parse_yaml_keys_with_types(text, application.schema) if key.default]
@@ -150,7 +150,7 @@ def _list_chosen_options(groups: Sequence[str], arguments: CommandArguments) -> 
 
 
 def _build_help_arguments(panel_keys: Sequence[tuple[str, ConfigKey]]) -> list[Any]:
-    """Build a Typer argument for each key; Typer shows it in the panel with the given title."""
+    """Build a Typer argument for each key. Typer shows the argument in the panel with the given title."""
 
     def command() -> None:
         """Do nothing, because Typer only reads the signature."""

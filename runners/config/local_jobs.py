@@ -59,7 +59,7 @@ def run_local_jobs(config_name: str, overrides: Sequence[str], task: Callable[[D
 
 
 def _list_task_overrides(sweep_config: DictConfig) -> list[str]:
-    """List the overrides of the jobs: those under ``hydra.sweeper.params``, then those that the user typed."""
+    """List the overrides of the jobs: first those under ``hydra.sweeper.params``, then those that the user typed."""
     params = sweep_config.hydra.sweeper.get("params") or {}
     # Interpolations are kept, because ${seed} differs from job to job.
     typed: Any = OmegaConf.to_container(sweep_config.hydra.overrides.task, resolve=False)

@@ -28,7 +28,7 @@ RANDOM_PAIRS = 500  # pairs of games, of which one game is judged
 
 
 class SweepTarget(NamedTuple):
-    """The value by which the jobs of a sweep are judged: its name, its direction and its format."""
+    """The value by which the jobs of a sweep are compared: its name, its direction and its format."""
 
     name: str
     direction: Direction
@@ -36,7 +36,7 @@ class SweepTarget(NamedTuple):
 
 
 class Objective(ABC):
-    """A number that tells how well one of the agents of a run did in its games."""
+    """A number that says how well one of the agents of a run did in its games."""
 
     direction: ClassVar[Direction] = "maximize"
     name: str  # the name of its yaml in conf/objective
@@ -54,7 +54,7 @@ class Objective(ABC):
         return find_agent_index(spec, self.agent, "objective.agent")
 
     def check_duration(self, spec: RunSpec) -> None:  # noqa: B027  (most objectives cost nothing)
-        """Raise ``RequestError`` if the value of the run would take too long to compute.
+        """Raise ``RequestError`` if it would take too long to compute the value of the run.
 
         The check is made before any game is played.
         """
@@ -145,7 +145,10 @@ class Elo(Objective):
 
 
 class Regret(Objective):
-    """The mean exact regret of an agent's decisions, in half-points. The run is annotated in order to compute it."""
+    """The mean exact regret of an agent's decisions, in half-points.
+
+    To compute it, the run is annotated.
+    """
 
     direction = "minimize"
 
@@ -162,7 +165,7 @@ class Regret(Objective):
         self.from_pieces, self.seconds = from_pieces, seconds
 
     def _find_min_pieces(self, rules: Rules) -> int:
-        """Return the smallest number of pieces on a board whose decisions are judged."""
+        """Return the least number of pieces on the board from which decisions are judged."""
         from analytics.tables.derived.decisions import DEFAULT_FROM_PIECES_MOVER
 
         if self.from_pieces is not None:
@@ -213,9 +216,9 @@ class Regret(Objective):
         )
 
     def _build_time_limit_check(self, subject: str, error: type[ArenaError]) -> Callable[[], None]:
-        """Build a function to be called while games are judged, which raises ``error`` once ``seconds`` have passed.
+        """Build a function that raises ``error`` once ``seconds`` have passed; it is called while games are judged.
 
-        ``subject`` says in the message what took so long.
+        ``subject`` names in the message what took so long.
         """
         end = time.monotonic() + self.seconds
 
@@ -230,9 +233,9 @@ class Regret(Objective):
 
 
 def find_agent_index(spec: RunSpec, name: str | None, key: str) -> int:
-    """Return the index of the agent that ``name`` denotes in a run; ``key`` is the name of the setting, for messages.
+    """Return the index of the agent in a run that ``name`` denotes, or of the first agent if ``name`` is None.
 
-    Raises ``RequestError`` if no such agent plays in the run.
+    ``key`` names the setting in messages. Raises ``RequestError`` if no such agent plays in the run.
     """
     from runners.config.agents import normalise_label  # a command's help needs none of it
 
@@ -275,9 +278,9 @@ def _sum_tallies(objective: Objective, spec: RunSpec, results: Sequence[PairingR
 
 
 def build_objective(settings: Mapping[str, Any], name: str) -> Objective:
-    """Build the objective that a node of the configuration describes; ``name`` is the option chosen for the group.
+    """Build the objective that a node of the configuration describes; ``name`` is the name of its yaml.
 
-    Raises ``RequestError`` for a setting that does not exist or has an unsuitable value.
+    Raises ``RequestError`` for a setting that does not exist or has an invalid value.
     """
     from runners.arena.spec import build_from_settings
 

@@ -37,9 +37,9 @@ def build_request(
 ) -> RunRequest:
     """Build the request of a run from a checked configuration.
 
-    ``choices`` are the group options that Hydra chose, such as ``{'agent@a': 'random', …}``, and ``overrides`` are the
-    arguments that the user typed. ``objects`` are agents that a Python program passes; an entry of ``agents`` refers to
-    one of them by its number, under the key ``OBJECT_KEY``.
+    ``choices`` maps each configuration group to the option that was chosen, as in ``{'agent@a': 'random', …}``, and
+    ``overrides`` are the arguments that the user typed. ``objects`` are agents that a Python program passes; an entry
+    of ``agents`` refers to one of them by its number, under the key ``OBJECT_KEY``.
 
     Raises ``RequestError`` for the first invalid value.
     """
@@ -88,7 +88,8 @@ def _build_tournament_agents(
 ) -> tuple[AgentSpec, ...]:
     """Build the agents of a tournament from ``entries``.
 
-    An entry is a name, a label, or a mapping with ``agent`` and its parameters.
+    An entry is a name, a label, or a mapping with ``agent`` and its parameters. It may also stand for one of
+    ``objects``, see ``build_request``.
     """
     for override in overrides:
         if re.match(r"[+~]*(agent@)?[ab]([.=]|$)", override):
@@ -123,7 +124,7 @@ def list_pairings(agent_count: int, schedule: str) -> tuple[tuple[int, int], ...
 
 
 def describe_rounding(key: str, requested_games: int, rounded_games: int) -> tuple[str, ...]:
-    """Return a note that an odd number of games was rounded up, or an empty tuple if the number was even."""
+    """Return a note that an odd number of games was rounded up, or an empty tuple if it was not."""
     if requested_games == rounded_games:
         return ()
     reason = f"{key}={requested_games} is odd; games come in pairs with the seats swapped"
@@ -136,7 +137,7 @@ def build_archive_options(archive: DictConfig) -> ArchiveOptions:
 
 
 def resolve_thread_count(cfg: DictConfig) -> int:
-    """Return the number of threads that a checked configuration requests; if it is null, one thread for each core."""
+    """Return the number of threads that a checked configuration requests, or the number of cores if that is null."""
     return cfg.threads or available_cores()
 
 
@@ -166,7 +167,10 @@ def load_executor(name: str, ray_address: str | None) -> Executor:
 
 
 def name_rules(rules: Rules, preset: str) -> Rules:
-    """Name the rules after ``preset`` and the keys that differ from it, unless the user has already named them."""
+    """Return the rules with a name that consists of the name of ``preset`` and the keys that differ from it.
+
+    Rules that the user has named keep their name.
+    """
     keys, preset_keys = asdict(rules), asdict(load_rules(preset))
     if rules.name != preset_keys["name"]:
         return rules

@@ -30,9 +30,9 @@ ThreadCount = Annotated[int | None, Meta(ge=1, le=1024)]
 
 
 def find_most_games(node: DictConfig) -> int:
-    """Return the largest number of games in a pairing for which there are ids.
+    """Return the greatest number of games that a run can store for each pairing.
 
-    ``node`` holds the other keys of the configuration, among them ``seats``.
+    ``node`` is the configuration; its key ``seats`` matters.
     """
     return MAX_PAIRS if node.get("seats") == "fixed" else 2 * MAX_PAIRS
 
@@ -50,7 +50,7 @@ class ArchiveConfig:
 
 @dataclass
 class SweepConfig:
-    """The sweep that a job belongs to; ``qarena sweep`` sets these keys."""
+    """The sweep to which a job belongs. ``qarena sweep`` sets these keys."""
 
     id: str | None = None
 
@@ -162,8 +162,8 @@ def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "")
 
     Hydra's own check misses ``+key=`` and ``~key``. In messages, ``prefix`` precedes the keys of the node.
 
-    Raises ``RequestError`` for a key that is not a field, for a field without a key, for a value where a group's option
-    belongs, and for a value that is out of range.
+    Raises ``RequestError`` for a key that is not a field, for a field without a key, for a plain value under a key
+    that takes an option of a group, and for a value that is out of range.
     """
     hints, keys = get_type_hints(schema, include_extras=True), [str(key) for key in node]
     for key in keys:

@@ -58,7 +58,7 @@ STUDY_RESULT_FILE = "optimization_results.yaml"  # hydra-optuna-sweeper writes i
 
 
 def compute_sweep_id(arguments: Sequence[str], config_name: str = "run") -> str:
-    """Compute the id of a sweep from its overrides, in any order, without those that do not affect the jobs.
+    """Compute the id of a sweep from its overrides, in any order, except those that do not affect the jobs.
 
     The override that chooses the sweeper is kept, because the sweeper decides which jobs there are.
     """
@@ -69,7 +69,7 @@ def compute_sweep_id(arguments: Sequence[str], config_name: str = "run") -> str:
 
 
 def format_job_file_name(launch_id: str, job: int | str) -> str:
-    """Return the name of the file that holds a job's record.
+    """Return the name of the file that contains a job's record.
 
     The name contains the id of the launch, because several launches may share an output folder.
     """
@@ -128,14 +128,14 @@ class Sweep:
         return sorted(jobs, key=lambda job: job.record.job)
 
     def remove_folders(self) -> None:
-        """Remove the output folder of a sweep that Hydra rejected before the first job."""
+        """Remove the folders that were created for a sweep that Hydra rejected before the first job."""
         (self.folder / "multirun.yaml").unlink(missing_ok=True)
         for folder in self.created_folders:
             with suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
     def record_jobs(self) -> list[Job]:
-        """Record, after the last job, the failed jobs and the number of jobs in the archives; return all jobs."""
+        """Write the failed jobs and the number of jobs to the archives after the last job, and return all jobs."""
         jobs = self.load_ended_jobs()
         for job in jobs:
             if job.record.status == "failed":
@@ -148,14 +148,14 @@ class Sweep:
         return jobs
 
     def build_table(self, jobs: Sequence[Job]) -> Table | None:
-        """Build a table of the settings and results of the jobs, or return None if no job has results."""
+        """Build a table of the settings and results of the jobs, or return None if no job has any results."""
         if not any(job.row_count for job in jobs):
             return None
         title = f"Sweep ({self.table_subtitle})" if self.table_subtitle else "Sweep"
         return Table(title, [*_build_setting_columns(jobs), *_build_result_columns(jobs)])
 
     def describe_jobs(self, jobs: Sequence[Job]) -> list[str]:
-        """List the notes on the rows of the table, and then the failures."""
+        """Return the notes on the rows of the table, followed by the failures, as sentences."""
         failures = [job.failure_message for job in jobs if job.record.status == "failed"]
         notes = [f"job {job.record.job} {note}" for job in jobs for note in job.notes]
         if failures:
@@ -164,7 +164,7 @@ class Sweep:
         return [*notes, *failures]
 
     def describe_best(self) -> str:
-        """Describe the best settings of a study and their value; return an empty text if the sweep is not a study."""
+        """Describe the best settings of a study and their value. Return an empty text if the sweep is not a study."""
         if not (self.study_target and (self.folder / STUDY_RESULT_FILE).exists()):
             return ""
         best = OmegaConf.load(self.folder / STUDY_RESULT_FILE)
@@ -173,7 +173,10 @@ class Sweep:
         return f"Best of the study: {settings} ({self.study_target.name}: {value})"
 
     def print_report(self) -> int:
-        """Print a table of the settings and results of the jobs, then the notes and failures; return the exit code."""
+        """Print a table of the jobs' settings and results, then the notes and failures, and return the exit code.
+
+        The exit code is 0 if every job is complete. The jobs are recorded first, see ``record_jobs``.
+        """
         jobs = self.record_jobs()
         if table := self.build_table(jobs):
             console.print_tables([console.build_table(table.columns, table.title)])
@@ -188,14 +191,14 @@ class Sweep:
 
 
 def _build_logging_overrides(first_config: DictConfig) -> list[str]:
-    """Build the override that silences the line for each job if the user wants no progress; warnings stay."""
+    """Build the override that silences the line for each job if the user wants no progress. Warnings remain."""
     if first_config.get("progress", True) or OmegaConf.select(first_config, LOGGING_LEVEL_KEY) is None:
         return []
     return [f"{LOGGING_LEVEL_KEY}=WARNING"]
 
 
 def _build_launcher_overrides(first_config: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """Build the overrides that a sweep's launcher needs in addition to those of the user.
+    """Build the overrides that a sweep's launcher needs in addition to the user's overrides.
 
     Raises ``RequestError`` for a launcher that cannot be used here.
     """
@@ -225,10 +228,10 @@ def _build_launcher_overrides(first_config: DictConfig, overrides: Sequence[str]
 def _build_optuna_overrides(
     first_config: DictConfig, overrides: Sequence[str], target: SweepTarget | None, default_study_name: str
 ) -> list[str]:
-    """Build the overrides that the Optuna sweeper needs in addition to those of the user.
+    """Build the overrides that the Optuna sweeper needs in addition to the user's overrides.
 
-    They are the direction of the optimisation and the name of the study. Raises ``RequestError`` if the jobs have no
-    value to optimise, or if the user has given the opposite direction.
+    They set the direction of the optimisation and the name of the study. Raises ``RequestError`` if the jobs have no
+    value to optimise, or if the user has chosen the opposite direction.
     """
     if target is None:
         raise RequestError("hydra/sweeper=optuna needs a value to optimise, and the jobs of this command have none")
@@ -266,12 +269,15 @@ class Job(JsonRecord, frozen=True):
         return Job(hydra_cfg.runtime.output_dir, launch_id, str(cfg.archive.root), record)
 
     def record_and_print_failure(self, error: Exception) -> None:
-        """Record that the job failed, and print the reason; ``Sweep.print_report`` prints it again at the end."""
+        """Record that the job failed, and print the reason, which ``Sweep.print_report`` prints again at the end."""
         text = str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
         console.print_note(self.write_outcome(error=" ".join(text.split())).failure_message)
 
     def write_outcome(self, columns: Sequence[ResultColumn] = (), notes: Sequence[str] = (), **outcome: Any) -> Job:
-        """Write the job with its rows, and with ``outcome`` as further fields of its record; return the job."""
+        """Write the job with its rows to its output folder and its record to the archive, and return the job.
+
+        ``outcome`` are further fields of the record.
+        """
         job = structs.replace(self, columns=columns, notes=notes, record=structs.replace(self.record, **outcome))
         (Path(self.folder) / format_job_file_name(self.launch_id, self.record.job)).write_bytes(encode_record(job))
         try:
@@ -282,12 +288,12 @@ class Job(JsonRecord, frozen=True):
         return job
 
     def write_archive_record(self, **changes: Any) -> None:
-        """Write the job's record to its archive, with ``changes`` to some fields."""
+        """Write the job's record to its archive, with ``changes`` instead of the values of some fields."""
         ArchiveStore.open(parse_location(self.archive)).write_sweep_job(structs.replace(self.record, **changes))
 
     @property
     def failure_message(self) -> str:
-        """The settings of a failed job, and why it failed."""
+        """The settings of a failed job and the reason for its failure."""
         settings = " ".join(f"{key}={value}" for key, value in self.record.overrides.items())
         return f"job {self.record.job} failed ({settings}): {self.record.error}"
 
@@ -298,7 +304,7 @@ class Job(JsonRecord, frozen=True):
 
 
 def list_settings(cfg: DictConfig, hydra_cfg: HydraConf) -> dict[str, str]:
-    """Return the settings of a job by key; values that refer to other keys are resolved."""
+    """Return the settings that the user typed for a job, by key. Values that refer to other keys are resolved."""
     settings = {}
     overrides: Any = OmegaConf.to_container(hydra_cfg.overrides.task, resolve=False)
     for override in overrides:
@@ -309,7 +315,7 @@ def list_settings(cfg: DictConfig, hydra_cfg: HydraConf) -> dict[str, str]:
 
 
 def _format_setting(cfg: DictConfig, choices: Mapping[str, str], key: str, text: str) -> str:
-    """Format the value of a key in a job; the value of a group is the option that was chosen."""
+    """Format the value that a key has in a job. The value of a group is the option that was chosen."""
     if key in choices:
         return format_parameter(choices[key])
     with suppress(OmegaConfBaseException):  # the job itself says why a value cannot be found
@@ -347,7 +353,7 @@ def run_sweep_job(application: Application, launch: Launch, cfg: DictConfig) -> 
 
 
 def _build_result_columns(jobs: Sequence[Job]) -> list[ResultColumn]:
-    """Build the columns with the results of all jobs; where a job lacks a column, its texts are empty."""
+    """Build the columns with the results of all jobs. Where a job lacks a column, its texts are empty."""
     columns_of_jobs = [{column.heading: column for column in job.columns} for job in jobs]
     forms = {heading: column for columns in columns_of_jobs for heading, column in columns.items()}
     return [
@@ -364,7 +370,7 @@ def _build_result_columns(jobs: Sequence[Job]) -> list[ResultColumn]:
 
 
 def _build_setting_columns(jobs: Sequence[Job]) -> list[ResultColumn]:
-    """Build the columns with the number of each row's job and the settings that vary between the jobs."""
+    """Build a column with the number of each row's job, and a column for each setting that varies between the jobs."""
     keys = list(dict.fromkeys(key for job in jobs for key in job.record.overrides))
     varied_keys = [key for key in keys if len({job.record.overrides.get(key) for job in jobs}) > 1] or keys
     rows = [job.record for job in jobs for _ in range(job.row_count)]

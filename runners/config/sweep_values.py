@@ -24,13 +24,13 @@ MAX_CHECKED_TEXTS = 40  # values of a key, numbers excepted, to check before the
 
 
 def parse_overrides(texts: Iterable[str]) -> list[Override]:
-    """Parse overrides; where Hydra is initialised, they may list a group's options, as ``rules=glob(*)`` does."""
+    """Parse overrides. If Hydra is initialised, they may stand for a group's options, as ``rules=glob(*)`` does."""
     hydra = GlobalHydra.instance()
     return OverridesParser.create(hydra.config_loader() if hydra.is_initialized() else None).parse_overrides([*texts])
 
 
 def keep_first_value(override: Override) -> str:
-    """Return an override with only the first of its values. Raises ``RequestError`` if it has no value."""
+    """Return an override, as text, with only the first of its values. Raises ``RequestError`` if it has no value."""
     if not override.is_sweep_override():
         return str(override.input_line)
     value = override.value()
@@ -41,12 +41,15 @@ def keep_first_value(override: Override) -> str:
 
 
 def keep_first_values(overrides: Sequence[Override]) -> list[str]:
-    """Return each override with only the first of its values; if a key occurs twice, the last override is kept."""
+    """Return each override, as text, with only the first of its values.
+
+    If a key occurs twice, the last override is kept.
+    """
     return list({override.get_key_element(): keep_first_value(override) for override in overrides}.values())
 
 
 def split_sweep_override(override: Override) -> list[str]:
-    """Return one override for each value of a sweep, in the order of the jobs."""
+    """Return one override, as text, for each value of a sweep, in the order of the jobs."""
     if override.is_sweep_override():
         return [f"{override.get_key_element()}={text}" for text in _format_values(override)]
     return [f"{override.get_key_element()}={override.get_value_element_as_str()}"]
@@ -55,7 +58,7 @@ def split_sweep_override(override: Override) -> list[str]:
 def _format_values(override: Override) -> Iterator[str]:
     """Yield the values of a sweep as texts.
 
-    They are quoted, because names from ``glob`` may contain characters that Hydra does not accept.
+    They are quoted where necessary, because names from ``glob`` may contain characters that Hydra does not accept.
     """
     return map(quote_non_ascii_words, override.sweep_string_iterator())
 
@@ -63,10 +66,10 @@ def _format_values(override: Override) -> Iterator[str]:
 def compose_other_configs(
     config_name: str, first_config: DictConfig, overrides: Sequence[Override]
 ) -> Iterator[DictConfig]:
-    """Yield the first job's configuration with one value changed, for each other value that has to be checked.
+    """Yield the first job's configuration with one value changed, once for each other value that must be checked.
 
     Among numbers, only the smallest and the largest are checked, because a number can only be out of range. Among
-    texts, the first ``MAX_CHECKED_TEXTS`` are checked, and in a group all options.
+    texts, the first ``MAX_CHECKED_TEXTS`` are checked, and of a group all options.
     """
     for override in {override.get_key_element(): override for override in overrides}.values():
         if not override.is_discrete_sweep():
@@ -87,7 +90,11 @@ def compose_other_configs(
 
 
 def _select_values_to_check(values: Iterable[Any], keep_all_texts: bool) -> list[str]:
-    """Select the values that are checked on behalf of all values, as texts; ``keep_all_texts`` keeps every text."""
+    """Select the values that are checked on behalf of all values, as texts.
+
+    They are the smallest and the largest number, and the first ``MAX_CHECKED_TEXTS`` texts, or all texts with
+    ``keep_all_texts``.
+    """
     numbers: dict[type, list[float]] = {int: [], float: []}
     texts: dict[str, None] = {}
     for value in values:
@@ -105,7 +112,7 @@ def _select_values_to_check(values: Iterable[Any], keep_all_texts: bool) -> list
 
 
 def _replace_value(first_config: DictConfig, setting: str) -> DictConfig:
-    """Return the first job's configuration with one key set to another value, in the way that Hydra sets it."""
+    """Return a copy of the first job's configuration with one key set to another value, as Hydra would set it."""
     (override,) = parse_overrides([setting])
     cfg = copy.deepcopy(first_config)
     OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)

@@ -63,14 +63,17 @@ def list_user_folders() -> list[str]:
 
 @contextmanager
 def use_config_dir(folder: Path | None) -> Iterator[None]:
-    """Also read configurations from ``folder`` inside the context. Raises ``RequestError`` if it is not a folder."""
+    """Also read configurations from ``folder`` inside the context, unless it is None.
+
+    Raises ``RequestError`` for a path that is not a folder.
+    """
     with search_user_folders([folder] if folder else []), initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
         yield
 
 
 @contextmanager
 def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
-    """Let Hydra find yamls and Python find modules in ``folders`` too, inside the context.
+    """Let Hydra find yamls, and Python modules, in ``folders`` too, inside the context.
 
     Raises ``RequestError`` for a path that is not a folder.
     """
@@ -91,7 +94,7 @@ def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
 
 
 def set_user_folders(folders: Sequence[str]) -> list[str]:
-    """Let Hydra and Python search ``folders``; return those that were added to Python's import path."""
+    """Let Hydra and Python search ``folders``, and return the folders that were added to Python's import path."""
     _user_folders[:] = folders
     added = [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
     sys.path.extend(added)
@@ -99,7 +102,7 @@ def set_user_folders(folders: Sequence[str]) -> list[str]:
 
 
 def list_options(group: str) -> list[str]:
-    """List the options of a configuration group in all folders that Hydra searches."""
+    """List the names of the options of a configuration group in all folders that Hydra searches."""
     with _use_hydra():
         return sorted(
             {name for source in _list_sources() if source.is_group(group) for name in source.list(group, OPTION_TYPE)}
@@ -134,7 +137,7 @@ def check_option(group: str, name: str) -> None:
 
 
 def find_option_folder(group: str, name: str) -> Path:
-    """Return the first folder on Hydra's search path that holds an option's yaml, ``group/name.yaml``."""
+    """Return the first folder on Hydra's search path that contains an option's yaml, ``group/name.yaml``."""
     with _use_hydra():
         source = _find_source(f"{group}/{name}")
     return Path(str(files(source.path.replace("/", ".")))) if source.scheme() == "pkg" else Path(source.path)
@@ -147,13 +150,13 @@ def read_option_text(group: str, name: str) -> str:
 
 
 def read_option_comment(group: str, name: str) -> str:
-    """Return the description of an option, which is the first comment of its yaml."""
+    """Return the description of an option: the first line of the comment at the beginning of its yaml."""
     lines = takewhile(lambda line: line.startswith("#"), read_option_text(group, name).splitlines())
     return next((text for text in (line.strip("# ") for line in lines) if text and not text.startswith("@")), "")
 
 
 def load_raw_options(group: str) -> dict[str, dict[str, Any]]:
-    """Load the yamls of all options of a configuration group, by name and without composing them."""
+    """Load the yamls of all options of a configuration group by name, without composing them."""
     with _use_hydra():
         return {
             name: to_plain_dict(_load_option_yaml(group, name).config, resolve=False) for name in list_options(group)
@@ -161,9 +164,9 @@ def load_raw_options(group: str) -> dict[str, dict[str, Any]]:
 
 
 def _load_option_yaml(group: str, name: str) -> ConfigResult:
-    """Load an option's yaml, with its header, from the first folder on Hydra's search path that has the yaml.
+    """Load an option's yaml, with its header, from the first folder on Hydra's search path that contains the yaml.
 
-    Raises ``RequestError`` if the text is not YAML or not a mapping.
+    Raises ``RequestError`` if the file is not valid YAML or not a mapping.
     """
     path = f"{group}/{name}"
     source = _find_source(path)
@@ -196,23 +199,29 @@ def _find_source(path: str) -> ConfigSource:
 
 
 def _list_sources() -> list[ConfigSource]:
-    """List the folders on Hydra's search path. Its loader would copy them all on each call, which takes 10 ms."""
+    """List the folders on Hydra's search path.
+
+    Hydra's public function for this copies all of them on each call, which takes 10 ms.
+    """
     return GlobalHydra.instance().config_loader().get_sources()
 
 
 def to_plain_dict(node: Container, resolve: bool = True) -> dict[str, Any]:
-    """Convert a mapping node to plain values; if ``resolve``, replace interpolations by the values they refer to."""
+    """Convert a mapping node to plain values.
+
+    If ``resolve`` is true, interpolations are replaced by the values to which they refer.
+    """
     values = {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=resolve) or {}).items()}  # type: ignore[arg-type]
     return dict(to_identities(values))
 
 
 def select_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Select those keys of an agent's yaml that the agent's constructor takes."""
+    """Select the keys of an agent's yaml that the constructor of the agent takes."""
     return {key: value for key, value in settings.items() if key not in NON_PARAMETER_KEYS}
 
 
 def find_declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
-    """Return, by name, the paths of the files and folders that an agent's yaml lists under ``files``.
+    """Return the paths of the files and folders that an agent's yaml lists under ``files``, by name.
 
     A name is a path relative to the folder that contains ``agent/``. Raises ``RequestError`` for a value that is not a
     list of paths, and for a path that does not exist or leads out of that folder.
@@ -271,9 +280,9 @@ def build_rules(mapping: Any) -> Rules:
 
 @contextmanager
 def _use_hydra() -> Iterator[None]:
-    """Use Hydra as the running application set it up; elsewhere, as in a notebook, set it up with ``conf``.
+    """Use Hydra as the running application set it up, or set it up with ``conf`` if no application did.
 
-    Threads that read options wait for each other.
+    The latter is the case in a notebook, for example. Threads that read options wait for each other.
     """
     with hydra_lock:
         if GlobalHydra.instance().is_initialized():
