@@ -46,7 +46,7 @@ EMPTY_TEXTS = ("", "-", "-1", "none", "null")  # texts that stand for no cell or
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """The choices that turn a table into a policy."""
+    """The options for turning a table into a policy."""
 
     kind: str
     rules: Rules
@@ -147,7 +147,7 @@ class _AfterstateGroups:
         return int((self.spread > TOLERANCE).sum())
 
     def resolve_values(self, conflicts: str) -> NDArray[np.float64]:
-        """Return a value for each afterstate: its first row's or, if ``conflicts`` is ``mean``, the mean of its rows."""
+        """Return a value for each afterstate: its first row's or, if ``conflicts`` is ``mean``, its rows' mean."""
         firsts = self.values[self.starts]
         if conflicts != "mean":
             return firsts

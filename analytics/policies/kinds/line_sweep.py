@@ -242,7 +242,7 @@ def fill_stage_boards(
 def compact_undecided_boards_with_features(
     boards: StageBoards, count: int, words: Any, feature_numbers: NDArray[np.int32], begins: NDArray[np.int64]
 ) -> int:
-    """Keep the undecided of the first ``count`` boards, and extract their features; return the number of boards kept.
+    """Keep those of the first ``count`` boards that are undecided, and extract their features; return their number.
 
     A board is decided if its replies already show how the game ends. The kept boards move to the beginning of
     ``boards``, and their features are written to ``feature_numbers`` and ``begins``, in the form of ``Examples``.
@@ -390,7 +390,7 @@ class LineSweep:
     def mix_in_block_replies(
         self, block: Future[StageExamples], share: float, next_stage_weights: Future[NDArray[np.int16] | None]
     ) -> StageExamples:
-        """Return a block's examples with the values of the best replies mixed into their targets, with weight ``share``.
+        """Return a block's examples with the values of the best replies mixed into the targets, with weight ``share``.
 
         The replies are valued by the weights of the next stage. If the next stage has no weights, the targets are exact
         values.

@@ -1,4 +1,4 @@
-"""The runs that the games come from, and the parameters of their agents."""
+"""The runs that the games come from, with the parameters of their agents."""
 
 from __future__ import annotations
 
