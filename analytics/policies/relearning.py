@@ -112,7 +112,7 @@ def relearn_knowledge(archive: ArchiveStore, run_id: str, learner: Learner, game
 
 
 def read_pair_blocks(archive: ArchiveStore, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
-    """Yield the games of a run in blocks of consecutive pairs, each block after the number of its first pair.
+    """Yield, for each block of consecutive pairs of a run, the number of its first pair and its games.
 
     The run has one pairing. The blocks hold the pairs from ``first_pair`` up to but not including ``end_pair``, in
     order; pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged file.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Result:
     """The answer to a question: all rows in ``frame``, and the tables and figures that people see.
 
-    ``print(result)`` shows it as a terminal does, and a notebook shows it as a page. If ``missing`` is not empty, it
+    ``print(result)`` shows the answer as a terminal does, and a notebook shows it as a page. If ``missing`` is not empty, it
     says why there is nothing to show, and ``frame`` has no rows.
 
     Examples:
@@ -76,7 +76,7 @@ class Result:
 
     @property
     def remarks(self) -> str:
-        """The note, the warnings, what is left out, and why there is nothing to show, as lines of text."""
+        """The note, the warnings, the omissions, and the reason why there is nothing to show, as lines of text."""
         nothing = f"Nothing to show: {self.missing}." if self.missing else ""
         omissions = [f"{text}: the frame has all, and so has --format csv" for text in self.omissions]
         warnings = [str(warning) for warning in self.warnings]
@@ -133,7 +133,7 @@ class Result:
         return render_template("notebook.html", title="", sections=[self.for_python])
 
     def to_pandas(self) -> pd.DataFrame:
-        """Convert the frame to pandas.
+        """Return the frame as a pandas DataFrame.
 
         Raises:
             RequestError: pandas or pyarrow is not installed.
@@ -149,10 +149,10 @@ class Result:
         return self.frame.to_pandas()
 
     def write(self, path: str | Path) -> Path:
-        """Write the result to a file, in the format that its ending names.
+        """Write the result to a file, in the format that the ending of its name stands for.
 
-        ``.csv``, ``.json`` and ``.parquet`` hold the frame, as ``--format`` of the commands writes it; ``.html``,
-        ``.md`` and ``.txt`` hold what people see, ``.svg`` the figures. An existing file is replaced.
+        ``.csv``, ``.json`` and ``.parquet`` hold the frame, as the commands write it with ``--format``; ``.html``,
+        ``.md`` and ``.txt`` hold what people see, and ``.svg`` holds the figures. An existing file is replaced.
 
         Args:
             path: The file; ``~`` stands for the home folder.

@@ -445,7 +445,7 @@ def _sample_columns(allowed: NDArray[np.bool_], rng: np.random.Generator) -> NDA
 
 
 def _find_gifts_safe_after_placing(view: BatchView) -> NDArray[np.bool_]:
-    """Return, for each piece, whether some placement of the piece in hand makes it a safe gift: [B, 16]."""
+    """Return, for each piece, whether it is a safe gift after at least one placement of the piece in hand: [B, 16]."""
     safe = np.zeros((len(view), CELLS), bool)
     for cell in range(CELLS):
         free = view.free[:, cell]

@@ -80,7 +80,7 @@ class Watchdog:
         return timer
 
     def end_turn(self) -> None:
-        """Note that no turn is under way any more. The timer of the turn keeps running."""
+        """Note that no turn is under way any more. The caller cancels the turn's timer."""
         self._current_turn = None
 
     def _print_slow_note(self, batch: Batch) -> None:

@@ -132,7 +132,10 @@ class ProgressBar:
         self._task = bar.add_task(description, total=None, visible=False)
 
     def start(self, total: int | None, done: int = 0) -> None:
-        """Show the bar with ``total`` units of work, or None if unknown. ``done`` of them are already finished."""
+        """Show the bar with ``total`` units of work, of which ``done`` are already finished.
+
+        ``total`` is None if it is not known.
+        """
         self._bar.update(self._task, total=total, completed=done, visible=True)
 
     def advance(self, count: int = 1) -> None:

@@ -58,12 +58,12 @@ def check_output_file(path: Path, force: bool) -> None:
 
 
 def is_standard_stream(path: Path | None) -> bool:
-    """Return whether a path is ``-``, which stands for standard input or output. None is no such path."""
+    """Return whether a path is ``-``, which stands for standard input or output; return False for None."""
     return path is not None and str(path) == STANDARD_STREAM
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether a path is ``-``, a device or a pipe, such as /dev/stdout, which is written to and not replaced."""
+    """Return whether a path is ``-``, a device or a pipe, such as /dev/stdout, so that output must not replace it."""
     return is_standard_stream(path) or (path.exists() and not path.is_file())
 
 

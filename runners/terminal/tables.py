@@ -27,8 +27,8 @@ MAX_PRINTED_ROWS = 50  # rows of an answer that is printed as a table
 def output_result(result: Result, output: TableOutput = TERMINAL_OUTPUT) -> None:
     """Print a result or write it to a file, as a table for people or as the rows of its frame for programs.
 
-    Warnings go to standard error if the format is one for programs. Raises ``RequestError`` if there is nothing to show
-    or if the format is svg and the result has no picture, and ``FailureError`` if the file cannot be written.
+    Warnings go to standard error; only a file for people contains them. Raises ``RequestError`` if there is nothing to
+    show or if the format is svg and the result has no picture, and ``FailureError`` if the file cannot be written.
     """
     if result.missing:
         raise RequestError(f"nothing to show: {result.missing}")

@@ -203,9 +203,10 @@ def check_agent_played(agent: str | None, played: bool, runs: Sequence[RunRecord
 
 
 def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
-    """Split a range into ``threads`` spans of equal size; return the results of ``function(first, last)`` in order.
+    """Return the results of ``function(first, last)`` for ``threads`` equal spans of a range, in order.
 
-    The spans are half-open, and each has its own thread. Threads help because kernels release the GIL.
+    The range is from ``start`` up to but not including ``end``, and so is each span from its ``first`` to its ``last``.
+    Each span has its own thread. Threads help because kernels release the GIL.
     """
     edges = np.linspace(start, end, threads + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(threads) as pool:
@@ -487,7 +488,7 @@ def _read_id_ranges(archive: ArchiveStore, card: PolicyCard) -> pl.DataFrame:
 
 
 def _select_missing_ids(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Select, from game ids of a run, those that the archive has no game for."""
+    """Return those of the game ids of a run for which the archive has no game."""
     return ids[~archive.list_effective_ranges(record.run_id).mark_held_units(record.unit_line.compute_units(ids))]
 
 

@@ -275,7 +275,7 @@ def learn_stages_from_turns(
     """
 
     def read_learners(number: int) -> Iterator[StageLearner]:
-        """Yield a learner for each block of games; other turns are sampled in each pass, by its number."""
+        """Yield a learner for each block of games; in each pass, by its number, other turns are sampled."""
         met = False
         for record, range_games in dataset.read_blocks():
             seats = find_agent_seat_bits(agent, record, range_games.game_id)

@@ -207,7 +207,7 @@ Stages = dict[int, NDArray[np.int16]]  # the weights of both heads by number of 
 
 
 class LearningPlan(NamedTuple):
-    """The settings for learning weights: see ``conf/kind/line_values.yaml``."""
+    """The number of passes, the step size and the seed for learning weights: see ``conf/kind/line_values.yaml``."""
 
     passes: int
     rate: float

@@ -39,7 +39,7 @@ class MeasuredRate:
 
 @dataclass(frozen=True)
 class ComparedRate:
-    """A published figure with our two figures: one from agents by the study's text, one from agents by its code."""
+    """A published figure with our two figures, one from agents that follow the study's text and one by its code."""
 
     figure: PublishedRate
     text: MeasuredRate | None  # None: not played yet

@@ -72,9 +72,9 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
-    """Return a summary of the evaluations, with a row for each agent and, if ``by_ply``, for each ply.
+    """Return a summary of the evaluations, with a row for each agent or, if ``by_ply``, for each agent and ply.
 
-    Columns: ``agent``, ``ply`` (null in totals); counts ``turns``, ``reported``, ``judged``; means ``value``,
+    Columns: ``agent``, ``ply`` (null without ``by_ply``); counts ``turns``, ``reported``, ``judged``; means ``value``,
     ``result``, ``exact`` (-1 to 1); ``error``, the root mean square error of ``value``; ``seconds``, the mean, and
     ``slowest``.
     """

@@ -166,7 +166,7 @@ def _add_shares_and_scores(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_figures(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) -> list[Figure]:
-    """Build figures of two 4 x 4 boards: one figure for each of the first plies of all agents, and one for each agent.
+    """Build figures of two 4 x 4 boards: one for each of the first plies of all agents, and one for each agent.
 
     The figure of an agent is about the agent's first free ply.
     """
@@ -188,7 +188,7 @@ def _build_figures(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) ->
 def _render_boards(rows: pl.DataFrame, kind: DecisionKind, max_deviation: float) -> SvgPicture:
     """Render two boards side by side: the shares of the cells or pieces that were chosen, and the scores.
 
-    Scores are coloured by their distance from 1/2; ``max_deviation`` is twice the distance with the full colour.
+    The colour of a score depends on 2 score - 1, whose absolute value ``max_deviation`` has the full colour.
     """
     rows_by_choice = {row[kind.column]: row for row in rows.iter_rows(named=True)}
     max_share = max(FULL_COLOUR_SHARE, *(row["share"] for row in rows_by_choice.values()))

@@ -43,7 +43,7 @@ LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as
 
 
 def build_crosstable_section(data: ReportData) -> Result:
-    """Build the section with the score of each agent against each other agent."""
+    """Build the section with the score of each agent against every other agent."""
     try:
         check_single_rules(data.selection.runs)
     except RequestError as error:
@@ -87,7 +87,7 @@ def build_shown_crosstable(data: ReportData) -> Crosstable:
 
 
 def _describe_variance_unit(data: ReportData) -> str:
-    """Describe which games the intervals of the crosstable treat as one independent unit, and why."""
+    """Describe what the crosstable's intervals treat as one independent unit (openings, pairs or games), and why."""
     if data.shared_openings is not None:
         return "openings, since pairings of one seed share them"
     return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in data.results) else "games"
@@ -147,8 +147,8 @@ def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.Data
     """Return a row for each agent in ``shown`` (None: all), best first within each group of agents that met.
 
     Columns: those of ``Ratings.to_frame`` up to and including ``unranked``; ``above_next`` (Float64), the probability
-    that the agent is above the agent in the next row, null for the last agent of a group. The choice of rows changes no
-    other value.
+    that the agent is above the agent in the next row, null for the last agent of a group. Only ``above_next`` depends
+    on which agents have a row.
     """
     frame = fit.to_frame()
     if shown is not None:
