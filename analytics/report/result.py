@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Result:
     """The answer to a question: all rows in ``frame``, and the tables and figures that people see.
 
-    ``print(result)`` shows the answer as a terminal does, and a notebook shows it as a page. If ``missing`` is not empty, it
-    says why there is nothing to show, and ``frame`` has no rows.
+    ``print(result)`` shows the answer as a terminal does, and a notebook shows it as a page. If ``missing`` is not
+    empty, it says why there is nothing to show, and ``frame`` has no rows.
 
     Examples:
         >>> import analytics
