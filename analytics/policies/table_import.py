@@ -58,7 +58,7 @@ class ImportedPolicy(NamedTuple):
     """A policy that was read from a table, with counts of the table's rows and of its conflicts."""
 
     policy: Policy
-    rows: int  # of the file
+    rows: int  # rows of the file
     skipped_rows: int  # rows left out: they finish a line, or place the last piece, where no value is read
     conflicts: int  # afterstates with different values
     example: str  # a sentence about the worst conflict

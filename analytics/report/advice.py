@@ -10,7 +10,7 @@ class Advice(NamedTuple):
 
     text: str
     command: str  # such as "'qarena annotate' judges them"
-    call: str  # the same for Python, such as "runners.annotate judges them"
+    call: str  # the call of Python that helps, such as "runners.annotate judges them"
 
     @property
     def for_python(self) -> str:

@@ -110,7 +110,7 @@ def build_ratings_result(
 
 
 MAX_TURNS = 16  # rows of the table that is shown beside the next decision
-ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by the order of the rows
+ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by sort order
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 

@@ -14,15 +14,15 @@ from quarto.rules import NONE, SIDE, Line
 
 CELL_SIZE, MARGIN, HEADING_HEIGHT = 54, 14, 20  # in units of the picture
 BOARDS_PER_ROW = 4
-EMPTY_COLOUR, LAST_COLOUR = "#f6f4ef", "#ffe9a8"  # of cells
-FINISHED_COLOUR, STROKE_COLOUR = "#bfe3c0", "#14693b"  # of the cells of a finished line, and of its stroke
+EMPTY_COLOUR, LAST_COLOUR = "#f6f4ef", "#ffe9a8"  # colours of cells
+FINISHED_COLOUR, STROKE_COLOUR = "#bfe3c0", "#14693b"  # colours of a finished line's cells and of its stroke
 BOARD_SIZE = SIDE * CELL_SIZE
 BOARD_PITCH, ROW_PITCH = (
     BOARD_SIZE + MARGIN,
     BOARD_SIZE + MARGIN + HEADING_HEIGHT,
 )  # from one board, or row, to the next
-STROKE_OVERHANG = 0.375  # of a stroke beyond the last centre, in widths of a cell
-DECISION_SECONDS = 1.0  # of a decision in an animation
+STROKE_OVERHANG = 0.375  # length of a stroke beyond the last centre, in cell widths
+DECISION_SECONDS = 1.0  # duration of a decision in an animation
 END_DECISIONS = 4.0  # length of the end of an animation, in decisions
 
 
@@ -140,7 +140,7 @@ def _render_strokes(game: Game) -> str:
 # Animated games.
 
 HIDDEN_STYLE, SHOWN_STYLE = "opacity:0", "opacity:1"
-LINE_HEIGHT, MAX_NAME_LETTERS = 18, 18  # of a caption
+LINE_HEIGHT, MAX_NAME_LETTERS = 18, 18  # height of a line in a caption, and longest name
 
 
 def render_animated_game_svg(game: Game, names: Sequence[str], title: str, setup_plies: int = 0) -> str:

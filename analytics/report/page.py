@@ -101,7 +101,7 @@ def render_report(
         agents=len(chosen.games_by_agent),
         agents_shown=MAX_AGENTS,
         ranking_rule=RANKING_RULE,
-        names=chosen.agent_names.notes,  # of all these games, although some may not be rated
+        names=chosen.agent_names.notes,  # the names in all chosen games, including games that are not rated
         trainings=len(chosen.records) - sum(len(part.records) for part in data_by_rules),
         one_rules=f"run_id IN (SELECT run_id FROM runs WHERE rules = '{rules[0]}')" if len(rules) > 1 else None,  # noqa: S608  (shown, not asked)
         sections=[section for section in sections if not section.missing],

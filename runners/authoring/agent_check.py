@@ -396,7 +396,7 @@ def _measure_speed(spec: RunSpec) -> CheckResult:
 
 RANDOM_GAMES = 1024  # games of random turns that finish no line
 LAST_PIECES_POSITIONS = 8  # positions with one piece left, and as many with two
-POSITIONS_PER_KIND = 2  # of each other kind, for each number of pieces on the board
+POSITIONS_PER_KIND = 2  # positions of each other kind, for each number of pieces on the board
 
 
 def sample_rare_positions(rules: Rules, seed: int) -> list[PackedPosition]:

@@ -314,7 +314,7 @@ class GameStream:
         self._ranges: list[pl.DataFrame] = []
         self._value_sums: dict[
             str, tuple[int, int]
-        ] = {}  # by run: the sum of the values that were read, up to which game
+        ] = {}  # by run: the sum over the values that were read, and the last game's id
 
     @property
     def rules(self) -> Rules:

@@ -51,7 +51,7 @@ class FittedQ:
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
         boards = GameBoards.empty(len(dataset.game_id))
-        worth = np.zeros(len(dataset.game_id))  # of each game's turn at the level above, for the player who made it
+        worth = np.zeros(len(dataset.game_id))  # value of each game's turn at the level above, for its player
         for ply in range(CELLS):
             add_or_remove_ply_everywhere(add_ply, dataset.games, ply, boards, threads)
         parts = []

@@ -67,7 +67,7 @@ class TurnMemory(NamedTuple):
     sums: NDArray[np.float32]  # [SAMPLED, HEADS + units]
     errors: NDArray[np.float32]  # [SAMPLED, HEADS]
     slopes: NDArray[np.float32]  # [units]
-    steps: NDArray[np.float32]  # of ``learn_feature_weights``
+    steps: NDArray[np.float32]  # work memory of ``learn_feature_weights``
 
 
 @inline_function

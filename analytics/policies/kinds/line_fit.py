@@ -25,7 +25,7 @@ from quarto.rules import CELLS
 
 FIRST_SQUARES = 4.0  # sum of squared gradients before the first: it keeps the first steps small
 FIRST_HIDDEN_SQUARES = 0.05
-HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.05, 0.3  # of the random weights before the first pass, at most
+HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.05, 0.3  # bounds of the random weights before the first pass
 
 
 class Examples(NamedTuple):

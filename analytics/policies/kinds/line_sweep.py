@@ -62,7 +62,7 @@ class StagePlan(NamedTuple):
     """The settings with which one stage is learned."""
 
     games: int  # at most so many games, whose boards are learned from
-    turns: tuple[int, int] = (1, 2)  # so many second-last turns and last turns after each, the first as it was logged
+    turns: tuple[int, int] = (1, 2)  # second-last turns, and last turns after each; the first is as logged
     units: int = 0
     passes: int = 5
     exact_share: float = 0.0  # the share of the exact value; the rest is what the best reply leaves
@@ -299,7 +299,7 @@ class StageExamples(NamedTuple):
 
 
 BLOCK_BOARDS = 8192  # boards that a thread prepares at a time, at most
-MEGABYTES = 256.0  # of the table of solved boards
+MEGABYTES = 256.0  # size of the table of solved boards
 EXACT_ERROR_FROM = 7  # pieces: from here on, the error on held-out boards is measured against exact values
 
 

@@ -61,13 +61,13 @@ class PublishedRate:
     player: str
     opponent: str
     rules: str
-    seat: str  # of the player: a key of SEATS
+    seat: str  # the player's seat: a key of SEATS
     games: int
     win: PercentRange  # percent
     draw: PercentRange | None  # percent; None: not published
     draws_for: str  # one of DRAWS_FOR: the player counted as the winner of drawn games
-    version: str  # of the study's program, if its player has several versions; "": the last one
-    where: str  # in the study
+    version: str  # version of the study's program, if the player has several; "": the last one
+    where: str  # place in the study
     remark: str
 
     @property
@@ -84,11 +84,11 @@ class Implementation:
     """
 
     player: str  # as in the figures
-    version: str  # of the study's program, as in the figures
+    version: str  # version of the study's program, as in the figures
     text: str  # label of the agent that follows the study's text
     code: str  # label of the agent that follows its code; "": no difference is known
     trainer: str  # overrides of ``qarena train`` that make the policy of ``text``; "": it does not learn
-    code_trainer: str  # the same for ``code``
+    code_trainer: str  # overrides that make the policy of ``code``
 
 
 @dataclass(frozen=True)

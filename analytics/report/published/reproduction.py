@@ -208,7 +208,7 @@ def is_in_agreement(figure: PublishedRate, ours: Estimate) -> bool:
     return distance <= AGREEMENT_MARGIN + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)
 
 
-TINTS = {"yes": 0.5, "no": -0.5}  # of the cells that say whether rates agree
+TINTS = {"yes": 0.5, "no": -0.5}  # tints of the cells that say whether rates agree
 
 
 def render_page(reproduction: Reproduction, command_note: str, plots: Mapping[str, str]) -> str:

@@ -155,7 +155,7 @@ def _add_shares_and_scores(counts: pl.DataFrame) -> pl.DataFrame:
     reach = normal_quantile() * (spread / pl.col("games")).sqrt()
     wilson = (
         2 * normal_quantile() ** 2 / (pl.col("games") + normal_quantile() ** 2)
-    )  # where all won or all lost, as in mean_score
+    )  # half-width if all games were won or all lost, as in mean_score
     reach = pl.when(mean.abs() == 1).then(wilson).otherwise(reach)
     return counts.with_columns(
         share=pl.col("games") / pl.col("games").sum().over("rules", "agent", "ply"),
