@@ -1,4 +1,4 @@
-"""What plays, learns, computes or serves; ``run`` … are for Python, ``qarena`` for the command line.
+"""Everything that plays, learns, computes or serves: ``run`` and others for Python, ``qarena`` for the command line.
 
 Names are loaded when they are asked for, so importing this package costs nothing.
 """
@@ -36,7 +36,7 @@ _FUNCTIONS = {  # by the module of ``runners.library`` that defines them
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name of this package, which is loaded now."""
+    """Return a public name of this package, which is imported only when it is asked for."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -8,7 +8,8 @@ import polars as pl
 def summarise_policies(rows: pl.DataFrame) -> pl.DataFrame:
     """Select, from rows of the view ``policies``, the columns that people see.
 
-    ``current`` says whether the policy is the one that its name now refers to.
+    In ``created``, the time is text without seconds. ``runs`` is the number of runs, and ``current`` says whether the
+    policy is the one that its name now refers to.
     """
     counts, minutes = pl.col("run_ids").list.len().cast(pl.Int64), pl.col("created").dt.strftime("%Y-%m-%d %H:%M")
     names = "name", "policy_id", "kind", "rules", "trainer", "seed", "games"

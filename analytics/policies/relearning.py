@@ -1,9 +1,9 @@
-"""Learning again from logged games: a learner's updates while it played, replayed in the games' order.
+"""Learning again from logged games: the updates that a learner made while it played, replayed in the games' order.
 
 A learner's knowledge is a pure function of its games, so it is stored only when a training is complete. A training that
-was stopped goes on from its games. A policy can be derived again from them, bit for bit.
+was stopped continues from its games, and a policy can be derived from them again, bit for bit.
 
-The learning curve of a training is counted from the archive's games.
+The learning curve of a training is counted from the games in the archive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from quarto.rules import Rules
 
 
 class LearnerState:
-    """A learner and its present knowledge."""
+    """A learner with the knowledge that it has so far."""
 
     def __init__(self, learner: Learner, rules: Rules) -> None:
         self.learner = learner
@@ -35,7 +35,10 @@ class LearnerState:
         self._set_knowledge(learner.knowledge(rules))
 
     def learn(self, games: Games, training_games: TrainingGames, start: int = 0, end: int | None = None) -> None:
-        """Learn from the games of a block in order, from column ``start`` up to but not including ``end``."""
+        """Learn from the games of a block in order, from column ``start`` up to but not including ``end``.
+
+        ``end=None`` means all games from ``start`` on. The knowledge is enlarged when it is full.
+        """
         end = len(games.plies) if end is None else end
         update, rules = self.learner.load_update(), self.rules.tables
         while start < end:
@@ -44,10 +47,11 @@ class LearnerState:
                 self.enlarge_knowledge()
 
     def enlarge_knowledge(self) -> None:
-        """Make room for more knowledge, after an update has reported that there is none left."""
+        """Replace the knowledge with a larger copy, after an update has reported that there is no room left."""
         self._set_knowledge(self.learner.enlarge(self.knowledge))
 
     def _set_knowledge(self, knowledge: Knowledge) -> None:
+        """Set the knowledge, and build the player that plays by it."""
         self.knowledge = knowledge  # its arrays change as it learns
         self.player = KernelPlayer(type(self.learner).kernel, knowledge, self.rules)
 
@@ -57,7 +61,7 @@ class LoggedTraining(NamedTuple):
 
     record: RunRecord
     learner: int  # index of the agent
-    seat: int  # the learner's in game 0 of each pair
+    seat: int  # the learner's seat in game 0 of each pair
 
     @property
     def label(self) -> str:
@@ -65,14 +69,17 @@ class LoggedTraining(NamedTuple):
         return self.record.labels[self.learner]
 
     def build_training_games(self, first_pair: int) -> TrainingGames:
-        """Build the description of the games, from pair ``first_pair`` on, that a learner needs."""
+        """Build what a learner needs to know about the games that begin with pair ``first_pair``."""
         return TrainingGames(
             run_id_to_stream_key(self.record.run_id), first_pair, self.record.unit_line.games_a_pair, self.seat
         )
 
 
 def find_training(archive: ArchiveStore, run_id: str) -> LoggedTraining:
-    """Return the training of a run. Raises ``RequestError`` if the archive lacks the run, or no agent learned in it."""
+    """Return the run with this id as a training.
+
+    Raises ``RequestError`` if the archive lacks the run, or if no agent learned in it.
+    """
     record = archive.load_requested_run(run_id)
     learner = check_record_format(record).spec.get("learner")
     if learner is None or len(record.pairings) != 1:
@@ -81,11 +88,11 @@ def find_training(archive: ArchiveStore, run_id: str) -> LoggedTraining:
 
 
 def relearn_knowledge(archive: ArchiveStore, run_id: str, learner: Learner, game_count: int | None = None) -> Knowledge:
-    """Learn again from the first ``game_count`` games of a training (None: all), and return the knowledge.
+    """Learn again from the first ``game_count`` games of a training (None: all); return the learner's knowledge.
 
-    The knowledge has the same bytes as the learner's knowledge after these games. Only one file of games is in memory
-    at a time. Raises ``RequestError`` if no agent learned in the run or the archive lacks some of these games, and
-    ``FailureError`` for a damaged file.
+    The knowledge has the same bytes as the knowledge that the learner had after these games. Only one file of games is
+    in memory at a time. Raises ``RequestError`` if no agent learned in the run or the archive lacks some of these
+    games, and ``FailureError`` for a damaged file.
     """
     training = find_training(archive, run_id)
     state, games_per_pair = LearnerState(learner, training.record.rules), training.record.unit_line.games_a_pair
@@ -105,10 +112,10 @@ def relearn_knowledge(archive: ArchiveStore, run_id: str, learner: Learner, game
 
 
 def read_pair_blocks(archive: ArchiveStore, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
-    """Yield the games of a run with one pairing in blocks of consecutive pairs, each with the number of its first pair.
+    """Yield, for each block of consecutive pairs of a run, the number of its first pair and its games.
 
-    The blocks hold the pairs from ``first_pair`` up to but not including ``end_pair``, in order; pairs that the archive
-    lacks are left out. Raises ``FailureError`` for a damaged file.
+    The run has one pairing. The blocks hold the pairs from ``first_pair`` up to but not including ``end_pair``, in
+    order; pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged file.
     """
     for stored in archive.list_effective_ranges(run_id).select_overlapping(first_pair, end_pair):  # a unit is a pair
         pairs = max(stored.first, first_pair), min(stored.end, end_pair)
@@ -117,17 +124,17 @@ def read_pair_blocks(archive: ArchiveStore, run_id: str, first_pair: int, end_pa
         yield pairs[0], Games(*(np.ascontiguousarray(field[..., columns]) for field in range_games.games))
 
 
-CURVE_BLOCK = 1000  # games of a row, as study B drew it
+CURVE_BLOCK = 1000  # games in each row, as in study B's chart
 
 
 def compute_learning_curve(
     archive: ArchiveStore, run_id: str, game_count: int, block_games: int = CURVE_BLOCK
 ) -> pl.DataFrame:
-    """Return the learner's results in each block of ``block_games`` among the first ``game_count`` games of a training.
+    """Compute the learner's results in each block of ``block_games`` among the first ``game_count`` games.
 
     There is one row for each block, in the order of play; the last block may be shorter. Columns: ``first_game`` (from
     0), ``games``, ``wins``, ``draws``, ``losses`` of the learner (Int64), ``win_rate`` (Float64). Raises
-    ``RequestError`` for a run in which no agent learned.
+    ``RequestError`` if no agent learned in the run.
     """
     training = find_training(archive, run_id)
     parts = (read_rows(archive, run_id, stored, "games") for stored in archive.list_effective_ranges(run_id))

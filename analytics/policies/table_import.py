@@ -1,8 +1,8 @@
 """A policy from a table that was learned elsewhere: positions, turns and their values.
 
-The file has a row a turn: ``position`` (a text; or ``plies``, the plies and the piece in hand), ``cell``, ``gift``,
-``value``. A turn leads to one afterstate, and symmetric afterstates are one: rows of one afterstate with different
-values contradict each other.
+The file has a row for each turn, with the columns ``position`` (a text; or ``plies``, the plies and the piece in hand),
+``cell``, ``gift`` and ``value``. A turn leads to one afterstate, and symmetric afterstates are the same: rows of the
+same afterstate with different values contradict each other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from quarto.symmetry import build_symmetries
 from quarto.views import BatchView
 
 POSITION, PLIES, CELL, GIFT, VALUE = "position", "plies", "cell", "gift", "value"
-KINDS_WITH_COUNTS = (MC_AFTERSTATE, FITTED_Q)  # kinds whose rows say how many there were of each
+KINDS_WITH_COUNTS = (MC_AFTERSTATE, FITTED_Q)  # kinds whose rows say how many games or rows met the afterstate
 CONFLICTS = ("refuse", "mean", "first")
 TOLERANCE = 1e-9  # values that differ by less are one value, computed twice
 EMPTY_TEXTS = ("", "-", "-1", "none", "null")  # texts that stand for no cell or no piece
@@ -46,26 +46,29 @@ EMPTY_TEXTS = ("", "-", "-1", "none", "null")  # texts that stand for no cell or
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """The settings for reading a table as a policy."""
+    """The options for turning a table into a policy."""
 
     kind: str
     rules: Rules
-    scale: float = 1.0  # by which values are multiplied, so that they lie between -1 and 1
-    conflicts: str = CONFLICTS[0]  # if one turn has different values: refuse, their mean, or that of the first row
+    scale: float = 1.0  # factor that brings the values between -1 and 1
+    conflicts: str = CONFLICTS[0]  # if a turn has different values: refuse, take their mean, or take the first row's
 
 
 class ImportedPolicy(NamedTuple):
-    """A policy that was read from a table, with counts of the table's rows and conflicts."""
+    """A policy that was read from a table, with counts of the table's rows and of its conflicts."""
 
     policy: Policy
-    rows: int  # of the file
+    rows: int  # rows of the file
     skipped_rows: int  # rows left out: they finish a line, or place the last piece, where no value is read
     conflicts: int  # afterstates with different values
-    example: str  # of such a conflict
+    example: str  # a sentence about the worst conflict
 
 
 def read_policy_table(path: Path) -> pl.DataFrame:
-    """Read from a Parquet or CSV file the columns that make up a policy. Raises ``RequestError`` for any other file."""
+    """Read from a Parquet or CSV file the columns that make up a policy.
+
+    Raises ``RequestError`` for a file that cannot be read, has no rows, or lacks a column.
+    """
     if path.suffix.lower() not in (".parquet", ".csv"):
         raise RequestError(f"{path} is neither a .parquet nor a .csv file")
     try:
@@ -93,9 +96,10 @@ def read_policy_table(path: Path) -> pl.DataFrame:
 
 
 def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedPolicy:
-    """Parse a table into a policy.
+    """Parse a table into a policy; its values are multiplied by ``options.scale``.
 
-    Raises ``RequestError`` for an impossible value; the message names the row, counted from 1.
+    Raises ``RequestError`` for an impossible value and, if ``options.conflicts`` is ``refuse``, for rows that
+    contradict each other. The message names the row, counted from 1.
     """
     values = _parse_values(frame, options.scale)
     batch = _parse_positions(frame, options.rules)
@@ -122,7 +126,10 @@ def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedP
 
 
 class _AfterstateGroups:
-    """The rows of a table, grouped by afterstate; groups ascend by lanes, then by occupied, as a policy's rows do."""
+    """The rows of a table, grouped by afterstate.
+
+    The groups are sorted by lanes and then by occupied, as the rows of a policy are.
+    """
 
     def __init__(self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], values: NDArray[np.float64]) -> None:
         signed, masks = lanes.view(np.int64), occupied.astype(np.int32)
@@ -140,7 +147,7 @@ class _AfterstateGroups:
         return int((self.spread > TOLERANCE).sum())
 
     def resolve_values(self, conflicts: str) -> NDArray[np.float64]:
-        """Return a value for each afterstate: that of its first row or, if ``conflicts`` is ``mean``, the mean."""
+        """Return a value for each afterstate: its first row's or, if ``conflicts`` is ``mean``, its rows' mean."""
         firsts = self.values[self.starts]
         if conflicts != "mean":
             return firsts
@@ -149,6 +156,7 @@ class _AfterstateGroups:
 
 
 def _build_policy(groups: _AfterstateGroups, options: ImportOptions) -> Policy:
+    """Build the policy with a row for each afterstate; some kinds also have the number of table rows, in ``count``."""
     columns: dict[str, NDArray[Any]] = {"lanes": groups.lanes, "occupied": groups.occupied}
     if options.kind in KINDS_WITH_COUNTS:
         columns["count"] = groups.counts.astype(np.int64)
@@ -163,7 +171,10 @@ def _describe_worst_conflict(
     cells: NDArray[np.int64],
     gifts: NDArray[np.int64],
 ) -> str:
-    """Describe the two rows of one afterstate whose values differ most; return "" if there is no conflict."""
+    """Describe the two rows of one afterstate whose values differ most; return "" if no rows contradict each other.
+
+    ``row_numbers`` has, for each row of ``groups``, the index of its row in ``frame``, ``cells`` and ``gifts``.
+    """
     if not groups.conflicts:
         return ""
     group = int(np.argmax(groups.spread))
@@ -180,6 +191,10 @@ def _describe_worst_conflict(
 
 
 def _parse_values(frame: pl.DataFrame, scale: float) -> NDArray[np.float64]:
+    """Return the values, multiplied by ``scale``: [rows] float64.
+
+    Raises ``RequestError`` for the first row whose value is not a number from -1 to 1.
+    """
     column = frame[VALUE]
     if not column.dtype.is_numeric():
         raise RequestError(f"column '{VALUE}' holds {column.dtype}, not numbers")
@@ -197,7 +212,10 @@ def _parse_values(frame: pl.DataFrame, scale: float) -> NDArray[np.float64]:
 
 
 def _parse_positions(frame: pl.DataFrame, rules: Rules) -> Batch:
-    """Parse the position of each row; a text that occurs in several rows is parsed only once."""
+    """Parse the position of each row; a text that occurs in several rows is parsed only once.
+
+    Raises ``RequestError`` for the first row whose position is missing or wrong, or has a finished line.
+    """
     name = frame.columns[0]
     column = frame[name]
     if column.dtype != pl.String:
@@ -219,7 +237,10 @@ def _parse_positions(frame: pl.DataFrame, rules: Rules) -> Batch:
 
 
 def _parse_position_text(text: str, rules_name: str) -> PackedPosition:
-    """Parse a position from a text, in which the name of the rules is optional."""
+    """Parse a position from its text; the text may name its rules.
+
+    Raises ``RequestError`` if the text names rules other than ``rules_name``.
+    """
     position, name = parse_position(text)
     if name not in (rules_name, CLASSIC_NAME):
         raise RequestError(f"position {text!r} is one of rules '{name}', not of rules '{rules_name}': rules={name}")
@@ -227,7 +248,7 @@ def _parse_position_text(text: str, rules_name: str) -> PackedPosition:
 
 
 def _parse_plies(text: str) -> PackedPosition:
-    """Parse a list of plies into the position after them; a last word without a cell is the piece in hand."""
+    """Parse a list of plies to the position after them; a last word without a cell is the piece in hand."""
     words, hand = text.split(), NONE
     if words and "@" not in words[-1]:
         hand = parse_piece(words.pop())
@@ -238,9 +259,9 @@ def _parse_plies(text: str) -> PackedPosition:
 
 
 def _check_unfinished(batch: Batch, rules: Rules, find_row: Any) -> None:
-    """Raise ``RequestError`` for the first board with a finished line.
+    """Raise ``RequestError`` for the first position of a batch that has a finished line.
 
-    ``find_row`` returns the index of the file's row that has a board.
+    ``find_row`` returns, for the index of a position, the index of a row of the file that has this position.
     """
     finished = np.zeros(len(batch.lanes), np.bool_)
     for line in rules.lines:
@@ -258,7 +279,10 @@ def _check_unfinished(batch: Batch, rules: Rules, find_row: Any) -> None:
 
 
 def _parse_cells_or_pieces(column: pl.Series, count: int, parse: Any) -> NDArray[np.int64]:
-    """Parse a column of cells or pieces, given as numbers or texts: [rows] int64, NONE for an empty value."""
+    """Parse a column of cells or pieces, given as numbers below ``count`` or as texts: [rows] int64, NONE if empty.
+
+    ``parse`` turns a text into a number. Raises ``RequestError`` for the first row with another value.
+    """
     if column.dtype.is_integer():
         numbers = column.cast(pl.Int64).fill_null(NONE).to_numpy()
         _check_rows(
@@ -282,9 +306,9 @@ def _parse_cells_or_pieces(column: pl.Series, count: int, parse: Any) -> NDArray
 def _check_turns(
     batch: Batch, cells: NDArray[np.int64], gifts: NDArray[np.int64], wins: NDArray[np.bool_], rules: Rules
 ) -> None:
-    """Raise ``RequestError`` for the first impossible turn.
+    """Raise ``RequestError`` for the first row whose turn is impossible.
 
-    A turn needs a gift unless its placement finishes a line (``wins``).
+    A turn needs a gift unless its placement finishes a line, as ``wins`` says, or no piece is left.
     """
     hand, available = batch.hand != NONE, batch.available.astype(np.int64)
 
@@ -306,7 +330,7 @@ def _check_turns(
 
 
 def _check_rows(is_wrong: NDArray[np.bool_], describe_row: Any) -> None:
-    """Raise ``RequestError`` for the first row where ``is_wrong`` is set; ``describe_row`` gives the reason."""
+    """Raise ``RequestError`` for the first row that ``is_wrong`` marks; ``describe_row`` gives the reason for it."""
     if is_wrong.any():
         row = int(np.argmax(is_wrong))
         raise RequestError(f"row {row + 1}: {describe_row(row)}")

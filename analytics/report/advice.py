@@ -1,4 +1,4 @@
-"""A remark with what to do about it, which each place words for its readers: as a command, or as a call of Python."""
+"""A remark with advice, which each place words for its readers: with a command, or with a call of Python."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 
 class Advice(NamedTuple):
-    """What the matter is, and the command and the call that help. As text it names the command."""
+    """A remark, with the command and the Python call that help. Its text names the command."""
 
     text: str
     command: str  # such as "'qarena annotate' judges them"
-    call: str  # the same for Python, such as "runners.annotate judges them"
+    call: str  # the call of Python that helps, such as "runners.annotate judges them"
 
     @property
     def for_python(self) -> str:
-        """The remark as users of Python read it."""
+        """The remark with the Python call instead of the command."""
         return f"{self.text} ({self.call})"
 
     def __str__(self) -> str:
@@ -22,5 +22,5 @@ class Advice(NamedTuple):
 
 
 def word_for_python(remark: str | Advice) -> str:
-    """Return a remark as users of Python read it."""
+    """Return a remark as text for users of Python: an ``Advice`` names its Python call instead of its command."""
     return remark if isinstance(remark, str) else remark.for_python

@@ -56,13 +56,14 @@ from quarto.game import Game
 from quarto.notation import format_game, format_position
 from quarto.rules import NONE
 
-MAX_ROWS = 50  # of a table for people; the frame has all
+MAX_ROWS = 50  # rows of a table for people; the frame has all rows
 
 
 def build_crosstable_result(head_to_head: HeadToHead, by_seat: bool = False) -> Result:
     """Build the result for a crosstable: the results of every two agents, and of each agent against all others.
 
-    The frame has the columns of ``analytics.questions.pairings.pairings_frame``.
+    With ``by_seat``, the results are split by seat, and there is only the table of pairings. The frame has the columns
+    of ``analytics.questions.pairings.pairings_frame``.
     """
     frame, pairings = head_to_head.to_frame(by_seat), build_pairings_table(head_to_head, by_seat)
     results = [result for result in head_to_head.results if result.first != result.second]
@@ -86,9 +87,10 @@ def build_crosstable_result(head_to_head: HeadToHead, by_seat: bool = False) -> 
 def build_ratings_result(
     head_to_head: HeadToHead, fit: Ratings, anchor: str | None = None, anchor_elo: float = 0.0
 ) -> Result:
-    """Build the result for ratings: a table for each group of agents that games connect, and a picture of the best.
+    """Build the result for ratings: a table for each group of agents that met, and a figure of the best agents.
 
-    The frame is that of ``Ratings.to_frame``.
+    ``anchor`` and ``anchor_elo`` are the arguments with which ``fit`` was made; the titles of the tables name them. The
+    frame is that of ``Ratings.to_frame``.
     """
     best_agents = ratings_frame(fit).head(MAX_AGENTS)
     colours = sorted(best_agents["agent"])
@@ -108,15 +110,15 @@ def build_ratings_result(
 
 
 MAX_TURNS = 16  # rows of the table that is shown beside the next decision
-ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by the order of the rows
+ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by sort order
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 
 def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool = True) -> Result:
-    """Return the answer to a query about the decisions in a position.
+    """Answer a query about the decisions in a position.
 
-    If the query names no kind of decision and ``with_turns`` is set, a second table has the most frequent whole
-    turns. The frame is that of ``analytics.questions.openings.explore_position``.
+    If the query names no kind of decision and ``with_turns`` is set, a second table has the most frequent whole turns.
+    The frame is that of ``analytics.questions.openings.explore_position``.
     """
     answer = run_openings_query(opened, query)
     other_tables = []
@@ -130,7 +132,7 @@ def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool 
 
 
 def _build_decisions_table(answer: OpeningsResult, query: OpeningsQuery, max_rows: int) -> Table:
-    """Build the table of the first ``max_rows`` decisions, with their results and sample games.
+    """Build the table of the first ``max_rows`` decisions of an answer, with their results and sample games.
 
     On a narrow terminal, the columns of the sample games are dropped first.
     """
@@ -150,7 +152,7 @@ def _build_decisions_table(answer: OpeningsResult, query: OpeningsQuery, max_row
 
 
 def _describe_deciders(query: OpeningsQuery) -> str:
-    """Describe the agent, and the opponent, whose decisions a query is about; return an empty text for all agents."""
+    """Describe the agent and the opponent whose decisions a query is about; return "" if it is about all agents."""
     agent, opponent = query.games.agent, query.games.opponent
     against = f" against {opponent}" if opponent else ""
     return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
@@ -176,11 +178,13 @@ def build_comparison_result(comparison: RunComparison) -> Result:
     return Result("", first, others=others, title="Comparison of runs", frame=comparison.results, warnings=warnings)
 
 
-MAX_LISTED_LETTERS = 100  # of the agents of a run, of which two are named if more are longer
+MAX_LISTED_LETTERS = (
+    100  # letters of a run's agents; if a longer list has more than two agents, only the first is named
+)
 
 
 def build_runs_result(frame: pl.DataFrame) -> Result:
-    """Build the result that lists all runs; ``frame`` has the columns of the view ``runs``."""
+    """Build the result that lists runs; ``frame`` has the columns of the view ``runs``."""
     agents, joined = pl.col("agents"), pl.col("agents").list.join(", ")
     is_long = (agents.list.len() > 2) & (joined.str.len_chars() > MAX_LISTED_LETTERS)
     few = pl.format("{} and {} others", agents.list.first(), agents.list.len() - 1)
@@ -194,14 +198,14 @@ def build_runs_result(frame: pl.DataFrame) -> Result:
 
 
 def build_policies_result(frame: pl.DataFrame) -> Result:
-    """Build the result that lists all policies; ``frame`` has the columns of the view ``policies``."""
+    """Build the result that lists policies; ``frame`` has the columns of the view ``policies``."""
     return Result(table=to_table(summarise_policies(frame)), title="Policies", frame=frame)
 
 
 def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None) -> Result:
-    """Build the result that lists the rows of a view; people see the first ``MAX_ROWS`` rows.
+    """Build the result that lists the rows of a frame under a title; people see the first ``MAX_ROWS`` rows.
 
-    ``total`` is the number of all rows, if ``frame`` contains only some of them.
+    ``total`` is the number of all rows if ``frame`` has only some of them.
     """
     count = frame.height if total is None else total
     first_rows = frame.head(MAX_ROWS)
@@ -210,13 +214,13 @@ def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None)
 
 
 def build_game_result(game: ArchivedGame, judgements: Judgements, evaluations: LoggedEvaluations) -> Result:
-    """Build the result for one game: a row for each decision, and a picture of all boards.
+    """Build the result for one game: a row for each decision, and a picture of the boards after each ply.
 
     Columns: ``ply``, ``kind`` (gift or placement), ``seat``, ``agent``, ``choice`` (piece or cell as text),
     ``imposed``; ``value_before``, ``value_after`` (exact, 1 won, 0 drawn, -1 lost for the agent that decides) and
-    ``regret`` (half-points), null if the decision is not judged; ``evaluation`` (-1 to 1), the value that the agent
-    expected of the turn that begins with the decision, and ``seconds``, both null if they are not logged; ``position``
-    before the decision, in the form that ``quarto.solve`` and ``qarena solve`` take.
+    ``regret`` (half-points), all null if the decision is not judged; ``evaluation`` (-1 to 1), the value that the agent
+    expected of the turn that begins with the decision, and ``seconds``, both null if they are not logged; ``position``,
+    the position before the decision, in the form that ``quarto.solve`` and ``qarena solve`` take.
     """
     decisions = list_decisions(game, judgements)
     frame = pl.DataFrame(

@@ -14,22 +14,23 @@ from quarto.rules import NONE, SIDE, Line
 
 CELL_SIZE, MARGIN, HEADING_HEIGHT = 54, 14, 20  # in units of the picture
 BOARDS_PER_ROW = 4
-EMPTY_COLOUR, LAST_COLOUR = "#f6f4ef", "#ffe9a8"  # of cells
-FINISHED_COLOUR, STROKE_COLOUR = "#bfe3c0", "#14693b"  # of the cells of a finished line, and of its stroke
+EMPTY_COLOUR, LAST_COLOUR = "#f6f4ef", "#ffe9a8"  # colours of cells
+FINISHED_COLOUR, STROKE_COLOUR = "#bfe3c0", "#14693b"  # colours of a finished line's cells and of its stroke
 BOARD_SIZE = SIDE * CELL_SIZE
 BOARD_PITCH, ROW_PITCH = (
     BOARD_SIZE + MARGIN,
     BOARD_SIZE + MARGIN + HEADING_HEIGHT,
 )  # from one board, or row, to the next
-STROKE_OVERHANG = 0.375  # of a stroke beyond the last centre, in widths of a cell
-DECISION_SECONDS = 1.0  # of a decision in an animation
+STROKE_OVERHANG = 0.375  # length of a stroke beyond the last centre, in cell widths
+DECISION_SECONDS = 1.0  # duration of a decision in an animation
 END_DECISIONS = 4.0  # length of the end of an animation, in decisions
 
 
 def render_stroke_path(line: Line) -> str:
-    """Render the path through the centres of a line's cells, which extends a little beyond them, in units of one cell.
+    """Render the path through the centres of a line's cells, as SVG path data in units of one cell.
 
-    A line that continues at the opposite edge is drawn as far as both edges. A square is drawn as a closed path.
+    The path extends a little beyond the outer centres. A line that continues at the opposite edge is drawn as far as
+    both edges. A square is drawn as a closed path.
     """
     cells = [divmod(cell, SIDE) for cell in line]
     is_square = len({row for row, _ in cells}) == 2
@@ -58,7 +59,7 @@ def render_boards_svg(games: Sequence[Game], title: str) -> str:
 def build_boards_picture(games: Sequence[Game]) -> SvgPicture:
     """Build a picture of the boards of games, arranged in rows.
 
-    The cell of the last piece is yellow; the cells of a finished line are green and have a stroke through them.
+    The cell of the last piece is yellow. The cells of a finished line are green, and a stroke runs through them.
     """
     boards = "".join(_render_board_in_row(number, game) for number, game in enumerate(games))
     width = MARGIN + min(len(games), BOARDS_PER_ROW) * BOARD_PITCH
@@ -78,6 +79,7 @@ def _render_board_in_row(index: int, game: Game) -> str:
 
 
 def _render_svg(width: float, height: float, title: str, content: str, scale: float = 1) -> str:
+    """Render an SVG file of ``width`` by ``height`` units, which is shown ``scale`` times as large."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{scale * width:g}" height="{scale * height:g}" '
         f'viewBox="0 0 {width:g} {height:g}" font-family="sans-serif" font-size="14"><title>{escape(title)}</title>'
@@ -86,7 +88,7 @@ def _render_svg(width: float, height: float, title: str, content: str, scale: fl
 
 
 def _format_heading(game: Game) -> str:
-    """Format the heading of a board: the last ply and the piece in hand."""
+    """Format the heading of a board: the last ply and the piece in hand, as far as there are any."""
     texts = []
     if game.plies:
         piece, cell = game.plies[-1]
@@ -95,7 +97,7 @@ def _format_heading(game: Game) -> str:
 
 
 def _find_cell_colours(game: Game) -> dict[int, str]:
-    """Return the colours of the cell that was filled last and of the cells in finished lines, by cell."""
+    """Return, by cell, the colours of the cell that was filled last and of the cells in finished lines."""
     last = {game.plies[-1][1]: LAST_COLOUR} if game.plies else {}
     return last | dict.fromkeys((cell for line in game.lines for cell in line), FINISHED_COLOUR)
 
@@ -114,6 +116,7 @@ def _render_cells(game: Game, colours: dict[int, str]) -> str:
 
 
 def _render_pieces(game: Game) -> str:
+    """Render the pieces on the board of a game."""
     return "".join(
         f"<use {_format_piece_attributes(piece, cell)}/>" for cell, piece in enumerate(game.board) if piece != NONE
     )
@@ -124,6 +127,7 @@ def _format_piece_attributes(piece: int, cell: int) -> str:
 
 
 def _render_strokes(game: Game) -> str:
+    """Render the strokes through the finished lines of a game; return "" if it has none."""
     paths = "".join(f'<path d="{render_stroke_path(line)}"/>' for line in game.lines)
     drawn = f'fill="none" stroke="{STROKE_COLOUR}" stroke-width=".2" stroke-linecap="round" stroke-linejoin="round"'
     return (
@@ -136,14 +140,14 @@ def _render_strokes(game: Game) -> str:
 # Animated games.
 
 HIDDEN_STYLE, SHOWN_STYLE = "opacity:0", "opacity:1"
-LINE_HEIGHT, MAX_NAME_LETTERS = 18, 18  # of a caption
+LINE_HEIGHT, MAX_NAME_LETTERS = 18, 18  # height of a line in a caption, and longest name
 
 
 def render_animated_game_svg(game: Game, names: Sequence[str], title: str, setup_plies: int = 0) -> str:
-    """Render a game as an animated SVG, in which each piece is given and then placed. It has a style, but no script.
+    """Render a game as an animated SVG, in which each piece is given and then placed.
 
-    The first ``setup_plies`` plies are on the board from the beginning. ``names`` has the players' names by seat.
-    Readers who prefer reduced motion see only the end of the game.
+    The SVG has a style, but no script. The first ``setup_plies`` plies are on the board from the beginning. ``names``
+    has the players' names by seat. Readers who prefer reduced motion see only the end of the game.
     """
     plies = range(setup_plies, len(game.plies))
     end = 2 * len(plies)  # number of decisions before the end
@@ -175,7 +179,10 @@ Keyframes = list[tuple[float, str]]  # time in decisions, and style of the eleme
 
 
 def _build_ply_keyframes(game: Game, ply: int, start: int) -> dict[str, Keyframes]:
-    """Build the keyframes of a ply's caption, and of its piece, which waits below the board before its placement."""
+    """Build the keyframes of a ply's piece and caption, by element id; the ply begins after ``start`` decisions.
+
+    The piece waits below the board before it is placed.
+    """
     row, column = divmod(game.plies[ply][1], SIDE)
     right, down = (BOARD_SIZE - CELL_SIZE) / 2 - column * CELL_SIZE, BOARD_SIZE + 7 - row * CELL_SIZE
     waits = f"transform:translate({right}px,{down}px)"
@@ -193,9 +200,9 @@ def _build_ply_keyframes(game: Game, ply: int, start: int) -> dict[str, Keyframe
 
 
 def _render_animation_style(element_id: str, keyframes: Keyframes, length: float) -> str:
-    """Render the style that animates an element for ``length`` seconds.
+    """Render the style that animates an element; ``length`` is the animation's length in decisions.
 
-    The first state lasts from the beginning of the animation, the last state until its end.
+    The first state lasts from the beginning of the animation to the first keyframe, the last state until the end.
     """
     states = [(0, keyframes[0][1]), *keyframes, (length, keyframes[-1][1])]
     frames = "".join(f"{100 * at / length:.2f}%{{{state}}}" for at, state in states)
@@ -203,7 +210,7 @@ def _render_animation_style(element_id: str, keyframes: Keyframes, length: float
 
 
 def _render_caption(game: Game, names: Sequence[str], ply: int) -> str:
-    """Render the caption of a ply: one line about the gift and one about the placement.
+    """Render the caption of a ply: one line about the gift and one line about the placement.
 
     Without animation, only the caption of the last ply is visible.
     """

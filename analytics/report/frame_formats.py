@@ -1,4 +1,4 @@
-"""Rows as text tables, CSV, JSON and Parquet, written in parts if the format allows it."""
+"""Rows as text tables, CSV, JSON and Parquet, written in batches if the format allows it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ FRAME_FORMATS = ("table", *STREAMED_FORMATS)  # formats that need only rows
 def write_rows(format_name: str, rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
     """Write rows to ``out`` in a format: ``table``, ``csv``, ``spreadsheet``, ``json`` or ``parquet``.
 
-    ``spreadsheet`` is CSV in which no text is a formula. The formats in ``STREAMED_FORMATS`` are written in parts.
-    Calling ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars cannot represent.
+    ``spreadsheet`` is CSV in which no text is read as a formula. The formats in ``STREAMED_FORMATS`` are written in
+    batches. ``stop`` is a function that ends the query; it is called if a batch cannot be written. Raises
+    ``RequestError`` for dates that Polars cannot represent.
     """
     _WRITERS[format_name](rows, stop, out)
 
@@ -35,6 +36,8 @@ def _stream_text(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -
 
 
 def _stream_csv(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO, for_spreadsheet: bool = False) -> None:
+    """Write the header, and then the rows in batches."""
+
     def write_batch(batch: pl.DataFrame) -> None:
         out.write(format_csv(check_times(batch), False, for_spreadsheet))
 
@@ -43,6 +46,7 @@ def _stream_csv(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO, for
 
 
 def _stream_json(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
+    """Write the rows in batches, as one array with an object for each row."""
     separator = b"[\n"
 
     def write_batch(batch: pl.DataFrame) -> None:
@@ -71,10 +75,10 @@ _WRITERS: dict[str, Callable[[pl.LazyFrame, Callable[[], None], BinaryIO], None]
 def sink_batches(
     rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.DataFrame], object], size: int | None = None
 ) -> None:
-    """Pass the rows to ``take`` in batches of ``size`` rows; None: in the batches that Polars yields.
+    """Pass the rows to ``take`` in batches of ``size`` rows, or in batches as Polars yields them if ``size`` is None.
 
-    After the first error of ``take``, ``stop`` is called to end the rows. The error is raised when no thread reads rows
-    any more.
+    After the first error of ``take``, ``stop`` is called to end the query, and no more rows are passed. The error is
+    raised when no thread reads rows any more.
     """
     errors: list[BaseException] = []
 
@@ -97,27 +101,33 @@ def sink_batches(
 
 
 def format_text_table(frame: pl.DataFrame) -> bytes:
-    """Format a frame as a text table (UTF-8) at full width."""
+    """Format a frame as a text table at full width, encoded in UTF-8."""
     return "".join(f"{line}\n" for line in render_plain_table(to_table(frame))).encode()
 
 
 def format_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
-    """Format a frame as CSV: see ``to_csv``. Lists, structs and bytes become JSON, because CSV has no form for them."""
+    """Format a frame as CSV, encoded in UTF-8: see ``to_csv``.
+
+    Lists, structs and bytes become JSON, because CSV has no form for them.
+    """
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested() or dtype == pl.Binary]
     texts = [pl.Series(name, [_format_json(value) for value in frame[name].to_list()], pl.String) for name in nested]
     return to_csv(frame.with_columns(texts), header, for_spreadsheet)
 
 
 def _encode_json_row(row: Mapping[str, Any]) -> bytes:
+    """Encode a row as a JSON object in UTF-8, in which hidden characters are escaped."""
     text = json.dumps({name: _to_json_value(value) for name, value in row.items()}, ensure_ascii=False)
     return escape_hidden_json(text).encode()
 
 
 def _format_json(value: Any) -> str | None:
+    """Format a nested value as JSON; return None if it is None."""
     return None if value is None else json.dumps(_to_json_value(value), ensure_ascii=False)
 
 
 def _to_json_value(value: Any) -> Any:
+    """Convert a value to one that JSON has: infinite numbers and NaN to None, bytes to hex digits, dates to text."""
     if isinstance(value, dict):
         return {str(key): _to_json_value(item) for key, item in value.items()}
     if isinstance(value, list):

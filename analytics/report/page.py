@@ -1,8 +1,8 @@
 """A report: pictures and tables about the chosen games, on one page that needs no network and no script.
 
-The renderer of Vega makes the pictures as SVG when the report is written, so that the page needs no script. A picture
-takes 10 to 20 KB, but the library of Vega 800 KB. The page can also be printed. The same archive gives the same bytes,
-because the only times in a report are those of the runs.
+The renderer of Vega makes the pictures as SVG when the report is written, because a picture takes 10 to 20 KB, but the
+library of Vega takes 800 KB. The page can also be printed. The same archive gives the same bytes, because the only
+times in a report are those of the runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from quarto.errors import NotFoundError, describe_valid_names
 
 
 class Subject(NamedTuple):
-    """A subject of a report, with the function that builds the section about it."""
+    """A subject of a report, with the function that builds the section about this subject."""
 
     slug: str
     name: str
@@ -37,13 +37,13 @@ class Subject(NamedTuple):
     by_rules: bool = False  # whether it is about games by one set of rules, without trainings
 
     def build_section(self, data: ReportData, title_suffix: str = "") -> Result:
-        """Build the section about these games, with ``title_suffix`` at the end of its title."""
+        """Build the section of this subject about the given games, with ``title_suffix`` at the end of its title."""
         return replace(self.section_builder(data), title=f"{self.name}{title_suffix}")
 
     def build_sections(self, data: ReportData, data_by_rules: Sequence[ReportData]) -> list[Result]:
-        """Build the section about these games.
+        """Build one section about all games or, if ``by_rules`` is set, one section for each of ``data_by_rules``.
 
-        A subject that is treated separately for each rule set has a section for each of ``data_by_rules`` instead.
+        The title of a section names the rules if there are several rule sets.
         """
         if not self.by_rules:
             return [self.build_section(data)]
@@ -83,10 +83,10 @@ def find_subject(slug: str) -> Subject:
 def render_report(
     opened: OpenArchive, where: str | None = None, title: str | None = None, included_trainings: Collection[str] = ()
 ) -> str:
-    """Render the report about the games that meet ``where``, an SQL condition on the view ``games``; None: all games.
+    """Render the report about the games that meet ``where``, an SQL condition on the view ``games``.
 
-    Each rule set has a crosstable and a table of ratings. They leave out trainings, except the runs in
-    ``included_trainings``.
+    None means all games. Each rule set has a crosstable and a table of ratings. They leave out trainings, except the
+    runs in ``included_trainings``.
 
     Raises ``RequestError`` if the condition is invalid or no game meets it, and ``FailureError`` for damaged files.
     """
@@ -101,7 +101,7 @@ def render_report(
         agents=len(chosen.games_by_agent),
         agents_shown=MAX_AGENTS,
         ranking_rule=RANKING_RULE,
-        names=chosen.agent_names.notes,  # of all these games, although some may not be rated
+        names=chosen.agent_names.notes,  # the names in all chosen games, including games that are not rated
         trainings=len(chosen.records) - sum(len(part.records) for part in data_by_rules),
         one_rules=f"run_id IN (SELECT run_id FROM runs WHERE rules = '{rules[0]}')" if len(rules) > 1 else None,  # noqa: S608  (shown, not asked)
         sections=[section for section in sections if not section.missing],
@@ -110,7 +110,7 @@ def render_report(
 
 
 def _describe_games(data: ReportData) -> str:
-    """Describe the games, their results and their length in a few sentences."""
+    """Describe the games in a few sentences: their number, period and rules, their results, and their mean length."""
     total, agents, runs = data.total_tally, len(data.games_by_agent), len(data.records)
     days = sorted({record.created[:10] for record in data.records.values()})
     wins = [0, 0]

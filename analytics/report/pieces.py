@@ -1,4 +1,4 @@
-"""Pieces as SVG, the same in reports, in charts, in the browser and in the documents.
+"""Pieces as SVG, which look the same in reports, in charts, in the browser and in the documents.
 
 Each attribute has a form of its own, so that a piece can be recognised without its colour. High pieces are tall,
 coloured ones are dark and have light bands, square ones have edges, and hollow ones have a hole.
@@ -19,7 +19,7 @@ HEIGHTS = (15, 33)  # low, high
 
 
 class PieceColours(NamedTuple):
-    """The colours of a piece, by the parts of its drawing."""
+    """The colours of the parts of a piece in its picture."""
 
     top: str
     left: str
@@ -34,7 +34,7 @@ DARK = PieceColours("#a57be6", "#8150c8", "#6638ab", "#2c1357", "#210d42", "#e6d
 
 
 def piece_svg(piece: int) -> str:
-    """Render a piece for a page that contains ``piece_symbols``.
+    """Render a piece for a page that contains ``piece_symbols``, to which the result refers.
 
     Screen readers skip the piece, because a text beside it names it.
     """
@@ -42,7 +42,10 @@ def piece_svg(piece: int) -> str:
 
 
 def piece_symbols() -> str:
-    """Render all pieces as symbols ``piece-0`` to ``piece-15``; ``<use href="#piece-0"/>`` in the page shows one."""
+    """Render all pieces as the symbols ``piece-0`` to ``piece-15``, hidden in a page.
+
+    ``<use href="#piece-0"/>`` in the page shows one of them.
+    """
     symbols = "".join(
         f'<symbol id="piece-{piece}" viewBox="{VIEW_BOX}">{piece_shapes(piece)}</symbol>' for piece in range(PIECES)
     )
@@ -60,6 +63,7 @@ def piece_shapes(piece: int) -> str:
 
 
 def _render_cylinder(top: int, paint: PieceColours, bands: list[int], hollow: bool) -> str:
+    """Render a round piece whose upper face is at height ``top``, with bands at the heights ``bands``."""
     left, right, arc = MIDDLE - 16, MIDDLE + 16, "A16 7 0 0 0"
     shapes = [
         _render_filled_path(f"M{left} {top}V{FLOOR}{arc} {right} {FLOOR}V{top}Z", paint.left),
@@ -72,6 +76,7 @@ def _render_cylinder(top: int, paint: PieceColours, bands: list[int], hollow: bo
 
 
 def _render_prism(top: int, paint: PieceColours, bands: list[int], hollow: bool) -> str:
+    """Render a square piece whose upper face is at height ``top``, with bands at the heights ``bands``."""
     left, right, foot = MIDDLE - 19, MIDDLE + 19, FLOOR + 8
     edges = f"M{left} {top}V{FLOOR}L{MIDDLE} {foot}L{right} {FLOOR}V{top}M{MIDDLE} {top + 8}V{foot}"
     shapes = [
@@ -85,11 +90,13 @@ def _render_prism(top: int, paint: PieceColours, bands: list[int], hollow: bool)
 
 
 def _ring_path(y: int, width: int, depth: int) -> str:
+    """Return the path of an ellipse around the piece's axis; ``width`` and ``depth`` are its half-axes."""
     left, right = MIDDLE - width, MIDDLE + width
     return f"M{left} {y}A{width} {depth} 0 0 1 {right} {y}A{width} {depth} 0 0 1 {left} {y}Z"
 
 
 def _diamond_path(y: int, width: int, depth: int) -> str:
+    """Return the path of a rhombus around the piece's axis; ``width`` and ``depth`` are half of its diagonals."""
     return f"M{MIDDLE} {y - depth}L{MIDDLE + width} {y}L{MIDDLE} {y + depth}L{MIDDLE - width} {y}Z"
 
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def render_template(template: str, **values: object) -> str:
-    """Render a template with these values. Raises ``jinja2.UndefinedError`` if the template needs another value."""
+    """Render the template with this name and these values.
+
+    Raises ``jinja2.UndefinedError`` if the template needs a value that is not given.
+    """
     return _build_environment().get_template(template).render(values)
 
 

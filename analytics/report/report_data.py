@@ -1,4 +1,4 @@
-"""The chosen games that a report shows: their runs, tallies and agents, each agent with its colour."""
+"""The chosen games that a report shows, with their runs, tallies and agents. Each agent has a colour."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 
-MAX_AGENTS = 12  # the number of colours that readers can distinguish; of more agents the best are shown
+MAX_AGENTS = 12  # the number of colours that readers can distinguish; if there are more agents, the best are shown
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """The games that a report is about, and the results that its figures show, each of which is computed once."""
+    """The games that a report is about, and the results that its figures show; each result is computed once."""
 
     selection: Selection
     included_trainings: frozenset[str] = field(default=frozenset())  # runs of trainings that are rated nevertheless
-    parent: ReportData | None = None  # the games that these are a part of, with their names and colours
+    parent: ReportData | None = None  # the data of which this is a part; its names and colours are used
     agent: str | None = None  # label of the only agent that rows are about; None: all agents, except ``opponent``
     opponent: str | None = None  # label of the agent whose opponents rows are about
 
@@ -48,12 +48,12 @@ class ReportData:
 
     @cached_property
     def records(self) -> Mapping[str, RunRecord]:
-        """The records of the runs that contain chosen games, by run id, oldest first."""
+        """The records of the runs with chosen games, by run id, oldest first."""
         return {record.run_id: record for record in self.selection.runs}
 
     @property
     def results_by_pairing(self) -> ResultsByPairing:
-        """The results by run and pairing number, loaded from tallies if whole runs are chosen, or else counted."""
+        """The results by run and pairing number, loaded from tallies if only whole runs are chosen, or else counted."""
         return self._named_results.results
 
     @property
@@ -63,6 +63,7 @@ class ReportData:
 
     @cached_property
     def _named_results(self) -> NamedResults:
+        """The results by pairing, with names in place of labels, and these names."""
         if self.parent is not None:
             results, names = self.parent._named_results
             return NamedResults({key: result for key, result in results.items() if key[0] in self.records}, names)
@@ -83,7 +84,7 @@ class ReportData:
     def parts_by_rules(self) -> tuple[ReportData, ...]:
         """The games that count for results and ratings, split by rule set.
 
-        ``qarena rate`` counts the same games: those of trainings are left out, except for ``included_trainings``.
+        ``qarena rate`` counts the same games: games of trainings are left out, except those of ``included_trainings``.
         """
         rated_runs = [run for run in self.selection.runs if not run.training or run.run_id in self.included_trainings]
         parts = []
@@ -97,9 +98,9 @@ class ReportData:
 
     @cached_property
     def shared_openings(self) -> SharedOpenings | None:
-        """The pairs of games whose openings several pairings played, or None if there are none.
+        """The pairs of games whose openings several pairings played, or None if there are no such pairs.
 
-        Intervals count the pairs with the same opening as one unit.
+        Intervals count all pairs with the same opening as one unit.
         """
         where = None if self.selection.has_only_whole_runs else self.selection.where
         return load_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
@@ -116,7 +117,7 @@ class ReportData:
 
     @cached_property
     def games_by_agent(self) -> Mapping[str, int]:
-        """The number of games of each agent, in descending order; a game of an agent against itself counts once."""
+        """The number of games of each agent, largest first; a game of an agent against itself counts once."""
         games: dict[str, int] = {}
         for agents, tally in self.tallies_by_agents.items():
             for agent in set(agents):
@@ -126,8 +127,8 @@ class ReportData:
     def rate_agents(self, samples: int | None = None) -> Ratings:
         """Rate all agents in these games, including agents that are not shown.
 
-        Without ``samples``, there are as many bootstrap samples as in ``qarena rate``. Raises ``RequestError`` if the
-        games have several rule sets, or if no two different agents played each other.
+        ``samples`` is the number of bootstrap samples; by default, it is that of ``qarena rate``. Raises
+        ``RequestError`` if the games have several rule sets, or if no two different agents played each other.
         """
         check_single_rules(self.selection.runs)
         if samples is not None:
@@ -149,12 +150,12 @@ class ReportData:
 
     @property
     def omissions(self) -> list[str]:
-        """Sentences that say what the tables and pictures of these games leave out."""
+        """Sentences that say how many agents the tables and pictures of these games leave out, if any."""
         count = sum(map(self._is_requested, self.games_by_agent))
         return [f"the best {len(self.agents)} of {count:,} agents are shown"] if count > len(self.agents) else []
 
     def _is_requested(self, agent: str) -> bool:
-        """Return whether rows about the agent with this name are wanted."""
+        """Return whether the user asked for rows about the agent with this name."""
         if self.agent is not None:
             return agent in self._list_names(self.agent)
         return self.opponent is None or agent not in self._list_names(self.opponent)
@@ -173,11 +174,11 @@ class ReportData:
         return frame.filter(pl.col("agent").is_in(agents))
 
     def select_rows_of_shown_agents(self, frame: pl.DataFrame, *other_agents: str) -> pl.DataFrame:
-        """Select the rows about the agents that are shown, or about one of ``other_agents``."""
+        """Select the rows about an agent that is shown, or about one of the agents ``other_agents``."""
         return frame.filter(pl.col("agent").is_in([*other_agents, *self.agents]))
 
     def find_colour_number(self, agent: str) -> int:
-        """Return the number of the colour in which an agent is shown."""
+        """Return the number of an agent's colour. Raises ``ValueError`` if the agent is not shown."""
         return self.agents.index(agent)
 
     @cached_property
@@ -191,7 +192,7 @@ class ReportData:
 
     @cached_property
     def _best_first(self) -> list[str]:
-        """All agents: those that have a rank, then those that only have a rating, then the rest.
+        """All agents: first those that have a rank, then those that only have a rating, then the rest.
 
         If there are several rule sets, the best agent under each comes first, then the second-best agents, and so on.
         """
@@ -216,7 +217,7 @@ class ReportData:
         """Sort rows by the columns ``outer``, and then by agent, in the order of ``list_shown_agents``.
 
         If ``rules`` is one of ``outer``, the order of the agents follows the ratings under the row's rules. Rows about
-        no agent (``""``) come first, rows about agents that are not shown come last.
+        no agent (``""``) come first, and rows about agents that are not shown come last.
         """
         keys = ["rules", "agent"] if "rules" in outer else ["agent"]
         rules = frame["rules"].unique().to_list() if "rules" in outer else [None]
@@ -230,21 +231,25 @@ class ReportData:
 
     @cached_property
     def total_tally(self) -> Tally:
-        """The sum of the tallies of all pairs."""
+        """The sum of the tallies of all agents."""
         return reduce(Tally.__add__, self.tallies_by_agents.values(), Tally())
 
     def run_named_query(self, name: str, plies: range | None = None) -> pl.DataFrame:
-        """Return the answer to a named query about these games; ``plies`` is only for queries about first plies."""
+        """Return the answer to a named query about these games; each query is run only once.
+
+        ``plies`` is for queries about the first plies of games only.
+        """
         if name not in self._answers:
             self._answers[name] = self.opened.sql(read_restricted_query(name, self.selection.condition, plies))
         return self._answers[name]
 
     @cached_property
     def _answers(self) -> dict[str, pl.DataFrame]:
+        """The answers to named queries so far, by name."""
         return {}
 
     def agents_by_seat_frame(self) -> pl.DataFrame:
-        """Return the agent in each seat, with a row for each run, pairing and game of a pair.
+        """Return which agent had which seat, with a row for each run, pairing, and game of a pair.
 
         Columns: ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),
         ``mover_chooses`` (Boolean), ``imposed`` (Int64, plies).
@@ -271,9 +276,9 @@ SEAT_SCHEMA = {
 def select_report_data(
     opened: OpenArchive, where: str | None = None, included_trainings: Iterable[str] = ()
 ) -> ReportData:
-    """Select, for a report, the games that meet the condition ``where``.
+    """Select the games that meet the condition ``where`` for a report; None means all games.
 
-    ``included_trainings`` are trainings that are rated, although other trainings are not. Raises the errors of
-    ``analytics.questions.selection.select_games``.
+    ``included_trainings`` are the ids of trainings that are rated although trainings usually are not. Raises the errors
+    of ``analytics.questions.selection.select_games``.
     """
     return ReportData(select_games(opened, where), frozenset(included_trainings))

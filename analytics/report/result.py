@@ -1,6 +1,6 @@
 """The answer to a question as one value, which terminals, notebooks, pages, reports and files render.
 
-A section of a report is such a value, too: the frame is computed first, then the tables and figures that show it.
+A section of a report is such a value, too: its frame is computed first, and its tables and figures show the frame.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Result:
     """The answer to a question: all rows in ``frame``, and the tables and figures that people see.
 
-    ``print(result)`` shows it as a terminal does, and a notebook shows it as a page. If ``missing`` is not empty, it
-    says why there is nothing to show, and ``frame`` has no rows.
+    ``print(result)`` shows the answer as a terminal does, and a notebook shows it as a page. If ``missing`` is not
+    empty, it says why there is nothing to show, and ``frame`` has no rows.
 
     Examples:
         >>> import analytics
@@ -46,19 +46,19 @@ class Result:
 
     """
 
-    note: str = ""  # how to read it
+    note: str = ""  # how to read the result
     table: Table | None = None
     figures: Sequence[Figure] = ()
     numbers: Table | None = None  # the figures' values, or a second table; pages show it on request
     others: Sequence[Table] = ()  # more tables
     side_by_side: bool = False  # figures and table side by side
     missing: str | Advice = ""
-    legend: Sequence[str] = ()  # of the figures: results, and "random play"
+    legend: Sequence[str] = ()  # what the figures' colours show: results, and "random play"
     title: str = ""
     # All rows, unrounded; shares and scores are from 0 to 1.
     frame: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
-    run_id: str = ""  # of the run that it is about; empty: of none or of several
-    policy_id: str = ""  # of the policy that it is about; empty: of none or of several
+    run_id: str = ""  # the run that the result is about; empty if there is none or several
+    policy_id: str = ""  # the policy that the result is about; empty if there is none or several
     # What readers of the numbers alone must know, too, such as that games are copies.
     warnings: Sequence[str | Advice] = ()
     omissions: Sequence[str] = ()  # what the tables leave out of the frame
@@ -66,17 +66,17 @@ class Result:
 
     @property
     def anchor(self) -> str:
-        """The section's id in the page."""
+        """The id of the result's section in a page."""
         return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
 
     @property
     def tables(self) -> list[Table]:
-        """The tables that have rows."""
+        """All tables of the result that have rows."""
         return [table for table in (self.table, self.numbers, *self.others) if table is not None and table.rows]
 
     @property
     def remarks(self) -> str:
-        """The note, the warnings, and the reason why there is nothing to show: one or more lines."""
+        """The note, the warnings, the omissions, and the reason why there is nothing to show, as lines of text."""
         nothing = f"Nothing to show: {self.missing}." if self.missing else ""
         omissions = [f"{text}: the frame has all, and so has --format csv" for text in self.omissions]
         warnings = [str(warning) for warning in self.warnings]
@@ -84,14 +84,14 @@ class Result:
 
     @property
     def for_python(self) -> Result:
-        """The same result with remarks that name calls of Python where those for the terminal name commands."""
+        """The same result for users of Python: its remarks name calls of Python instead of commands."""
         omissions = [f"{text}: the frame has all" for text in self.omissions]
         warnings = [*map(word_for_python, self.warnings), *omissions]
         return replace(self, missing=word_for_python(self.missing), warnings=warnings, omissions=())
 
     @property
     def printed_omissions(self) -> list[str]:
-        """The sentences on what is not printed of the frame."""
+        """Sentences that say which part of the frame is not printed."""
         if self.numbers is None or self.prints_numbers:
             return [*self.omissions]
         return [*self.omissions, f"the table {self.numbers.title!r} is not printed"]
@@ -114,12 +114,12 @@ class Result:
         return text.getvalue().rstrip("\n")
 
     def draw(self, console: Console, wide: bool | None = None, is_document: bool = False) -> None:
-        """Draw the tables on a console, each as it fits: see ``analytics.report.text_tables.print_fitting_tables``.
+        """Print the tables and their legends to a console: see ``analytics.report.text_tables.print_fitting_tables``.
 
         Args:
             console: The console of ``rich``.
-            wide: Whether to draw the tables at full width; None: the user has no option for that.
-            is_document: Whether to draw ``numbers``, too, if they are not printed elsewhere.
+            wide: Whether to print the tables at full width; None means that the user has no such option.
+            is_document: Whether to print the table ``numbers`` even if ``prints_numbers`` is False.
 
         """
         drawn = self if is_document or self.prints_numbers else replace(self, numbers=None)
@@ -129,10 +129,11 @@ class Result:
                 console.out(table.legend, highlight=False)
 
     def _repr_html_(self) -> str:
+        """Render the result as HTML for a notebook."""
         return render_template("notebook.html", title="", sections=[self.for_python])
 
     def to_pandas(self) -> pd.DataFrame:
-        """Convert the frame to pandas.
+        """Return the frame as a pandas DataFrame.
 
         Raises:
             RequestError: pandas or pyarrow is not installed.
@@ -148,10 +149,10 @@ class Result:
         return self.frame.to_pandas()
 
     def write(self, path: str | Path) -> Path:
-        """Write the result to a file, in the format that its ending names.
+        """Write the result to a file, in the format that the ending of its name stands for.
 
-        ``.csv``, ``.json`` and ``.parquet`` hold the frame, as ``--format`` of the commands writes it; ``.html``,
-        ``.md`` and ``.txt`` hold what people see, ``.svg`` the figures. An existing file is replaced.
+        ``.csv``, ``.json`` and ``.parquet`` hold the frame, as the commands write it with ``--format``; ``.html``,
+        ``.md`` and ``.txt`` hold what people see, and ``.svg`` holds the figures. An existing file is replaced.
 
         Args:
             path: The file; ``~`` stands for the home folder.
@@ -181,7 +182,7 @@ class Result:
 
 
 def to_sentence(text: str) -> str:
-    """Return a text that begins with a capital letter and ends with a full stop."""
+    """Return the text with a capital letter at its beginning and a full stop at its end."""
     return f"{text[0].upper()}{text[1:].rstrip('.')}."
 
 
@@ -205,7 +206,7 @@ def render_markdown(result: Result) -> str:
 
 
 def _escape_bars(table: Table) -> Table:
-    """Escape the bars in a table, so that they do not end a cell of Markdown."""
+    """Escape the bars in the texts of a table, because a bar ends a cell in Markdown."""
     columns = [
         column._replace(
             heading=column.heading.replace("|", r"\|"), texts=[f"{text}".replace("|", r"\|") for text in column.texts]
@@ -216,14 +217,14 @@ def _escape_bars(table: Table) -> Table:
 
 
 def render_results_page(results: Sequence[Result]) -> str:
-    """Render results about one subject as a page of their own."""
+    """Render results about one subject as an HTML page."""
     return render_template("sections.html", title=results[0].title.partition(":")[0], sections=results)
 
 
 def render_results_svg(results: Sequence[Result]) -> str:
-    """Render the figures of a result as one picture.
+    """Render the figures of a result as one picture; ``results`` must contain one result only.
 
-    Raises ``RequestError`` without figures, and for several results.
+    Raises ``RequestError`` if the result has no figures, or if there are several results.
     """
     first, has_several = results[0], len(results) > 1
     if has_several or not first.figures:
@@ -234,11 +235,16 @@ def render_results_svg(results: Sequence[Result]) -> str:
 
 
 def render_result(result: Result, form: str) -> bytes:
-    """Render what people see of a result in the format ``form``. Raises ``RequestError`` for a missing picture."""
+    """Render a result in the format ``form``: its frame for a data format, and otherwise what people see.
+
+    Raises ``RequestError`` if the format is ``svg`` and the result has no figures.
+    """
     return _WRITERS[form](result)
 
 
 def _build_frame_encoder(form: str) -> Callable[[Result], bytes]:
+    """Return a function that encodes the frame of a result in the format ``form``."""
+
     def write_frame(result: Result) -> bytes:
         out = io.BytesIO()
         write_rows(form, result.frame.lazy(), lambda: None, out)

@@ -1,4 +1,4 @@
-"""Tables and figures of the sections of a report, in the colours of the agents."""
+"""The tables and figures of the sections of a report, in the colours of the agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analytics.report.style import AGENT_COLOURS, Figure, Picture
 
 
 def agent_cells(data: ReportData, agents: Iterable[str], with_ranks: bool = False) -> list[Cell]:
-    """Build cells with the labels and the colours of agents; with ``with_ranks``, a rank precedes each label."""
+    """Build cells with the labels of agents in their colours; with ``with_ranks``, a rank precedes each label."""
     return [
         Cell(agent, f"{rank} " if with_ranks else "", colour=data.find_colour_number(agent))
         for rank, agent in enumerate(agents, 1)
@@ -23,7 +23,7 @@ def agent_cells(data: ReportData, agents: Iterable[str], with_ranks: bool = Fals
 
 
 def agent_table(data: ReportData, caption: str, frame: pl.DataFrame, other_columns: Sequence[ResultColumn]) -> Table:
-    """Build a table from the column ``agent`` of a frame, followed by other columns."""
+    """Build a table with the column ``agent`` of a frame, in the agents' colours, followed by other columns."""
     return Table(caption, [text_column("agent", agent_cells(data, frame["agent"])), *other_columns])
 
 
@@ -36,7 +36,7 @@ def agent_figures(
 ) -> list[Figure]:
     """Build a figure for each agent in a frame, from the agent's rows and in the agent's colour.
 
-    ``build_picture`` receives the rows, the colour and ``picture_arguments``.
+    ``build_picture`` receives the rows, the colour and ``picture_arguments``. The figures' names begin with ``prefix``.
     """
     figures = []
     for (agent,), rows in frame.group_by("agent", maintain_order=True):
@@ -54,13 +54,16 @@ def build_section_by_ply(
     build_parts: Callable[[pl.DataFrame, pl.DataFrame, ReportData], tuple[Table, Table, list[Figure]]],
     note: str,
 ) -> Result:
-    """Build a section about the turns of agents: a table over all plies, and one by ply, which is not printed.
+    """Build a section about the turns of agents, with one table over all plies and one table by ply.
+
+    The table by ply is not printed. If ``summarise`` returns no rows, the section only says what is ``missing``.
 
     Args:
         data: The games and agents.
-        summarise: Returns a row for each agent or, if the flag is set, for each agent and ply.
+        summarise: A function that returns a row for each agent or, if its flag is set, for each agent and ply.
         missing: Why there is nothing to show, if ``summarise`` returns no rows.
-        build_parts: Builds the table over all plies, the table by ply and the figures from the shown agents' rows.
+        build_parts: A function that builds the table over all plies, the table by ply and the figures, from the rows of
+            the agents that are shown.
         note: How to read the section.
 
     """
@@ -75,5 +78,5 @@ def build_section_by_ply(
 
 
 def assign_figure_ids(prefix: str, figures: Iterable[Figure]) -> list[Figure]:
-    """Give figures names that begin with ``prefix``, so that ids in the page are unique."""
+    """Return the figures with names that begin with ``prefix`` and have a number, so that ids in a page are unique."""
     return [replace(figure, name=f"{prefix}{number}-") for number, figure in enumerate(figures)]

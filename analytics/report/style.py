@@ -1,4 +1,4 @@
-"""The style of all pictures, and their rendering as SVG."""
+"""The style of all pictures, and the rendering of pictures as SVG."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ MAX_POINTS = 200  # points of a longer line are merged
 INK, FAINT, GRID, FIRST_COLOUR, SECOND_COLOUR = "#222222", "#666666", "#e6e6e6", "#0072b2", "#d55e00"
 ON_TILE = "#1b1b1b"  # text on a tile, which is light on every background
 PAPER = "white"
-DARK = {INK: "#e4e6e8", FAINT: "#a0a6ac", GRID: "#31363b", PAPER: "#14171a"}  # the colours of these on a dark screen
+DARK = {
+    INK: "#e4e6e8",
+    FAINT: "#a0a6ac",
+    GRID: "#31363b",
+    PAPER: "#14171a",
+}  # the colours that replace these on a dark screen
 WORST, MIDDLE, BEST = ("#f2a365", "#f4f4f4", "#7db8e8")  # distinct for colour-blind readers, light enough for dark text
 
 # Colours of agents on light and on dark paper. All readers can distinguish them: M. Okabe and K. Ito, "Color universal
@@ -60,7 +65,7 @@ _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
 
 @dataclass(frozen=True)
 class SvgPicture:
-    """A picture in SVG that this program writes itself, which saves a renderer's tenth of a second.
+    """A picture in SVG that this program writes itself, which saves the tenth of a second that a renderer takes.
 
     A notebook shows the picture.
     """
@@ -74,7 +79,10 @@ class SvgPicture:
 
 
 def render_text(x: float, y: float, text: str, size: float, colour: str = INK, attributes: str = "") -> str:
-    """Render a text in a picture; ``y`` is the height of its baseline."""
+    """Render a text as an SVG element whose baseline begins at (``x``, ``y``); ``size`` is in pixels.
+
+    ``attributes`` are further attributes of the element, with a space in front.
+    """
     return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}px" fill="{colour}"{attributes}>{escape(text)}</text>'
 
 
@@ -83,22 +91,22 @@ Picture = SvgPicture | Spec
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its title. The chart is drawn when it is first shown, because most take a twentieth of a second."""
+    """A picture with its title. It is drawn when it is first shown, because most take a twentieth of a second."""
 
     title: str
     picture: Picture
-    name: str = ""  # of its ids in a page
+    name: str = ""  # the beginning of the ids in the page
     note: str = ""
-    colour: int | None = None  # the number of the colour of the agent that it is about
+    colour: int | None = None  # the number of the agent's colour, if the figure is about one agent
 
     @cached_property
     def svg(self) -> str:
-        """The chart as SVG to be embedded in a page."""
+        """The picture as SVG to be embedded in a page."""
         return render_inline_svg(self.picture, self.name)
 
 
 def ply_axis(first_ply: int) -> Spec:
-    """Return the axis of plies, which begins with ``first_ply``."""
+    """Return the channel of plies, whose axis is from ``first_ply`` to the last ply."""
     scale = {"domain": [first_ply, CELLS - 1], "nice": False, "padding": 6}
     return quantitative("ply", title="ply", axis={**CATEGORY_AXIS, "values": [*range(0, CELLS, 3)]}, scale=scale)
 
@@ -121,7 +129,10 @@ def combine_figures(figures: Sequence[Figure], title: str, note: str) -> Picture
 def _lay_out_pictures(
     drawings: Sequence[tuple[str, SvgPicture]], columns: int, title: str, lines: Sequence[str]
 ) -> SvgPicture:
-    """Arrange drawings of equal size in a number of columns below a title, each drawing under its own title."""
+    """Arrange pictures of equal size in columns, each below its title.
+
+    ``drawings`` has the title and the picture of each. ``title`` and ``lines`` stand above all of them.
+    """
     bold, margin, line = ' font-weight="bold"', 16, 16
     shapes = [render_text(margin, margin + 14, title, 16, attributes=bold)]
     shapes += [render_text(margin, margin + 36 + line * row, text, 12, FAINT) for row, text in enumerate(lines)]
@@ -137,7 +148,7 @@ def _lay_out_pictures(
 
 
 def style_chart(chart: Spec, title: str, subtitle: Sequence[str] = ()) -> Spec:
-    """Return a chart with its title and the common style, so that it can stand alone."""
+    """Return a chart with a title, a subtitle and the common style, so that it can stand alone."""
     heading = {
         "text": title,
         "subtitle": list(subtitle),
@@ -181,7 +192,7 @@ def _build_config(font_size: int) -> dict[str, Any]:
 
 
 def render_svg(picture: Picture) -> str:
-    """Render a picture as SVG whose colours are light or dark, depending on the reader's preference.
+    """Render a picture as the text of an SVG file, in light or dark colours as the reader prefers.
 
     Rendering needs no network, and the same picture always gives the same text.
     """
@@ -195,13 +206,14 @@ def render_svg(picture: Picture) -> str:
 
 
 def _render_svg_element(drawing: SvgPicture, margin: int, attributes: str = "", background: str = "") -> str:
-    """Render a drawing as an SVG element."""
+    """Render a picture as an SVG element with a margin in pixels on each side."""
     width, height = drawing.width + 2 * margin, drawing.height + 2 * margin
     box = f'width="{width:g}" height="{height:g}" viewBox="{-margin} {-margin} {width:g} {height:g}"'
     return f'<svg{attributes} {box} font-family="sans-serif">{background}{drawing.shapes}</svg>'
 
 
 def _render_dark_style_element() -> str:
+    """Render the style that replaces the colours of a picture for readers who prefer dark pages."""
     colours = DARK | dict(AGENT_COLOURS) | dict(RESULT_COLOURS.values())
     rules = "".join(
         f'[{name}="{light}"]{{{name}:{dark}}}' for light, dark in colours.items() for name in ("fill", "stroke")
@@ -210,7 +222,7 @@ def _render_dark_style_element() -> str:
 
 
 def render_piece_sheet() -> str:
-    """Render a picture of all pieces with their digits and attributes."""
+    """Render a picture of all pieces with their hexadecimal digits and attributes."""
     labelled_pieces = "".join(_render_labelled_piece(piece) for piece in range(PIECES))
     width, height = 4 * _LABELLED_PIECE_SIZE[0], 4 * _LABELLED_PIECE_SIZE[1]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
@@ -221,6 +233,7 @@ _LABELLED_PIECE_SIZE = (88, 112)  # pixels of a piece with its labels
 
 
 def _render_labelled_piece(piece: int) -> str:
+    """Render one piece of the sheet at its place, with its digit and attributes below it."""
     left, top = piece % 4 * _LABELLED_PIECE_SIZE[0], piece // 4 * _LABELLED_PIECE_SIZE[1]
     attributes = [
         names[bool(piece & bit)]
@@ -247,15 +260,15 @@ def _render_labelled_piece(piece: int) -> str:
 
 
 def wrap_text(text: str, width: int) -> list[str]:
-    """Wrap a text into lines of at most ``width`` characters; a longer word is divided."""
+    """Wrap a text into lines of at most ``width`` characters; a longer word is divided. There is at least one line."""
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def render_inline_svg(picture: Picture, id_prefix: str) -> str:
-    """Render a picture as SVG to be embedded in a page, next to a text that describes it.
+    """Render a picture as SVG to be embedded in a page, beside a text that describes it.
 
-    The SVG is transparent, its ids begin with ``id_prefix``, and it contains no address and no ARIA roles. If it shows
-    pieces, the page must contain ``piece_symbols``.
+    The SVG is transparent, the ids in a chart begin with ``mark-`` and ``id_prefix``, and there are no addresses and no
+    ARIA roles. If the picture shows pieces, the page must contain ``piece_symbols``.
     """
     if isinstance(picture, SvgPicture):
         return _render_svg_element(picture, 2)
@@ -268,6 +281,7 @@ _REMOVED_ATTRIBUTES = re.compile(r' (xmlns(:\w+)?|version|class|role|aria-[a-z]+
 
 
 def _render_spec(spec: dict[str, Any]) -> str:
+    """Render a chart as the text of an SVG file."""
     from vl_convert import vegalite_to_svg
 
     text: str = vegalite_to_svg(spec, allowed_base_urls=[])
@@ -275,9 +289,9 @@ def _render_spec(spec: dict[str, Any]) -> str:
 
 
 def _renumber_ids(text: str, id_prefix: str) -> str:
-    """Renumber the ids in a picture from 0.
+    """Renumber the ids in a picture from 0, with ``id_prefix`` in front of each number.
 
-    The renderer itself continues its numbers from one picture to the next, so its ids depend on earlier pictures.
+    The renderer continues its numbers from one picture to the next, so its own ids depend on earlier pictures.
     """
     ids = dict.fromkeys(re.findall(r'<\w+ id="([\w-]+)"', text))
     numbered = {old_id: f"{id_prefix}{number}" for number, old_id in enumerate(ids)}
@@ -289,12 +303,13 @@ def _renumber_ids(text: str, id_prefix: str) -> str:
 
 
 def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
-    """Render a learning curve as SVG: win rate by games, or fitness or strength by generations, with 95 % intervals.
+    """Render a learning curve as SVG: win rate by games, fitness or strength by generation, or errors by pass.
 
-    ``curve`` is a frame from ``analytics.policies.relearning.compute_learning_curve``, or has other columns:
+    ``curve`` is a frame from ``analytics.policies.relearning.compute_learning_curve``, drawn with 95 % intervals, or
+    has other columns:
 
     - With ``generation``, each column of type Float64 is a line.
-    - With ``strength`` too, the lines are the columns ``v OPPONENT``, with their intervals in ``v OPPONENT low`` and
+    - With ``strength`` too, the lines are the columns ``v OPPONENT``, with 95 % intervals in ``v OPPONENT low`` and
       ``v OPPONENT high``.
     - With ``pass``, the lines are the errors ``held_out_not_lost`` and ``held_out_won`` by number of ``pieces``, or
       ``not_lost`` and ``won``.
@@ -304,7 +319,7 @@ def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -
 
 
 def build_curve_chart(curve: pl.DataFrame, width: int, height: int) -> Spec:
-    """Build the chart for ``render_curve_svg``, without a title and a style; ``width`` and ``height`` are in pixels."""
+    """Build the chart for ``render_curve_svg``, without title and style; ``width`` and ``height`` are in pixels."""
     kinds = {"strength": _build_strength_chart, "pass": _build_passes_chart, "win_rate": _build_win_rate_chart}
     draw = next((kinds[name] for name in kinds if name in curve.columns), _build_fitness_chart)
     return {"width": width, "height": height, **draw(curve)}
@@ -333,7 +348,7 @@ def _build_win_rate_chart(curve: pl.DataFrame) -> Spec:
 
 
 def _build_strength_chart(curve: pl.DataFrame) -> Spec:
-    """Build the chart of points per game against each opponent by generation, with 95 % intervals."""
+    """Build the chart of points a game against each opponent, by generation, with 95 % intervals."""
     opponents = [name for name in curve.columns if name.startswith("v ") and f"{name} low" in curve.columns]
     rows = pl.concat(
         curve.select("generation", "games", opponent=pl.lit(name), score=name, low=f"{name} low", high=f"{name} high")

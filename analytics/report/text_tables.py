@@ -1,4 +1,4 @@
-"""Tables as text, drawn as the terminal shows them: at full width, or without the columns that do not fit."""
+"""Tables as text, in the form that the terminal shows: at full width, or without the columns that do not fit."""
 
 from __future__ import annotations
 
@@ -26,29 +26,32 @@ def compute_column_width(column: ResultColumn) -> int:
 
 
 def is_foldable(column: ResultColumn) -> bool:
-    """Return whether a column has texts so long that they may be wrapped."""
+    """Return whether the texts of a column may be wrapped, because they are aligned to the left and long."""
     return not column.right_aligned and compute_column_width(column) > FOLD_WIDTH
 
 
 def compute_min_width(column: ResultColumn) -> int:
-    """Compute the width of a column, in terminal cells, if its long texts are wrapped."""
+    """Compute the width that a column needs if its long texts are wrapped, in terminal cells."""
     return FOLD_WIDTH if is_foldable(column) else compute_column_width(column)
 
 
 def compute_table_width(table: Table) -> int:
-    """Compute the width of a table, in terminal cells, if no text is wrapped."""
+    """Compute the width that a table needs if no text is wrapped, in terminal cells."""
     return 1 + sum(compute_column_width(column) + FRAME_WIDTH for column in table.columns)
 
 
 class NarrowedTable(NamedTuple):
-    """A table that fits a given width, and the headings of the columns that were dropped for this."""
+    """A table that was narrowed to a given width, with the headings of the columns that were dropped."""
 
     table: Table
     dropped_headings: list[str]
 
 
 def drop_spare_columns(table: Table, width: int) -> NarrowedTable:
-    """Drop columns, in the order of ``drop_priority``, until the table with wrapped texts fits ``width``."""
+    """Drop columns until the table, with long texts wrapped, fits ``width``, which is in terminal cells.
+
+    The columns with the highest ``drop_priority`` are dropped first; columns with priority 0 are never dropped.
+    """
     columns = table.columns
     candidates = sorted((column.drop_priority, index) for index, column in enumerate(columns) if column.drop_priority)
     table_width, dropped = 1 + sum(compute_min_width(column) + FRAME_WIDTH for column in columns), list[int]()
@@ -78,18 +81,20 @@ def build_rich_table(table: Table, folded: bool = False) -> RichTable:
 
 
 def render_plain_table(table: Table) -> Iterator[str]:
-    """Yield the lines of a table without a title, at full width, in the form that Rich draws.
+    """Yield the lines of a table without its title, at full width, in the form that Rich draws.
 
-    Rich itself takes a millisecond per row, which is too long for large tables.
+    Rich itself takes a millisecond for each row, which is too long for large tables.
     """
     columns = table.columns
     texts = [(column.heading, *column.texts) for column in columns]
     widths = [max(cell_len(line) for text in column for line in text.split("\n")) for column in texts]
 
     def render_horizontal_line(left: str, rule: str, between: str, right: str) -> str:
+        """Return a border line; ``between`` joins the columns."""
         return left + between.join(rule * (width + 2) for width in widths) + right
 
     def render_row(row: Sequence[str], edge: str) -> Iterator[str]:
+        """Yield the lines of one row, which are several if a text has line breaks; ``edge`` separates the columns."""
         cells = [text.split("\n") for text in row]
         for line in range(max(map(len, cells), default=0)):
             parts = [lines[line] if line < len(lines) else "" for lines in cells]
@@ -120,7 +125,7 @@ def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
 
 
 def build_visible_table(table: Table) -> Table:
-    """Return a table as plain texts, without the colours and links of pages; hidden characters are made visible."""
+    """Return a table as plain texts, without the colours and links of pages, and with hidden characters escaped."""
     splits = [[build_visible_table(part) for part in split] for split in table.splits]
     return replace(build_table(table.columns, table.title), splits=splits, legend=table.legend)
 
@@ -128,7 +133,7 @@ def build_visible_table(table: Table) -> Table:
 def print_fitting_tables(console: Console, choices: Sequence[Sequence[Table]], wide: bool | None = None) -> None:
     """Print the first choice of tables that fits the console or, if none fits, the last choice with fewer columns.
 
-    If columns were dropped, a line names them. If the console is not a terminal (a pipe, a text), or ``wide`` is true,
+    If columns are dropped, a line names them. If the console is not a terminal (a pipe, a text), or ``wide`` is true,
     the first choice is printed at full width. ``wide`` is None if the user has no option ``--wide``.
     """
     fitting = [tables for tables in choices if max(map(compute_table_width, tables)) <= console.width]
@@ -144,6 +149,7 @@ def print_fitting_tables(console: Console, choices: Sequence[Sequence[Table]], w
 
 
 def _print_uncut_tables(console: Console, tables: Sequence[Table], folded: bool = False) -> None:
+    """Print tables at full width, even if the console is narrower; with ``folded``, long texts are wrapped."""
     width = console.width
     for table in tables:
         if not folded and _can_render_plain(console, table):
@@ -160,9 +166,10 @@ def _print_uncut_tables(console: Console, tables: Sequence[Table], folded: bool 
 
 
 def _can_render_plain(console: Console, table: Table) -> bool:
-    """Return whether ``render_plain_table`` prints a table as Rich would: no bold text, ASCII boxes or wide title.
+    """Return whether ``render_plain_table`` would print a table exactly as Rich does.
 
-    Rich takes 80 microseconds per cell, and tables of hundreds of agents have thousands of cells.
+    The console must not be a terminal or limited to ASCII, and the title must not be wider than the table. Rich takes
+    80 microseconds for each cell, and tables of hundreds of agents have thousands of cells.
     """
     return not (console.is_terminal or console.options.ascii_only) and cell_len(table.title) <= compute_table_width(
         table
@@ -170,7 +177,7 @@ def _can_render_plain(console: Console, table: Table) -> bool:
 
 
 def _print_dropped_columns(console: Console, headings: Sequence[str], has_wide_option: bool) -> None:
-    """Print the names of the columns that did not fit, and how to see these columns."""
+    """Print which columns did not fit, and how to see them; print nothing if there are none."""
     if headings:
         more = len(headings) - MAX_NAMED_COLUMNS
         names = ", ".join(headings[:MAX_NAMED_COLUMNS]) + (f" and {more:,} more columns" if more > 0 else "")
@@ -178,7 +185,7 @@ def _print_dropped_columns(console: Console, headings: Sequence[str], has_wide_o
         console.print(f"Left out to fit {console.width} columns: {names} ({hint}).", markup=False, soft_wrap=True)
 
 
-MAX_NAMED_COLUMNS = 6  # omitted columns that a line names
+MAX_NAMED_COLUMNS = 6  # dropped columns that a line names, at most
 
 
 def to_table(frame: pl.DataFrame) -> Table:
@@ -200,7 +207,7 @@ def to_table(frame: pl.DataFrame) -> Table:
 
 
 def format_table_cell(value: Any) -> str:
-    """Format a value from a frame for a table."""
+    """Format a value of a frame as text for a table; None is a dot."""
     if value is None:
         return "·"
     if isinstance(value, float):

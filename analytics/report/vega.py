@@ -1,7 +1,7 @@
-"""Charts as specifications of Vega-Lite, which vl-convert draws: plain values of JSON.
+"""Charts as specifications of Vega-Lite, which vl-convert draws. A specification consists of plain JSON values.
 
 A. Satyanarayan et al., "Vega-Lite: A Grammar of Interactive Graphics" (2017); its documentation names all keys. Altair
-would make the same values from objects, but in half of the time that a picture takes.
+would build the same values from objects, but that takes half as long as drawing the picture.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ Spec = dict[str, Any]
 
 
 def inline_data(rows: pl.DataFrame | Iterable[Mapping[str, Any]]) -> Spec:
-    """Return rows as the inline data of a chart or a layer."""
+    """Return rows in the form of a chart's or a layer's inline data."""
     return {"values": rows.to_dicts() if isinstance(rows, pl.DataFrame) else [*rows]}
 
 
 def quantitative(column: str, **more: Any) -> Spec:
-    """Return a channel, such as the x or y position, that shows a column of numbers."""
+    """Return a channel, such as the x position, that shows a column of numbers; ``more`` are further properties."""
     return {"field": column, "type": "quantitative", **more}
 
 
 def ordinal(column: str, **more: Any) -> Spec:
-    """Return a channel that shows a column of ordered values."""
+    """Return a channel that shows a column of ordered values; ``more`` are further properties."""
     return {"field": column, "type": "ordinal", **more}
 
 
 def nominal(column: str, **more: Any) -> Spec:
-    """Return a channel that shows a column of names."""
+    """Return a channel that shows a column of names; ``more`` are further properties."""
     return {"field": column, "type": "nominal", **more}
 
 
 def range_end(column: str) -> Spec:
-    """Return a channel for the second end of a range, such as ``y2``, which belongs to ``y``."""
+    """Return the channel for the second end of a range, such as ``y2``, whose first end is ``y``."""
     return {"field": column}
 
 

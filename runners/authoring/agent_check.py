@@ -1,6 +1,6 @@
-"""`qarena agents check`: whether an agent keeps to the rules of the arena. Its games are not stored.
+"""`qarena agents check`: a check of whether an agent keeps to the rules of the arena. Its games are not stored.
 
-Some positions in which agents fail are rare in games, so they are built here.
+Some of the positions in which agents fail are rare in games, so the check makes such positions itself.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAIRS = 10  # twenty games
 PAIR_WORK, OTHER_WORK = 9, 11  # cost of each pair, and of rare positions with speed, in pairs against ``random``
 QUICK_SECONDS = 10.0  # a check that takes less than this plays all games without a note
 DEFAULT_SECONDS = 120.0
-PLANNED_SHARE = 0.6  # of the time: a reserve is left, because games differ in length and first turns take longest
+PLANNED_SHARE = 0.6  # share of the time to plan for: games differ in length, and first turns take longest
 TIMED_SECONDS = 0.5
 REMEDY = "\na turn may depend on its position and on rng alone: "
 MEMORY_REMEDY, RANDOMNESS_REMEDY = "keep nothing from other turns", "it drew from random or numpy.random: draw from rng"
@@ -50,11 +50,11 @@ SELF_PAIRING, RANDOM_PAIRING = 0, 1  # pairings: the agent against itself, and a
 
 
 class TooSlowError(FailureError):
-    """The error raised if an agent is too slow to be checked within the time limit."""
+    """The error that is raised if an agent is too slow to be checked within the time limit."""
 
 
 class CheckResult(NamedTuple):
-    """The result of one check of an agent."""
+    """The result of one check: its subject, whether the agent passed, and a text for the author."""
 
     subject: str
     is_fine: bool
@@ -69,10 +69,10 @@ def check_agent_and_print(
     config_dir: Path | None,
     max_seconds: float = DEFAULT_SECONDS,
 ) -> bool:
-    """Check an agent for at most ``max_seconds``, print the results, and return whether all of them are fine.
+    """Check an agent for at most ``max_seconds``, print the results, and return whether the agent passed every check.
 
-    ``archive_root`` is the archive with the agent's policy, if it plays by one; ``config_dir`` is a folder with the
-    user's agents and rules. Raises ``RequestError`` for an agent that cannot be built or does not play the rules.
+    ``archive_root`` is the archive that holds the agent's policy, if the agent plays by one; ``config_dir`` is a folder
+    with the user's agents and rules. Raises ``RequestError`` if the agent cannot be built or does not play the rules.
     """
     with use_config_dir(config_dir):
         agent, rules = agent_from_label(label, archive_root, True), load_rules(rules_name)
@@ -88,10 +88,10 @@ def check_agent_and_print(
 
 
 def find_faults(folder: Path, label: str, rules: str = "classic", seed: int = 1) -> list[str]:
-    """Return the faults of an agent in a user's folder, for the agent's test: each failed check of ``agents check``.
+    """Run the checks of ``agents check``, except the speed, and return a text for each check that the agent fails.
 
-    ``folder`` holds ``agent/NAME.yaml``. Raises ``RequestError`` for an agent that cannot be built or does not play the
-    rules.
+    The function is meant for the agent's own test. ``folder`` is the user's folder, which holds ``agent/NAME.yaml``.
+    Raises ``RequestError`` if the agent cannot be built or does not play the rules.
     """
     with use_config_dir(folder):
         results = run_checks(agent_from_label(label, trusted=True), load_rules(rules), seed, with_speed=False)
@@ -99,18 +99,19 @@ def find_faults(folder: Path, label: str, rules: str = "classic", seed: int = 1)
 
 
 def load_own_agent(folder: Path, label: str) -> Agent:
-    """Build an agent of a user's folder, for the agent's test; ``label`` is ``corner`` or ``corner(safe=false)``.
+    """Build an agent from a user's folder, for use in the agent's test.
 
-    Raises ``RequestError`` for an agent that does not exist or cannot be built.
+    ``label`` is, for example, ``corner`` or ``corner(safe=false)``. Raises ``RequestError`` if the agent does not exist
+    or cannot be built.
     """
     with use_config_dir(folder):
         return agent_from_label(label, trusted=True).build()
 
 
 def choose_turn(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASSIC) -> tuple[int, int]:
-    """Return the agent's turn in a position as (cell, gift), for the agent's test; ``seed`` is for the turn alone.
+    """Return the turn that an agent chooses in a position, as (cell, gift), for use in the agent's test.
 
-    Raises what the agent raises.
+    ``position`` is the text of a position; ``seed`` is the seed of this turn. Passes on any exception of the agent.
     """
     view = Position.parse(position, rules)
     turns = build_player(agent, rules, type(agent).__name__).play(
@@ -122,10 +123,10 @@ def choose_turn(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASS
 def run_checks(
     agent: AgentSpec, rules: Rules, seed: int, with_speed: bool = True, max_seconds: float = DEFAULT_SECONDS
 ) -> Iterator[CheckResult]:
-    """Yield the results of checking an agent in twenty games with itself, twenty with ``random``, and rare positions.
+    """Check an agent in games against itself, in games against ``random``, and in rare positions; yield the results.
 
-    ``with_speed`` adds the agent's speed. A slow agent plays fewer games, so that the check ends within
-    ``max_seconds``.
+    There are twenty games against each opponent, but fewer for a slow agent, so that the check ends within
+    ``max_seconds``. With ``with_speed``, the last result tells the agent's speed.
     """
     spec = RunSpec(rules, (agent, _build_random_opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
     results, printed = list[CheckResult](), io.StringIO()
@@ -150,7 +151,7 @@ def run_checks(
 
 
 def _format_author_line(error: BaseException) -> str:
-    """Return the line of the author's code that raised the error, or an empty text if the line is in this project."""
+    """Return ", at" and the line of code that raised the error, or an empty text if that line is in this project."""
     line = find_error_location(error)
     return "" if str(Path(line).absolute()).startswith(PROJECT_FOLDERS) else f", at {line}"
 
@@ -158,9 +159,10 @@ def _format_author_line(error: BaseException) -> str:
 def _run_game_checks(
     spec: RunSpec, watch: Watchdog, bar: ProgressBar, captured_output: io.StringIO
 ) -> Iterator[CheckResult]:
-    """Yield the results of all checks but speed; if the first of the agent's own checks fails, yield that one alone.
+    """Run all checks except the speed, and yield their results.
 
-    An agent may have a method ``own_checks``, which returns pairs of a name and a fault, or None for no fault.
+    An agent may have a method ``own_checks(rules)``, which returns pairs of a name and a fault, where None means no
+    fault. If the first of these checks fails, its result is the only one, and no game is played.
     """
     own_results = (
         CheckResult(name, fault is None, fault or "kept")
@@ -204,11 +206,12 @@ def _run_game_checks(
 
 
 def _read_random_states() -> tuple[object, str]:
-    """Return the states of the generators that the process shares; drawing from one of them changes its state."""
+    """Return the states of the global generators of ``random`` and ``numpy.random``, which change with every draw."""
     return random.getstate(), str(np.random.get_state())  # noqa: NPY002  (an agent may draw from it)
 
 
 def _build_watched_engine(spec: RunSpec, watch: Watchdog) -> BatchEngine:
+    """Build the engine of a run whose first agent is watched by ``watch``."""
     agents = [agent.build() for agent in spec.agents]
     engine = build_engine(spec, agents)
     watch.watch_agent(engine, agents[0])
@@ -216,10 +219,10 @@ def _build_watched_engine(spec: RunSpec, watch: Watchdog) -> BatchEngine:
 
 
 def _count_affordable_pairs(engine: BatchEngine, watch: Watchdog) -> int:
-    """Return how many pairs of each pairing can be played in the time that is left.
+    """Play a pair or two against ``random`` and return how many pairs of each pairing fit into the remaining time.
 
-    The estimate is based on the time of one pair against ``random``. Raises ``TooSlowError`` if not even one pair can
-    be played.
+    The number is at most ``PAIRS``; if it is smaller, a note is printed. Raises ``TooSlowError`` if there is not even
+    time for one pair.
     """
     for _ in range(2):  # kernels are compiled the first time
         seconds = engine.play_block(PairRange(RANDOM_PAIRING, 0, 1)).seconds
@@ -238,6 +241,7 @@ def _count_affordable_pairs(engine: BatchEngine, watch: Watchdog) -> int:
 
 
 def _build_random_opponent(agent: AgentSpec) -> AgentSpec:
+    """Build the spec of the agent ``random``, with another label if the checked agent has the label ``random``."""
     opponent = load_agent("random")
     if opponent.label == agent.label:
         return AgentSpec("random, the opponent", opponent.target, opponent.params)
@@ -245,7 +249,7 @@ def _build_random_opponent(agent: AgentSpec) -> AgentSpec:
 
 
 def _play_all_at_once(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
-    """Play the games of each pairing in one block."""
+    """Play ``pairs`` pairs of each pairing as one block, and return the two blocks."""
     blocks = []
     for pairing in (SELF_PAIRING, RANDOM_PAIRING):
         blocks.append(engine.play_block(PairRange(pairing, 0, pairs)))
@@ -254,7 +258,7 @@ def _play_all_at_once(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list
 
 
 def _play_pair_by_pair(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
-    """Play the games of each pairing pair by pair, the last pair first, and return them in their usual order."""
+    """Play the pairs of each pairing one by one, the last pair first; return a block per pairing in the usual order."""
     blocks = []
     for pairing in (SELF_PAIRING, RANDOM_PAIRING):
         games = list[Games]()
@@ -267,7 +271,7 @@ def _play_pair_by_pair(engine: BatchEngine, pairs: int, bar: ProgressBar) -> lis
 
 @contextmanager
 def _capture_output(buffer: io.StringIO) -> Iterator[None]:
-    """Collect printed text in ``buffer`` inside the context, except for the notice that kernels are compiled."""
+    """Collect in ``buffer`` what is printed inside the context, except the notice that kernels are being compiled."""
     screen, notice = sys.stderr, compilation_progress.announce
 
     def print_notice() -> None:
@@ -283,7 +287,10 @@ def _capture_output(buffer: io.StringIO) -> Iterator[None]:
 
 
 def take_and_count_rare_turns(guarded: GuardedAgent, seed: int) -> int:
-    """Let an agent take turns in positions that games rarely reach; return the number of positions."""
+    """Let an agent take a turn in positions that games rarely reach, and return the number of these positions.
+
+    Illegal turns, exceptions and late turns are noted in ``guarded``.
+    """
     player, rules = guarded.fork_player(), guarded.rules
     positions = sample_rare_positions(rules, seed)
     for number, position in enumerate(positions):
@@ -298,17 +305,17 @@ def take_and_count_rare_turns(guarded: GuardedAgent, seed: int) -> int:
 
 
 def _is_legal(view: Position, cell: int, gift: int) -> bool:
-    """Return whether a turn is legal; a gift after the last placement, or after a winning one, is ignored."""
+    """Return whether a turn is legal. A gift after the last placement or after a winning placement is ignored."""
     gives_only = view.hand == NONE and not view.rules.mover_chooses
     can_place = gives_only or cell in view.free
     return can_place and (gift in view.available or not view.available or cell in view.winning_cells())
 
 
 def _has_taken_a_turn(blocks: Sequence[Block], rules: Rules) -> bool:
-    """Return whether the agent has taken any turn.
+    """Return whether the agent has taken any turn in the games of the blocks.
 
-    The first turn of a game is only a gift, which does not make a ply; if seat 1 then failed, seat 0 won a game without
-    plies.
+    The first turn of a game is only a gift and does not complete a ply. A game that seat 0 wins without any ply
+    therefore shows that seat 0 gave a piece before seat 1 forfeited.
     """
     has_given = not rules.mover_chooses and (blocks[SELF_PAIRING].games.winner == 0).any()
     return bool(has_given or any(block.games.plies.any() for block in blocks))
@@ -317,7 +324,10 @@ def _has_taken_a_turn(blocks: Sequence[Block], rules: Rules) -> bool:
 def _build_fault_results(
     guarded: GuardedAgent, has_taken_a_turn: bool, games: int, rare_positions: int
 ) -> Iterator[CheckResult]:
-    """Yield the results on the faults of an agent in ``games`` games and in ``rare_positions`` rare positions."""
+    """Yield the results of the checks for illegal turns, exceptions and late turns.
+
+    The faults are those noted in ``guarded``; the other arguments are for the text of a passed check.
+    """
     illegal = [f"{fault.description}\n{guarded.first_illegal_report}" for fault in guarded.list_faults(ILLEGAL)]
     success_text = f"every turn of {games} games and in {rare_positions} rare positions" if has_taken_a_turn else ""
     yield CheckResult(
@@ -330,7 +340,7 @@ def _build_fault_results(
 
 
 def describe_first_difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:
-    """Describe the first difference between games that should be the same; return None if there is none."""
+    """Describe the first difference between two series of blocks that should be equal, or return None."""
     for block, twin in zip(one, other, strict=True):
         against = "itself" if block.pairing == SELF_PAIRING else "random"
         for game in range(len(block.games.plies)):
@@ -343,6 +353,7 @@ def describe_first_difference(one: Sequence[Block], other: Sequence[Block]) -> s
 
 
 def _format_plies(games: Games, game: int) -> list[str]:
+    """Format each ply of a game as piece and cell; the last entry of the list is the game's ending."""
     count = int(games.plies[game])
     pieces_and_cells = zip(games.pieces[:count, game].tolist(), games.cells[:count, game].tolist(), strict=True)
     return [f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in pieces_and_cells] + [
@@ -351,7 +362,11 @@ def _format_plies(games: Games, game: int) -> list[str]:
 
 
 def _build_prints_result(printed_text: str, logged_text: str) -> CheckResult:
-    """Build the result on printing; ``logged_text`` is what an agent's subprocess printed, which goes to the log."""
+    """Build the result of the check that the agent prints nothing.
+
+    ``printed_text`` makes the check fail. ``logged_text`` is what the agent's subprocess printed: it goes to the log of
+    a run, so it is reported but not a fault.
+    """
     lines, logged_lines = printed_text.splitlines(), logged_text.splitlines()
     if lines:
         text = f"{len(lines):,} lines, which slow a run down and mix with its output: {lines[0]!r}"
@@ -365,7 +380,7 @@ def _build_prints_result(printed_text: str, logged_text: str) -> CheckResult:
 
 
 def _measure_speed(spec: RunSpec) -> CheckResult:
-    """Measure the turns a second of the agent against itself on one thread, in blocks that grow."""
+    """Return a passed result that tells how many turns a second the agent takes against itself on one thread."""
     turns, seconds, pairs, first = 0, 0.0, 1, 0
     engine = build_engine(spec)
     engine.play_block(PairRange(SELF_PAIRING, first, pairs))  # compiling and loading at the first turn are not timed
@@ -381,14 +396,15 @@ def _measure_speed(spec: RunSpec) -> CheckResult:
 
 RANDOM_GAMES = 1024  # games of random turns that finish no line
 LAST_PIECES_POSITIONS = 8  # positions with one piece left, and as many with two
-POSITIONS_PER_KIND = 2  # of each other kind, for each number of pieces on the board
+POSITIONS_PER_KIND = 2  # positions of each other kind, for each number of pieces on the board
 
 
 def sample_rare_positions(rules: Rules, seed: int) -> list[PackedPosition]:
-    """Sample the first turn, boards on which no gift or one gift is safe, and positions with one or two pieces left.
+    """Return the empty board and a random sample of positions that games rarely reach.
 
-    Safe gifts matter only where the opponent chooses the piece. A kind of positions is missing under rules in which
-    random games hardly ever reach it.
+    These are boards on which no gift or only one gift is safe, and positions with one or two pieces left. Where the
+    mover chooses the piece, safe gifts do not matter, and such boards are left out. Some of these positions may be
+    missing under rules in which random games hardly ever reach them.
     """
     positions = [EMPTY]
     for ply, view in enumerate(_sample_unfinished_positions_by_ply(rules, np.random.default_rng(seed))):
@@ -404,9 +420,9 @@ def sample_rare_positions(rules: Rules, seed: int) -> list[PackedPosition]:
 
 
 def _sample_unfinished_positions_by_ply(rules: Rules, rng: np.random.Generator) -> Iterator[BatchView]:
-    """Yield the positions before each ply of random games in which no line is finished.
+    """Play random games in which no line is finished, and yield the positions of all games before each ply.
 
-    Games that cannot go on without finishing a line are dropped.
+    A game is dropped once every placement would finish a line.
     """
     view = BatchView(Batch.from_positions([EMPTY] * RANDOM_GAMES), rules)
     for _ in range(CELLS):
@@ -423,13 +439,13 @@ def _sample_unfinished_positions_by_ply(rules: Rules, rng: np.random.Generator) 
 
 
 def _sample_columns(allowed: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw a random column among those that are true in each row: [B]."""
+    """Return, for each row of ``allowed``, the index of a random column in which the row is true: [B]."""
     columns: NDArray[np.int64] = np.argmax(allowed * (1.0 + rng.random(allowed.shape)), axis=1)
     return columns
 
 
 def _find_gifts_safe_after_placing(view: BatchView) -> NDArray[np.bool_]:
-    """Return, for each piece, whether at least one placement of the piece in hand makes it safe to give: [B, 16]."""
+    """Return, for each piece, whether it is a safe gift after at least one placement of the piece in hand: [B, 16]."""
     safe = np.zeros((len(view), CELLS), bool)
     for cell in range(CELLS):
         free = view.free[:, cell]

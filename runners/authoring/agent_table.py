@@ -14,7 +14,10 @@ WIDTH, FRAME = 80, 7  # characters of the table, and of its frame
 
 
 def print_agents(wide: bool) -> None:
-    """Print the table of agents, one line each unless ``wide``; then raise ``RequestError`` for unreadable yamls."""
+    """Print the table of agents; then raise ``RequestError`` if the yaml of any agent could not be read.
+
+    Unless ``wide``, each agent takes one line, and parameters and classes are left out.
+    """
     agents, errors = dict[str, dict[str, Any]](), list[RequestError]()
     for name in list_options("agent"):
         try:

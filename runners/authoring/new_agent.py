@@ -25,10 +25,10 @@ TEMPLATE_CLASS = re.compile(rf"({'|'.join(map(str.title, INTERFACES))})?Template
 
 
 def create_agent_files(name: str, interface: str, folder: Path) -> dict[Path, str]:
-    """Write an agent with its yaml and its test into a folder; return a description of each file by path.
+    """Write the module, the yaml and the test of a new agent into a folder; return a description of each file by path.
 
-    Raises ``RequestError`` for a name that no new agent can have and for files that exist, ``FailureError`` for a
-    folder that cannot be written to. Nothing is then written.
+    Raises ``RequestError`` if no new agent can have the name or if one of the files exists; nothing is then written.
+    Raises ``FailureError`` if a file cannot be written.
     """
     if interface not in INTERFACES:
         raise RequestError(f"--interface {interface} does not exist{describe_valid_names(interface, INTERFACES)}")
@@ -57,6 +57,11 @@ def create_agent_files(name: str, interface: str, folder: Path) -> dict[Path, st
 
 
 def _check_name(name: str) -> None:
+    """Raise ``RequestError`` if no new agent can have the name.
+
+    The name must be valid for a Python module, be read as text by YAML and on the command line, and not be the name of
+    an agent.
+    """
     if not NAME_PATTERN.fullmatch(name) or keyword.iskeyword(name):
         raise RequestError(
             f"{name!r} cannot be the name of an agent and its module: a small letter, then at most 39 small letters, "
@@ -69,11 +74,11 @@ def _check_name(name: str) -> None:
 
 
 def _is_parsed_as_other_type(name: str) -> bool:
-    """Return whether YAML or Hydra read a name as another type: ``true``, ``null``, ``yes``, ``nan``."""
+    """Return whether YAML or Hydra would read a name as something other than text, such as ``true`` or ``null``."""
     parsed_value = OverridesParser.create().parse_override(f"key={name}").value()
     return parsed_value != name or OmegaConf.to_container(OmegaConf.create(f"key: {name}")) != {"key": name}
 
 
 def format_class_name(name: str) -> str:
-    """Convert ``corner_first`` to the name of a class, ``CornerFirst``."""
+    """Convert the name of an agent to the name of its class, as in ``corner_first`` to ``CornerFirst``."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))

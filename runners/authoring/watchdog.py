@@ -1,4 +1,4 @@
-"""A watch on an agent during its check: it notes slow turns, and ends a check that takes too long."""
+"""A watch on an agent during its check: it prints notes on slow turns, and ends a check that takes too long."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MAX_NOTES = 3  # notes on slow turns
 
 
 class Watchdog:
-    """A limit of ``seconds`` for the work of the main thread inside the context, and notes on slow turns.
+    """A time limit of ``seconds`` for the main thread's work inside the context, with notes on slow turns.
 
-    At the limit the main thread gets a ``KeyboardInterrupt``, and ``end_reason`` says in which position the agent was
-    thinking. An endless turn in Python, or in another process, can be ended in no other way.
+    At the limit, the main thread receives a ``KeyboardInterrupt``, and ``end_reason`` says in which position the agent
+    was thinking. An endless turn in Python or in another process can be ended in no other way.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -55,21 +55,24 @@ class Watchdog:
 
     @property
     def seconds_left(self) -> float:
-        """The seconds until the limit."""
+        """The number of seconds until the limit."""
         return self._deadline - time.monotonic()
 
     def print_to_screen(self, text: str) -> None:
-        """Print a note on the standard error that was in place before the check."""
+        """Print a note to the stream that was standard error before the check began to capture the output."""
         print_note(text, self._screen)
 
     def watch_agent(self, engine: BatchEngine, agent: Agent) -> None:
-        """Watch ``agent``, the first of ``engine``, from now on; turns of a jitted agent cannot be watched."""
+        """Wrap the player of ``agent``, which is the engine's first agent, so that its turns are watched.
+
+        The turns of a jitted agent cannot be watched, so its player stays as it is.
+        """
         if not isinstance(agent, KernelAgent):
             alone = isinstance(agent, GameAgent) and not isinstance(agent, BatchAgent)
             engine.replace_player(0, WatchedPlayer(engine.guarded_agents[0].fork_player(), alone, self))
 
     def start_turn(self, batch: Batch) -> threading.Timer:
-        """Note the start of a turn, and return a timer that prints a note unless it is cancelled in time."""
+        """Note that a turn has begun, and return a running timer that prints a note unless it is cancelled first."""
         self._current_turn = time.monotonic(), batch
         timer = threading.Timer(SLOW_SECONDS, self._print_slow_note, [batch.copy()])
         timer.daemon = True
@@ -77,10 +80,11 @@ class Watchdog:
         return timer
 
     def end_turn(self) -> None:
-        """Note that the turn has been taken."""
+        """Note that no turn is under way any more. The caller cancels the turn's timer."""
         self._current_turn = None
 
     def _print_slow_note(self, batch: Batch) -> None:
+        """Print that the agent is slow in these positions, unless ``MAX_NOTES`` such notes have been printed."""
         if self._notes:
             self._notes -= 1
             self.print_to_screen(
@@ -90,6 +94,7 @@ class Watchdog:
             )
 
     def _interrupt(self) -> None:
+        """Set ``end_reason`` and interrupt the main thread, unless the context has ended already."""
         with self._lock:
             if not self._is_open:
                 return
@@ -106,15 +111,16 @@ class Watchdog:
 
 
 def _describe_positions(batch: Batch) -> str:
+    """Describe a batch by its first position and the number of other positions."""
     other_count = len(batch.lanes) - 1
     return f"position {format_position(batch.position(0))}{f' and {other_count} others' if other_count else ''}"
 
 
 class WatchedPlayer(BatchPlayer):
-    """A player that plays as ``player`` does and reports the start and the end of each turn to ``watchdog``."""
+    """A player that plays as ``player`` does, and reports the start and the end of each turn to ``watchdog``."""
 
     def __init__(self, player: BatchPlayer, one_position_at_a_time: bool, watchdog: Watchdog) -> None:
-        """Wrap ``player``; with ``one_position_at_a_time`` it plays single positions, so that a note can name one."""
+        """Wrap ``player``, and let it play single positions if ``one_position_at_a_time``; a note can then name one."""
         self._player, self._watch = player, watchdog
         self.one_position_at_a_time, self.game_words = (
             one_position_at_a_time or player.one_position_at_a_time,

@@ -21,15 +21,16 @@ def annotate(
     choices: bool = False,
     threads: int | None = None,
 ) -> Result:
-    """Judge the decisions of games by exact values, as ``qarena annotate`` does, and return ``Archive.mistakes``.
+    """Judge the decisions of games by exact values, as ``qarena annotate`` does, and return the mistakes of each agent.
 
-    Decisions that were judged before are not judged again. Ctrl-C keeps finished work and raises ``KeyboardInterrupt``.
+    Decisions that were judged before are not judged again. After Ctrl-C, finished work is kept and
+    ``KeyboardInterrupt`` is raised.
 
     Args:
         archive: The archive's folder or URL.
-        run: Ids of runs; none means all runs.
-        where: A condition on the view ``games``; whole files in which a game meets it are judged.
-        choices: Also count the choices that keep the value, which takes longer.
+        run: The ids of runs; none means all runs.
+        where: A condition on the view ``games``; every file with a game that meets the condition is judged as a whole.
+        choices: Whether to count the choices that keep the value, too, which takes longer.
         threads: The number of threads; None means one for each core.
 
     Returns:
@@ -37,7 +38,7 @@ def annotate(
 
     Raises:
         RequestError: A run does not exist, or no game meets the condition.
-        FailureError: A file is damaged, or cannot be written.
+        FailureError: A file is damaged or cannot be written.
 
     Examples:
         >>> import tempfile, runners
@@ -66,10 +67,11 @@ def annotate(
 
 
 def index(archive: str | PurePath = DEFAULT_ARCHIVE) -> None:
-    """Index the positions of all games that are not indexed yet, for the view ``positions`` and quick openings.
+    """Index the positions of all games that are not indexed yet.
 
-    ``qarena sql`` does this when needed; a question from Python never writes. An archive that is already open sees the
-    index after ``refresh``.
+    The view ``positions`` needs this index, and questions about openings are faster with it. ``qarena sql`` indexes
+    positions when necessary, but a question from Python never writes to the archive. An archive that is already open
+    sees the index after ``refresh``.
 
     Args:
         archive: The archive's folder or URL.
@@ -96,11 +98,11 @@ def index(archive: str | PurePath = DEFAULT_ARCHIVE) -> None:
 
 
 def serve(archive: str | PurePath = DEFAULT_ARCHIVE, host: str = "127.0.0.1", port: int = 8000) -> None:
-    """Serve pages on which to play, analyse, browse and ask, as ``qarena serve`` does, until Ctrl-C.
+    """Serve pages for playing, analysing, browsing and asking questions, as ``qarena serve`` does, until Ctrl-C.
 
     Args:
         archive: The archive's folder or URL.
-        host: The address to listen at; any other than the default lets other machines connect.
+        host: The address to listen on; any address but the default lets other machines connect.
         port: The port; 0 means any free port.
 
     Raises:

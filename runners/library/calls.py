@@ -1,4 +1,4 @@
-"""Calls of Python as commands: their words, their checked configuration, and taking turns."""
+"""Calls from Python as commands: their words, their checked configuration, and how calls wait for each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Setting = str | int | float | bool | None | Sequence["Setting"]
 
 
-TURN = threading.Lock()  # calls take turns, because the process has one Hydra and one list of user's folders
+TURN = threading.Lock()  # calls take turns, because the process has one Hydra and one list of the user's folders
 
 
 LIST_KEYS = ("agents",)  # keys whose value is a list
@@ -26,7 +26,10 @@ LIST_KEYS = ("agents",)  # keys whose value is a list
 
 @contextmanager
 def take_turn() -> Iterator[None]:
-    """Wait for the calls of other threads; inside the context, Ctrl-C asks to stop and never ends the process."""
+    """Wait until no call of another thread runs, and keep such calls waiting while the context is open.
+
+    Inside the context, Ctrl-C asks the call to stop and never ends the process.
+    """
     from runners.hosting.interruption import keep_process
 
     with TURN, keep_process():
@@ -34,7 +37,7 @@ def take_turn() -> Iterator[None]:
 
 
 def format_setting(setting: tuple[str, Setting]) -> str:
-    """Format a keyword argument as a word of the command line."""
+    """Format a keyword argument, given as (key, value), as a word of the command line."""
     from agents.base.parameters import format_parameter  # imports NumPy, and importing ``runners`` must be quick
     from analytics.store.labels import quote_for_hydra
     from runners.config.arguments import TEXT_KEYS
@@ -46,7 +49,10 @@ def format_setting(setting: tuple[str, Setting]) -> str:
 
 
 def format_swept_setting(setting: tuple[str, Setting]) -> str:
-    """Format a keyword argument of a sweep: a sequence, such as a range, lists the values of its key."""
+    """Format a keyword argument of a sweep, given as (key, values), as a word of the command line.
+
+    The items of a sequence, such as a range, are the values that the sweep gives to the key.
+    """
     key, values = setting
     if isinstance(values, str) or not isinstance(values, Sequence) or key in LIST_KEYS:
         return format_setting(setting)
@@ -54,7 +60,7 @@ def format_swept_setting(setting: tuple[str, Setting]) -> str:
 
 
 class Call(NamedTuple):
-    """A call of Python as words of a command line."""
+    """A call from Python, as the words of the equivalent command line."""
 
     name: str  # the command's name
     config: str  # the name of the command's yaml
@@ -64,7 +70,7 @@ class Call(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The equivalent command, for records."""
+        """The equivalent command line, as it stands in records."""
         from runners.terminal.console import format_shell_line
 
         options = [] if self.archive is None else ["--archive", self.archive]
@@ -72,7 +78,7 @@ class Call(NamedTuple):
         return f"qarena {self.name} {format_shell_line([*self.words, *options])}"
 
     def parse(self) -> CommandArguments:
-        """Parse the words. Raises ``RequestError`` for agents and settings that contradict each other."""
+        """Parse the words of the call. Raises ``RequestError`` for agents and settings that contradict each other."""
         from runners.config.arguments import parse_arguments
 
         typed = self.command.removeprefix("qarena ")
@@ -80,7 +86,10 @@ class Call(NamedTuple):
 
     @contextmanager
     def enter(self, arguments: CommandArguments, schema: type[Any]) -> Iterator[None]:
-        """Wait for this call's turn, and search the user's folders inside the context."""
+        """Wait for this call's turn, and add the user's folders to the places of yamls and agents inside the context.
+
+        ``arguments`` are the parsed words, and ``schema`` is the configuration's class.
+        """
         from runners.config.composing import open_config_folders
 
         with take_turn(), open_config_folders(arguments, schema, self.name):
@@ -88,9 +97,10 @@ class Call(NamedTuple):
 
     @contextmanager
     def compose(self, schema: type[Any]) -> Iterator[DictConfig]:
-        """Yield the checked configuration; inside the context it is this call's turn, with the user's folders.
+        """Wait for this call's turn, and yield its checked configuration.
 
-        Raises ``RequestError`` for words that the command would refuse.
+        Inside the context, it remains this call's turn, and yamls and agents in the user's folders are found. Raises
+        ``RequestError`` for words that the command would refuse.
         """
         from runners.config.composing import compose_single_request, initialize_hydra
         from runners.config.yaml_options import hydra_lock
@@ -108,9 +118,9 @@ def build_call(
     archive: str | PurePath | None,
     config_dir: str | Path | Sequence[str | Path],
 ) -> Call:
-    """Build the call of a command such as ``policy build``, whose yaml is ``policy_build``.
+    """Build the call of a command, such as ``policy build``, whose yaml is ``policy_build``.
 
-    Raises ``RequestError`` for an object in place of a label.
+    Raises ``RequestError`` if a word is an object, because only ``runners.run`` takes objects in place of labels.
     """
     for word in words:
         if not isinstance(word, str):

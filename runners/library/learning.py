@@ -22,16 +22,16 @@ def train(
     config_dir: str | Path | Sequence[str | Path] = (),
     **settings: Setting,
 ) -> Result:
-    """Learn from games and store a policy, as ``qarena train`` does, and return its learning curve.
+    """Learn from games and store a policy, as ``qarena train`` does, and return the policy's learning curve.
 
-    Agents play by the policy's name or id: ``run(f"policy(policy={result.policy_id})", "random")``. Raises
-    ``KeyboardInterrupt`` after Ctrl-C; the same call continues where the trainer can.
+    Agents play by the policy's name or id: ``run(f"policy(policy={result.policy_id})", "random")``. After Ctrl-C,
+    ``KeyboardInterrupt`` is raised; the same call continues the training if the trainer can continue.
 
     Args:
         archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them, such as ``"trainer.games=20_000"``.
         config_dir: A folder, or several, with yamls and agents of your own.
-        settings: The keys of the command without a dot: ``trainer="q_placement"``, ``seed=7``.
+        settings: Those settings of the command whose keys have no dot: ``trainer="q_placement"``, ``seed=7``.
 
     Returns:
         The learning curve of the policy, as ``Archive.learning_curve`` returns it, or the policy's row in the view
@@ -85,18 +85,19 @@ def build_policy(
     Agents play by the policy's name or id: ``run(f"policy(policy={result.policy_id})", "random")``.
 
     Args:
-        kind: A kind of policies in ``conf/kind``, such as ``"gift"``.
+        kind: A kind of policy in ``conf/kind``, such as ``"gift"``.
         archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them, such as ``"kind.min_visits=2"``.
         config_dir: A folder, or several, with yamls of your own.
-        settings: The keys of the command without a dot: ``name`` of the policy, ``where``, a condition on ``games``.
+        settings: Those settings of the command whose keys have no dot: ``name``, the policy's name, and ``where``, a
+            condition on the view ``games``.
 
     Returns:
         The policy's row in the view ``policies``. ``policy_id`` is the policy's id.
 
     Raises:
         RequestError: A setting is wrong, or no game meets the condition.
-        FailureError: A file is damaged, or cannot be written.
+        FailureError: A file is damaged or cannot be written.
 
     Examples:
         >>> import tempfile, runners
@@ -120,7 +121,7 @@ def build_policy(
 
 
 def rebuild_policy(policy: str, archive: str | PurePath = DEFAULT_ARCHIVE, *, threads: int | None = None) -> Result:
-    """Learn a policy again from the same games, as ``qarena policy rebuild`` does; return the differences, one a row.
+    """Learn a policy again from the same games, as ``qarena policy rebuild`` does, and return the differences.
 
     Args:
         policy: The policy's name or id.
@@ -128,11 +129,11 @@ def rebuild_policy(policy: str, archive: str | PurePath = DEFAULT_ARCHIVE, *, th
         threads: The number of threads; None means one for each core.
 
     Returns:
-        A result with a row for each difference, in the column ``difference``; no rows mean that the policy is identical
-        to the last bit. ``policy_id`` is the id of the policy that was compared.
+        A result with a row for each difference, in the column ``difference``. If there are no rows, the policies are
+        identical to the last bit. ``policy_id`` is the id of the stored policy.
 
     Raises:
-        RequestError: The policy does not exist, or cannot be learned again.
+        RequestError: The policy does not exist or cannot be learned again.
         FailureError: A file is damaged.
 
     Examples:
@@ -170,26 +171,27 @@ def judge(
     seed: int = 1,
     threads: int | None = None,
 ) -> Result:
-    """Judge agents and policies by positions with exact values, as ``qarena policy judge`` does.
+    """Judge agents and policies in positions with exact values, as ``qarena policy judge`` does.
 
-    Raises ``KeyboardInterrupt`` after Ctrl-C.
+    After Ctrl-C, ``KeyboardInterrupt`` is raised.
 
     Args:
         agents: Labels of agents, or names of policies.
         archive: The folder or URL of the archive that has the policies and stores the verdicts.
         rules: The rules of the positions; None means classic.
-        draws: Turns that each agent takes in each position.
-        games: Games that each agent plays against the oracle; 0 means none.
+        draws: The number of turns that each agent takes in each position.
+        games: The number of games that each agent plays against the oracle; 0 means none.
         seed: The seed of the turns and the games.
         threads: The number of threads; None means one for each core.
 
     Returns:
-        A row for each ``agent``, ``kind`` of decision (turn, placement or gift), and group of positions: all, those of
-        one ``source`` (canonical or logged), those with as many ``pieces`` on the board; null stands for all. Columns:
-        ``decisions``; ``optimal``, the share of decisions that keep the exact value (0 to 1); ``regret``, its mean in
-        half-points. They have 95 % intervals (``_low``, ``_high``). Of the agent, in all of its rows: ``draws``, the
-        share of drawn games (0 to 1, 95 % interval) among ``oracle_games`` against the oracle, null without games;
-        ``turns_a_second`` of one thread.
+        A row for each ``agent``, each ``kind`` of decision (turn, placement or gift) and each group of positions. A
+        group has all positions, the positions of one ``source`` (canonical or logged), or the positions with the same
+        number of ``pieces`` on the board; null stands for all. Columns: ``decisions``; ``optimal``, the share of
+        decisions that keep the exact value (0 to 1); ``regret``, the mean in half-points. Both have 95 % intervals
+        (``_low``, ``_high``). Columns that are equal in all rows of an agent: ``draws``, the share of drawn games (0 to
+        1, with a 95 % interval) among the ``oracle_games`` against the oracle, null without games; ``turns_a_second``
+        on one thread.
 
     Raises:
         RequestError: An agent or a policy does not exist, or does not play these rules.
@@ -219,7 +221,10 @@ def judge(
 
 
 def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str]) -> Result:
-    """Return the learning curve of a policy, or its row in the view ``policies`` if it has none."""
+    """Build the result with the learning curve of a policy or, if it has none, with its row in the view ``policies``.
+
+    ``root`` is the archive, ``card`` is the policy's card, and ``notes`` are added to the result's note.
+    """
     from analytics import open_archive
     from analytics.report.answers import build_list_result
 

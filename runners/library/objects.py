@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def format_agents(agents: Sequence[object]) -> list[str]:
-    """Format agents as words of the command line; if there are objects, as one list in which numbers stand for them."""
+    """Format agents as words of the command line.
+
+    If some agents are objects, the only word is a list of all agents, in which a number stands for each object.
+    """
     labels = [agent for agent in agents if isinstance(agent, str)]
     if len(labels) == len(agents):
         return labels
@@ -40,13 +43,16 @@ def format_agents(agents: Sequence[object]) -> list[str]:
 
 
 def format_python_call(agents: Sequence[object], words: Sequence[str]) -> str:
-    """Format a call of ``run`` with objects for the record, because no command is equivalent."""
+    """Format a call of ``run`` with objects for the run's record, because no command is equivalent to it.
+
+    The first of ``words`` has the agents, and the other words are settings.
+    """
     names = [repr(agent) if isinstance(agent, str) else f"<{type(agent).__name__}>" for agent in agents]
     return f"runners.run({', '.join([*names, *words[1:]])})"
 
 
 def _list_objects(agents: Sequence[object]) -> list[object]:
-    """List the agents that are not labels, each once."""
+    """List the agents that are objects and not labels; an object that occurs twice is listed once."""
     objects: list[object] = []
     for agent in agents:
         if not isinstance(agent, str) and _find_index(objects, agent) is None:
@@ -55,13 +61,15 @@ def _list_objects(agents: Sequence[object]) -> list[object]:
 
 
 def _find_index(objects: Sequence[object], agent: object) -> int | None:
+    """Return the index of this very object in ``objects``, or None if it is not there."""
     return next((index for index, candidate in enumerate(objects) if candidate is agent), None)
 
 
 def describe_objects(agents: Sequence[object]) -> list[AgentSpec]:
-    """Describe the agents that are not labels, each once, and label them by the names of their classes.
+    """Describe each agent that is an object by a spec, whose label is the name of the object's class.
 
-    Raises ``RequestError`` for a class in place of an object, and for a class with the name of an agent.
+    An object that occurs twice has one spec. Raises ``RequestError`` for a class in place of an object, and for an
+    object whose class has the name of an agent or a name that cannot be a label.
     """
     specs: list[AgentSpec] = []
     for agent in _list_objects(agents):
@@ -77,9 +85,10 @@ def describe_objects(agents: Sequence[object]) -> list[AgentSpec]:
 
 
 def separate_run(request: RunRequest) -> RunRequest:
-    """Give a request with objects a run of its own, and a note on what cannot be done with that run.
+    """Return a request with a random salt, so that its run is new, and with a note on what this run cannot do.
 
-    Raises ``RequestError`` for an executor other than threads, because it would have to copy the objects.
+    The request has agents that are objects. Raises ``RequestError`` for an executor other than threads, because the
+    executor would have to copy the objects.
     """
     objects = [spec for spec in request.spec.agents if spec.is_object]
     if request.executor != THREADS:

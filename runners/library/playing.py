@@ -30,17 +30,17 @@ def run(
     """Play a match or a tournament, as ``qarena run`` does, and return the results of each pair of agents.
 
     The same call extends the same run: with ``games=4_000`` after ``games=2_000``, only the missing games are played.
-    Ctrl-C, or the notebook's stop button, keeps finished games and raises ``KeyboardInterrupt``. Calls from several
-    threads take turns.
+    After Ctrl-C, or the notebook's stop button, finished games are kept and ``KeyboardInterrupt`` is raised. Calls from
+    several threads run one after the other.
 
     Args:
-        agents: Labels, such as ``"mcts(iterations=200)"``, or objects of your own classes: two play a match, more a
-            tournament. Leave them out if an ``experiment`` names them. A run with objects is new at each call, and
-            nothing can extend it or play it again, because only this program has the objects.
+        agents: Labels, such as ``"mcts(iterations=200)"``, or objects of your own classes. Two agents play a match,
+            more agents play a tournament. Leave them out if an ``experiment`` names them. A run with objects is new at
+            each call, and nothing can extend it or play it again, because only this program has the objects.
         archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them, such as ``"archive.shard_games=1000"`` or ``"a.depth=2"``.
         config_dir: A folder, or several, with yamls and agents of your own.
-        settings: The keys of the command without a dot: ``games=2_000``, ``seed=7``, ``rules="square"``.
+        settings: Those settings of the command whose keys have no dot: ``games=2_000``, ``seed=7``, ``rules="square"``.
 
     Returns:
         The crosstable of the run, as ``Archive.crosstable`` returns it. ``run_id`` is the run's id, and ``note`` has
@@ -48,7 +48,7 @@ def run(
 
     Raises:
         RequestError: A setting or an agent is wrong; the message says which.
-        FailureError: The disk refuses to write, or an agent forfeits all of its games.
+        FailureError: The disk cannot be written to, or an agent forfeits all of its games.
 
     Examples:
         >>> import tempfile, runners
@@ -92,22 +92,23 @@ def sweep(
 ) -> Result:
     """Play every combination of values, as ``qarena sweep`` does, and return a row for each job and pairing.
 
-    A sequence lists the values of its key, ``seed=range(1, 5)``; for a key with a dot, a text does:
-    ``overrides=["a.iterations=50,100,200"]``. Jobs, run ids, objective and the folder ``multirun`` with logs are those
-    of the command. The same call plays only what is missing. Raises ``KeyboardInterrupt`` after Ctrl-C.
+    A sequence lists the values of its key: ``seed=range(1, 5)``. The values of a key with a dot are given as text:
+    ``overrides=["a.iterations=50,100,200"]``. Jobs, run ids, the objective and the folder ``multirun`` with its logs
+    are the same as with the command. The same call plays only what is missing. After Ctrl-C, ``KeyboardInterrupt`` is
+    raised.
 
     Args:
         agents: Labels, as for ``run``.
         archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them, including those of Hydra's launchers and sweepers.
         config_dir: A folder, or several, with yamls and agents of your own.
-        settings: The keys of the command without a dot.
+        settings: Those settings of the command whose keys have no dot.
 
     Returns:
-        The rows of these jobs in the view ``sweeps``, by ``job`` and pairing. Columns: ``sweep_id``, ``job``;
+        The rows of these jobs in the view ``sweeps``, sorted by ``job`` and pairing. Columns: ``sweep_id``, ``job``;
         ``overrides``, a struct of the job's settings; ``run_id``; ``status`` and ``error``, which say what failed and
-        why, as ``note`` does; ``objective`` and its ``value``; ``agent_a``, ``agent_b``, ``games``; of ``agent_a``
-        ``wins``, ``draws``, ``losses``, and ``win_rate`` (0 to 1) with its 95 % interval ``win_low`` and ``win_high``.
+        why, as ``note`` does; ``objective`` and its ``value``; ``agent_a``, ``agent_b``, ``games``; ``wins``, ``draws``
+        and ``losses`` of ``agent_a``, and its ``win_rate`` (0 to 1) with the 95 % interval ``win_low`` to ``win_high``.
         ``print`` shows the command's table. With ``progress=False``, nothing is printed while the jobs run.
 
     Raises:
@@ -161,24 +162,26 @@ def sprt(
 ) -> Result:
     """Play two agents until a test decides which is stronger, as ``qarena sprt`` does; return its row in ``verdicts``.
 
-    Raises ``KeyboardInterrupt`` after Ctrl-C; the same call continues.
+    After Ctrl-C, ``KeyboardInterrupt`` is raised; the same call continues the test.
 
     Args:
         agents: Two labels, as for ``run``.
         archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them.
         config_dir: A folder, or several, with yamls and agents of your own.
-        settings: The keys of the command without a dot; ``elo0`` and ``elo1`` are the hypotheses in normalised Elo.
+        settings: Those settings of the command whose keys have no dot; ``elo0`` and ``elo1`` are the hypotheses in
+            normalised Elo.
 
     Returns:
-        The newest verdict on the run, a row. ``accepted`` is ``elo0`` or ``elo1``, null if all games that were allowed
-        did not decide. ``pairs`` of games, and how they ended for the first agent: ``ll``, ``ld``, ``dd``, ``wd``,
-        ``ww`` (with a win and a loss as ``dd``). ``ratio`` is the log-likelihood ratio; ``normalised_elo`` has a 95 %
-        interval (``_low``, ``_high``). ``run_id`` is the run's id.
+        The newest verdict on the run, as one row. ``accepted`` is ``elo0`` or ``elo1``, or null if the test is
+        undecided after all the games that were allowed. ``pairs`` is the number of pairs of games; ``ll``, ``ld``,
+        ``dd``, ``wd`` and ``ww`` say how these pairs ended for the first agent (a win and a loss count as ``dd``).
+        ``ratio`` is the log-likelihood ratio; ``normalised_elo`` has a 95 % interval (``_low``, ``_high``). ``run_id``
+        is the run's id.
 
     Raises:
         RequestError: A setting or an agent is wrong; the message says which.
-        FailureError: The disk refuses to write, or an agent forfeits all of its games.
+        FailureError: The disk cannot be written to, or an agent forfeits all of its games.
 
     Examples:
         >>> import tempfile, runners
@@ -207,7 +210,10 @@ def sprt(
 
 
 def _build_sweep_result(sweep: Sweep, jobs: Sequence[Job]) -> Result:
-    """Return the rows of the jobs, from all archives that have them. Raises ``FailureError`` if all jobs failed."""
+    """Build the result with the rows of a sweep's jobs, read from all archives that the jobs wrote to.
+
+    Raises ``FailureError`` if all jobs failed.
+    """
     import polars as pl
 
     from analytics import open_archive
@@ -228,7 +234,7 @@ def _build_sweep_result(sweep: Sweep, jobs: Sequence[Job]) -> Result:
 
 @contextmanager
 def restore_logging() -> Iterator[None]:
-    """Restore the user's logging after the context, in which Hydra sets up logging for its jobs."""
+    """Restore the user's logging at the end of the context, because Hydra changes it for its jobs."""
     logger = logging.getLogger()
     level, handlers = logger.level, [*logger.handlers]
     try:
@@ -239,7 +245,7 @@ def restore_logging() -> Iterator[None]:
 
 
 def _build_verdict_result(root: PurePath, run_id: str, notes: Sequence[str]) -> Result:
-    """Return the newest verdict on a run."""
+    """Build the result with the newest verdict on a run in the archive at ``root``."""
     from analytics import open_archive
     from analytics.report.answers import build_list_result
 
@@ -249,6 +255,7 @@ def _build_verdict_result(root: PurePath, run_id: str, notes: Sequence[str]) -> 
 
 
 def _build_result(outcome: RunOutcome, notes: Sequence[str]) -> Result:
+    """Build the result with a run's crosstable; its note has the notes of the request and the agents' misbehaviour."""
     from analytics import open_archive
 
     with open_archive(outcome.root) as archive:

@@ -1,4 +1,4 @@
-"""Output for people: results go to standard output; notes and the progress of long work go to standard error."""
+"""Output for people: results go to standard output, and notes and the progress of long work go to standard error."""
 
 from __future__ import annotations
 
@@ -37,35 +37,36 @@ if TYPE_CHECKING:
 
 
 class _StandardOutput(Console):
-    """A console on standard output that accepts a reader that closes the pipe early (``| head``)."""
+    """A console on standard output that ends the program quietly if the reader closes the pipe, as ``| head`` does."""
 
     def on_broken_pipe(self) -> None:
+        """End the program with exit code 0."""
         raise SystemExit(0)
 
 
 def build_output_console() -> Console:
-    """Build the console that prints results to standard output."""
+    """Build a console that prints results to standard output."""
     return _StandardOutput(highlight=False, emoji=False)  # so that a label is not read as an emoji
 
 
 def print_line(text: str) -> None:
-    """Print a line of a result to standard output, unchanged and not wrapped."""
+    """Print one line of a result to standard output, without markup or wrapping."""
     build_output_console().print(escape_hidden_characters(text), markup=False, soft_wrap=True)
 
 
 def print_note(text: str, stream: IO[str] | None = None) -> None:
-    """Print text that is no result to standard error, or to ``stream``, unchanged and not wrapped."""
+    """Print text that is not part of a result to standard error or to ``stream``, without markup or wrapping."""
     console = Console(file=stream, stderr=True, highlight=False, emoji=False, soft_wrap=True)
     console.print(escape_hidden_characters(text), markup=False)
 
 
 def print_tables(*choices: Sequence[Table], wide: bool | None = None) -> None:
-    """Print the first choice of tables that fits the terminal (see ``print_fitting_tables``)."""
+    """Print the first of several choices of tables that fits the terminal, as ``print_fitting_tables`` does."""
     print_fitting_tables(build_output_console(), choices, wide)
 
 
 def find_program() -> str:
-    """Return the command that starts this program: its name if that is on ``PATH``, otherwise its path."""
+    """Return the word that starts this program in a shell: ``qarena`` if it is on ``PATH``, and otherwise its path."""
     script = Path(sys.executable).with_name("qarena")
     if shutil.which("qarena") or not script.exists():
         return "qarena"
@@ -73,17 +74,21 @@ def find_program() -> str:
 
 
 def format_speed(games: int, seconds: float) -> str:
-    """Format the number of games played, the time that they took, and the games a second."""
+    """Format a line with the number of games played, the seconds that they took, and the games a second."""
     pace = format_count_per_second(games, seconds)
     return f"{format_count_with_noun(games, 'game')} in {seconds:.1f} s, {pace} games a second with every ply on disk"
 
 
 def format_shell_line(words: Iterable[str]) -> str:
-    """Join words to a line for a shell; words that contain single quotes are put in double quotes."""
+    """Join words to one line for a shell, with quotes where necessary.
+
+    A word that contains single quotes is put in double quotes if this is safe.
+    """
     return " ".join(map(_quote_shell_word, words))
 
 
 def _quote_shell_word(word: str) -> str:
+    """Quote a word for a shell if necessary; see ``format_shell_line``."""
     is_safe_in_double_quotes = "'" in word and not set('"$`\\!\n') & set(
         word
     )  # characters with a meaning in double quotes
@@ -96,7 +101,10 @@ def format_sql_command(question: str, root: PurePath) -> str:
 
 
 def format_annotate_command(root: PurePath, games: GameFilter, choices: bool = False) -> str:
-    """Format the command line that annotates the games of a filter, besides other games in the same files."""
+    """Format the command line that annotates the games that match a filter, together with all games in the same files.
+
+    ``root`` is the archive of the games. With ``choices``, the command has the option ``--choices``.
+    """
     from analytics.questions.sql.views import quote_literal  # no command that succeeds needs it
 
     conditions = [] if games.where is None else [games.where]
@@ -115,16 +123,19 @@ NOTE_SECONDS = 60.0  # between two lines of progress without a terminal
 
 
 class ProgressBar:
-    """A bar with the count of finished units of work. All methods may be called from any thread."""
+    """A progress bar with the number of finished units of work. All methods may be called from any thread."""
 
     def __init__(self, bar: Progress, description: str, is_shown: bool, unit: str) -> None:
-        """Add a task to ``bar``; it is hidden until ``start``. ``is_shown`` says that the bar is on a terminal."""
+        """Add a hidden task to ``bar``, which ``start`` shows. ``is_shown`` says whether the bar is on a terminal."""
         self.is_shown = is_shown
         self._bar, self._description, self._unit = bar, description, unit
         self._task = bar.add_task(description, total=None, visible=False)
 
     def start(self, total: int | None, done: int = 0) -> None:
-        """Show the bar with ``total`` units of work (None if unknown), of which ``done`` are finished already."""
+        """Show the bar with ``total`` units of work, of which ``done`` are already finished.
+
+        ``total`` is None if it is not known.
+        """
         self._bar.update(self._task, total=total, completed=done, visible=True)
 
     def advance(self, count: int = 1) -> None:
@@ -132,7 +143,10 @@ class ProgressBar:
         self._bar.update(self._task, advance=count)
 
     def report_turns(self, turns: int) -> None:
-        """Show the number of turns taken so far, for a time in which no unit is finished."""
+        """Show the number of turns taken so far beside the description, for a unit that takes long.
+
+        If no turn has been taken, the description stays as it is.
+        """
         if turns:
             self.set_description(f"{self._description}, {turns:,} turns")
 
@@ -145,7 +159,7 @@ class ProgressBar:
         self._bar.update(self._task, description=text)
 
     def print_notes_until(self, done: threading.Event) -> None:
-        """Print a line every ``NOTE_SECONDS`` until ``done`` is set, even while no unit is finished."""
+        """Print a line of progress every ``NOTE_SECONDS`` until ``done`` is set, even if nothing has changed."""
         while not done.wait(NOTE_SECONDS):
             task = self._bar.tasks[0]
             total = "" if task.total is None else f" of {task.total:,.0f}"
@@ -157,9 +171,10 @@ class ProgressBar:
 
 @contextmanager
 def show_progress_bar(description: str, unit: str, visible: bool = True) -> Iterator[ProgressBar]:
-    """Show a bar with the count of units, units a second, and the time left (elapsed time if the total is unknown).
+    """Show a bar on a terminal, or print a line of progress every ``NOTE_SECONDS`` if there is no terminal.
 
-    Without a terminal, a line is printed every ``NOTE_SECONDS``. ``visible=False`` shows nothing.
+    The bar has the number of finished units, the units a second, and the time left, or the elapsed time if the total is
+    unknown. Nothing is shown if ``visible`` is False.
     """
     terminal = Console(file=sys.stderr)  # the present one, even if sys.stderr is replaced meanwhile
     is_shown = visible and terminal.is_terminal
@@ -184,7 +199,7 @@ def show_progress_bar(description: str, unit: str, visible: bool = True) -> Iter
 
 
 class _CountColumn(ProgressColumn):
-    """The number of finished units, the total if it is known, and units a second."""
+    """The column of a progress bar with the finished units, the total if it is known, and the units a second."""
 
     def __init__(self, unit: str) -> None:
         super().__init__(Column(no_wrap=True))
@@ -197,7 +212,7 @@ class _CountColumn(ProgressColumn):
 
 
 class _TimeColumn(TimeRemainingColumn):
-    """The time left, or the elapsed time if the total is unknown."""
+    """The column of a progress bar with the time left, or with the elapsed time if the total is unknown."""
 
     def render(self, task: Task) -> Text:
         return TimeElapsedColumn().render(task) if task.total is None else super().render(task)

@@ -20,7 +20,10 @@ TABLE_FORMATS = ("table", "csv", "spreadsheet", "json", "parquet", "md", "html",
 
 
 def read_file(name: str) -> bytes:
-    """Read a file, or standard input for ``-``. Raises ``RequestError`` if it cannot be read."""
+    """Return the bytes of the file at path ``name``, or of standard input if ``name`` is ``-``.
+
+    Raises ``RequestError`` if the file cannot be read.
+    """
     if name == STANDARD_STREAM:
         return sys.stdin.buffer.read()
     try:
@@ -32,9 +35,9 @@ def read_file(name: str) -> bytes:
 
 
 def check_output_file(path: Path, force: bool) -> None:
-    """Raise ``RequestError`` for a file that must not, or cannot, be written, as far as that shows before the work.
+    """Raise ``RequestError`` if an output file must not or cannot be written, as far as this is known before the work.
 
-    No command writes a file of its own inside an archive, and an existing file is replaced only with ``force``.
+    No command may write an output file inside an archive. An existing file may be replaced only with ``force``.
     """
     from analytics.store.marker import check_outside_archives
 
@@ -55,20 +58,21 @@ def check_output_file(path: Path, force: bool) -> None:
 
 
 def is_standard_stream(path: Path | None) -> bool:
-    """Return whether a path is ``-``, which stands for standard output."""
+    """Return whether a path is ``-``, which stands for standard input or output; return False for None."""
     return path is not None and str(path) == STANDARD_STREAM
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether a path is a device or a pipe, such as /dev/stdout, which is written to instead of replaced."""
+    """Return whether a path is ``-``, a device or a pipe, such as /dev/stdout, so that output must not replace it."""
     return is_standard_stream(path) or (path.exists() and not path.is_file())
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path whose file replaces ``path`` in one step at the end; after an error nothing has changed.
+    """Yield a temporary path to write to; at the end of the context, the file there replaces ``path`` in one step.
 
-    Raises ``FailureError`` for an ``OSError`` inside the context.
+    If an error occurs inside the context, ``path`` stays as it was. If ``path`` is a device or a pipe, the context
+    yields ``path`` itself. Raises ``FailureError`` in place of an ``OSError``.
     """
     from analytics.store.files.local_files import sync_file, use_temporary_path
 
@@ -88,9 +92,9 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file in one step, or standard output for ``-``.
+    """Write content to a file in one step, or to standard output if the path is ``-``.
 
-    Raises ``FailureError`` if that fails; an existing file is then unchanged.
+    Raises ``FailureError`` if the file cannot be written; an existing file is then unchanged.
     """
     if is_standard_stream(path):
         sys.stdout.write(content.decode())
@@ -101,7 +105,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 class TableOutput(NamedTuple):
-    """The format of a table, and the file to which it is written."""
+    """The format in which a table is printed or written, and the file to which it goes."""
 
     form: str = "table"  # one of TABLE_FORMATS; json is one array of objects
     path: Path | None = None  # None: standard output
@@ -123,10 +127,10 @@ FORMATS_BY_ENDING = {  # formats by the ending of a file's name
 def build_table_output(
     form: str | None, path: Path | None, force: bool = False, wide: bool | None = None
 ) -> TableOutput:
-    """Build the output in format ``form``; without ``form``, the ending of ``path`` decides; the default is a table.
+    """Build the output with format ``form`` or, without ``form``, the format that the ending of ``path`` names.
 
-    Raises ``RequestError`` for an unknown format or ending, for a file inside an archive, and without ``force`` for a
-    file that exists.
+    Without both, the format is a table. Raises ``RequestError`` for an unknown format or ending, for a file inside an
+    archive, and, unless ``force``, for a file that exists.
     """
     if form is not None and form not in TABLE_FORMATS:
         raise RequestError(

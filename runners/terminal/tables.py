@@ -25,10 +25,10 @@ MAX_PRINTED_ROWS = 50  # rows of an answer that is printed as a table
 
 
 def output_result(result: Result, output: TableOutput = TERMINAL_OUTPUT) -> None:
-    """Print the answer to a question or write it to a file: a table for people, or the rows of its frame for programs.
+    """Print a result or write it to a file, as a table for people or as the rows of its frame for programs.
 
-    Warnings go to standard error unless the format is one for people. Raises ``RequestError`` if there is nothing to
-    show or if the answer has no picture for the format svg, and ``FailureError`` if the file cannot be written.
+    Warnings go to standard error; only a file for people contains them. Raises ``RequestError`` if there is nothing to
+    show or if the format is svg and the result has no picture, and ``FailureError`` if the file cannot be written.
     """
     if result.missing:
         raise RequestError(f"nothing to show: {result.missing}")
@@ -50,7 +50,10 @@ def output_result(result: Result, output: TableOutput = TERMINAL_OUTPUT) -> None
 
 
 def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT, title: str = "Answer") -> None:
-    """Print a frame or write it to a file. Raises ``FailureError`` if the file cannot be written."""
+    """Print a frame as a table or write it to a file.
+
+    ``title`` is the heading in formats that have one. Raises ``FailureError`` if the file cannot be written.
+    """
     if output.is_printed:
         console.print_tables([to_table(frame)], wide=output.wide)
     elif output.form in FRAME_FORMATS:
@@ -62,10 +65,10 @@ def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT, tit
 
 
 def output_batches(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutput) -> None:
-    """Write rows to a file or standard output, in batches if the format is one of ``STREAMED_FORMATS``.
+    """Write rows to a file or to standard output, in batches if the format is one of ``STREAMED_FORMATS``.
 
-    ``stop`` is a function that ends the query early. Raises ``RequestError`` for dates that Polars cannot represent,
-    and ``FailureError`` if the file cannot be written.
+    ``stop`` is a function that ends the query early; it is called after an error. Raises ``RequestError`` for dates
+    that Polars cannot represent, and ``FailureError`` if the file cannot be written.
     """
     if output.path is None:
         with suppress(BrokenPipeError):  # the reader has closed the pipe early (| head)
@@ -77,14 +80,16 @@ def output_batches(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOu
 
 
 def print_first_rows(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | None) -> None:
-    """Print the first ``MAX_PRINTED_ROWS`` rows as a table as soon as they arrive; if there are more, print how many.
+    """Print the first ``MAX_PRINTED_ROWS`` rows as soon as they arrive, and then the number of rows if there are more.
 
-    ``stop`` is a function that ends the query early. Raises ``RequestError`` for dates that Polars cannot represent.
+    The query runs to its end, so that its rows can be counted. ``stop`` is a function that ends the query early; it is
+    called after an error. Raises ``RequestError`` for dates that Polars cannot represent.
     """
     pending_frames: list[pl.DataFrame] = []
     count = 0
 
     def add_batch(frame: pl.DataFrame) -> None:
+        """Count the rows of a batch, and print the first rows once there are more than fit into the table."""
         nonlocal count
         previous_count, count = count, count + frame.height
         if previous_count <= MAX_PRINTED_ROWS:
@@ -104,5 +109,5 @@ def print_first_rows(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | 
 
 
 def write_json(figures: Mapping[str, Any], path: Path) -> None:
-    """Write figures as JSON. Raises ``FailureError`` if the file cannot be written."""
+    """Write figures to a file as JSON. Raises ``FailureError`` if the file cannot be written."""
     write_file(path, (json.dumps(figures, indent=1) + "\n").encode())

@@ -1,11 +1,11 @@
 """The chosen games of a derived policy: a ``Dataset`` in memory, 44 bytes a game, or a ``GameStream`` read by file.
 
-Runs are in the order in which they began, as their records say. Games of a run are in the order of their ids. No clock
-or machine changes this order. The games of the latest generation of a training count last.
+Runs are in the order in which they began, as their records say, and the games of a run are in the order of their ids.
+No clock or machine changes this order. The games of the latest generation of a training come last.
 
-The ids of a policy's games are stored beside it: ``games.parquet`` has a row for each range of ids.
-``select_source_games`` finds them again. The condition that chose them is not asked again, so games added later change
-nothing.
+The ids of a policy's games are stored beside the policy: ``games.parquet`` has a row for each range of ids.
+``select_source_games`` finds these games again. The condition that chose the games is not asked again, so games that
+were added later change nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from quarto.rng import GAMMA, mix
 from quarto.rules import PIECES, Rules
 
 T = TypeVar("T")
-BOTH_SEATS = 0b11  # seats, a bit each
+BOTH_SEATS = 0b11  # bits of the two seats
 
 
 class RunSpan(NamedTuple):
@@ -66,6 +66,7 @@ class Dataset:
 
     @property
     def rules(self) -> Rules:
+        """The rules of all games."""
         return self.runs[0].rules
 
     @property
@@ -74,25 +75,25 @@ class Dataset:
         return len(self.game_id)
 
     def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """Yield the record of each run with the run's games, as one block: see ``GameSource.read_blocks``."""
+        """Yield the record of each run with all of the run's games as one block: see ``GameSource.read_blocks``."""
         for record, start, end in self.list_run_spans():
             rows = slice(start, end)
             yield record, RangeGames(self.game_id[rows], self.opening[rows], select_games(self.games, rows))
 
     def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
-        """Return ``NO_VALUE`` everywhere, because games in memory have no evaluations."""
+        """Return ``NO_VALUE`` for every turn, because a dataset in memory has no evaluations: [16, G]."""
         return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
 
     def list_run_spans(self) -> Iterator[RunSpan]:
-        """Yield the span of each run in the arrays of the dataset."""
+        """Yield, for each run, its record and the span of its games in the arrays of the dataset."""
         yield from map(RunSpan, self.runs, self.begins[:-1], self.begins[1:])
 
     def to_id_ranges(self) -> pl.DataFrame:
-        """Return the ids of all games as a frame of ranges, as ``build_id_ranges`` builds it."""
+        """Return the ids of all games as a frame of ranges: see ``build_id_ranges``."""
         return build_id_ranges({record.run_id: self.game_id[start:end] for record, start, end in self.list_run_spans()})
 
     def compute_fingerprints(self, threads: int) -> dict[str, str]:
-        """Compute the fingerprint, 16 hex digits, of each run's chosen games; return the fingerprints by run id."""
+        """Compute the fingerprint, 16 hex digits, of the chosen games of each run; return the fingerprints by run."""
 
         def add(first: int, last: int) -> int:
             return int(compute_fingerprint(self.game_id, self.opening, self.games, (first, last)))
@@ -103,12 +104,12 @@ class Dataset:
 
 
 def format_fingerprints(sums: Mapping[str, int]) -> dict[str, str]:
-    """Format the total of each run as a fingerprint of 16 hex digits; totals and fingerprints are keyed by run id."""
+    """Format the sum of each run as a fingerprint of 16 hex digits. Sums and fingerprints are keyed by run id."""
     return {run_id: f"{total % MODULUS:016x}" for run_id, total in sums.items()}
 
 
 class GameSource(Protocol):
-    """Games to learn from, in the order of learning: held in memory, or read file by file."""
+    """A source of games to learn from, in the order of learning: the games are in memory, or are read file by file."""
 
     @property
     def runs(self) -> tuple[RunRecord, ...]: ...
@@ -120,24 +121,24 @@ class GameSource(Protocol):
     def size(self) -> int: ...
 
     def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """Yield blocks of games with the record of their run: run by run, and in each block by ascending game id.
+        """Yield the games in blocks, each with the record of its run.
 
-        The method may be called several times.
+        Blocks come run by run, and the games of a block ascend by id. The method may be called several times.
         """
         ...
 
     def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         """Read the values that players reported for their turns: [16, G] in millionths, NO_VALUE where none is logged.
 
-        Row n holds the turn that placed ply n. If all plies up to ply n were imposed, row n holds the first gift that a
-        player chose.
+        Row n holds the value of the turn that placed ply n. If all plies up to and including ply n were imposed, row n
+        holds the value of the first gift that a player chose.
         """
         ...
 
 
 @dataclass(frozen=True)
 class LearnedPolicy:
-    """A policy and, if the method keeps one, the curve of its learning."""
+    """A policy and, if the method keeps one, its learning curve."""
 
     policy: Policy
     curve: pl.DataFrame | None = None  # in a form that ``analytics.report.style.render_curve_svg`` draws
@@ -145,10 +146,10 @@ class LearnedPolicy:
 
 @runtime_checkable
 class PolicyKind(Protocol):
-    """A method that derives a policy from games. Its instances are built from ``conf/kind/KIND.yaml``."""
+    """A method that derives a policy from games. An instance is built from ``conf/kind/KIND.yaml``."""
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
-        """Derive the policy. It depends on the games alone, not on the number of threads.
+        """Derive the policy, which depends only on the games and not on the number of threads.
 
         Raises ``RequestError`` if the parameters of this kind do not fit the games.
         """
@@ -157,32 +158,32 @@ class PolicyKind(Protocol):
 
 @runtime_checkable
 class LearningKind(Protocol):
-    """A kind that learns its policy in several passes over games that need not fit into memory."""
+    """A kind that learns its policy in several passes over the games, which need not fit into memory."""
 
     def derive(self, dataset: GameSource, threads: int) -> Policy:
         """Derive the policy: see ``PolicyKind.derive``."""
         ...
 
     def learn(self, dataset: GameSource, threads: int) -> LearnedPolicy:
-        """Learn the policy that ``derive`` returns; return the policy and its learning curve."""
+        """Learn the policy that ``derive`` returns, and return this policy with its learning curve."""
         ...
 
 
 @runtime_checkable
 class CountingKind(Protocol):
-    """A kind whose policy follows from counts of games. Counts add up, so each file can be counted separately."""
+    """A kind whose policy follows from counts over the games. The counts of several files add up."""
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
-        """Return the counts for some games, in an array of the same shape for any games, so that counts add up."""
+        """Return the counts over some games, in an array whose shape is always the same, so that counts add up."""
         ...
 
     def policy_from_counts(self, counts: NDArray[np.int64]) -> Policy:
-        """Build the policy from the summed counts of all games."""
+        """Build the policy from the sum of the counts over all games."""
         ...
 
 
 def find_agent_seat_bits(agent: str | None, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Return the seats that an agent held in each game of a run, as bits: [G], where bit s is set for seat s.
+    """Return the seats that an agent held in each game of a run, as bits: [G], where bit s stands for seat s.
 
     ``agent`` is a label. If it is None, the bits of both seats are set.
     """
@@ -195,16 +196,17 @@ def find_agent_seat_bits(agent: str | None, record: RunRecord, game_id: NDArray[
 
 
 def check_agent_played(agent: str | None, played: bool, runs: Sequence[RunRecord]) -> None:
-    """Raise ``RequestError`` unless the agent ``played`` some of the games of ``runs``."""
+    """Raise ``RequestError`` unless ``played``, which says whether the agent played any of the games of ``runs``."""
     if not played:
         labels = {label for record in runs for label in record.labels}
         raise RequestError(f"agent={agent} played none of the games{describe_valid_names(str(agent), labels)}")
 
 
 def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
-    """Split a range into equal parts, and return the results of ``function(first, last)`` for the parts, in order.
+    """Return the results of ``function(first, last)`` for ``threads`` equal spans of a range, in order.
 
-    Each part has its own thread. Threads help because kernels release the GIL.
+    The range is from ``start`` up to but not including ``end``, and so is each span from its ``first`` to its ``last``.
+    Each span has its own thread. Threads help because kernels release the GIL.
     """
     edges = np.linspace(start, end, threads + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(threads) as pool:
@@ -214,7 +216,7 @@ def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: 
 def load_dataset(selection: Selection, run_order: Sequence[str] = ()) -> Dataset:
     """Load the games of a selection into memory.
 
-    ``run_order`` lists the ids of all runs of the selection in the order of learning. By default, this is the order in
+    ``run_order`` has the ids of all runs of the selection in the order of learning. By default, this is the order in
     which the runs began.
 
     Raises ``RequestError`` if the runs have different rules, or rules under which the mover chooses the piece; no game
@@ -238,9 +240,9 @@ def load_dataset(selection: Selection, run_order: Sequence[str] = ()) -> Dataset
 
 
 def sort_for_learning(runs: Sequence[RunRecord], run_order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
-    """Sort runs by the position of their ids in ``run_order`` or, by default, by the time at which they began.
+    """Sort runs by the place of their ids in ``run_order`` or, without it, by the order in which they began.
 
-    Raises ``RequestError`` if the rules of the runs cannot be learned together: see ``_check_same_rules``.
+    Raises ``RequestError`` if a policy cannot be learned from the runs' rules: see ``_check_same_rules``.
     """
     _check_same_rules(runs)
     by_begin = sorted(runs, key=lambda record: (record.number, record.run_id))
@@ -248,7 +250,7 @@ def sort_for_learning(runs: Sequence[RunRecord], run_order: Sequence[str] = ()) 
 
 
 def _check_same_rules(runs: Sequence[RunRecord]) -> None:
-    """Raise ``RequestError`` unless all runs have the same rules, under which the opponent chooses the piece."""
+    """Raise ``RequestError`` unless all runs have the same rules, in which the opponent chooses the piece."""
     first = runs[0]
     for record in runs[1:]:
         if replace(record.rules, name="") != replace(first.rules, name=""):
@@ -265,7 +267,7 @@ def _check_same_rules(runs: Sequence[RunRecord]) -> None:
 
 
 def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
-    """Sort the games from index ``start`` up to but not including ``end`` by game id, in place.
+    """Sort the games of a dataset from index ``start`` up to but not including ``end`` by game id, in place.
 
     To save memory, the arrays are reordered one row at a time.
     """
@@ -280,7 +282,7 @@ def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
 
 @kernel()
 def compute_values_fingerprint(game_id: NDArray[np.int64], values: NDArray[np.int32]) -> int:
-    """Hash each reported value of a turn in ``values`` [16, G] with its game and ply, and return the sum (uint64)."""
+    """Hash each reported value in ``values`` [16, G] with its game and ply; return the sum of the hashes (uint64)."""
     total = uint64(0)
     for ply in range(values.shape[0]):
         for game in range(values.shape[1]):
@@ -297,11 +299,11 @@ WHERE run_id = ? AND ply >= 0 AND value IS NOT NULL AND game_id BETWEEN ? AND ?
 
 
 class GameStream:
-    """The games of a selection, read from files: runs in the order of learning, and the games of each run by game id.
+    """A source of a selection's games that reads them from files: see ``GameSource``.
 
-    The stream is a ``GameSource``, which may be read several times. The first complete reading records the checksums of
-    the games and the ranges of their ids. Building a stream raises ``RequestError`` under the conditions of
-    ``load_dataset``; reading it raises ``FailureError`` for a damaged file.
+    Runs are in the order of learning, and the games of each run are sorted by game id. The first complete reading
+    records the fingerprints of the games and the ranges of their ids. Building a stream raises ``RequestError`` under
+    the conditions of ``load_dataset``; reading it raises ``FailureError`` for a damaged file.
     """
 
     def __init__(self, selection: Selection, run_order: Sequence[str] = ()) -> None:
@@ -312,14 +314,17 @@ class GameStream:
         self._ranges: list[pl.DataFrame] = []
         self._value_sums: dict[
             str, tuple[int, int]
-        ] = {}  # by run: the sum of the values that were read, up to which game
+        ] = {}  # by run: the sum over the values that were read, and the last game's id
 
     @property
     def rules(self) -> Rules:
         return self.runs[0].rules
 
     def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """Yield the games of each run by pairing and pair; games of the same pairing in one file form one block."""
+        """Yield the games of each run, sorted by pairing and pair, in blocks with the run's record.
+
+        A block has games of one pairing in one file.
+        """
         sums, ranges = dict[str, int](), list[pl.DataFrame]()
         for record in self.runs:
             for chosen in self._read_run_blocks(record):
@@ -331,6 +336,7 @@ class GameStream:
         self._sums, self._ranges = self._sums or sums, self._ranges or ranges
 
     def _read_run_blocks(self, record: RunRecord) -> Iterator[RangeGames]:
+        """Yield the chosen games of one run in blocks, sorted by pairing and pair."""
         archive = self._selection.opened.archive
         chosen_ids = [*self._selection.select_ranges_and_ids(record)]
         pair_ranges = [
@@ -360,21 +366,22 @@ class GameStream:
 
     @property
     def evaluation_sums(self) -> dict[str, str]:
-        """The checksums (16 hex digits) of the reported values that were learned from, by run id."""
+        """The fingerprints (16 hex digits) of the reported values that have been read, by run id."""
         return format_fingerprints({run_id: total for run_id, (total, _) in self._value_sums.items()})
 
     def _ensure_read(self) -> None:
+        """Read all games once, unless that has been done, so that their fingerprints and id ranges are known."""
         if not self._ranges:
             for _ in self.read_blocks():
                 pass
 
     def compute_fingerprints(self, threads: int) -> dict[str, str]:  # noqa: ARG002  (each file is read by one)
-        """Return the fingerprint of each run's games by run id: see ``Dataset.compute_fingerprints``."""
+        """Return the fingerprint of the games of each run, by run id: see ``Dataset.compute_fingerprints``."""
         self._ensure_read()
         return format_fingerprints(self._sums)
 
     def to_id_ranges(self) -> pl.DataFrame:
-        """Return the ids of all games as a frame of ranges, in which adjacent ranges are joined."""
+        """Return the ids of all games as a frame of ranges, with adjacent ranges joined: see ``build_id_ranges``."""
         self._ensure_read()
         rows = pl.concat(self._ranges)
         end = pl.col("first_game") + pl.col("games") * pl.col("step")
@@ -393,9 +400,10 @@ ID_RANGES_SCHEMA = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int
 
 
 def build_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
-    """Build a frame of ranges from the ascending game ids of each run.
+    """Build a frame with the ranges of the game ids of each run; the ids of a run ascend.
 
-    A range stands for ``games`` ids that begin with ``first_game`` and are ``step`` apart.
+    A range has ``games`` ids, of which the first is ``first_game`` and neighbours are ``step`` apart (1 or 2). Columns:
+    ``run_id``, ``first_game``, ``games``, ``step``.
     """
     parts = []
     for run_id, ids in ids_by_run.items():
@@ -409,7 +417,7 @@ def build_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame
 
 
 def expand_id_ranges(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
-    """Expand a frame of ranges to the game ids that it stands for, and return these ids by run."""
+    """Expand a frame of ranges, as ``build_id_ranges`` builds it, to arrays of game ids, and return them by run id."""
     ids_by_run = {}
     for (run_id,), rows in ranges.group_by("run_id", maintain_order=True):
         first, games, step = (rows[name].to_numpy() for name in ("first_game", "games", "step"))
@@ -419,9 +427,9 @@ def expand_id_ranges(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
 
 
 def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
-    """Select the games from which a policy was derived.
+    """Select the games from which the policy with this card was derived.
 
-    Raises ``RequestError`` if the archive lacks any of these games, or a file that held them.
+    Raises ``RequestError`` if the archive lacks any of these games, or a file with their plies.
     """
     ranges = _read_id_ranges(opened.archive, card)
     records = {run_id: opened.archive.find_run(run_id) for run_id in card.learned["run_ids"]}
@@ -459,9 +467,9 @@ def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
 
 
 def _read_id_ranges(archive: ArchiveStore, card: PolicyCard) -> pl.DataFrame:
-    """Read the ranges of game ids that belong to a policy's card.
+    """Read the ranges of the ids of the games from which the policy with this card was derived.
 
-    Raises ``RequestError`` if the table does not have the form in which derivations store it.
+    Raises ``RequestError`` if the stored table is not one that a derivation writes.
     """
     ranges = policy_store.read_table(archive, card, ID_RANGES_TABLE)
     wrong = "other columns" if ranges.schema != pl.Schema(ID_RANGES_SCHEMA) else None
@@ -480,14 +488,14 @@ def _read_id_ranges(archive: ArchiveStore, card: PolicyCard) -> pl.DataFrame:
 
 
 def _select_missing_ids(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Select the ids that belong to no game of the run in the archive."""
+    """Return those of the game ids of a run for which the archive has no game."""
     return ids[~archive.list_effective_ranges(record.run_id).mark_held_units(record.unit_line.compute_units(ids))]
 
 
 def _find_missing_plies_path(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
-    """Return a missing file of plies that should hold some of these games, or None if no such file is missing.
+    """Return the path of a missing file with the plies of some of these games, or None if no file is missing.
 
-    The archive lists a range as soon as its file of games exists, so the file of plies may be absent.
+    The archive lists a range as soon as its file of games exists, so its file of plies may be absent.
     """
     for stored in archive.list_effective_ranges(record.run_id):
         if has_any_game(record, stored, ids):

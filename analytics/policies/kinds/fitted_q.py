@@ -34,15 +34,15 @@ class FittedQ:
     value of a position is 1 if the piece in hand finishes a line there. Otherwise, it is the maximum over the logged
     games that met the position: a game that ended with the next placement contributes its result, and any other game
     contributes the value of the turn that was made there. Turns that nobody made do not contribute (S. Fujimoto et al.,
-    Off-Policy Deep Reinforcement Learning without Exploration, 2019). Imposed turns do, because it does not matter who
-    chose them.
+    Off-Policy Deep Reinforcement Learning without Exploration, 2019). Imposed turns do contribute, because it does not
+    matter who chose them.
 
     Each ply adds a piece, so one sweep from the last ply to the first reaches the fixed point exactly. Maxima and
     products do not depend on the order of games.
 
-    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64 (games), ``value`` float64. Rows are the afterstates
-    with a count of at least ``least``; rarer afterstates have no row, although they contributed to the values of
-    earlier afterstates. Raises ``ValueError`` for a parameter that is out of range.
+    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64 (games), ``value`` float64. There is a row for each
+    afterstate that at least ``least`` games met; a rarer afterstate has no row, although it contributed to the values
+    of earlier afterstates. Raises ``ValueError`` for a parameter that is out of range.
     """
 
     def __init__(self, discount: float = 0.98, least: int = 2) -> None:
@@ -51,7 +51,7 @@ class FittedQ:
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
         boards = GameBoards.empty(len(dataset.game_id))
-        worth = np.zeros(len(dataset.game_id))  # of each game's turn at the level above, for the player who made it
+        worth = np.zeros(len(dataset.game_id))  # value of each game's turn at the level above, for its player
         for ply in range(CELLS):
             add_or_remove_ply_everywhere(add_ply, dataset.games, ply, boards, threads)
         parts = []
@@ -63,9 +63,11 @@ class FittedQ:
     def _fit_level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, worth: NDArray[np.float64], threads: int
     ) -> tuple[NDArray[Any], ...]:
-        """Fit the afterstates with ``pieces`` pieces on the board, and return the columns of their rows.
+        """Compute the values of the afterstates with ``pieces`` pieces, and return the columns of their rows.
 
-        ``worth`` [G] holds the value of each game's next turn; the turns of this level replace these values.
+        The columns are lanes, occupied, counts and values. Afterstates that fewer than ``least`` games met are left
+        out. ``worth`` [G] has the value of each game's turn at the next level; it is overwritten with the value of the
+        game's turn at this level.
         """
         games, level, size = dataset.games, build_level(dataset.rules, pieces), len(dataset.game_id)
         keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), dataset.rules.tables
@@ -82,7 +84,7 @@ class FittedQ:
 
 
 class FittedLevel(NamedTuple):
-    """The distinct afterstates of one level, their numbers of games, and their values; all [K]."""
+    """The distinct afterstates of one level, their numbers of games, and their values; all arrays are [K]."""
 
     keys: NDArray[np.uint64]
     games: NDArray[np.int64]
@@ -100,10 +102,11 @@ def fit_level(
     discount: float,
     worth: NDArray[np.float64],
 ) -> FittedLevel:
-    """Fit the afterstates of one level; ``order`` contains the indices of the games, sorted by afterstate key.
+    """Compute the value of each distinct afterstate: minus ``discount`` times the best result or value after it.
 
-    ``worth`` [G] is updated: on entry it has the value of each game's next turn, and on return the value of each game's
-    turn at this level.
+    ``keys`` [G] has the afterstate of each game, and ``order`` [G] the indices of the games sorted by key. ``wins`` [G]
+    says whether the next placement can finish a line, ``ends`` [G] whether the game ended with it. ``worth`` [G] is
+    updated: on entry it has the value of each game's next turn, and on return the value of the turn at this level.
     """
     size, different = len(keys), int64(0)
     for i in range(size):

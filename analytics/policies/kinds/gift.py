@@ -19,11 +19,12 @@ class Gift:
     """The giver's probability of losing, by the features of the gift (``agents/gifts.py``).
 
     Only gifts that a player chose are counted. ``risk`` is estimated as (losses + smoothing) / (count + 2 smoothing),
-    as if there had been ``smoothing`` more losses and as many more games without a loss. A smoothing of 1 gives
-    Laplace's rule of succession.
+    as if ``smoothing`` more games had been lost and as many more had not been lost. A smoothing of 1 gives Laplace's
+    rule of succession.
 
-    Columns: ``pieces``, ``wins``, ``safe``, ``dangers`` int8, ``count`` int64, ``losses`` int64, ``risk`` float64; a
-    row for each combination of features in the games, ascending. Raises ``ValueError`` for a smoothing below 0.
+    Columns: ``pieces``, ``wins``, ``safe``, ``dangers`` int8, ``count`` int64, ``losses`` int64, ``risk`` float64.
+    There is a row for each combination of features that occurs in the games, in ascending order. Raises ``ValueError``
+    for a smoothing below 0.
     """
 
     def __init__(self, smoothing: float = 1.0) -> None:
@@ -35,7 +36,10 @@ class Gift:
         return self.policy_from_counts(self.count(dataset, threads))
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
-        """Count the gifts by their features, [2, COMBINATIONS]: in row 0 if the giver lost, in row 1 otherwise."""
+        """Count the chosen gifts by their features: [2, COMBINATIONS].
+
+        Row 0 is for gifts whose giver lost the game, row 1 for all others.
+        """
         rules = dataset.rules.tables
 
         def count_span(first: int, last: int) -> NDArray[np.int64]:
@@ -59,7 +63,10 @@ class Gift:
 def count_gifts(
     games: Games, opening: NDArray[np.int8], rules: np.void, counts: NDArray[np.int64], span: tuple[int, int]
 ) -> None:
-    """Add the gifts that players chose to ``counts`` [2, COMBINATIONS]: to row 0 if the giver lost, else to row 1."""
+    """Count the gifts that players chose in the games of ``span``, by features, and add the counts to ``counts``.
+
+    ``counts`` is [2, COMBINATIONS]: row 0 is for gifts whose giver lost the game, row 1 for all others.
+    """
     for game in range(span[0], span[1]):
         lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
         for ply in range(games.plies[game]):

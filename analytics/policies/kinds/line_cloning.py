@@ -1,11 +1,12 @@
 """Behaviour cloning: weights by which the logged turn is preferred to other turns that the player could have made.
 
 A turn is preferred to another with probability 1 / (1 + exp(-d)), where d is the difference of their afterstates'
-values. This is the model of R. D. Luce, Individual Choice Behavior (1959). In it the probability of a turn is
-proportional to the exponential of its value. The other turns are sampled, each as likely as any other. This leaves the
-estimate consistent: D. McFadden, Modelling the choice of residential location (1978).
+values. This is the model of R. D. Luce, Individual Choice Behavior (1959), in which the probability of a turn is
+proportional to the exponential of its value. The other turns are sampled, all with the same probability, which leaves
+the estimate consistent: D. McFadden, Modelling the choice of residential location (1978).
 
-Only choices that its player leaves to the weights are learned: positions without a win, turns that give none away.
+A turn is learned only if the player of the policy would choose it by the weights: in the position the mover cannot win
+at once, and the turn does not let the opponent win at once.
 """
 
 from __future__ import annotations
@@ -57,21 +58,21 @@ SAMPLED_TURNS = 8  # turns that are compared, the logged one first; all if there
 
 
 class TurnMemory(NamedTuple):
-    """Work memory for comparing the turns of one position."""
+    """The work memory for comparing the turns of one position."""
 
-    boards: NDArray[np.int64]  # [4, BOARD]: before the placement, after it, a reply, and an answer to it
-    gifts: NDArray[np.int64]  # [16] the safe gifts after a placement on each cell, as bits
+    boards: NDArray[np.int64]  # [5, BOARD]: before the placement, after it, and three for the features
+    gifts: NDArray[np.int64]  # [CELLS] the safe gifts after a placement on each cell, as bits
     features: NDArray[np.int64]  # [SAMPLED, MAX_FEATURES]
     counts: NDArray[np.int64]  # [SAMPLED] features
     sums: NDArray[np.float32]  # [SAMPLED, HEADS + units]
     errors: NDArray[np.float32]  # [SAMPLED, HEADS]
     slopes: NDArray[np.float32]  # [units]
-    steps: NDArray[np.float32]  # of ``learn_feature_weights``
+    steps: NDArray[np.float32]  # work memory of ``learn_feature_weights``
 
 
 @inline_function
 def allocate_turn_memory(units: int) -> TurnMemory:
-    """Allocate the work memory of one thread, for ``units`` hidden units."""
+    """Allocate the work memory of one thread for a network with ``units`` hidden units."""
     return TurnMemory(
         np.empty((5, BOARD), np.int64),
         np.empty(CELLS, np.int64),
@@ -88,9 +89,10 @@ def allocate_turn_memory(units: int) -> TurnMemory:
 def fill_and_count_turns(
     lanes: int, occupied: int, cells: int, hand: int, available: int, words: Any, memory: TurnMemory
 ) -> int:
-    """Fill ``memory`` with the safe gifts after a placement on each of ``cells`` (bits); return the number of turns.
+    """Fill ``memory.gifts`` with the safe gifts after a placement on each of ``cells`` (bits); return the turn count.
 
-    If the player was free to choose the cell and could have finished a line, return 0, so that nothing is compared.
+    A turn is a cell with one of its safe gifts. If ``cells`` has several cells and the piece in hand could finish a
+    line, return 0, so that no turns are compared.
     """
     before, byte, turns = memory.boards[0], piece_byte(hand), int64(0)
     fill_line_states(lanes, occupied, words, before)
@@ -107,7 +109,7 @@ def fill_and_count_turns(
 
 @inline_function
 def turn_number(cell: int, gift: int, memory: TurnMemory) -> int:
-    """Return the index of a turn among the turns in ``memory``, which are sorted by cell, then by gift."""
+    """Return the index of a turn among the turns in ``memory``, which are sorted by cell and then by gift."""
     number = int64(popcount(memory.gifts[cell] & ((int64(1) << gift) - 1)))
     for other in range(cell):
         number += int64(popcount(memory.gifts[other]))
@@ -116,7 +118,7 @@ def turn_number(cell: int, gift: int, memory: TurnMemory) -> int:
 
 @inline_function
 def turn_at(number: int, memory: TurnMemory) -> tuple[int, int]:
-    """Return the cell and the gift of the turn with this index in ``memory``."""
+    """Return the cell and the gift of the turn with index ``number`` among the turns in ``memory``."""
     cell = int64(0)
     while number >= int64(popcount(memory.gifts[cell])):
         number -= int64(popcount(memory.gifts[cell]))
@@ -132,7 +134,8 @@ def turn_at(number: int, memory: TurnMemory) -> tuple[int, int]:
 def fill_sampled_turn_numbers(logged: int, turns: int, word: int, numbers: Any) -> int:
     """Write the indices of the logged turn and of random other turns into ``numbers`` [SAMPLED]; return their count.
 
-    If there is room for all turns, all are taken.
+    The logged turn comes first. If there is room for all turns, all are taken. ``word`` is the random word of the
+    sample.
     """
     numbers[0], count = logged, int64(1)
     if turns <= SAMPLED_TURNS:
@@ -156,9 +159,9 @@ def fill_sampled_turn_numbers(logged: int, turns: int, word: int, numbers: Any) 
 def fill_turn_features_and_values(
     i: int, number: int, occupied: int, hand: int, available: int, words: Any, fit: StageFit, memory: TurnMemory
 ) -> None:
-    """Fill row ``i`` of ``memory`` with the features and the values of the turn with this index.
+    """Fill row ``i`` of ``memory`` with the features and the values of the turn whose index is ``number``.
 
-    If the outcome of the resulting afterstate is already decided, the turn has no features.
+    If the outcome of the resulting afterstate is already decided, the turn has no features, and its values are fixed.
     """
     cell, gift = turn_at(number, memory)
     filled = occupied | int64(1) << cell
@@ -176,14 +179,15 @@ def fill_turn_features_and_values(
 
 @inline_function
 def fill_value_gradients(count: int, memory: TurnMemory, squared_errors: Any) -> None:
-    """Write the gradient of each turn's values into ``memory.errors``; row 0 is the logged turn.
+    """Write the gradients of the values of ``count`` turns into ``memory.errors``; row 0 is the logged turn.
 
-    For each head, the mean squared error over the other turns is added to ``squared_errors``.
+    The logged turn is compared with each other turn. For each head, the mean squared error of these comparisons is
+    added to ``squared_errors`` [HEADS].
     """
     for head in range(HEADS):
         memory.errors[0, head] = np.float32(0.0)
         for i in range(1, count):
-            # how likely the logged turn would not have been preferred
+            # the probability that the logged turn is not preferred
             error = np.float32(1.0 - sigmoid(float64(memory.sums[0, head] - memory.sums[i, head])))
             memory.errors[0, head] += error / np.float32(count - 1)
             memory.errors[i, head] = -error / np.float32(count - 1)
@@ -203,9 +207,9 @@ def learn_and_count_stage_turns(
 ) -> int:
     """Learn from the turns of some games that left ``stage`` pieces on the board; return the number of these turns.
 
-    ``imposed_and_seats`` [2, G] has the number of imposed plies of each game, and the seats whose turns are learned, as
-    bits. The squared errors, taken before each turn is learned, are added to ``squared_errors`` [HEADS]. If ``rate`` is
-    0, the errors are measured but nothing is learned.
+    ``imposed_and_seats`` [2, G] has, for each game, the number of imposed plies, and the seats whose turns are learned,
+    as bits. The squared errors, taken before each turn is learned, are added to ``squared_errors`` [HEADS]. If ``rate``
+    is 0, the errors are measured but nothing is learned.
     """
     choice, numbers, rate32 = allocate_turn_memory(fit.units), np.empty(SAMPLED_TURNS, np.int64), np.float32(rate)
     learned = int64(0)
@@ -217,7 +221,9 @@ def learn_and_count_stage_turns(
         hand, cell = int64(games.pieces[stage - 1, game]), int64(games.cells[stage - 1, game])
         gift = int64(games.pieces[stage, game])
         available &= ~(int64(1) << hand)
-        cells = ~occupied & ALL_CELLS if imposed < stage else int64(1) << cell  # of an imposed placement: no other
+        cells = (
+            ~occupied & ALL_CELLS if imposed < stage else int64(1) << cell
+        )  # an imposed placement is not compared with others
         turns = fill_and_count_turns(lanes, occupied, cells, hand, available, words, choice)
         if turns < 2 or (choice.gifts[cell] >> gift) & 1 == 0:
             continue
@@ -239,17 +245,20 @@ def learn_and_count_stage_turns(
 
 
 class CloningBlock(NamedTuple):
-    """Games of one run, either for learning or for measuring the error."""
+    """Games of one run, either to learn from or to measure the error with."""
 
     games: Games
     imposed_and_seats: NDArray[np.int8]  # [2, G] imposed plies, seats
-    words: NDArray[np.uint64]  # [G] of randomness
+    words: NDArray[np.uint64]  # [G] random words
 
 
 def select_cloning_block(
     range_games: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool
 ) -> CloningBlock:
-    """Select the games for measuring the error if ``held_out`` is set, or else the games for learning."""
+    """Select the games that measure the error if ``held_out`` is set, and otherwise the games to learn from.
+
+    ``seats`` [G] and ``words`` [G] belong to the games of ``range_games``.
+    """
     rows = np.flatnonzero(is_held_out(words) == held_out)
     taken = range_games.select_rows(rows)
     games = Games(*(np.ascontiguousarray(column) for column in taken.games))
@@ -259,13 +268,14 @@ def select_cloning_block(
 def learn_stages_from_turns(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """Learn weights that prefer the logged turns to other turns; return the weights and the errors of each pass.
+    """Learn weights that prefer the logged turns to other turns; return them by stage, and the errors of each pass.
 
-    Learn from the turns of the agent with the label ``agent``, or from all turns if it is None. Raises ``RequestError``
-    if this agent played none of the games.
+    The turns are those of the agent with the label ``agent``, or all turns if it is None. Raises ``RequestError`` if
+    this agent played none of the games.
     """
 
     def read_learners(number: int) -> Iterator[StageLearner]:
+        """Yield a learner for each block of games; in each pass, by its number, other turns are sampled."""
         met = False
         for record, range_games in dataset.read_blocks():
             seats = find_agent_seat_bits(agent, record, range_games.game_id)

@@ -1,8 +1,8 @@
 """Logistic regression on sparse features, with an optional hidden layer: one pass after the other, in a fixed order.
 
 The update is AdaGrad's (J. Duchi et al., Adaptive Subgradient Methods for Online Learning and Stochastic Optimization,
-2011). A stage is learned by one thread, so nothing races. Arithmetic is that of IEEE 754, without a library's
-exponential. So the same boards give the same bytes on every machine.
+2011). Each stage is learned by a single thread, so there are no races. Arithmetic follows IEEE 754, without a library's
+exponential. Therefore the same boards give the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from quarto.jit import float64, inline_function, int64, kernel, uint64
 from quarto.rng import draw, mix, unit_float
 from quarto.rules import CELLS
 
-FIRST_SQUARES = 4.0  # of gradients, as if they had been met before: the first steps are small
+FIRST_SQUARES = 4.0  # sum of squared gradients before the first: it keeps the first steps small
 FIRST_HIDDEN_SQUARES = 0.05
-HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.05, 0.3  # of the random weights before the first pass, at most
+HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.05, 0.3  # bounds of the random weights before the first pass
 
 
 class Examples(NamedTuple):
-    """The features of ``N`` afterstates of one stage, and the chances that the heads should learn for each."""
+    """The features of ``N`` afterstates of one stage, and the chances that the heads should learn for them."""
 
-    feature_numbers: NDArray[np.int32]  # [M] numbers of features, those of one afterstate after those of the other
-    begins: NDArray[np.int64]  # [N + 1] where those of each begin
+    feature_numbers: NDArray[np.int32]  # [M] numbers of features, one afterstate after the other
+    begins: NDArray[np.int64]  # [N + 1] index of each afterstate's first feature, and M
     targets: NDArray[np.float64]  # [N, HEADS]
 
 
@@ -46,7 +46,10 @@ class StageFit(NamedTuple):
 
 
 def build_stage_fit(words: NDArray[np.uint64], units: int, seed: int) -> StageFit:
-    """Build the initial weights of a stage: random to and from the hidden units, and 0 elsewhere."""
+    """Build the initial weights of a stage: random weights to and from the ``units`` hidden units, and 0 elsewhere.
+
+    ``words`` are the feature tables of the rules.
+    """
     features = int(words[STAGE_SIZE])
     fit = StageFit(
         np.zeros(stage_size(features, units), np.float32),
@@ -61,6 +64,7 @@ def build_stage_fit(words: NDArray[np.uint64], units: int, seed: int) -> StageFi
 
 @kernel()
 def _randomise_hidden_weights(fit: StageFit, seed: int) -> None:
+    """Set the weights to and from the hidden units to random values that follow from ``seed``."""
     width, word = HEADS + fit.units, mix(uint64(seed))
     for i in range(fit.weights.shape[0]):
         if i >= fit.features * width:
@@ -73,7 +77,7 @@ def _randomise_hidden_weights(fit: StageFit, seed: int) -> None:
 def fill_logits(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> None:
     """Fill ``sums`` [HEADS + units] float32 with the logits of the heads, followed by the sums of the hidden units.
 
-    ``feature_numbers`` has ``count`` features of one afterstate.
+    The first ``count`` entries of ``feature_numbers`` are the features of one afterstate.
     """
     width, units = HEADS + fit.units, fit.units
     if units == 0:  # both sums stay in registers
@@ -95,9 +99,10 @@ def fill_logits(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> N
 
 @inline_function
 def learn_output_weights(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
-    """Update the weights from the hidden units to the heads for one afterstate.
+    """Update the weights from the hidden units to the heads for one afterstate, and fill ``slopes`` [units].
 
-    Fill ``slopes`` with the gradient of each hidden unit, and return the mean square of these gradients.
+    ``errors`` [HEADS] are the errors of the heads, and ``sums`` is what ``fill_logits`` filled. ``slopes`` gets the
+    gradient of each hidden unit. Return the mean square of these gradients.
     """
     width, units, mean = HEADS + fit.units, fit.units, np.float32(0.0)
     output, squares = fit.features * width, fit.features * (HEADS + 1)
@@ -126,10 +131,11 @@ def allocate_step_memory() -> NDArray[np.float32]:
 def learn_feature_weights(
     feature_numbers: Any, count: int, errors: Any, rate: Any, fit: StageFit, slopes: Any, mean: Any, steps: Any
 ) -> None:
-    """Update the weights of the ``count`` features of one afterstate, one feature after the other.
+    """Update the weights of the ``count`` features of one afterstate.
 
-    The sums of squares do not depend on the weights, so all of them are computed first. The roots and quotients, which
-    take most of the time, then work on neighbouring numbers, and the processor computes several of them at once.
+    ``slopes`` and ``mean`` come from ``learn_output_weights``, ``steps`` from ``allocate_step_memory``. The sums of
+    squares do not depend on the weights, so all of them are computed first. The roots and quotients, which take most of
+    the time, then work on neighbouring numbers, and the processor computes several of them at once.
     """
     for head in range(HEADS):
         square = errors[head] * errors[head]
@@ -160,10 +166,10 @@ def learn_feature_weights(
 
 @kernel()
 def learn_examples(examples: Examples, rate: float, fit: StageFit, squared_errors: NDArray[np.float64]) -> None:
-    """Learn from the examples in one pass.
+    """Learn from the examples in one pass, in order, and add their squared errors to ``squared_errors`` [HEADS].
 
-    The squared error of each example, taken before the example is learned, is added to ``squared_errors`` [HEADS]. If
-    ``rate`` is 0, the errors are measured but nothing is learned.
+    The error of an example is taken before the example is learned. If ``rate`` is 0, the errors are measured but
+    nothing is learned.
     """
     sums, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
     errors, steps, rate32 = np.empty(HEADS, np.float32), allocate_step_memory(), np.float32(rate)
@@ -180,7 +186,7 @@ def learn_examples(examples: Examples, rate: float, fit: StageFit, squared_error
 
 
 def round_weights(fit: StageFit) -> NDArray[np.int16]:
-    """Round the weights to multiples of ``UNIT``, the precision of a policy; set weights of features never met to 0."""
+    """Return the weights as multiples of ``UNIT``, the precision of a policy; those of unseen features are 0."""
     clipped = np.clip(fit.weights, -MAX_WEIGHT, MAX_WEIGHT)
     weights: NDArray[np.int16] = np.rint(clipped / np.float32(UNIT)).astype(np.int16)
     rows = weights[: fit.features * (HEADS + fit.units)].reshape(fit.features, -1)
@@ -201,22 +207,22 @@ Stages = dict[int, NDArray[np.int16]]  # the weights of both heads by number of 
 
 
 class LearningPlan(NamedTuple):
-    """The settings for learning weights: see ``conf/kind/line_values.yaml``."""
+    """The number of passes, the step size and the seed for learning weights: see ``conf/kind/line_values.yaml``."""
 
     passes: int
     rate: float
     seed: int
 
     def rate_for_pass(self, number: int) -> float:
-        """Return the step size of the pass with this number; the first pass has number 0."""
+        """Return the step size of the pass with this number, counted from 0; the last passes have a smaller one."""
         return self.rate * (LAST_RATE if number >= max(self.passes - LAST_PASSES, 1) else 1.0)
 
 
 class StageLearner(Protocol):
-    """A function that learns one stage from a block of games."""
+    """A function that learns one stage from one block of games."""
 
     def __call__(self, stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64]) -> None:
-        """Learn one stage, and add to ``sums`` [2, 1 + HEADS] the number of boards and their squared errors.
+        """Learn one stage, and add the number of boards and their squared errors to ``sums`` [2, 1 + HEADS].
 
         Row 0 of ``sums`` is for games that are learned from, row 1 for games that measure the error.
         """
@@ -229,10 +235,10 @@ def learn_in_passes(
     read_learners: Callable[[int], Iterator[StageLearner]],
     threads: int,
 ) -> tuple[Stages, pl.DataFrame]:
-    """Learn linear weights for each stage that occurs in the games; return the weights and each pass's mean errors.
+    """Learn linear weights for each stage that occurs in the games; return them, and the mean errors of each pass.
 
-    ``read_learners`` yields a learner for each block of games in a pass; its argument is the number of the pass, from
-    0. Errors are measured before each example is learned.
+    ``read_learners`` yields a learner for each block of games in a pass; its argument is the number of the pass,
+    counted from 0. Errors are measured before each example is learned.
     """
     fits = {stage: build_stage_fit(words, 0, plan.seed) for stage in range(1, CELLS)}
     rows, sums = list[tuple[float | None, ...]](), dict[int, NDArray[np.float64]]()

@@ -1,10 +1,11 @@
 """One backward sweep over the numbers of pieces: each stage is fitted to exact values, or to the best replies after it.
 
-Games are read in the order of a hash of run and id. So the boards, and the order in which they are learned from, depend
-on the chosen games alone. Some boards are as they were logged. In the others the last turns are drawn again, because
-the logged players seldom make the turns of a better one. Boards whose replies show how the game ends are left out.
+Games are read in the order of a hash of run and id, so the boards and the order in which they are learned depend only
+on the chosen games. Some boards are as they were logged. In the others, the last turns are replaced by random ones,
+because the logged players seldom make the turns of a better player. Boards whose replies show how the game ends are
+left out.
 
-A stage is learned by one thread, so nothing races. Other threads prepare the next stages meanwhile.
+Each stage is learned by a single thread, so there are no races. Meanwhile, other threads prepare the next stages.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ from quarto.rules import CELLS, NONE
 from quarto.solver.solver import Solver
 from quarto.threats import safe_pieces, winning_cells
 
-MAX_GAMES = 1 << 20  # that boards are taken from
+MAX_GAMES = 1 << 20  # games that boards are taken from, at most
 MAX_WORD = 2.0**64 - 2.0**11  # as a float64
-HELD_OUT_ONE_IN = 16  # games is not learned from, but measures the error
+HELD_OUT_ONE_IN = 16  # one game in so many measures the error and is not learned from
 
 
 class StagePlan(NamedTuple):
-    """The settings for learning one stage."""
+    """The settings with which one stage is learned."""
 
-    games: int  # whose boards are learned from, at most
-    turns: tuple[int, int] = (1, 2)  # so many second-last turns and last turns after each, the first as it was logged
+    games: int  # at most so many games, whose boards are learned from
+    turns: tuple[int, int] = (1, 2)  # second-last turns, and last turns after each; the first is as logged
     units: int = 0
     passes: int = 5
     exact_share: float = 0.0  # the share of the exact value; the rest is what the best reply leaves
@@ -78,9 +79,9 @@ MIN_FOR_UNITS = 50_000  # games: with fewer, a hidden layer learns the boards by
 
 
 def build_stage_plans(games: int, passes: int | None) -> dict[int, StagePlan]:
-    """Build the plan of each stage; ``passes``, if given, replaces the number of passes of every plan.
+    """Build the plan of each stage; ``passes``, if given, replaces the number of passes in every plan.
 
-    Each plan uses at most ``games`` games.
+    Each plan uses at most ``games`` games, and has no hidden units if there are fewer than ``MIN_FOR_UNITS`` games.
     """
     return {
         stage: plan._replace(
@@ -93,7 +94,7 @@ def build_stage_plans(games: int, passes: int | None) -> dict[int, StagePlan]:
 
 
 class StageBoards(NamedTuple):
-    """``N`` afterstates of one stage in which the gift cannot finish a line."""
+    """``N`` afterstates of one stage, in each of which the gift cannot finish a line at once."""
 
     lanes: NDArray[np.uint64]  # [N]
     occupied: NDArray[np.int64]  # [N]
@@ -106,31 +107,31 @@ class StageBoards(NamedTuple):
         return StageBoards(np.empty(size, np.uint64), *(np.empty(size, np.int64) for _ in range(3)))
 
     def select_first(self, size: int) -> StageBoards:
-        """Copy the first ``size`` boards."""
+        """Return copies of the first ``size`` boards."""
         lanes, *fields = self
         return StageBoards(lanes[:size].copy(), *(field[:size].copy() for field in fields))
 
 
 def is_held_out(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return whether each game measures the error, as its random word decides; all other games are learned from."""
+    """Return, for each game, whether it is held out to measure the error; the game's random word decides this."""
     held_out: NDArray[np.bool_] = words % np.uint64(HELD_OUT_ONE_IN) == 0
     return held_out
 
 
 class GameSample(NamedTuple):
-    """Games and their random words [G], sorted by word."""
+    """Games with their random words [G], sorted by word."""
 
     words: NDArray[np.uint64]
     games: Games
 
     def select_games(self, held_out: bool) -> GameSample:
-        """Select the games for measuring the error if ``held_out`` is set, or else the games for learning."""
+        """Select the games that measure the error if ``held_out`` is set, and otherwise the games to learn from."""
         rows = np.flatnonzero(is_held_out(self.words) == held_out)
         return GameSample(self.words[rows], Games(*(np.ascontiguousarray(column[..., rows]) for column in self.games)))
 
 
 def sample_games(dataset: GameSource, seed: int) -> GameSample:
-    """Sample about ``MAX_GAMES`` games at most: those with the smallest random words."""
+    """Return a random sample of games, sorted by random word; the sample has about ``MAX_GAMES`` games at most."""
     limit = np.uint64(min(MAX_GAMES / dataset.size, 1.0) * MAX_WORD)
     words, parts = [], []
     for record, part in dataset.read_blocks():
@@ -146,7 +147,7 @@ def sample_games(dataset: GameSource, seed: int) -> GameSample:
 
 @kernel()
 def compute_game_words(run_key: int, game_id: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
-    """Compute a random word for each game of a run, [G] uint64, which does not depend on the other games in the call.
+    """Compute a random word for each game of a run, [G] uint64; a game's word does not depend on the other games.
 
     ``run_key`` is the number that ``run_id_to_stream_key`` returns for the run.
     """
@@ -166,7 +167,7 @@ class ReplayedBoard(NamedTuple):
 
 @kernel()
 def replay_board(games: Games, game: int, plies: int) -> ReplayedBoard:
-    """Replay the first ``plies`` plies of the logged game with index ``game``, and return the board."""
+    """Replay the placements of the first ``plies`` plies of the game with index ``game``, and return the board."""
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(plies):
         piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
@@ -177,7 +178,7 @@ def replay_board(games: Games, game: int, plies: int) -> ReplayedBoard:
 
 
 class SampledTurn(NamedTuple):
-    """A random turn: a cell, and a gift or NONE."""
+    """A random turn: a cell, and a safe gift or NONE."""
 
     cell: int
     gift: int  # NONE if the piece can finish a line, or no gift is safe
@@ -185,9 +186,9 @@ class SampledTurn(NamedTuple):
 
 @inline_function
 def sample_turn(lanes: int, occupied: int, available: int, piece: int, word: int, rules: Any) -> SampledTurn:
-    """Draw a random cell for ``piece`` and a random safe gift.
+    """Draw a random cell for ``piece``, and a random gift that is safe after this placement.
 
-    The gift is NONE if no gift is safe, or if ``piece`` can finish a line.
+    The gift is NONE if no gift is safe, or if ``piece`` could finish a line on any cell.
     """
     cell, gift = random_cell(word, ~occupied & ALL_CELLS), int64(NONE)
     safe = available & safe_pieces(lanes | piece_to_lanes(piece) << uint64(cell), occupied | int64(1) << cell, rules)
@@ -203,10 +204,10 @@ SECOND_LAST_DRAWS = 512  # the first of the random words for second-last turns; 
 def fill_stage_boards(
     chosen: GameSample, span: tuple[int, int], stage: int, turns: tuple[int, int], boards: StageBoards, rules: Any
 ) -> int:
-    """Fill ``boards`` with afterstates of ``stage`` pieces from some games; return their number.
+    """Fill ``boards`` with afterstates of ``stage`` pieces from the games in ``span``; return the number of boards.
 
-    The logged boards of all these games come first. They are followed by boards whose last turn was replaced with a
-    random one (see ``sample_turn``), and then by boards whose second-last turn was replaced as well.
+    The logged boards of all these games come first. They are followed by boards whose last turn is replaced with a
+    random one (see ``sample_turn``), and then by boards whose second-last turn is replaced as well.
     """
     count = int64(0)
     for number in range(turns[0] * turns[1]):
@@ -241,10 +242,10 @@ def fill_stage_boards(
 def compact_undecided_boards_with_features(
     boards: StageBoards, count: int, words: Any, feature_numbers: NDArray[np.int32], begins: NDArray[np.int64]
 ) -> int:
-    """Extract the features of the first ``count`` boards in the form of ``Examples``; return the number of boards kept.
+    """Keep those of the first ``count`` boards that are undecided, and extract their features; return their number.
 
-    Boards whose replies already show how the game ends are dropped, and the kept boards move to the beginning of
-    ``boards``.
+    A board is decided if its replies already show how the game ends. The kept boards move to the beginning of
+    ``boards``, and their features are written to ``feature_numbers`` and ``begins``, in the form of ``Examples``.
     """
     state, board_features = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     kept, begins[0] = int64(0), 0
@@ -270,10 +271,10 @@ def compact_undecided_boards_with_features(
 def mix_reply_values_into_targets(
     boards: StageBoards, words: NDArray[np.uint64], weights: Weights, share: float, targets: NDArray[np.float64]
 ) -> None:
-    """Mix the chances after the best replies, with weight ``share``, into ``targets``.
+    """Mix the chances after the best replies, with weight ``share``, into ``targets`` [N, HEADS].
 
-    The weights of the next stage, ``weights``, value the replies. P(not lost) = 1 - the greatest P(won) of a reply, and
-    P(won) = 1 - the greatest P(not lost) of a reply. Both are 1 if every reply gives a win away.
+    The replies are valued by ``weights``, the weights of the next stage. P(not lost) is 1 minus the greatest P(won) of
+    a reply, and P(won) is 1 minus the greatest P(not lost) of a reply. Both are 1 if every reply gives a win away.
     """
     work = allocate_work_memory(np.array([0.0, 1.0]), 1)  # P(not lost) alone, and P(won)
     for i in range(boards.lanes.shape[0]):
@@ -284,28 +285,26 @@ def mix_reply_values_into_targets(
 
 
 def solve_targets(boards: StageBoards, solver: Solver) -> NDArray[np.float64]:
-    """Solve boards exactly, and return the chances of not losing and of winning, each 0 or 1: [N, HEADS]."""
+    """Solve boards exactly; return the chances of not losing and of winning, each 0 or 1: [N, HEADS]."""
     occupied, hands = boards.occupied.astype(np.uint16), boards.gift.astype(np.int8)
     values = -solver.values(boards.lanes, occupied, hands)
     return np.stack([values >= 0, values > 0], axis=-1).astype(np.float64)
 
 
 class StageExamples(NamedTuple):
-    """Boards of one stage from a block of games, with what is learned from them."""
+    """The boards of one stage from a block of games, and the examples that are learned from them."""
 
     boards: StageBoards
     examples: Examples
 
 
 BLOCK_BOARDS = 8192  # boards that a thread prepares at a time, at most
-MEGABYTES = 256.0  # of the table of solved boards
-EXACT_ERROR_FROM = (
-    7  # pieces on boards held out from which the error is that against exact values, whatever was learned
-)
+MEGABYTES = 256.0  # size of the table of solved boards
+EXACT_ERROR_FROM = 7  # pieces: from here on, the error on held-out boards is measured against exact values
 
 
 class LineSweep:
-    """A sweep over the stages, from the last to the first, which learns the weights of each."""
+    """A sweep over the stages, from the last to the first, which learns the weights of each stage."""
 
     def __init__(
         self,
@@ -326,7 +325,7 @@ class LineSweep:
         self._curve: dict[int, list[tuple[float | None, ...]]] = {}
 
     def run(self) -> tuple[Stages, pl.DataFrame]:
-        """Fit each stage that has boards; return the weights of these stages and the errors after each pass.
+        """Fit each stage that has boards; return the weights of these stages, and their errors after each pass.
 
         A task waits only for tasks that were submitted earlier, so the threads cannot block each other.
         """
@@ -357,7 +356,7 @@ class LineSweep:
         plan: StagePlan,
         next_stage_weights: Future[NDArray[np.int16] | None] | None,
     ) -> list[Future[StageExamples]]:
-        """Submit the tasks that prepare the boards of a stage, one for each block of games, and return the futures."""
+        """Submit the tasks that prepare the examples of a stage, one for each block of games; return their futures."""
         size, step = min(plan.games, len(games.words)), max(BLOCK_BOARDS // (plan.turns[0] * plan.turns[1]), 1)
         spans = [(first, min(first + step, size)) for first in range(0, size, step)]
         prepared = [pool.submit(self.build_block_examples, games, span, stage, plan) for span in spans]
@@ -371,7 +370,7 @@ class LineSweep:
     def build_block_examples(
         self, games: GameSample, span: tuple[int, int], stage: int, plan: StagePlan
     ) -> StageExamples:
-        """Build the examples of one stage from a block of games, with exact values if the plan needs them."""
+        """Build the examples of one stage from the games in ``span``, with exact values if the plan needs them."""
         boards = StageBoards.empty((span[1] - span[0]) * plan.turns[0] * plan.turns[1])
         count = fill_stage_boards(games, span, stage, plan.turns, boards, self._rules)
         feature_numbers, begins = np.empty(count * MAX_FEATURES, np.int32), np.empty(count + 1, np.int64)
@@ -381,6 +380,7 @@ class LineSweep:
         return StageExamples(boards, Examples(feature_numbers[: begins[-1]].copy(), begins, targets))
 
     def _solve_targets(self, boards: StageBoards) -> NDArray[np.float64]:
+        """Solve boards with a solver that no other thread uses: see ``solve_targets``."""
         solver = self._solvers.get()
         try:
             return solve_targets(boards, solver)
@@ -390,9 +390,10 @@ class LineSweep:
     def mix_in_block_replies(
         self, block: Future[StageExamples], share: float, next_stage_weights: Future[NDArray[np.int16] | None]
     ) -> StageExamples:
-        """Mix the value of the best replies, with weight ``share``, into the targets of a block.
+        """Return a block's examples with the values of the best replies mixed into the targets, with weight ``share``.
 
-        The weights of the next stage value the replies.
+        The replies are valued by the weights of the next stage. If the next stage has no weights, the targets are exact
+        values.
         """
         weights, (boards, examples) = next_stage_weights.result(), block.result()
         if weights is None:
@@ -407,7 +408,7 @@ class LineSweep:
     def _fit_stage(
         self, stage: int, learned_blocks: list[Future[StageExamples]], held_out: list[Future[StageExamples]]
     ) -> NDArray[np.int16] | None:
-        """Fit a stage, and add its errors to the curve; return the weights, or None if there are no boards."""
+        """Fit a stage and add its errors to the curve; return its weights, or None if it has no boards."""
         learned, measured = ([block.result().examples for block in futures] for futures in (learned_blocks, held_out))
         learned_blocks.clear()  # their memory is needed for other stages
         size, plan = sum(len(block.targets) for block in learned), self._plans[stage]
@@ -426,7 +427,7 @@ class LineSweep:
 
 
 def learn_and_return_errors(examples: Sequence[Examples], rate: float, fit: StageFit) -> NDArray[np.float64]:
-    """Learn from examples, and return each head's mean squared error before learning (Brier's score).
+    """Learn from examples; return the mean squared error of each head before learning (Brier's score): [HEADS].
 
     The errors are NaN if there are no examples.
     """

@@ -1,4 +1,4 @@
-"""The kind 'line_values': values of afterstates that generalise, from features of their lines."""
+"""The kind 'line_values': values of afterstates, computed from features of their lines so that they generalise."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ from quarto.threats import SAFE_PIECES
 
 
 class ValuesBlock(NamedTuple):
-    """A block of games to learn from, with the reported values of their turns."""
+    """A block of games to learn from, with the values that players reported for their turns."""
 
     games: Games
     opening: NDArray[np.int8]  # [G] plies that were imposed
-    evaluations: NDArray[np.int32]  # [16, G] millionths that the turns were worth to their players, or NO_VALUE
-    seats: NDArray[np.int8]  # [G] whose turns are learned, a bit each
+    evaluations: NDArray[np.int32]  # [16, G] values of the turns for their players, in millionths, or NO_VALUE
+    seats: NDArray[np.int8]  # [G] seats whose turns are learned, a bit each
 
 
 @kernel()
@@ -71,9 +71,9 @@ def learn_and_count_stage_boards(
     """Learn one stage from a block of games, in the order of the games; return the number of boards that were learned.
 
     The target is the score that the player expected when it made the turn. A game is skipped in four cases: the player
-    did not choose the gift; the player reported no value; the gift can finish a line at once, because the reply to it
-    then says nothing about the board; or the replies already show how the game ends. The squared errors are added to
-    ``sums`` [HEADS].
+    did not choose the gift; the player reported no value; the gift can finish a line at once, so that the reply says
+    nothing about the board; or the replies already show how the game ends. The squared errors are added to ``sums``
+    [HEADS].
     """
     board, features = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
@@ -116,12 +116,14 @@ def learn_and_count_stage_boards(
 def learn_stages_from_evaluations(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """Learn weights from the evaluations in the games; return the weights and the errors of each pass.
+    """Learn weights from the evaluations in the games; return the weights by stage, and the errors of each pass.
 
-    See ``learn_in_passes``. Raises ``RequestError`` if ``agent`` played none of the games.
+    See ``learn_in_passes``. If ``agent`` is not None, only the turns of the agent with this label are learned. Raises
+    ``RequestError`` if this agent played none of the games.
     """
 
     def read_learners(_number: int) -> Iterator[StageLearner]:
+        """Yield a learner for each block of games; all passes are alike."""
         met = False
         for record, part in dataset.read_blocks():
             seats = find_agent_seat_bits(agent, record, part.game_id)
@@ -164,11 +166,11 @@ class LineValuesKind:
       ``line_cloning.py``.
 
     ``conf/kind/line_values.yaml`` explains the other parameters. The features are in
-    ``agents/learning/line_features.py``, the update in ``line_fit.py``.
+    ``agents/learning/line_features.py``, the update is in ``line_fit.py``.
 
     Columns: ``pieces`` int8, ``feature`` int32, ``part`` int8, ``weight`` float64; ascending by the first three. Part 0
-    is the head of not losing, part 1 that of winning, others are hidden units. Raises ``ValueError`` for a parameter
-    that is out of range. ``derive`` raises ``RequestError`` for games without a board to learn from.
+    is the head of not losing, part 1 is the head of winning, and higher parts are hidden units. Raises ``ValueError``
+    for a parameter that is out of range. ``derive`` raises ``RequestError`` if the games have no board to learn from.
     """
 
     kind: ClassVar[str] = LINE_VALUES

@@ -1,11 +1,12 @@
 """The kind 'mc_afterstate': the mean outcome of the games in which a turn was made.
 
-Afterstates are sorted out one number of pieces at a time. Level n of a game is its afterstate with n pieces on the
-board and the piece of ply n in hand. Most afterstates with more than six pieces are met once, so a level's keys are
+Afterstates are grouped one number of pieces at a time. Level n of a game is its afterstate with n pieces on the board
+and the piece of ply n in hand. Most afterstates with more than six pieces are met once, so the keys of a level are
 sorted instead of kept in a map.
 
-The key of a canonical form with n pieces has 62 bits at most. The lowest 4 n bits are its four lanes, squeezed to the
-occupied cells, lane 0 lowest. Above them is the rank of its mask among the canonical masks of n cells.
+The key of a canonical form with n pieces has at most 62 bits. The lowest 4 n bits are the form's four lanes, squeezed
+to the occupied cells, with lane 0 lowest. Above them is the rank of the form's mask among the canonical masks of n
+cells.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class McAfterstate:
     Each row is an afterstate in its canonical form: the board after a placement, with the gift in the opponent's hand.
     ``mean`` is the mean outcome for the player who made the turn (1 won, 0 drawn, -1 lost), and ``count`` is the number
     of games. Imposed turns do not count, because no agent chose them. Afterstates that fewer than ``least`` games met
-    are left out: most afterstates are so rare, and their means are noise.
+    are left out: most afterstates are that rare, and their means are noise.
 
     Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64, ``mean`` float64; ascending by the first two.
     """
@@ -55,7 +56,10 @@ class McAfterstate:
     def _average_level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int
     ) -> tuple[NDArray[Any], ...]:
-        """Return the columns lanes, occupied, count and mean of the afterstates with ``pieces`` pieces on the board."""
+        """Return lanes, occupied, count and mean of the afterstates with ``pieces`` pieces, each as an array [K].
+
+        Afterstates that fewer than ``least`` games met are left out.
+        """
         level = build_level(dataset.rules, pieces)
         keys, counts, totals = sum_outcomes_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
         kept = counts >= self.least
@@ -64,9 +68,10 @@ class McAfterstate:
 
 
 def build_afterstate_table(levels: Sequence[tuple[NDArray[Any], ...]], value_column: str) -> dict[str, NDArray[Any]]:
-    """Build one table from the afterstates of all levels, with rows ascending by lanes, then by occupied.
+    """Build one table from the afterstates of all levels, with rows ascending by lanes and then by occupied.
 
-    The columns of each level are lanes, occupied, count, and the values, which the table names ``value_column``.
+    Each level is a tuple of the columns lanes, occupied, count and value; the table's last column is named
+    ``value_column``.
     """
     lanes, occupied, *value_columns = (np.concatenate(column) for column in zip(*levels, strict=True))
     order = np.lexsort((occupied, lanes))
@@ -74,23 +79,23 @@ def build_afterstate_table(levels: Sequence[tuple[NDArray[Any], ...]], value_col
     return {name: column[order] for name, column in columns}
 
 
-NO_KEY = (1 << 64) - 1  # of a game that ends before the level
+NO_KEY = (1 << 64) - 1  # the key of a game that ends before the level
 
 
 class GameBoards(NamedTuple):
-    """The boards of ``G`` games after the same number of plies."""
+    """The boards of ``G`` games, each after the same number of plies."""
 
     lanes: NDArray[np.uint64]  # [G]
     occupied: NDArray[np.uint16]  # [G]
 
     @staticmethod
     def empty(size: int) -> GameBoards:
-        """Return ``size`` empty boards, the state before the first ply."""
+        """Return ``size`` empty boards, which are the boards before the first ply."""
         return GameBoards(np.zeros(size, np.uint64), np.zeros(size, np.uint16))
 
 
 class AfterstateLevel(NamedTuple):
-    """The afterstates with one number of pieces, and the tables for their keys. In kernels, the numbers are int64."""
+    """The afterstates with one number of pieces, and the tables for their keys. In kernels, its numbers are int64."""
 
     pieces: int  # on the board
     first_mask: int  # number of the first canonical mask of this many cells
@@ -106,7 +111,7 @@ def build_level(rules: Rules, pieces: int) -> AfterstateLevel:
 
 @inline_function
 def encode_afterstate(lanes: int, occupied: int, gift: int, level: AfterstateLevel) -> int:
-    """Encode an afterstate of this level as a key (uint64), which is the same for all symmetric afterstates."""
+    """Encode an afterstate of this level as a key (uint64) that is the same for all symmetric afterstates."""
     least, minimal = canonical_form(lanes, occupied, gift, level.tables)
     word = squeeze_lanes(least, minimal, level.tables)
     rank = int64(level.tables.number[minimal]) - level.first_mask
@@ -115,7 +120,7 @@ def encode_afterstate(lanes: int, occupied: int, gift: int, level: AfterstateLev
 
 @kernel()
 def decode_afterstates(keys: NDArray[np.uint64], level: AfterstateLevel) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Decode keys to the canonical forms of their afterstates: arrays of lanes and of occupied, both [K]."""
+    """Decode keys [K] to the lanes [K] and the occupied cells [K] of the afterstates in canonical form."""
     lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
     for i in range(keys.shape[0]):
         mask = int64(level.tables.masks[int64(keys[i] >> uint64(ATTRIBUTES * level.pieces)) + level.first_mask])
@@ -125,7 +130,7 @@ def decode_afterstates(keys: NDArray[np.uint64], level: AfterstateLevel) -> tupl
 
 @kernel()
 def add_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
-    """Add the placement of ply ``ply`` to the boards of those games in ``span`` that have this ply."""
+    """Add the placement of ply ``ply`` to the boards of those games in ``span`` that have this ply, in place."""
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
             cell = int64(games.cells[ply, game])
@@ -135,7 +140,7 @@ def add_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -
 
 @kernel()
 def remove_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
-    """Remove the placement of ply ``ply`` from the boards of those games in ``span`` that have this ply."""
+    """Remove the placement of ply ``ply`` from the boards of those games in ``span`` that have this ply, in place."""
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
             cell = int64(games.cells[ply, game])
@@ -159,10 +164,10 @@ def fill_outcome_words(
     words: NDArray[np.uint64],
     span: tuple[int, int],
 ) -> int:
-    """Write a word for each afterstate of a level that a chosen gift reached; return the number of words.
+    """Write a word for each game in ``span`` whose gift at this level a player chose; return the number of words.
 
-    A word is the key of the afterstate, followed by two bits with the outcome for the player who made the turn: 2 won,
-    1 drawn, 0 lost. The first word is written at ``words[span[0]]``.
+    A word is the key of the game's afterstate, followed by two bits with the outcome for the player who made the turn:
+    2 won, 1 drawn, 0 lost. The first word is written to ``words[span[0]]``.
     """
     index = span[0]
     for game in range(span[0], span[1]):
@@ -187,10 +192,10 @@ def fill_keys_and_wins(
     wins: NDArray[np.bool_],
     span: tuple[int, int],
 ) -> None:
-    """Fill ``keys`` and ``wins`` for the games in ``span``.
+    """Fill the entries of the games in ``span`` in ``keys`` and ``wins``.
 
-    ``keys`` gets the key of the game's afterstate at this level, or NO_KEY if the game has none; ``wins`` gets whether
-    the piece in hand can finish a line there.
+    A key is that of the game's afterstate at this level, or NO_KEY if the game ends before this level. ``wins`` says
+    whether the piece in hand can finish a line in this afterstate.
     """
     for game in range(span[0], span[1]):
         keys[game], wins[game] = uint64(NO_KEY), False
@@ -201,7 +206,7 @@ def fill_keys_and_wins(
 
 
 class OutcomeSums(NamedTuple):
-    """The outcomes of games, summed for each of ``K`` afterstates; all [K]."""
+    """The number of games and the sum of outcomes for each of ``K`` afterstates; all arrays are [K]."""
 
     keys: NDArray[np.uint64]
     games: NDArray[np.int64]
@@ -210,7 +215,7 @@ class OutcomeSums(NamedTuple):
 
 @kernel()
 def sum_outcomes_by_key(words: NDArray[np.uint64]) -> OutcomeSums:
-    """Sum the outcomes of each key; ``words`` has the sorted words of ``fill_outcome_words``."""
+    """Sum the outcomes for each key; ``words`` has the words of ``fill_outcome_words``, sorted."""
     different = int64(words.shape[0] > 0)
     for i in range(1, words.shape[0]):
         different += int64(words[i] >> uint64(2) != words[i - 1] >> uint64(2))
@@ -229,7 +234,7 @@ def sum_outcomes_by_key(words: NDArray[np.uint64]) -> OutcomeSums:
 def encode_sorted_outcomes(
     dataset: Dataset, level: AfterstateLevel, boards: GameBoards, threads: int
 ) -> NDArray[np.uint64]:
-    """Return the words of ``fill_outcome_words`` for all games, ascending."""
+    """Return the words of ``fill_outcome_words`` for all games, in ascending order."""
     size = len(dataset.game_id)
     words = np.empty(size, np.uint64)
 

@@ -40,10 +40,10 @@ def learn_until_full(
     span: tuple[int, int],
     games: Games,
 ) -> tuple[int, bool]:
-    """Learn from the views ``span[0]`` to ``span[1] - 1`` of a run, or until the table has no more room.
+    """Learn from the views ``span[0]`` up to but not including ``span[1]`` of a run, or until the table is full.
 
-    View ``2 g + s`` is game ``g`` with the learner in seat ``s``; it is used if bit ``s`` of ``seats[g]`` is set.
-    ``run`` is the run's stream key. Returns the number of the next view, and whether there is still room.
+    View ``2 g + s`` is game ``g`` with the learner in seat ``s``; the view is used if bit ``s`` of ``seats[g]`` is set.
+    ``run`` is the run's stream key. Returns the number of the next view, and whether the table still has room.
     """
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
     for view in range(span[0], span[1]):
@@ -60,7 +60,7 @@ def learn_until_full(
 
 
 def learn_policy_from_games(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Policy:
-    """Learn a policy from all games, run by run and by game id.
+    """Learn a policy from all games of a dataset, run by run, in the order of their ids.
 
     ``seats`` [G] has the seats that the learner takes in each game, as bits.
     """
@@ -79,9 +79,9 @@ def learn_policy_from_games(learner: Learner, dataset: Dataset, seats: NDArray[n
 class QTable:
     """Q-learning of turns from logged games, with the update by which ``QTableLearner`` learns while it plays.
 
-    It learns from every turn of both players, so the policy derived from the games of a training is the policy that the
-    training saved. It learns from imposed plies too, because the value of a turn does not depend on who chose it.
-    Raises ``ValueError`` for a parameter outside 0 to 1.
+    The method learns from every turn of both players, so the policy derived from the games of a training is the policy
+    that the training saved. It learns from imposed plies, too, because the value of a turn does not depend on who chose
+    it. Raises ``ValueError`` for a parameter outside 0 to 1.
     """
 
     def __init__(self, learning_rate: float = 0.3, discount: float = 0.98) -> None:
@@ -92,12 +92,12 @@ class QTable:
 
 
 class EncodedQ:
-    """Study C's update of the values of boards, each encoded in eight digits, from the games of any agents.
+    """Study C's learning of the values of boards, each encoded in eight digits, from the games of any agents.
 
-    It learns from each game twice, first in seat 0, then in seat 1. With ``agent``, it takes only the seats that the
-    agent with that label held. The update is in ``agents/rl_encoded.py``. The policy is of kind 'encoded_values', which
-    ``rl_encoded`` plays. Raises ``ValueError`` for a parameter that the learner refuses. ``derive`` raises
-    ``RequestError`` if ``agent`` played none of the games.
+    The method learns from each game twice, first in seat 0 and then in seat 1. With ``agent``, it takes only the seats
+    that the agent with that label held. The update is in ``agents/rl_encoded.py``. The policy is of kind
+    'encoded_values', which ``rl_encoded`` plays. Raises ``ValueError`` for a parameter that the learner refuses.
+    ``derive`` raises ``RequestError`` if ``agent`` played none of the games.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
-"""The win rates that five studies of Quarto published, and notes on those that differ from ours.
+"""The win rates that five studies of Quarto published, and notes on rates that differ from ours.
 
 Four small tables lie beside this file:
 
 - ``studies.csv``: titles and sources.
-- ``figures.csv``: one published win rate a row, in percent, and the player that drawn games were counted for.
-- ``players.csv``: our agents for a published player, and the trainings of those that learn. If a study's text and code
-  differ, there is one agent for each.
-- ``notes.csv``: explanations, each of one or more rows.
+- ``figures.csv``: one published win rate in each row, in percent, and the player that drawn games were counted for.
+- ``players.csv``: our agents for each published player, and the trainings of agents that learn. If a study's text and
+  code differ, there is one agent for each.
+- ``notes.csv``: explanations, each of one or more published rates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEATS = {"both": (0, 1), "0": (0,), "1": (1,), "first": (1,), "second": (0,)}  #
 
 @dataclass(frozen=True)
 class Study:
-    """A student study that published win rates, and where it was published."""
+    """A student study that published win rates, with its title and source."""
 
     study: str  # a letter
     title: str
@@ -61,34 +61,34 @@ class PublishedRate:
     player: str
     opponent: str
     rules: str
-    seat: str  # of the player: a key of SEATS
+    seat: str  # the player's seat: a key of SEATS
     games: int
     win: PercentRange  # percent
     draw: PercentRange | None  # percent; None: not published
     draws_for: str  # one of DRAWS_FOR: the player counted as the winner of drawn games
-    version: str  # of the study's program, if its player has several versions; "": the last one
-    where: str  # in the study
+    version: str  # version of the study's program, if the player has several; "": the last one
+    where: str  # place in the study
     remark: str
 
     @property
     def is_training(self) -> bool:
-        """Whether the published games are the games from which the player learned."""
+        """Whether the published games are those from which the player learned."""
         return self.player.endswith(TRAINING_SUFFIX)
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """Our agents for a published player: one that follows the study's text, and one that follows its code.
+    """Our agents for a published player: one that follows the study's text, and one that follows the study's code.
 
-    The second one is given only if text and code are known to differ.
+    The second agent is given only if text and code are known to differ.
     """
 
     player: str  # as in the figures
-    version: str  # of the study's program, as in the figures
+    version: str  # version of the study's program, as in the figures
     text: str  # label of the agent that follows the study's text
     code: str  # label of the agent that follows its code; "": no difference is known
     trainer: str  # overrides of ``qarena train`` that make the policy of ``text``; "": it does not learn
-    code_trainer: str  # the same for ``code``
+    code_trainer: str  # overrides that make the policy of ``code``
 
 
 @dataclass(frozen=True)
@@ -114,14 +114,18 @@ def read_published_rates() -> tuple[PublishedRate, ...]:
 
 @cache
 def read_implementations() -> dict[tuple[str, str], Implementation]:
-    """Read our agents by published player and version of the study's program; ``""`` stands for the last version."""
+    """Read our agents for the published players, by player and version of the study's program.
+
+    The version ``""`` stands for the last version.
+    """
     return {(row["player"], row["version"]): Implementation(**row) for row in _read_rows("players")}
 
 
 def find_implementation(player: str, version: str) -> Implementation | None:
-    """Return our agents for a published player in a version of the study's program, or else in its last version.
+    """Return our agents for a published player in this version of the study's program, or else in its last version.
 
-    Return None if none is listed: our agent then has the player's label, and its text and code are not known to differ.
+    Return None if no agents are listed: then our agent has the player's label, and no difference between the study's
+    text and code is known.
     """
     return read_implementations().get((player, version)) or read_implementations().get((player, ""))
 
@@ -133,11 +137,12 @@ def read_notes() -> tuple[Note, ...]:
 
 
 def select_notes(figure_name: str) -> Sequence[Note]:
-    """Select the notes that explain the figure of this name, in the order of the file."""
+    """Select the notes that explain the figure with this name, in the order of the file."""
     return [note for note in read_notes() if figure_name in note.figures]
 
 
 def _parse_published_rate(row: dict[str, str]) -> PublishedRate:
+    """Parse a row of ``figures.csv``. Raises ``ValueError`` if a value is missing or unknown."""
     win = PercentRange.parse(row["win"])
     if win is None or row["seat"] not in SEATS or row["draws_for"] not in DRAWS_FOR:
         raise ValueError(f"published figure {row} has no win rate, an unknown seat or an unknown use of draws")
@@ -146,5 +151,6 @@ def _parse_published_rate(row: dict[str, str]) -> PublishedRate:
 
 
 def _read_rows(name: str) -> Iterator[dict[str, str]]:
+    """Read the table ``NAME.csv`` beside this file, and return its rows by column."""
     text = (files("analytics.report.published") / f"{name}.csv").read_text(encoding="utf-8")
     return csv.DictReader(text.splitlines())

@@ -29,17 +29,17 @@ LEGEND = (
 class MeasuredRate:
     """The result of a published pairing when two of our agents play it."""
 
-    player: str  # labels
+    player: str  # label
     opponent: str
-    games: int  # those in which the player had the published seat
-    rate: Estimate  # of wins, with draws counted as in the study
+    games: int  # games in which the player had the published seat
+    rate: Estimate  # share of games won, with draws counted as in the study
     draws: float  # share of games
     agrees: bool
 
 
 @dataclass(frozen=True)
 class ComparedRate:
-    """A published figure and our two figures, from agents that follow the study's text and the study's code."""
+    """A published figure with our two figures, one from agents that follow the study's text and one by its code."""
 
     figure: PublishedRate
     text: MeasuredRate | None  # None: not played yet
@@ -47,11 +47,16 @@ class ComparedRate:
 
     @property
     def notes(self) -> Sequence[Note]:
+        """The notes that explain the published figure."""
         return select_notes(self.figure.figure)
 
 
 def build_measured_rate(figure: PublishedRate, player: str, opponent: str, results: ResultCounts) -> MeasuredRate:
-    """Build our result for a published figure from ``player``'s (losses, draws, wins) in the published seat."""
+    """Build our result for a published figure, with whether it agrees with the figure.
+
+    ``player`` and ``opponent`` are the labels of our agents. ``results`` are the losses, draws and wins of ``player``
+    in the published seat.
+    """
     rate = estimate_win_rate(results, figure.draws_for)
     games = sum(results)
     return MeasuredRate(player, opponent, games, rate, results[DRAW] / max(1, games), is_in_agreement(figure, rate))
@@ -62,13 +67,13 @@ NOT_AVAILABLE = "·"  # not known, or not played yet
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Comparisons of published figures with ours, and notes that are numbered in the order of their first use."""
+    """Comparisons of published figures with ours, with notes that are numbered in the order of their first use."""
 
     comparisons: tuple[ComparedRate, ...]
 
     @property
     def comparisons_by_study(self) -> Iterator[tuple[Study, list[ComparedRate]]]:
-        """Each study that has comparisons, with those comparisons."""
+        """The studies that have comparisons, each with its comparisons, in the order of the studies."""
         for study in read_studies():
             comparisons = [rate for rate in self.comparisons if rate.figure.study == study.study]
             if comparisons:
@@ -76,7 +81,7 @@ class Reproduction:
 
     @cached_property
     def notes(self) -> list[Note]:
-        """The notes, in the order of the figures that they explain; the first note has number 1."""
+        """The notes, in the order of the figures that they explain. The first note has number 1."""
         return list(dict.fromkeys(note for comparison in self.comparisons for note in comparison.notes))
 
     def build_columns(self, comparisons: Sequence[ComparedRate]) -> dict[str, ResultColumn]:
@@ -120,7 +125,7 @@ class Reproduction:
         return [1 + self.notes.index(note) for note in comparison.notes]
 
     def describe_agreement_counts(self) -> str:
-        """Describe in a sentence how many published figures agree with ours."""
+        """Describe in a sentence how many published figures agree with ours, and how many have not been played yet."""
         played = [rate for rate in self.comparisons if rate.text or rate.code]
         by_text = sum(rate.text is not None and rate.text.agrees for rate in played)
         by_either = sum(any(ours is not None and ours.agrees for ours in (rate.text, rate.code)) for rate in played)
@@ -135,6 +140,7 @@ def _format_interval(estimate: Estimate) -> str:
 
 
 def _format_rate(measured_rate: MeasuredRate | None) -> str:
+    """Format our rate and its interval in percent, or return ``NOT_AVAILABLE`` if it was not measured."""
     return (
         NOT_AVAILABLE
         if measured_rate is None
@@ -143,6 +149,7 @@ def _format_rate(measured_rate: MeasuredRate | None) -> str:
 
 
 def _format_agreement(measured_rate: MeasuredRate | None) -> str:
+    """Return "yes" or "no" for whether our rate agrees, or ``NOT_AVAILABLE`` if it was not measured."""
     return NOT_AVAILABLE if measured_rate is None else "yes" if measured_rate.agrees else "no"
 
 
@@ -159,7 +166,7 @@ def render_markdown(reproduction: Reproduction, command_note: str) -> str:
 
 
 def format_note(note: Note) -> str:
-    """Format a note, preceded by how certain it is."""
+    """Format a note, with its certainty in front."""
     return f"{note.certainty.capitalize()}: {note.note}"
 
 
@@ -167,17 +174,17 @@ AGREEMENT_MARGIN = 0.03  # rates that differ by at most this agree, even if thei
 
 
 def count_results_in_seat(tally: Tally, seat: str) -> ResultCounts:
-    """Count the first agent's (losses, draws, wins) in ``seat``, which is a key of ``published.SEATS``."""
+    """Count the losses, draws and wins of a tally's first agent in ``seat``, which is a key of ``published.SEATS``."""
     results = (tally.results(number) for number in SEATS[seat])
     losses, draws, wins = (sum(counts) for counts in zip(*results, strict=True))
     return losses, draws, wins
 
 
 def estimate_win_rate(results: ResultCounts, draws_for: str) -> Estimate:
-    """Estimate the share of games won from (losses, draws, wins), with Wilson's interval.
+    """Estimate the share of games won from losses, draws and wins, with Wilson's interval.
 
-    With ``draws_for='player'``, a draw counts as a win, because some studies count draws for the player. Without games,
-    the estimate is 0, and its interval is from 0 to 1.
+    If ``draws_for`` is ``'player'``, a draw counts as a win, as in some studies; otherwise, it counts as not won.
+    Without games, the estimate is 0, and its interval is from 0 to 1.
     """
     games, won = sum(results), results[WIN] + (results[DRAW] if draws_for == "player" else 0)
     return Estimate(won / games if games else 0.0, *wilson_interval(won, games))
@@ -186,7 +193,7 @@ def estimate_win_rate(results: ResultCounts, draws_for: str) -> Estimate:
 def estimate_published_rate(figure: PublishedRate) -> Estimate:
     """Estimate the published share of games won, with Wilson's interval for the published number of games.
 
-    For a published range, return its middle, and an interval that covers the intervals of both ends.
+    If the study published a range, the estimate is its middle, and the interval covers the intervals of both ends.
     """
     least, most = figure.win.least / 100, figure.win.most / 100
     low, _ = wilson_interval(least * figure.games, figure.games)
@@ -195,17 +202,17 @@ def estimate_published_rate(figure: PublishedRate) -> Estimate:
 
 
 def is_in_agreement(figure: PublishedRate, ours: Estimate) -> bool:
-    """Return whether our rate is within three points of the published figure or range, or the intervals overlap."""
+    """Return whether our rate is within three points of the published rate or range, or their intervals overlap."""
     theirs = estimate_published_rate(figure)
     distance = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)
     return distance <= AGREEMENT_MARGIN + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)
 
 
-TINTS = {"yes": 0.5, "no": -0.5}  # of the cells that say whether rates agree
+TINTS = {"yes": 0.5, "no": -0.5}  # tints of the cells that say whether rates agree
 
 
 def render_page(reproduction: Reproduction, command_note: str, plots: Mapping[str, str]) -> str:
-    """Render the page with all comparisons.
+    """Render the HTML page with all comparisons.
 
     ``command_note`` says which command produced the page. ``plots`` has a chart in SVG for each study, by its letter.
     """
@@ -243,11 +250,13 @@ def _build_study_table(reproduction: Reproduction, study: Study, comparisons: Se
 
 
 def _build_cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:
+    """Build the cells of the column with this name, with hints; cells that say "yes" or "no" are tinted."""
     texts = columns[name].texts if name in columns else ()
     return [Cell(text, hint=hint, tint=TINTS.get(text)) for text, hint in zip_longest(texts, hints, fillvalue="")]
 
 
 def _format_agent_labels(measured_rate: MeasuredRate | None) -> str:
+    """Format the labels of our two agents, or return "" if nothing was measured."""
     return f"{measured_rate.player} v {measured_rate.opponent}" if measured_rate else ""
 
 
@@ -260,7 +269,7 @@ LABEL_WIDTH = 260  # pixels: wide enough for every label, so that all charts hav
 
 
 def render_charts(reproduction: Reproduction) -> Mapping[str, str]:
-    """Render a chart for each study, as SVG to be embedded in a page; return the charts by the letter of the study."""
+    """Render a chart for each study, as SVG to be embedded in a page; return the charts by the study's letter."""
     return {
         study.study: render_inline_svg(build_chart(comparisons), f"study{study.study}-")
         for study, comparisons in reproduction.comparisons_by_study
@@ -268,7 +277,7 @@ def render_charts(reproduction: Reproduction) -> Mapping[str, str]:
 
 
 def build_chart(comparisons: Sequence[ComparedRate]) -> Spec:
-    """Build the chart of one study's comparisons, with a row for each comparison."""
+    """Build the chart of comparisons, with a row for each comparison."""
     names = [_format_figure_label(rate.figure) for rate in comparisons]
     labels = {"labelLimit": LABEL_WIDTH, "minExtent": LABEL_WIDTH, "grid": True, "tickBand": "extent"}
     series_options = {"sort": SERIES, "title": None}
@@ -303,6 +312,7 @@ def _format_figure_label(figure: PublishedRate) -> str:
 
 
 def _list_points(comparison: ComparedRate) -> list[dict[str, Any]]:
+    """List the points of a comparison in the chart: the published rate and those of our rates that were measured."""
     ours = [measured.rate if measured else None for measured in (comparison.text, comparison.code)]
     rates: list[Estimate | None] = [estimate_published_rate(comparison.figure), *ours]
     return [

@@ -1,4 +1,4 @@
-"""Values that agents reported of their turns, beside the games' results and, where annotated, exact values."""
+"""The values that agents reported for their turns, beside the results and the exact values of the same games."""
 
 from __future__ import annotations
 
@@ -72,10 +72,11 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
-    """Return a summary of the evaluations, with a row for each agent and, if ``by_ply`` is set, each ply.
+    """Return a summary of the evaluations, with a row for each agent or, if ``by_ply``, for each agent and ply.
 
-    Columns: ``agent``, ``ply``; counts ``turns``, ``reported``, ``judged``; means ``value``, ``result``, ``exact``
-    (-1 to 1); ``error``, the root mean square error of ``value``; ``seconds`` (mean) and ``slowest``.
+    Columns: ``agent``, ``ply`` (null without ``by_ply``); counts ``turns``, ``reported``, ``judged``; means ``value``,
+    ``result``, ``exact`` (-1 to 1); ``error``, the root mean square error of ``value``; ``seconds``, the mean, and
+    ``slowest``.
     """
     turns = TURNS.format(condition=f"\n{data.selection.condition}\n")
     rows = data.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))
@@ -85,6 +86,7 @@ def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
     totals = named.group_by("agent", "ply").agg(pl.sum(*sums), pl.max("slowest")).sort("agent", "ply")
 
     def divide(name: str, of: str) -> pl.Expr:
+        """Return column ``name`` divided by column ``of``, or null where ``of`` is 0."""
         return pl.when(pl.col(of) > 0).then(pl.col(name) / pl.col(of))
 
     means = totals.with_columns(
@@ -103,6 +105,7 @@ def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
 
 
 def _build_chart(rows: pl.DataFrame, colour: str) -> Spec:
+    """Build the chart of an agent's expected values, as a solid line, and exact values, as a dashed line, by ply."""
     height = {
         "title": "value",
         "axis": {"tickCount": 4, **style.PLAIN_AXIS},

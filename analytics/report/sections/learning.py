@@ -1,4 +1,4 @@
-"""Learning curves: those stored with the policies that learned in the chosen runs."""
+"""Learning curves, as they are stored with the policies that learned in the chosen runs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from analytics.statistics.tally import wilson_bounds
 from analytics.store import policy_cards, policy_store
 from analytics.store.policy_cards import PolicyCard
 
-MAX_POLICIES = 12  # of more policies the newest are shown
-MAX_ROWS = 400  # of the table of values, approximately
+MAX_POLICIES = 12  # if there are more policies, the newest are shown
+MAX_ROWS = 400  # approximate number of rows of the table of values
 
 
 class LearningCurve(NamedTuple):
-    """A policy and the learning curve of its training."""
+    """A policy's card and the learning curve of its training."""
 
     card: PolicyCard
     rows: pl.DataFrame  # in the form of ``analytics.report.style.render_curve_svg``
 
 
 def build_learning_section(data: ReportData) -> Result:
-    """Build the section with the learning curves of the policies that were trained in these runs."""
+    """Build the section with the learning curves of the policies that learned in these runs."""
     all_curves = load_newest_curves(data)
     if not all_curves:
         return Result(missing="no policy was learned in these runs")
@@ -59,7 +59,7 @@ def build_learning_section(data: ReportData) -> Result:
 
 
 def _build_numbers_table(curves: list[LearningCurve]) -> Table:
-    """Build the table of the curves' values; if a curve is long, only every second, third, ... step has a row."""
+    """Build the table of the values of curves; if there are too many, it has only every second, third, ... step."""
     frame = learning_frame(curves)
     step = pl.int_range(pl.len()).over("policy_id", "series")
     rows = frame.filter(step % (1 + len(frame) // MAX_ROWS) == 0)
@@ -98,9 +98,9 @@ def select_policy_cards(data: ReportData) -> list[PolicyCard]:
 
 
 def load_newest_curves(data: ReportData) -> list[LearningCurve]:
-    """Load a learning curve, over the whole training, for each card from ``select_policy_cards``.
+    """Load the learning curve, over the whole training, of each card from ``select_policy_cards``, oldest first.
 
-    Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
+    Raises ``FailureError`` for a damaged card, and ``RequestError`` for a damaged curve.
     """
     archive = data.opened.archive
     return [LearningCurve(card, policy_store.read_table(archive, card, "curve")) for card in select_policy_cards(data)]
@@ -111,8 +111,8 @@ def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
 
     Columns: ``policy``, ``policy_id``, ``series`` (String); ``step`` (Int64): the number of games learned from, or the
     number of the generation or pass; ``value``, ``low``, ``high`` (Float64). ``series`` is ``win_rate`` or the name of
-    a fitness, error or score. ``low`` and ``high`` are the ends of the value's 95 % interval: Wilson's for win rates,
-    the stored interval for scores, and null for other series.
+    a fitness, error or score. ``low`` and ``high`` are the ends of the value's 95 % interval: Wilson's interval for win
+    rates, the stored interval for scores, and null for other series.
     """
     frames = [pl.DataFrame(schema=CURVES)]
     for card, curve in curves:
@@ -130,7 +130,7 @@ def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
 
 
 def _find_interval(rows: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
-    """Return the lower and the upper ends of the 95 % intervals of a series; null if the series has no intervals."""
+    """Return the lower and the upper ends of the 95 % intervals of a series; both are null if it has no intervals."""
     if name == "win_rate":
         low, high = wilson_bounds(rows["wins"], rows["games"])
         return pl.Series(low), pl.Series(high)

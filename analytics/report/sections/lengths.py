@@ -1,4 +1,4 @@
-"""Lengths of games by agent, beside those of exact random play."""
+"""The lengths of games by agent, beside the exact lengths of games between random players."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def _describe_mean_length(rows: pl.DataFrame) -> str:
+    """Describe the number and the mean length of games and, if it is known, the mean length under random play."""
     sums = rows.select(games=pl.col("games").sum(), plies=pl.col("games").dot("plies"))
     games, plies = map(int, sums.row(0))
     text = f"{format_count_with_noun(games, 'game')}, {format_plies(plies / games)} plies on average"
@@ -84,8 +85,9 @@ def lengths_frame(data: ReportData) -> pl.DataFrame:
     """Return a row for each rule set, agent and length of games; forfeited games are left out.
 
     Columns: ``rules``, ``agent`` (String); ``plies``, ``games``, ``wins``, ``draws``, ``losses`` of the agent (Int64);
-    ``share`` of its games, ``low``, ``high`` (95 %, Wilson), ``random`` (Float64). ``random`` is the share under random
-    play, computed exactly; it is null if it is not known. There is a row for every length from ``SHORTEST`` to 16.
+    ``share`` of its games with the 95 % interval ``low`` to ``high`` (Wilson), and ``random`` (Float64). ``random`` is
+    the share under random play, computed exactly, or null if it is not known. There is a row for every length from
+    ``SHORTEST`` to 16.
     """
     counts_by_seat = (
         data.run_named_query("lengths")
@@ -118,7 +120,7 @@ def lengths_frame(data: ReportData) -> pl.DataFrame:
 
 
 def _select_seat_games(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
-    """Return the counts of games from the point of view of the agent in ``seat``.
+    """Return the counts of games as won, drawn and lost by the agent in ``seat``.
 
     Games of an agent against itself count only for seat 0.
     """
@@ -137,6 +139,7 @@ def _select_seat_games(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
 
 
 def _compute_random_shares(data: ReportData, frame: pl.DataFrame) -> list[float | None]:
+    """Compute, for each row, the share of games with its length under random play, or None if it is not known."""
     rules_by_name = {record.rules.name: record.rules for record in data.records.values()}
     chances = {name: length_probabilities(rules) for name, rules in rules_by_name.items()}
     return [

@@ -1,4 +1,4 @@
-"""The value that agents give up against perfect play, by ply."""
+"""The value that agents give up compared with perfect play, over all plies and by ply."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _build_parts(totals: pl.DataFrame, by_ply: pl.DataFrame, data: ReportData) -
 
 
 def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
-    """Build the result for mistakes: the section, the ``max_positions`` positions of largest regret, and warnings."""
+    """Build the result for mistakes: the section, the ``max_positions`` worst positions, and warnings."""
     section = build_mistakes_section(data)
     if section.missing:
         return section
@@ -87,7 +87,7 @@ def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
 
 
 def build_worst_mistakes_table(mistakes: Sequence[Mistake]) -> Table:
-    """Build the table of the positions with the largest regret."""
+    """Build the table of the positions with the most regret, one row for each mistake."""
     columns = [
         text_column("position", [mistake.text for mistake in mistakes]),
         text_column("decision", [mistake.kind for mistake in mistakes]),
@@ -105,9 +105,9 @@ def build_worst_mistakes_table(mistakes: Sequence[Mistake]) -> Table:
 
 
 def mistakes_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
-    """Return a summary of the agents' decisions with the columns of ``summarise_decisions``.
+    """Return a summary of the requested agents' decisions, with the columns of ``summarise_decisions``.
 
-    It has no rows if no decision was judged.
+    The frame has no rows if no decision was judged.
     """
     decisions = summarise_decisions(data.opened, data.selection.condition, by_ply, data.agent_names)
     return data.sort_by_rank(data.select_rows_of_requested_agents(decisions))
@@ -122,6 +122,7 @@ def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
 
 
 def _build_chart(rows: pl.DataFrame, colour: str, max_share: float) -> Spec:
+    """Build the chart of an agent's share of blunders by ply, for gifts and for placements, with intervals."""
     height = quantitative(
         "blunders", title="blunders", axis=style.SHARE_AXIS, scale={"domain": [0, max_share], "nice": False}
     )

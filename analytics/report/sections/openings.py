@@ -1,4 +1,4 @@
-"""First plies of games: the cells of placements, the pieces given, and the score of the agent that chose."""
+"""The first plies of games: the cells of placements, the pieces given, and the score of the agent that chose them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DecisionKind(NamedTuple):
     query_name: str
     column: str
     noun: str
-    format_choice: Callable[[int], str]  # of a choice
+    format_choice: Callable[[int], str]  # formats a cell or a piece
 
 
 PLACEMENTS = DecisionKind("first_placements", "cell", "placement", format_cell)
@@ -71,6 +71,7 @@ def build_first_gifts_section(data: ReportData) -> Result:
 
 
 def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
+    """Build the section about one kind of decision; ``note`` says how to read it."""
     all_choices = openings_frame(data, kind)
     frame = data.select_rows_of_shown_agents(all_choices, ALL_AGENTS)
     if frame.is_empty():
@@ -97,7 +98,7 @@ def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
 
 
 def _describe_first_free_plies(data: ReportData) -> str:
-    """Describe from which plies on the games count, if openings were imposed; otherwise return an empty text."""
+    """Describe the ply from which games count, if openings were imposed; otherwise return ""."""
     games_by_ply: dict[int, int] = {}
     for record in data.records.values():
         ply = record.spec["opening_plies"]
@@ -109,13 +110,13 @@ def _describe_first_free_plies(data: ReportData) -> str:
 
 
 def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
-    """Return the choices at the first free plies of games, with the outcomes for the agent that chose.
+    """Return the choices at the first free plies of games, with the results for the agent that chose.
 
     There is a row for each rule set, agent, ply and choice. The first free plies are the ``PLIES`` plies that follow
     the imposed plies of a run: plies 0 to 2 without imposed openings. The agent ``ALL_AGENTS`` stands for all agents
     together. Columns: ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``,
     ``losses`` of the agent that chose (Int64); ``share`` of the choices at that ply (Float64); ``score`` (1 won, 1/2
-    drawn, 0 lost) with ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
+    drawn, 0 lost) with the 95 % interval ``low`` to ``high``, as in ``mean_score`` (Float64).
     """
     players = data.agents_by_seat_frame()
     imposed = [record.spec["opening_plies"] for record in data.records.values()]
@@ -148,12 +149,13 @@ def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
 
 
 def _add_shares_and_scores(counts: pl.DataFrame) -> pl.DataFrame:
+    """Add the columns ``share``, ``score``, ``low`` and ``high`` of ``openings_frame``."""
     mean = (pl.col("wins") - pl.col("losses")) / pl.col("games")
     spread = ((pl.col("wins") + pl.col("losses")) / pl.col("games") - mean**2).clip(0)
     reach = normal_quantile() * (spread / pl.col("games")).sqrt()
     wilson = (
         2 * normal_quantile() ** 2 / (pl.col("games") + normal_quantile() ** 2)
-    )  # where all won or all lost, as in mean_score
+    )  # half-width if all games were won or all lost, as in mean_score
     reach = pl.when(mean.abs() == 1).then(wilson).otherwise(reach)
     return counts.with_columns(
         share=pl.col("games") / pl.col("games").sum().over("rules", "agent", "ply"),
@@ -166,7 +168,7 @@ def _add_shares_and_scores(counts: pl.DataFrame) -> pl.DataFrame:
 def _build_figures(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) -> list[Figure]:
     """Build figures of two 4 x 4 boards: one for each of the first plies of all agents, and one for each agent.
 
-    The figure of an agent is about its first free ply.
+    The figure of an agent is about the agent's first free ply.
     """
     frequent = (2 * frame.filter(pl.col("games") >= ENOUGH_GAMES)["score"] - 1).abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
@@ -184,7 +186,10 @@ def _build_figures(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) ->
 
 
 def _render_boards(rows: pl.DataFrame, kind: DecisionKind, max_deviation: float) -> SvgPicture:
-    """Render two boards: the shares of the cells or pieces that were chosen and, beside them, the scores."""
+    """Render two boards side by side: the shares of the cells or pieces that were chosen, and the scores.
+
+    The colour of a score depends on 2 score - 1, whose absolute value ``max_deviation`` has the full colour.
+    """
     rows_by_choice = {row[kind.column]: row for row in rows.iter_rows(named=True)}
     max_share = max(FULL_COLOUR_SHARE, *(row["share"] for row in rows_by_choice.values()))
     shapes, right = [], (SIDE + GAP) * TILE_SIZE

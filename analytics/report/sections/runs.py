@@ -1,4 +1,4 @@
-"""The runs that the games come from, and the parameters of their agents."""
+"""The runs that the games come from, with the parameters of their agents."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _format_code_version(record: RunRecord) -> str:
 
 
 def _build_parameters_table(records: Iterable[RunRecord]) -> Table:
-    """Build the table of the agents of runs with all of their parameters, including those that labels omit."""
+    """Build the table of the agents in some runs, with all of their parameters, including those that labels omit."""
     agents = dict.fromkeys(
         (
             str(agent["label"]),

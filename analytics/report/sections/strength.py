@@ -1,4 +1,4 @@
-"""Strength of agents: the crosstable, and the ratings of one joint fit."""
+"""The strength of agents: the crosstable, and the ratings from one joint fit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as
 
 
 def build_crosstable_section(data: ReportData) -> Result:
-    """Build the section with the score of each agent against each other agent."""
+    """Build the section with the score of each agent against every other agent."""
     try:
         check_single_rules(data.selection.runs)
     except RequestError as error:
@@ -81,20 +81,23 @@ def build_crosstable_section(data: ReportData) -> Result:
 
 
 def build_shown_crosstable(data: ReportData) -> Crosstable:
-    """Build the crosstable of the agents that are shown, best first; other agents appear only as opponents."""
+    """Build the crosstable of the agents that are shown, best first; other agents count only as opponents."""
     ranked = build_crosstable(data.results, data.shared_openings).standings
     return Crosstable(tuple(standing for standing in ranked if standing.agent in data.agents and standing.games))
 
 
 def _describe_variance_unit(data: ReportData) -> str:
-    """Describe which unit the intervals of the crosstable treat as independent, and why."""
+    """Describe what the crosstable's intervals treat as one independent unit (openings, pairs or games), and why."""
     if data.shared_openings is not None:
         return "openings, since pairings of one seed share them"
     return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in data.results) else "games"
 
 
 def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
-    """Build cells with the scores against one agent, on backgrounds that show wins and losses."""
+    """Build cells with the scores against one agent, tinted by whether the scores are above or below one half.
+
+    A score of None says that the two agents never met.
+    """
     return [
         Cell("", hint="itself", is_diagonal=True)
         if text == DIAGONAL
@@ -143,8 +146,9 @@ def _number_superiority_columns(fit: Ratings, frame: pl.DataFrame) -> list[Resul
 def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.DataFrame:
     """Return a row for each agent in ``shown`` (None: all), best first within each group of agents that met.
 
-    Columns: those of ``Ratings.to_frame`` up to ``unranked``; ``above_next`` (Float64), the probability that the agent
-    is above the agent in the next row, null for the last agent of a group. The choice of rows changes no other value.
+    Columns: those of ``Ratings.to_frame`` up to and including ``unranked``; ``above_next`` (Float64), the probability
+    that the agent is above the agent in the next row, null for the last agent of a group. Only ``above_next`` depends
+    on which agents have a row.
     """
     frame = fit.to_frame()
     if shown is not None:
@@ -159,9 +163,9 @@ def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.Data
 
 
 def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) -> Spec:
-    """Build the chart of ratings: the label and the number of each rating and, below, a dot with its interval.
+    """Build the chart of ratings: for each rating its label and number and, below them, a dot with its interval.
 
-    There is no dot if the games do not bound the rating.
+    There is no dot if the games do not bound the rating. ``find_colour`` returns the number of an agent's colour.
     """
     labels = [style.wrap_text(agent, LABEL_LETTERS) for agent in frame["agent"]]
     step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
@@ -194,7 +198,7 @@ def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) 
 
 
 def _clip_infinite_ends(frame: pl.DataFrame) -> pl.DataFrame:
-    """Replace unbounded ratings with null, and clip an infinite end of an interval to the last value on its side."""
+    """Replace unbounded ratings with null, and clip each infinite end of an interval to the outermost finite value."""
     names = ("elo", "low", "high")
     values = [value for name in names for value in frame[name].drop_nulls() if math.isfinite(value)]
     finite = pl.col("elo").is_finite()

@@ -17,7 +17,7 @@ class ChooseTemplate:
         self.safe = safe
 
     def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        """Return the cell for the piece in hand and the piece to give; with nothing in hand, the cell is ignored."""
+        """Return the cell for the piece in hand and the piece to give. If no piece is in hand, the cell is ignored."""
         cell = int(rng.choice(position.winning_cells() or position.free))
         safe = position.safe_gifts(cell) if self.safe else ()
         gifts = safe or position.available

@@ -19,7 +19,10 @@ SAFE = 0  # index of the parameter
 
 @turn
 def template_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
-    """Return the encoded turn; cells and pieces are masks of 16 bits, and ``draw(seed, i)`` is its i-th random word."""
+    """Return the encoded turn.
+
+    Cells and pieces are masks of 16 bits, and ``draw(seed, i)`` is the ``i``-th random word of this turn.
+    """
     word = draw(seed, 0)
     cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
     if position.hand != NONE:
@@ -43,5 +46,8 @@ class KernelTemplate(KernelAgent):
         self.safe = safe
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        """Return the arrays that the turn reads as ``agent``. Agents with other parameters share the compilation."""
+        """Return the arrays that ``template_turn`` reads as ``agent``.
+
+        Agents that differ only in their parameters share one compiled kernel.
+        """
         return Knowledge(params=np.array([float(self.safe)]))

@@ -18,12 +18,15 @@ class PlayTemplate:
         self.safe = safe
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return cells for the pieces in hand and pieces to give, both [B]; with nothing in hand, cells are ignored."""
+        """Return the cells for the pieces in hand, and the pieces to give, both [B].
+
+        Where no piece is in hand, the cell is ignored.
+        """
         cells = rng.choice(0, select_preferred(batch.winning_cells(), batch.free))
         safe = batch.safe_gifts(cells) & self.safe
         return cells, rng.choice(1, select_preferred(safe, batch.available))
 
 
 def select_preferred(better: NDArray[np.bool_], fallback: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Select, in each row, ``better`` if anything in it is true, otherwise ``fallback``: [B, 16]."""
+    """Return, row by row, the row of ``better`` if it has a true entry, or else that of ``fallback``: [B, 16]."""
     return np.where(better.any(axis=1, keepdims=True), better, fallback)

@@ -15,13 +15,13 @@ def test_it_keeps_to_the_rules_of_the_arena() -> None:
 
 
 def test_it_takes_a_win() -> None:
-    """Place piece 3 beside the three low pieces in row 1: it is low too, so it wins on d1, which is cell 3."""
+    """Expect piece 3 on d1, which is cell 3: there it completes a row of low pieces."""
     cell, _ = choose_turn(load_own_agent(FOLDER, "template"), "012./..../..../.... 3")
     assert cell == 3
 
 
 def test_it_gives_no_win_away() -> None:
-    """Hand over no piece that wins on d1: row 1 is low and without colour, unless C is placed there first."""
+    """Expect no gift that wins on d1: the pieces in row 1 are low and uncoloured, unless C is placed there first."""
     agent = load_own_agent(FOLDER, "template")
     for seed in range(10):
         cell, gift = choose_turn(agent, "012./..../..../.... C", seed)
