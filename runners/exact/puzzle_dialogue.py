@@ -129,13 +129,13 @@ class PuzzleDialogue:
             puzzle = self._puzzles[current - 1]
             heading = f"Puzzle {current} of {len(self._puzzles)}, level {puzzle.level}, {puzzle.rules} rules."
             if (
-                self._ask_until_solved_or_quit(puzzle, heading)
+                not self._ask_until_solved_or_quit(puzzle, heading)
                 or self._screen.prompt("Enter for the next puzzle, or quit").strip()
             ):
                 return
 
     def _ask_until_solved_or_quit(self, puzzle: Puzzle, heading: str) -> bool:
-        """Ask until the person solves the puzzle, asks for the answer or leaves; return whether the person leaves."""
+        """Ask until the person solves the puzzle, asks for the answer or leaves; return False if the person leaves."""
         start = game = game_from_position(puzzle.position, self._rules[puzzle.rules])
         self._screen.show_game(start, [f"{heading} {describe_task(puzzle)}"])
         tries = 0
@@ -143,7 +143,7 @@ class PuzzleDialogue:
             line = self._screen.prompt("your turn" if game is start else format_prompt(game))
             command = line.strip().lower()
             if command in {"quit", "exit"}:
-                return True
+                return False
             if command == "help" or (re.fullmatch("[a-z]{2,}", command) and command != "answer"):
                 unknown = "" if command == "help" else f"{quote_input(command)} is not a command. "
                 self._screen.print_text(f"{unknown}{HELP}")
@@ -163,7 +163,7 @@ class PuzzleDialogue:
             self.puzzle_count += tries == 0
             if is_right_turn(puzzle, game):
                 self.solved += tries == 0 and command != "answer"
-                return False
+                return True
             tries, game = tries + 1, start
 
     def _print_explanation(self, puzzle: Puzzle, game_after: Game, answer: str) -> None:

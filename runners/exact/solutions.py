@@ -249,7 +249,8 @@ def output_position_solution(text: str, options: SolveOptions, megabytes: float,
     with _show_search_progress(solvers) as on_wait:
         solution = run_search(solvers, lambda: solve(request, options, solvers), on_wait)
     seconds = clock.seconds
-    if _write_json_if_requested(solution_to_dict(request, solution, options), json_file):
+    _write_json_if_requested(solution_to_dict(request, solution, options), json_file)
+    if is_standard_stream(json_file):
         return
     console.print_line(describe_solution(request, solution))
     if solution.turns:
@@ -292,7 +293,8 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
         value = run_search(solvers, lambda: solvers.get_solver(rules).value(EMPTY), on_wait)
     seconds, peak = clock.seconds, read_peak_megabytes()
     content = {"rules": rules.name, "value": value, "nodes": solvers.nodes, "seconds": round(seconds, 3)}
-    if _write_json_if_requested(content | {"megabytes": round(peak, 1)}, json_file):
+    _write_json_if_requested(content | {"megabytes": round(peak, 1)}, json_file)
+    if is_standard_stream(json_file):
         return
     player = "the player who moves first" if rules.mover_chooses else "the player who gives the first piece"
     columns = [
@@ -305,11 +307,10 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
     console.print_tables([console.build_table(columns)])
 
 
-def _write_json_if_requested(answer: Mapping[str, object], json_file: Path | None) -> bool:
-    """Write an answer as a line of JSON to ``json_file``, if it is given; return whether that is standard output."""
+def _write_json_if_requested(answer: Mapping[str, object], json_file: Path | None) -> None:
+    """Write an answer as a line of JSON to ``json_file``, if it is given."""
     if json_file is not None:
         write_file(json_file, f"{format_json_line(answer)}\n".encode())
-    return is_standard_stream(json_file)
 
 
 def read_peak_megabytes() -> float:

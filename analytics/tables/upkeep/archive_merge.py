@@ -115,7 +115,7 @@ def _merge_run(
         summary.games += units * record.unit_line.games_a_pair
         progress(stored.units * record.unit_line.games_a_pair)
     for table in DERIVED_TABLES:
-        summary.tables += sum(_copy_derived_files_yielding_ones(source, target, run_id, table))
+        summary.tables += _copy_derived_files_yielding_ones(source, target, run_id, table)
     record_annotated_units(target, run_id)
     record_derived_units(
         target, run_id, [table for table in TABLES_NOTED_IN_RECORDS if record.recorded_units(table.name)]
@@ -184,11 +184,9 @@ def _copy_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore,
     target.write_file(folder / path.name, content)
 
 
-def _copy_derived_files_yielding_ones(
-    source: ArchiveStore, target: ArchiveStore, run_id: str, table: str
-) -> Iterator[int]:
-    """Copy the files of a derived table that the target lacks but has the games for. Yields 1 for each copied file."""
-    games = target.list_effective_ranges(run_id)
+def _copy_derived_files_yielding_ones(source: ArchiveStore, target: ArchiveStore, run_id: str, table: str) -> int:
+    """Copy the files of a derived table that the target lacks although it has their games; return their number."""
+    games, count = target.list_effective_ranges(run_id), 0
     for extent in sorted({file.extent for file in source.list_files(table, run_id)}):
         target_ranges = target.list_effective_ranges(run_id, table, extent.__eq__)
         lacking = [
@@ -201,7 +199,8 @@ def _copy_derived_files_yielding_ones(
         for file in lacking:
             if file in effective:
                 _copy_table_file(source, source.folder(table, run_id) / file.name, target, target.folder(table, run_id))
-                yield 1
+                count += 1
+    return count
 
 
 # Conflicts: all archives are compared with each other, in any order.
