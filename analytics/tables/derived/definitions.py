@@ -65,9 +65,9 @@ FIRST_PLIES_KEY = ("pairing", "second", "piece", "cell")
 
 
 def derive_first_plies(plies: pl.DataFrame) -> pl.DataFrame:
-    """Count the first plies of the games in a table ``plies``, as a table with the schema ``FIRST_PLIES``.
+    """Count the first plies of games by pairing, agent, piece and cell, as a table with schema ``FIRST_PLIES``.
 
-    Seat 1 places at ply 0. In game 0 of a pair, that is the second agent of the pairing.
+    Seat 1 places at ply 0. In game 0 of a pair, the second agent of the pairing has seat 1.
     """
     outcome = pl.col("outcome")
     columns = {
@@ -119,19 +119,19 @@ POSITIONS_TABLE = RangeTable(
 
 
 def format_extent(end_ply: int) -> str:
-    """Format the extent of positions in which turns are counted from ply 0 up to but not including ``end_ply``."""
+    """Format the extent of a file of positions that counts the turns from ply 0 up to but not including ``end_ply``."""
     return f"{end_ply:02d}"
 
 
 def has_turns_of_ply(ply: int, extent: str) -> bool:
-    """Return whether a file of positions with this extent includes the turns of a ply."""
+    """Return whether a file of positions with this extent includes the turns of ply ``ply``."""
     return POSITIONS_TABLE.is_extent(extent) and extent > format_extent(ply)
 
 
 def derive_stored_positions(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, of_plies: range, ply_rows: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Derive the positions in a stored range for consecutive plies, as a table with the schema ``POSITIONS``.
+    """Derive the positions of a stored range for the plies ``of_plies``, as a table with the schema ``POSITIONS``.
 
     ``ply_rows`` are the range's rows of ``plies`` if they have already been read. Raises ``FailureError`` if the file
     of plies is missing or damaged.

@@ -51,43 +51,49 @@ class RangeTable:
     encode: Callable[[Iterator[pl.DataFrame], RunRecord, Range], TableBytes] | None = None
 
     def is_extent(self, extent: str) -> bool:
-        """Return whether the name of a file of this table may have ``extent`` in it."""
+        """Return whether ``extent`` may stand in the name of a file of this table."""
         return re.fullmatch(self.extents, extent) is not None
 
     @property
     def remedy(self) -> str:
-        """The advice to the user if a file of a derived table is damaged."""
+        """The advice to the user on what to do about a damaged file of this table."""
         return f"remove it and run '{self.command}'" if self.command else "remove it, it follows from the games"
 
     def read_frames(
         self, archive: ArchiveStore, run_id: str, stored: StoredRange, rows: int | None = None
     ) -> Iterator[pl.DataFrame]:
-        """Read the rows of a file in parts of ``rows`` rows. Raises ``FailureError`` if the file is damaged."""
+        """Yield the rows of a stored file in parts of ``rows`` rows, or as one part if ``rows`` is None.
+
+        Raises ``FailureError`` if the file is damaged.
+        """
         path = archive.folder(self.name, run_id) / stored.name
         return read_file_frames(archive.backend, path, self.schema, rows)
 
     def write(
         self, archive: ArchiveStore, run_id: str, games: StoredRange, frame: pl.DataFrame, extent: str = ""
     ) -> StoredRange:
-        """Write the table's file for a range of games. Raises ``FailureError`` if the file cannot be written."""
+        """Write ``frame`` as this table's file for a range of games, and return the range of the new file.
+
+        Raises ``FailureError`` if the file cannot be written.
+        """
         content = encode_parquet(frame.iter_slices(self.group_rows), self.schema)
         return write_table(archive, run_id, self.name, games, content, extent)
 
     def merge_child_rows(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
-        """Merge the rows of children into the rows of their parent, which has ``units`` units.
+        """Merge the rows of child files into the rows of their parent file, which covers ``units`` units.
 
-        All rows come in parts.
+        The rows of the children and of the parent are in parts.
         """
         return merge_sorted_tables(children, self.key, self.parent_rows(units), self.totals)
 
     def build_parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
-        """Build the content of a parent's file for a range of units from the rows of its children."""
+        """Build the content of a parent file for the range of units ``span`` from the rows of its child files."""
         rows = self.merge_child_rows(children, span[1] - span[0])
         return encode_parquet(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 
 def list_extents(archive: ArchiveStore, run_id: str, table: RangeTable) -> list[str]:
-    """List the extents that a run's files of a table have, greatest first."""
+    """List the distinct extents of a run's files of a table, the greatest first."""
     every = {file.extent for file in archive.list_files(table.name, run_id)}
     return sorted(filter(table.is_extent, every), reverse=True)
 
@@ -95,8 +101,8 @@ def list_extents(archive: ArchiveStore, run_id: str, table: RangeTable) -> list[
 def select_best_ranges(archive: ArchiveStore, run_id: str, table: RangeTable) -> Ranges:
     """Select the ranges of a derived table for a query that names no extent.
 
-    This is the extent whose files, together with the files of greater extents, hold the most units. If several hold
-    equally many, it is the greatest of these extents.
+    These are the files of one extent and of greater extents. The extent is chosen so that these files hold as many
+    units as possible; among equally good extents, it is the greatest.
     """
     extents = list_extents(archive, run_id, table)
     enough = [extents[: number + 1] for number in range(len(extents))]
@@ -105,12 +111,15 @@ def select_best_ranges(archive: ArchiveStore, run_id: str, table: RangeTable) ->
 
 
 def count_lost_units(archive: ArchiveStore, record: RunRecord, table: RangeTable) -> int:
-    """Count the units that a derived table of a run had when the run's record was written but lacks now."""
+    """Count the units of a run that a derived table had when the run's record was written but lacks now."""
     return max(0, record.recorded_units(table.name) - select_best_ranges(archive, record.run_id, table).units)
 
 
 def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
-    """Describe the loss of ``units`` units of a run's derived table, and the remedy, to follow a folder's name."""
+    """Describe the loss of ``units`` units from a run's derived table, and the remedy.
+
+    The text continues a sentence that begins with the table's folder.
+    """
     return (
         f"lacks {units} of {record.recorded_units(table.name)} units, which were there: restore the files from a copy, "
         f"or run '{table.command}' again"
@@ -118,13 +127,13 @@ def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
 
 
 def record_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[RangeTable]) -> None:
-    """Store in a run's record how many units some derived tables hold, so that the loss of a file is noticed.
+    """Store in a run's record how many units each of some derived tables holds, so that the loss of a file is noticed.
 
-    A greater number in the record stays, so that a loss is reported until the lost files are made again.
+    A greater number that is already in the record stays, so that a loss is reported until the lost files are made
+    again.
 
     Raises:
         FailureError: The record cannot be written.
-
     """
     units = {table.name: select_best_ranges(archive, run_id, table).units for table in tables}
     record = archive.find_run(run_id)
@@ -135,7 +144,7 @@ def record_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[Ra
 def list_missing_ranges(
     archive: ArchiveStore, run_id: str, table: RangeTable, is_sufficient_extent: ExtentFilter
 ) -> list[StoredRange]:
-    """List the ranges of games for which a derived table has no file of a sufficient extent."""
+    """List the ranges of games of a run for which a derived table has no file of a sufficient extent."""
     covered = archive.list_effective_ranges(run_id, table.name, is_sufficient_extent)
     return archive.list_effective_ranges(run_id).select_outside(covered)
 
@@ -151,7 +160,7 @@ class Chunk(NamedTuple, Generic[Extent]):
 def group_partial_files(
     archive: ArchiveStore, run_id: str, table: RangeTable, missing_ranges: Sequence[StoredRange]
 ) -> Iterator[list[StoredRange]]:
-    """Yield, for each of ``missing_ranges`` in order, the table's files that cover parts of this range."""
+    """Yield a list for each of ``missing_ranges``, in order: the table's files that cover parts of this range."""
     ranges, partial_files = Ranges(missing_ranges), {file: list[StoredRange]() for file in missing_ranges}
     for file in archive.list_files(table.name, run_id) if missing_ranges else ():
         games = ranges.find_range(file.first)
@@ -163,9 +172,10 @@ def group_partial_files(
 def list_missing_slices(
     games: StoredRange, existing_files: Iterable[StoredRange], max_units: int
 ) -> Iterator[FileSlice]:
-    """Yield the slices of a range of games that a table lacks, aligned and with at most ``max_units`` units each.
+    """Yield slices of a range of games, aligned and of at most ``max_units`` units each, for which a table has no file.
 
-    Units in ``existing_files`` are not missing, even if these files do not yet make up the whole range.
+    Units in ``existing_files`` are not missing, even if these files do not yet make up the whole range. If no unit is
+    missing, the whole range is yielded, because some of the files belong to other games.
     """
     gaps = list_gaps(sorted((file.first, file.end) for file in existing_files), games.end, games.first)
     if not gaps:  # yet they do not count: some are of other games
@@ -187,14 +197,14 @@ Totals = Mapping[str, np.ufunc]  # by column: how the values of rows with the sa
 
 
 def compute_rows_per_table(tables: int) -> int:
-    """Compute how many rows of each table to read at a time if ``tables`` tables are in memory together."""
+    """Compute how many rows to read from each table at a time if ``tables`` tables are in memory together."""
     return max(MIN_ROWS, min(1 << 17, ROWS_IN_MEMORY // tables))
 
 
 def merge_sorted_tables(
     tables: Sequence[Iterator[pl.DataFrame]], key: Sequence[str], group_rows: int, totals: Totals | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Merge tables that are sorted by ``key``, and yield the rows in parts of ``group_rows`` rows.
+    """Merge tables that are sorted by ``key``, and yield the merged rows in parts of ``group_rows`` rows.
 
     Only the last part may be smaller, and no part is empty. Each table is an iterator over parts of its rows, in order.
     With ``totals``, rows with the same key are combined into one; no table may then have a key twice. Columns that are
@@ -225,7 +235,7 @@ def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Sort rows by the columns of ``key``, which hold whole numbers.
 
     Neighbouring columns are combined into a word of 63 bits if their values fit, because sorting by one word is many
-    times as fast as sorting by seven columns.
+    times faster than sorting by seven columns.
     """
     words, room = list[pl.Series](), 0
     for name in key:
@@ -243,9 +253,9 @@ def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def sum_equal_keys(rows: pl.DataFrame, key: Sequence[str], totals: Totals) -> pl.DataFrame:
-    """Combine neighbouring rows with the same key into one, as ``totals`` says.
+    """Combine neighbouring rows with the same key into one row, with the functions in ``totals``.
 
-    The rows must be sorted by key, and there must be at least one.
+    The rows must be sorted by key, and there must be at least one row.
     """
     begins = np.zeros(len(rows), np.bool_)
     begins[0] = True
@@ -267,7 +277,7 @@ class _MergeCursor:
         self.refill()
 
     def refill(self) -> None:
-        """Read the next part if at most half of the last part remains in memory."""
+        """Read the next part of the table if at most half of the part read last remains in memory."""
         while not self.is_exhausted and 2 * len(self._frame) <= self._size:
             part = next(self._parts, None)
             self.is_exhausted = part is None
@@ -285,7 +295,7 @@ class _MergeCursor:
         return self._keys.row(row)
 
     def pop_up_to(self, limit: RowKey | None) -> pl.DataFrame:
-        """Remove and return the rows in memory whose key is at most ``limit``, or all rows if ``limit`` is None."""
+        """Remove and return the rows in memory whose key is at most ``limit``, or all of them if it is None."""
         end = len(self)
         if limit is not None and end and self.key_at(-1) > limit:
             end = bisect_right(range(end), limit, key=self.key_at) if self.key_at(0) <= limit else 0
@@ -297,7 +307,10 @@ class _MergeCursor:
 
 
 def _iterate_merge_steps(tables: Sequence[_MergeCursor]) -> Iterator[list[pl.DataFrame]]:
-    """Yield the rows of several tables in steps, such that all rows of a step sort before the rows of later steps."""
+    """Yield the rows of several tables step by step, such that all rows of a step sort before the rows of later steps.
+
+    A step is a list with the rows of each table that has rows in the step.
+    """
     while True:
         limit = min((cursor.key_at(-1) for cursor in tables if not cursor.is_exhausted), default=None)
         if (
