@@ -134,6 +134,7 @@ def record_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[Ra
 
     Raises:
         FailureError: The record cannot be written.
+
     """
     units = {table.name: select_best_ranges(archive, run_id, table).units for table in tables}
     record = archive.find_run(run_id)
