@@ -39,7 +39,7 @@ def _keep_values(_name: str, values: RecordValues) -> RecordValues:
 
 @dataclass(frozen=True)
 class UpgradeStep:
-    """The upgrade from one format to the next. Its functions may be called again after they were killed."""
+    """The step that upgrades an archive from one format to the next. A step that was interrupted may be repeated."""
 
     before: int  # the format from which it leads to the one after it
     summary: str  # what it does, for the user
@@ -98,7 +98,7 @@ def upgrade_archive(root: PurePath, steps: Sequence[UpgradeStep] = STEPS) -> lis
 
 
 def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
-    """Apply an upgrade step, except for the removal of files."""
+    """Apply an upgrade step, but do not remove any files yet."""
     step.write_files(backend, root)
     for path, values in _read_records(backend, root):
         if values[VERSION_KEY] == step.before:
@@ -113,7 +113,7 @@ def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
 
 
 def _read_records(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
-    """Yield the path and the values of each record that tells its format."""
+    """Yield the path and the values of each record that has the number of its format."""
     for folder in FOLDERS:
         for path in sorted(backend.list_files_below(root / folder)):
             if path.suffix == ".json" and (folder != policy_cards.FOLDER or path.name == policy_cards.CARD):

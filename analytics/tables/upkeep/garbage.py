@@ -41,7 +41,7 @@ PLIES_FOLDER = "plies"
 
 
 class RunTableFiles(NamedTuple):
-    """The table files of a run that are needed, and those that were replaced."""
+    """The table files of a run that are needed, and the table files that were replaced."""
 
     needed: set[PurePath]
     replaced: dict[PurePath, float]  # with the time of the youngest file that counts instead; games come first
@@ -66,7 +66,7 @@ class _TableListing(NamedTuple):
 
 
 class _GameFiles:
-    """A run's files of games, classified by whether readers use them, they must stay, or they were replaced."""
+    """A run's files of games, divided into files that readers use, that must stay, and that were replaced."""
 
     def __init__(self, archive: ArchiveStore, run_id: str, listing: _TableListing) -> None:
         """Classify a run's files of games. Raises ``FailureError`` if a file that overlaps another one is damaged."""
@@ -78,14 +78,17 @@ class _GameFiles:
         self.hidden = [file for file in self.needed if file not in counted]  # with other games than those that count
 
     def find_replacement_time(self, file: StoredRange) -> float:
-        """Return the time of the youngest file that readers use in place of ``file``, which was replaced."""
+        """Return the time at which the youngest of the files that replaced ``file`` was written."""
         covering = self.effective.select_overlapping(file.first, file.end)
         return self._listed.youngest_time(
             self._archive.find_containing_file(self._run_id, stored) for stored in covering
         )
 
     def select_hidden(self, files: Iterable[StoredRange]) -> set[StoredRange]:
-        """Select the files of a derived table that belong to hidden games: needed games that readers do not use."""
+        """Select those files of a derived table that belong to hidden games.
+
+        Hidden games must stay although readers do not use them.
+        """
         files, names = [*files], {file[:3] for file in self.hidden}
         return {
             *select_effective_derived(files, select_disjoint_ranges(self.hidden)),
@@ -94,7 +97,7 @@ class _GameFiles:
 
 
 def classify_run_table_files(archive: ArchiveStore, run_id: str) -> RunTableFiles:
-    """List the files of a run that are needed, and those that were replaced; some files are neither.
+    """List the table files of a run that are needed, and those that were replaced. Some files are neither.
 
     A file of games is needed unless fingerprints prove that other files hold its games; see ``replacement_proof``.
     Raises ``FailureError`` if files cannot be listed.
@@ -113,7 +116,7 @@ def classify_run_table_files(archive: ArchiveStore, run_id: str) -> RunTableFile
 
 
 def _classify_game_files(listings: Mapping[str, _TableListing], games: _GameFiles, files: RunTableFiles) -> None:
-    """Classify the files of games, and the files of plies, which stay as long as their games do."""
+    """Add the files of games to ``files``, and also the files of plies, which stay as long as their games stay."""
     mine, plies = listings[GAMES_FOLDER], listings[PLIES_FOLDER]
     files.needed.update(map(mine.path, games.needed))
     files.replaced.update(
@@ -134,7 +137,7 @@ def _classify_game_files(listings: Mapping[str, _TableListing], games: _GameFile
 
 
 def _classify_derived_files(table: RangeTable, listing: _TableListing, games: _GameFiles, files: RunTableFiles) -> None:
-    """Classify the files of a derived table.
+    """Add the needed and the replaced files of a derived table to ``files``.
 
     Files for parts of a range of games are needed, because files for the other parts may follow.
     """
@@ -159,7 +162,7 @@ def _classify_derived_files(table: RangeTable, listing: _TableListing, games: _G
 
 
 def remove_replaced_files(archive: ArchiveStore, run_id: str, min_age: float = GRACE_SECONDS) -> int:
-    """Remove a run's files that were replaced at least ``min_age`` seconds ago, and return the number removed.
+    """Remove a run's files that were replaced at least ``min_age`` seconds ago, and return the number of files removed.
 
     Raises ``FailureError`` if a file cannot be removed.
     """
@@ -205,7 +208,7 @@ class UnneededFile:
     replaced: bool = False  # other files count instead of it; if not, a writer that was killed left it
 
     def is_removable(self, least_age: float) -> bool:
-        """Return whether the file is the archive's own and at least ``least_age`` seconds old."""
+        """Return whether the file has a name that archives give and is at least ``least_age`` seconds old."""
         return self.ours and self.age_seconds >= least_age
 
 
@@ -218,7 +221,7 @@ def parse_age(age: str) -> float:
 
 
 def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
-    """List the files in the archive's folders that no reader uses, the replaced ones first, each group sorted.
+    """List the files in the archive's folders that no reader uses: first the replaced files, then all others, by path.
 
     Raises ``FailureError`` if a policy's card is damaged, because the files that it names are then unknown.
     """
@@ -245,7 +248,7 @@ def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
 
 
 def _list_archive_files(archive: ArchiveStore) -> Mapping[PurePath, FileStatus]:
-    """Return the status of each file in the archive's folders or directly in its root."""
+    """Return the status of each file that is in one of the archive's folders or directly in its root, by path."""
     backend = archive.backend
     files = {
         path: status for folder in FOLDERS for path, status in backend.list_files_below(archive.root / folder).items()
@@ -261,7 +264,7 @@ def _list_run_ids(archive: ArchiveStore) -> Iterator[str]:
 
 
 def _list_policy_files(archive: ArchiveStore) -> Iterator[PurePath]:
-    """Yield the paths of all cards of policies and of the files that the cards name."""
+    """Yield the paths of all policies' cards, and of the files that the cards name."""
     for policy_id in policy_cards.list_policy_ids(archive):
         folder = policy_cards.policy_folder(archive, policy_id)
         yield folder / policy_cards.CARD
@@ -270,9 +273,10 @@ def _list_policy_files(archive: ArchiveStore) -> Iterator[PurePath]:
 
 
 def remove_unneeded_files(archive: ArchiveStore, files: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
-    """Remove those of ``files`` that are the archive's own and at least ``least_age`` seconds old; return them.
+    """Remove those of ``files`` that have a name of the archive's own and are old enough; return the files removed.
 
-    Files that have become needed meanwhile stay. Raises ``FailureError`` if a file cannot be removed.
+    A file is old enough at ``least_age`` seconds. Files that have become needed meanwhile stay. Raises ``FailureError``
+    if a file cannot be removed.
     """
     able = [file for file in files if file.is_removable(least_age)]
     needed = set(_list_policy_files(archive)) if able else set[PurePath]()
