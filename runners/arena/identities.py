@@ -25,14 +25,14 @@ CLASS_GROUPS = ("agent", "executor", "kind", "objective", "trainer")  # folders 
 
 
 class ShippedClass(NamedTuple):
-    """A class that a yaml of this project names."""
+    """A class that a yaml shipped with this project names."""
 
     path: str  # dotted
     starts_programs: bool = False
 
 
 def is_shipped(identity: Any) -> bool:
-    """Return whether a yaml of this project names the class with this identity."""
+    """Return whether a yaml shipped with this project names the class with this identity."""
     return isinstance(identity, str) and identity in _load_shipped_classes()
 
 
@@ -47,7 +47,7 @@ def is_allowed_in_data(identity: Any) -> bool:
 
 
 def to_class_path(identity: str) -> str:
-    """Return the dotted path of a class: the path in the table or, for a user's class, the identity itself."""
+    """Return the dotted path of a class from the table of identities or, for a user's class, the identity itself."""
     return _load_shipped_classes()[identity].path if is_shipped(identity) else identity
 
 
@@ -90,7 +90,7 @@ def read_identities(folder: Path) -> dict[str, ShippedClass]:
         folder: Folder like ``conf/``, with a folder for each of ``CLASS_GROUPS``.
 
     Returns:
-        The class of each identity.
+        The class of each identity, keyed by identity.
 
     Raises:
         ValueError: Two classes have one identity, or one class has two.

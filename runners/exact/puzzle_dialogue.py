@@ -52,7 +52,7 @@ def describe_miss_rate(puzzle: Puzzle) -> str:
 
 
 def describe_right_or_wrong(puzzle: Puzzle, game_after: Game) -> str:
-    """Return a text that says whether the turn that led to ``game_after`` is right; this needs no search."""
+    """Describe in one sentence whether the turn that led to ``game_after`` is right; this needs no search."""
     gift = "" if game_after.hand == NONE else format_piece(game_after.hand)
     turn = f"{format_cell(game_after.plies[-1][1])} {gift}".strip()
     if is_right_turn(puzzle, game_after):
@@ -105,7 +105,7 @@ def _describe_outcome(game_after: Game, solution: Solution) -> str:
 
 
 class SolvedPuzzleTurn(NamedTuple):
-    """The results of the solver for one turn in a puzzle."""
+    """The solver's results for a turn in a puzzle."""
 
     solution: Solution  # of the game after the turn
     puzzle_turns: Sequence[SolvedTurn]  # all turns of the puzzle
@@ -184,7 +184,7 @@ class PuzzleDialogue:
 
 
 def run_puzzles(puzzles: Sequence[Puzzle], first_number: int, screen: Screen) -> None:
-    """Present puzzles from ``first_number`` on, until the last one is solved or the person leaves.
+    """Present puzzles from number ``first_number`` on, until the last puzzle is solved or the person leaves.
 
     Raises ``NotFoundError`` if there is no puzzle with that number.
     """
