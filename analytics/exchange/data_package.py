@@ -24,7 +24,7 @@ from analytics.questions.selection import ALWAYS_TRUE, Selection
 from analytics.questions.sql.query_execution import sink_parquet
 from analytics.questions.sql.views import ColumnDescription, read_column_descriptions
 
-# The condition that a row of a table belongs to the chosen games, ``_chosen``.
+# The conditions that select the rows of a table that belong to the chosen games, ``_chosen``.
 GAME_CONDITION = "(run_id, game_id) IN (SELECT (run_id, game_id) FROM _chosen)"
 RUN_CONDITION = "run_id IN (SELECT run_id FROM _chosen)"
 TABLE_CONDITIONS = {
@@ -39,7 +39,7 @@ CARD_FILE, PACKAGE_FILE = "README.md", "datapackage.json"
 PACKAGE_SCHEMA = "https://datapackage.org/profiles/2.0/datapackage.json"
 LICENCE_NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")  # as the Hub names them: cc0-1.0, mit, unknown
 ROW_GROUP_ROWS = 1 << 17  # fixed, so that the same rows are the same bytes
-MAX_RUNS = 100  # that a card lists
+MAX_RUNS = 100  # runs that a card lists
 MAX_TEXT = 500  # characters of a text in a card
 
 

@@ -36,10 +36,10 @@ class ExportRequest:
     perspective: str | None = None  # one of NAMED_PERSPECTIVES; default for csv by plies: mover
     sample: int | None = None
     seed: int = 1
-    rows: str = "plies"  # of csv: plies or games
+    rows: str = "plies"  # what a row of CSV holds: a ply or a game
     imposed: bool = False  # include imposed turns
     masks: bool = False  # include legal actions
-    licence: str = "unknown"  # of a dataset, as the Hub names it
+    licence: str = "unknown"  # licence of a dataset, as the Hub names it
 
     def __post_init__(self) -> None:
         named = (

@@ -21,7 +21,7 @@ from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.rng import GAMMA, Streams, stream
 
-BLOCK_GAMES = 16384  # that are converted at a time
+BLOCK_GAMES = 16384  # games that are converted at a time
 FIRST_AGENT = "first"  # the perspective of the first agent of a pairing, which has either seat
 NAMED_PERSPECTIVES = (*PERSPECTIVES, FIRST_AGENT)
 IMPORTED_KEY = "imported"  # key of the spec of imported runs: their event, date and checksum
@@ -33,7 +33,7 @@ class ExportBlock(NamedTuple):
     heading: Heading
     record: RunRecord
     range_games: RangeGames
-    whole_run_number: int  # 1, 2, … for runs that are exported as they are, as they began; 0 for games of others
+    whole_run_number: int  # 1, 2, … in the order in which runs began, for runs exported whole; otherwise 0
 
     def perspective_seat(self, perspective: str) -> int:
         """Return the seat whose outcomes a perspective from ``NAMED_PERSPECTIVES`` shows, or ``BOTH_SEATS``."""
@@ -44,7 +44,7 @@ class _Seating(NamedTuple):
     """The games of a pairing in which the pairing's first agent has the same seat, in ascending order of game id."""
 
     heading: Heading
-    is_partial_run: bool  # the run is not exported as it is
+    is_partial_run: bool  # the run is not exported whole
     run: int  # index into the selection's runs
     pairing: int
     game: int  # 0 or 1 within the pair

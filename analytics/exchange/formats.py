@@ -41,7 +41,7 @@ from quarto.observations import TURN_CODES
 from quarto.rules import NONE, PIECES
 
 COPY_BYTES = 1 << 20  # bytes copied at a time
-COMPRESSION_LEVEL = 1  # of deflate: a board is mostly -1
+COMPRESSION_LEVEL = 1  # level of deflate: it suffices, because a board is mostly -1
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file, so that the same games are the same bytes
 
 DATASET_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*-v[0-9]+")
@@ -60,8 +60,8 @@ class ExportTarget(NamedTuple):
     """The place to which episodes are written, and the metadata to write with them."""
 
     path: Path  # of the new file or folder
-    scratch: Path  # an empty folder for parts of it
-    metadata: Mapping[str, Any]  # metadata of a Minari dataset: ``dataset_id``, ``description``, and more if there is
+    scratch: Path  # an empty folder for intermediate files
+    metadata: Mapping[str, Any]  # metadata of a Minari dataset: ``dataset_id``, ``description`` and perhaps more
 
 
 # Tables.

@@ -33,7 +33,7 @@ from quarto.batch import GAME_BITS, Games
 from quarto.errors import FailureError, RequestError
 from quarto.rules import Rules
 
-FILE_GAMES = 1 << 18  # of a file, at most
+FILE_GAMES = 1 << 18  # the most games in a file
 LOCK_SECONDS = 600.0  # seconds in which another process may import the same games
 
 
@@ -55,9 +55,9 @@ class ImportedRun(NamedTuple):
     """The games of one run in an import: how many there are, and how many of them are new."""
 
     run_id: str
-    heading: Heading  # of its first games
+    heading: Heading  # the heading of its first games
     games: int
-    added: int  # the others were in the archive already
+    added: int  # games that were not in the archive before
 
 
 def import_games(
@@ -89,7 +89,7 @@ class ImportBlock(NamedTuple):
 
     heading: Heading
     games: Games
-    numbers: NDArray[np.int64]  # [G] of the games in the text, ascending
+    numbers: NDArray[np.int64]  # [G] numbers of the games in the text, ascending
 
     def without_first(self, count: int) -> ImportBlock:
         """Return the block without its first ``count`` games."""
@@ -152,7 +152,7 @@ class _StoredPairing(NamedTuple):
 
     record: RunRecord
     pairing: int
-    games: int  # in the run
+    games: int  # games of the pairing in the run
 
 
 def _add_or_extend_runs(
@@ -270,7 +270,7 @@ def _write_missing_games(
     if not blocks_by_pairing:
         return 0
     every = [part for _, part in blocks_by_pairing]
-    number = first_unit + np.argsort(_compute_text_order(every))  # of each game, one part after the other
+    number = first_unit + np.argsort(_compute_text_order(every))  # of each game, block after block
     ends = np.cumsum([len(part.numbers) for part in every])
     games = merge_games(
         [
@@ -290,15 +290,15 @@ def _write_missing_games(
     return sum(high - low for low, high in lacking)
 
 
-FILE_UNITS = 1 << 17  # of a file, at most
+FILE_UNITS = 1 << 17  # the most units in a file
 
 
 class WholeRun(NamedTuple):
     """A run whose record and games are all contained in a text."""
 
     record: RunRecord
-    games: RangeGames  # all of them, ascending by id
-    rows: NDArray[np.intp]  # of the text
+    games: RangeGames  # all games of the run, ascending by id
+    rows: NDArray[np.intp]  # indices of the games in the text
 
     @property
     def units(self) -> int:

@@ -26,12 +26,12 @@ from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.notation import CLASSIC_NAME, format_cell, format_piece, parse_game
 from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules, finishes_line
 
-GAME_TAG = "game"  # the tag of a game of a run whose record the text has too: the run and the game's id
+GAME_TAG = "game"  # the tag with the ids of a run and a game, for a game of a run whose record the text also has
 TAG_NAMES = ("rules", "event", "date", "agent_0", "agent_1", "opening", "result", "ending")
 WINNERS_BY_RESULT = {"1-0": 0, "0-1": 1, "1/2-1/2": NONE}  # the winner's seat; seat 0 gives the first piece
 RESULTS_BY_WINNER = {winner: text for text, winner in WINNERS_BY_RESULT.items()}
 UNKNOWN_AGENT = "unknown"  # the label of an agent without a tag
-MAX_CHARACTERS = 200  # of a value, as of a label
+MAX_CHARACTERS = 200  # the most characters in the value of a tag, and in a label
 
 ROWS_AT_ONCE = 1 << 14
 _PLY_TEXTS = np.array(
@@ -277,15 +277,15 @@ class GameLines(NamedTuple):
     start: NDArray[np.int64]  # [G] offset of the plies in the text
     end: NDArray[np.int64]  # [G]
     tags: NDArray[np.int64]  # [G] index into the distinct prefixes of lines
-    run: NDArray[np.int64]  # [G] its run, or -1: see ``ParsedText``
-    game_id: NDArray[np.int64]  # [G] in that run
+    run: NDArray[np.int64]  # [G] the game's run as in ``ParsedText``, or -1
+    game_id: NDArray[np.int64]  # [G] the game's id in this run
 
 
 class ParsedText(NamedTuple):
     """The content of a text: its games, its records of runs, and the lines that could not be parsed."""
 
     games: Games  # G of them, in the order of the lines
-    tags: NDArray[np.int64]  # [G] index into ``known``
+    tags: NDArray[np.int64]  # [G] index into ``distinct_tags``
     distinct_tags: list[Tags]  # the distinct tags of lines
     run: NDArray[np.int64]  # [G] the run of the game, its id as a number; -1: not given
     game_id: NDArray[np.int64]  # [G] in that run

@@ -54,8 +54,8 @@ def index_and_compact_sums(
     Args:
         archive: Archive with the games.
         runs: Ids of the runs.
-        end_ply: Ply up to which, but not including it, positions are indexed; None means the depth that the index of each
-            run has.
+        end_ply: Positions are indexed up to but not including this ply; None means as deeply as each run is already
+            indexed, and at least to the default.
         threads: Number of threads or processes; None means one for each core.
         executor: Executor that carries out the work.
         stop: Event that ends the work early.

@@ -109,7 +109,7 @@ class AgentSpec:
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 
     def _build_parameter(self, name: str, value: Any) -> Any:
-        """Return the agent that the value of a parameter in ``AGENT_PARAMETERS`` describes, or any other value itself."""
+        """Return the agent that the value describes if the parameter is in ``AGENT_PARAMETERS``, or else the value."""
         if name not in AGENT_PARAMETERS or value is None:
             return value
         return AgentSpec.from_record(value, self.trusted).build()
@@ -232,8 +232,8 @@ class AgentSpec:
         Args:
             fields_by_name: The result of ``to_dict``.
             load_policy: Function that loads a policy by its id.
-            policy_id: Id of the policy to use if the fields name none. For a player that replaces an agent, it is the id of
-                that agent's policy.
+            policy_id: Id of the policy to use if the fields name none. For a player that replaces an agent, it is the
+                id of that agent's policy.
 
         """
         policy_id = fields_by_name["policy_id"] or policy_id

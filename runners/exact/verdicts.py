@@ -196,7 +196,7 @@ class TurnCollector:
         self._clock = time.perf_counter if remote else time.thread_time
 
     def list_chunks(self, turns_per_position: int) -> Iterator[_TurnChunk]:
-        """Return an iterator over the chunks of a judgement: first one turn in every position, then another, and so on."""
+        """Return an iterator over the chunks of a judgement: one turn in every position, then a second, and so on."""
         words, size = self.guarded.game_words, len(self._positions.hand)
         max_positions = min(CHUNK_POSITIONS, max(1, GAME_MEMORY_BYTES // (8 * words))) if words else CHUNK_POSITIONS
         return (

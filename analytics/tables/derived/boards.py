@@ -38,7 +38,7 @@ from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, build_symmetries
 from quarto.threats import VALUES, occupied_cells_with_value, safe_pieces, winning_cells
 
-ORDERED_PLIES = 8  # of each game: hardly two random games agree in more
+ORDERED_PLIES = 8  # plies of each game: two random games hardly ever agree in more
 
 BOARDS = pl.Schema(
     {
@@ -47,7 +47,7 @@ BOARDS = pl.Schema(
         "filled": pl.Int32(),  # bit c: cell c holds a piece then
     }
 )
-# More columns, each made for the questions that ask for it.
+# Further columns, each of which is computed only for queries that need it.
 AGENT_COLUMNS = pl.Schema(
     {
         "giver": pl.Int32(),  # 1 + the number of the agent in the run; 0: the gift was imposed

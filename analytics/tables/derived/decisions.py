@@ -25,7 +25,7 @@ DECISIONS = pl.Schema(
         "game_id": pl.Int64(),
         "ply": pl.Int8(),  # 0 to 15
         "kind": pl.Int8(),  # GIFT or PLACEMENT of this ply
-        "seat": pl.Int8(),  # that decided
+        "seat": pl.Int8(),  # the seat that decided
         "value_before": pl.Int8(),  # for the seat that decided: 1 won, 0 drawn, -1 lost
         "value_after": pl.Int8(),
         "saving": pl.Int32(),  # number of choices that keep value_before, or NOT_COUNTED
@@ -33,7 +33,7 @@ DECISIONS = pl.Schema(
     }
 )
 
-DEFAULT_FROM_PIECES_MOVER = 5  # by default, where the mover chooses the piece: a position with fewer takes minutes
+DEFAULT_FROM_PIECES_MOVER = 5  # the default if the mover chooses the piece: with fewer pieces, a position takes minutes
 
 
 class AnnotationExtent(NamedTuple):

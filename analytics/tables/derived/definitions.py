@@ -37,7 +37,8 @@ TALLIES_TABLE = RangeTable(
 
 
 # The evaluations of players: the value, the visits and the time of each turn, where that was asked for. They come with
-# the games. The seconds were measured, so two writers of one range may write different bytes: the smaller check counts.
+# the games. The seconds were measured, so two writers of one range may write different bytes; readers then use the file
+# with the smaller checksum.
 
 EVALUATIONS_TABLE = RangeTable(
     EVALUATIONS_FOLDER,
@@ -105,10 +106,10 @@ POSITIONS_TABLE = RangeTable(
     POSITIONS,
     key=("ply", "occupied", "board", "pairing", "second", "cell", "piece"),
     totals={"games": np.add, "wins": np.add, "draws": np.add, "sample": np.minimum},
-    max_merged_files=64,  # with more, their parts would take more memory
+    max_merged_files=64,  # with more files, their parts would take more memory
     command="qarena archive index",
-    group_rows=16384,  # many files are merged at once, and of each one group is in memory
-    # A question looks at each group, 20 to 30 microseconds, and decodes one, 5 microseconds for a thousand rows.
+    group_rows=16384,  # many files are merged at once, and one row group of each file is in memory
+    # A query looks at each group in 20 to 30 microseconds, and decodes one in 5 microseconds for a thousand rows.
     parent_rows=lambda units: 1 << (18 if units <= 1 << 24 else 20),
     extents="0[1-9]|1[0-6]",
     includes=operator.ge,

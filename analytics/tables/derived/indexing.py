@@ -26,15 +26,15 @@ from quarto.symmetry import build_symmetries
 class IndexExtent(NamedTuple):
     """The extent to which a range of games is to be indexed."""
 
-    end_ply: int  # turns of plies 0 to before this one are counted; 0: only first plies are
-    first_plies: bool = True  # they are counted
+    end_ply: int  # turns are counted from ply 0 up to but not including this ply; 0: only first plies are counted
+    first_plies: bool = True  # first plies are counted
 
 
 class IndexSummary(NamedTuple):
     """The number of indexed games, and the number of rows of positions that were derived from these games."""
 
     games: int = 0
-    rows: int = 0  # of positions
+    rows: int = 0  # rows of positions
 
     def add(self, other: IndexSummary) -> IndexSummary:
         """Return a summary with the sums of the counts in this summary and in ``other``."""

@@ -28,26 +28,26 @@ from analytics.store.records import RunRecord
 from analytics.store.table_files import read_file_frames
 
 Extent = TypeVar("Extent")
-RowDeriver = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # of a table, to an extent, from rows of games
+RowDeriver = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # (source rows, record, extent) to a table's rows
 
 
 @dataclass(frozen=True, eq=False)
 class RangeTable:
     """The definition of a table that has one file for each range of units."""
 
-    name: str  # of the folder of its files
+    name: str  # also the name of the folder with its files
     schema: pl.Schema
-    key: tuple[str, ...]  # the columns by which its rows ascend
-    totals: Totals | None = None  # of sums
-    max_merged_files: int = 256  # files that become one at a time: all are open, and parts of them in memory
-    command: str = ""  # that makes what is missing; empty: it comes with the games
-    group_rows: int = ROW_GROUP_ROWS  # of a row group of its files
-    parent_rows: Callable[[int], int] = lambda _units: ROW_GROUP_ROWS  # of a row group of a parent of so many units
-    extents: str = ""  # a regular expression: the extents that its files may have
-    includes: Callable[[str, str], bool] = operator.eq  # whether an extent holds everything that another one holds
-    source_table: str = "plies"  # the table from whose rows its own are made
-    derive_rows: RowDeriver | None = None  # that makes them; None: they are made elsewhere
-    # A parent's file of its rows in parts; None: all columns are integers.
+    key: tuple[str, ...]  # the columns by which the rows are sorted
+    totals: Totals | None = None  # how columns of sums are combined; None: the table has no sums
+    max_merged_files: int = 256  # the most files that are merged at a time: all are open and partly in memory
+    command: str = ""  # the command that makes missing files; empty: they are written with the games
+    group_rows: int = ROW_GROUP_ROWS  # rows in a row group of a file
+    parent_rows: Callable[[int], int] = lambda _units: ROW_GROUP_ROWS  # the same for a parent, by its number of units
+    extents: str = ""  # a regular expression for the extents that files may have
+    includes: Callable[[str, str], bool] = operator.eq  # whether the first extent holds all that the second one holds
+    source_table: str = "plies"  # the table from whose rows the rows are derived
+    derive_rows: RowDeriver | None = None  # derives the rows; None: they are made elsewhere
+    # Encodes the rows of a parent's file, which come in parts; None: all columns are integers.
     encode: Callable[[Iterator[pl.DataFrame], RunRecord, Range], TableBytes] | None = None
 
     def is_extent(self, extent: str) -> bool:
@@ -155,7 +155,7 @@ class Chunk(NamedTuple, Generic[Extent]):
 
     run_id: str
     games: FileSlice
-    extent: Extent  # of what the task makes of them
+    extent: Extent  # how much the task derives from the games
 
 
 def group_partial_files(
@@ -190,8 +190,8 @@ def list_missing_slices(
 # all tables, the rows up to the least of the last keys in memory: what is read later comes after these. So memory does
 # not grow with the tables, and the same rows give the same parts.
 
-ROWS_IN_MEMORY = 1 << 20  # of so many tables together, about 50 bytes each
-MIN_ROWS = 1 << 12  # of each table: a step costs more than its rows if these are few
+ROWS_IN_MEMORY = 1 << 20  # rows of all tables together, of about 50 bytes each
+MIN_ROWS = 1 << 12  # rows of each table: with fewer rows, a step would cost more than the rows themselves
 
 RowKey = tuple[Any, ...]
 Totals = Mapping[str, np.ufunc]  # by column: how the values of rows with the same key become one
@@ -273,8 +273,8 @@ class _MergeCursor:
     def __init__(self, parts: Iterator[pl.DataFrame], key: Sequence[str]) -> None:
         self._parts, self._key = parts, key
         self._frame, self._keys = pl.DataFrame(), pl.DataFrame()
-        self._size = 0  # of the last part
-        self.is_exhausted = False  # all are in memory
+        self._size = 0  # rows of the part read last
+        self.is_exhausted = False  # no part is left to read
         self.refill()
 
     def refill(self) -> None:

@@ -42,15 +42,15 @@ COPIED_TABLES = ("plies", "tallies", GAMES_FOLDER)  # in the order of writing
 class MergeOptions(NamedTuple):
     """The user's choices for conflicts between archives."""
 
-    prefix: str = ""  # of the names of policies that the destination knows with other content
-    other_code: bool = False  # add games of other code to a run that is there
+    prefix: str = ""  # put before the names of policies that the target has with other content
+    other_code: bool = False  # add games to a run of the target that other code played
 
 
 @dataclass
 class MergeSummary:
     """The numbers of things that a merge added to the target."""
 
-    runs: int = 0  # that were not there
+    runs: int = 0  # runs that the target lacked
     games: int = 0
     policies: int = 0
     verdicts: int = 0
@@ -173,7 +173,7 @@ def _copy_games(source: ArchiveStore, target: ArchiveStore, run_id: str, stored:
         try:
             path = source.find_path(table, run_id, stored)
         except FileNotFoundError as error:
-            if table == "tallies":  # they are in a file of a larger range, which is copied later, or are counted
+            if table == "tallies":  # a file of a larger range, copied later, has them; or they are counted from games
                 continue
             raise FailureError(f"{error} is missing: see 'qarena archive verify'") from error
         _copy_table_file(source, path, target, target.folder(table, run_id))

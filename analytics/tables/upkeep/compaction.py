@@ -36,12 +36,12 @@ from analytics.tables.derived.threads import run_on_threads
 from analytics.tables.upkeep.garbage import GRACE_SECONDS, remove_replaced_files
 from quarto.errors import FailureError
 
-MIN_SIBLINGS = 64  # files of rows that become one by themselves
-MIN_SUM_FILES = 8  # files of sums, and of parts of an annotation, that do: questions read all of them
-SMALL_GAMES = 1 << 18  # of a range that grows by itself, at most
-SUM_BYTES = 1280 << 20  # of the files that become one sum, at most: the sum is made in memory
-COMPACTION_BYTES = 128 << 20  # bytes of the files of a range, at most, that become one as somebody asks
-LARGE_FILE_SHARE = 8  # a file that is larger than this part of its parent waits for more of its size
+MIN_SIBLINGS = 64  # the least number of files of rows that are merged automatically
+MIN_SUM_FILES = 8  # the same for files of sums and for parts of an annotation, because queries read all of them
+SMALL_GAMES = 1 << 18  # the most games in a range to which files are merged automatically
+SUM_BYTES = 1280 << 20  # the most bytes of files that are summed into one, because the sum is made in memory
+COMPACTION_BYTES = 128 << 20  # the most bytes of files that are merged into one when a user asks for compaction
+LARGE_FILE_SHARE = 8  # a file larger than one eighth of its parent waits for more files of its size
 
 
 def _encode_games(parts: Iterator[pl.DataFrame], record: RunRecord, span: Range) -> TableBytes:
@@ -56,7 +56,7 @@ PLIES_TABLE = RangeTable("plies", PLIES_SCHEMA, key=("ply", "game_id"))
 GAMES_TABLE = RangeTable(GAMES_FOLDER, TABLE_SCHEMAS[GAMES_FOLDER], key=("game_id",), encode=_encode_games)
 STORED_TABLES = PLIES_TABLE, GAMES_TABLE
 
-GroupCondition = Callable[[Ranges], bool]  # whether some files, neighbours without holes, are to become one
+GroupCondition = Callable[[Ranges], bool]  # whether to merge some neighbouring files without gaps between them
 
 
 class CompactionGroup(NamedTuple):
@@ -283,9 +283,9 @@ def compact_positions_and_first_plies(
 class CompactionSummary(NamedTuple):
     """The numbers of files that a compaction merged, made and removed."""
 
-    files: int = 0  # of games, that became larger ones
-    by: int = 0  # as many larger ones
-    removed: int = 0  # files of all tables that were replaced long ago
+    files: int = 0  # files of games that were merged into larger files
+    by: int = 0  # larger files that were made of them
+    removed: int = 0  # files of any table that were replaced long ago, and are removed now
 
 
 def _build_games_condition(archive: ArchiveStore, run_id: str, size: int) -> GroupCondition:

@@ -24,8 +24,8 @@ from analytics.tables.upkeep import evaluations_step
 from analytics.tables.upkeep.raw_records import RecordValues, read_record, write_record
 from quarto.errors import RequestError
 
-VERSION_KEY = "schema_version"  # the key of records
-FOLDERS = ("runs", policy_cards.FOLDER, sprt_verdicts.FOLDER)  # with records that have it
+VERSION_KEY = "schema_version"  # the key under which a record has the number of its format
+FOLDERS = ("runs", policy_cards.FOLDER, sprt_verdicts.FOLDER)  # the folders of records with this key
 
 
 def _do_nothing(_backend: Backend, _root: PurePath) -> None:
@@ -41,13 +41,13 @@ def _keep_values(_name: str, values: RecordValues) -> RecordValues:
 class UpgradeStep:
     """The step that upgrades an archive from one format to the next. A step that was interrupted may be repeated."""
 
-    before: int  # the format from which it leads to the one after it
+    before: int  # the format that it upgrades; the next number is the new format
     summary: str  # what it does, for the user
     write_files: Callable[[Backend, PurePath], None] = _do_nothing  # given the root; removes nothing
     convert_record: Callable[[str, RecordValues], RecordValues] = (
         _keep_values  # given the name of its file below the root
     )
-    remove_files: Callable[[Backend, PurePath], None] = _do_nothing  # that the new format does not need
+    remove_files: Callable[[Backend, PurePath], None] = _do_nothing  # removes what the new format does not need
 
 
 # Format 1 was never released: its archives had a log of commits, and lived for three days in November 2026.

@@ -36,7 +36,7 @@ from quarto.errors import RequestError
 
 # Table files.
 
-GRACE_SECONDS = 600.0  # after which what was replaced is removed: longer than any listing takes
+GRACE_SECONDS = 600.0  # time after which replaced files are removed: longer than any listing takes
 PLIES_FOLDER = "plies"
 
 
@@ -44,7 +44,7 @@ class RunTableFiles(NamedTuple):
     """The table files of a run that are needed, and the table files that were replaced."""
 
     needed: set[PurePath]
-    replaced: dict[PurePath, float]  # with the time of the youngest file that counts instead; games come first
+    replaced: dict[PurePath, float]  # with the time of the youngest file that replaced it; files of games come first
 
 
 class _TableListing(NamedTuple):
@@ -75,7 +75,7 @@ class _GameFiles:
         self.replaced = select_replaced_files(archive, run_id, listing.ranges, self.effective)
         self.needed = [file for file in listing.ranges if file not in self.replaced]
         counted = {archive.find_containing_file(run_id, stored) for stored in self.effective}
-        self.hidden = [file for file in self.needed if file not in counted]  # with other games than those that count
+        self.hidden = [file for file in self.needed if file not in counted]  # readers use other games of the same units
 
     def find_replacement_time(self, file: StoredRange) -> float:
         """Return the time at which the youngest of the files that replaced ``file`` was written."""
@@ -203,9 +203,9 @@ class UnneededFile:
 
     path: PurePath
     bytes: int
-    age_seconds: float  # by the clock of the file system, at least 0; if others replaced it, since they did
-    ours: bool  # named as the archive names its files; others are listed, and never removed
-    replaced: bool = False  # other files count instead of it; if not, a writer that was killed left it
+    age_seconds: float  # by the clock of the file system, at least 0; for a replaced file, the time since then
+    ours: bool  # named as the archive names its files; other files are listed, but never removed
+    replaced: bool = False  # readers use other files instead; otherwise, a writer that was killed left the file
 
     def is_removable(self, least_age: float) -> bool:
         """Return whether the file has a name that archives give and is at least ``least_age`` seconds old."""
@@ -232,11 +232,11 @@ def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
         for run_id in _list_run_ids(archive):
             sorted_out = classify_run_table_files(
                 archive, run_id
-            )  # after the list: what was written meanwhile is needed
+            )  # after the listing, so that files written meanwhile count as needed
             needed |= sorted_out.needed
             replaced |= sorted_out.replaced
         moment = archive.backend.read_clock(archive.root)
-    order = {path: number for number, path in enumerate(replaced)}  # of games before the tables that are read with them
+    order = {path: number for number, path in enumerate(replaced)}  # games come before the tables that belong to them
     unneeded = []
     for path in sorted(files, key=lambda path: (order.get(path, len(order)), path)):
         name, status = archive.relative_name(path), files[path]

@@ -43,8 +43,8 @@ from quarto.errors import FailureError
 from quarto.rules import Rules
 
 GAME_COLUMNS = ("game_id", "ply", "kind", "seat", "legal")  # of decisions: columns that follow from the games
-COMPARED_ROWS = 1 << 20  # of a table, at a time
-MAX_MERGED_TABLES = 64  # tables at a time: each has a temporary file
+COMPARED_ROWS = 1 << 20  # rows of a table that are compared at a time
+MAX_MERGED_TABLES = 64  # tables that are merged at a time: each has a temporary file
 RATIO_TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by rounding only
 
 

@@ -129,8 +129,8 @@ def _find_end_fault(games: Games, game: int, opening: int, line: bool) -> int:
 
 # The exact values that cost next to nothing to know: those that the rules decide, and those of late positions.
 
-LATE_PIECES = 10  # pieces from which on all positions are solved: some 20 microseconds a game
-SOLVER_MEGABYTES = 1.0  # of the table of solved boards
+LATE_PIECES = 10  # positions with at least so many pieces are solved: some 20 microseconds a game
+SOLVER_MEGABYTES = 1.0  # size of the table of solved boards
 
 
 def compute_known_values(games: Games, first: NDArray[np.int8], choices: bool, rules: Rules) -> ExactValues:

@@ -20,7 +20,7 @@ from analytics.tables.verification.game_faults import FAULT_TEXTS, FINE, MISPLAC
 from quarto.batch import GAME_BITS
 from quarto.rules import CELLS, PIECES
 
-REPORTED_GAMES = 10  # of one file, wrong games that are reported one by one
+REPORTED_GAMES = 10  # the most wrong games of a file that are reported one by one
 REMEDY = "restore it from a copy, or remove the file in games and give the command of the run again, which plays them"
 
 
