@@ -1,11 +1,11 @@
-"""A folder of Parquet tables that other tools know: a card as the Hub of datasets reads it, and a data package.
+"""A folder of Parquet tables for other tools, with a card as the Hub of datasets reads it and a data package.
 
 The card, README.md, begins with YAML that names the tables (``configs``) and the licence. ``datapackage.json`` has the
 names, types, units and meanings of columns, and the bytes and SHA-256 of files (Data Package, version 2). Both follow
-from the files of the folder, and from where columns are declared: so they are made last, and for any folder of tables.
+from the files of the folder and from the declarations of columns. So they are made last, and for any folder of tables.
 
-Texts of strangers, such as labels and commands, are in JSON only. It is ASCII in one line, which is also YAML, and
-stands in a block of code.
+Texts of strangers, such as labels and commands, occur only inside JSON. In the header of the card, JSON is one line of
+ASCII, which is also YAML; below the header, JSON stands in a block of code.
 """
 
 from __future__ import annotations

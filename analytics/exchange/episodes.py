@@ -1,8 +1,8 @@
 """Games as episodes of steps for offline learning: observations, actions and rewards as plain arrays.
 
-A *turn* is an answer of an agent, a placement and a gift. Turn 0 is the first gift alone. Turn t places ply t - 1 and
-gives the piece of ply t. Seat t mod 2 has turn t. Where the mover chooses the piece, there is no turn 0. Turn t then
-places ply t - 1 with a piece of the mover's own.
+A *turn* is an answer of an agent: a placement and a gift. Turn 0 is the first gift alone. Turn t places the piece of
+ply t - 1 and gives the piece of ply t. Seat t mod 2 has turn t. If the mover chooses the piece, there is no turn 0, and
+turn t places a piece of the mover's own in ply t - 1.
 """
 
 from __future__ import annotations

@@ -312,7 +312,7 @@ class JudgeRequest(NamedTuple):
     names: Sequence[str]
     root: PurePath  # of the archive
     include_all: bool = False  # all agents and policies
-    rules: str | None = None  # None: classic, or those of the file
+    rules: str | None = None  # None: the rules of the file or, without a file, classic
     file: Path | None = None  # of the positions; None: the set that ships
 
 

@@ -1,12 +1,12 @@
 """Replays the plies of a file: the board before each ply with its tactics, and the order of play up to symmetry.
 
-*Tactics* are what the rules say of a ply at once: the cells that win, the gifts that are safe, the lines that it
-finished. No search is needed.
+*Tactics* are facts about a ply that follow from the rules without a search: the cells that win, the gifts that are
+safe, and the lines that the ply finished.
 
 *The order of play up to symmetry* is the least image of a game under the symmetries of its rules. Images are compared
-from the first ply on. Symmetries of cells move cells alone, and symmetries of pieces move pieces alone. So cells and
-pieces are made least separately. The beginning of a least image is the least image of the beginning. So one image of a
-game tells its opening of any length.
+from the first ply on. Symmetries of cells move only cells, and symmetries of pieces move only pieces, so the least
+image of the cells and of the pieces is found separately. The beginning of a least image is the least image of the
+beginning, so one image of a game tells its opening of any length.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The derived tables.
 
-Each has a schema, and says how games become rows and how the rows of several files become those of one. ``decisions``
-has a module of its own.
+The definition of each table has a schema, and says how games become rows and how the rows of several files become the
+rows of one file. ``decisions`` has a module of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Counts the turns of a file's games by position up to symmetry: the table ``positions``.
 
 A row is a position, a turn and a player, with the number of games and their results. Games that transpose into a
-position share its rows. The table is sorted by position and made in one pass a ply: replay, canonical form
+position share its rows. The table is sorted by position and made in one pass for each ply: replay, canonical form
 (``quarto/canonical.py``), radix sort, count. The same games give the same bytes.
 """
 

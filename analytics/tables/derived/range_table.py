@@ -1,8 +1,8 @@
-"""Tables with a file for each range: columns, order of rows, and how a parent is made from its children.
+"""Tables with a file for each range: their columns, the order of their rows, and how children become a parent.
 
-A derived table holds facts that follow from the games of each range. Its files have the names of the games' files. So
+A derived table holds facts that follow from the games of each range. Its files have the names of the games' files, so
 the missing files are the difference of two sets of ranges. A parent holds the rows of its children (decisions) or their
-sums (positions, first plies). It counts by the same rule as a parent of games.
+sums (positions, first plies). Readers use it by the same rule as a parent of games.
 """
 
 from __future__ import annotations
@@ -186,9 +186,9 @@ def list_missing_slices(
             yield FileSlice(games, low, high)
 
 
-# Merging: tables that are sorted by the same key become one. Of each table only a part is in memory. A step takes, from
-# all tables, the rows up to the least of the last keys in memory: what is read later comes after these. So memory does
-# not grow with the tables, and the same rows give the same parts.
+# Merging: tables that are sorted by the same key become one table. Only a part of each table is in memory. A step takes
+# from all tables the rows up to the least of the last keys in memory; all rows that are read later sort after these
+# rows. So memory does not grow with the tables, and the same rows give the same parts.
 
 ROWS_IN_MEMORY = 1 << 20  # rows of all tables together, of about 50 bytes each
 MIN_ROWS = 1 << 12  # rows of each table: with fewer rows, a step would cost more than the rows themselves

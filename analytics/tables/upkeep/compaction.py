@@ -1,9 +1,9 @@
-"""Compaction: the files of neighbouring ranges become one file, which then counts instead of them.
+"""Compaction: the files of neighbouring ranges are merged into one file, which readers then use instead of them.
 
 A parent holds an aligned range whose units its children hold, or the rest of the run. It is written like any file, by
-any number of processes at once: they write the same. The files that it replaced are removed later
-(``remove_replaced_files``), since a listing is no snapshot. Small files roll up by themselves, larger ones when
-somebody asks for it: that is compaction.
+any number of processes at once, because all of them write the same bytes. The files that it replaces are removed later
+(``remove_replaced_files``), because a listing is no snapshot. Small files are merged automatically. Larger files are
+merged when a user asks for it.
 """
 
 from __future__ import annotations

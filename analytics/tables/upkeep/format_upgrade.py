@@ -1,9 +1,10 @@
-"""Brings an archive of an older format to the present one, step by step.
+"""Upgrades an archive of an older format to the present format, step by step.
 
-A step leads from one format to the next, and loses nothing. First it writes what the new format needs beside what is
-there. Then the records say the new format, one by one, then the archive's marker. Last it removes what only the old
-format needed. So the same command continues a killed upgrade: it writes files that are there again, or leaves them
-alone, and does not change records that say the new format already.
+A step leads from one format to the next, and loses nothing. First it writes the files that the new format needs,
+without touching the old ones. Then it changes the number of the format in each record, and last in the archive's
+marker. At the end it removes the files that only the old format needed. Therefore, the same command continues an
+upgrade that was killed: files that are there already are written again or left alone, and records with the new number
+are not changed.
 
 A step works on files and JSON values, not on the classes of today, because these describe the present format only.
 """

@@ -1,11 +1,11 @@
-"""The files of an archive that are not needed: those that others have replaced, and what killed writers left.
+"""The files of an archive that are not needed: files that others have replaced, and files that killed writers left.
 
-A listing is no snapshot. A reader may pass the name of a new file before it is written. Later it looks for the files
-that the new one replaced. So these are removed only when the file that counts instead is older than any listing takes.
+A listing is no snapshot. A reader may list a folder before a new file is written, and later look for the files that the
+new file replaced. Therefore replaced files are removed only when the new file is older than any listing takes.
 
 A file of games is removed only if fingerprints prove that effective files hold the same games: see
-``replacement_proof``. So a file with other games of the same units stays, with all that was derived from it, until
-somebody decides which of the two is right. Files with names that no archive gives are listed and never removed.
+``replacement_proof``. A file with other games of the same units therefore stays, with everything derived from it, until
+a user decides which of the two files is right. Files with names that no archive gives are listed but never removed.
 """
 
 from __future__ import annotations
@@ -103,7 +103,11 @@ def classify_run_table_files(archive: ArchiveStore, run_id: str) -> RunTableFile
     Raises ``FailureError`` if files cannot be listed.
     """
     listed = {}
-    for table in (PLIES_FOLDER, *DERIVED_TABLES, GAMES_FOLDER):  # games last: what is listed before has its games
+    for table in (
+        PLIES_FOLDER,
+        *DERIVED_TABLES,
+        GAMES_FOLDER,
+    ):  # games last, so that files listed before have their games
         folder = archive.folder(table, run_id)
         with explain_errors("list", folder):
             listed[table] = _TableListing(folder, archive.list_file_statuses(table, run_id))
@@ -208,7 +212,7 @@ class UnneededFile:
     replaced: bool = False  # readers use other files instead; otherwise, a writer that was killed left the file
 
     def is_removable(self, least_age: float) -> bool:
-        """Return whether the file has a name that archives give and is at least ``least_age`` seconds old."""
+        """Return whether the file is the archive's own, by its name, and at least ``least_age`` seconds old."""
         return self.ours and self.age_seconds >= least_age
 
 
@@ -273,10 +277,9 @@ def _list_policy_files(archive: ArchiveStore) -> Iterator[PurePath]:
 
 
 def remove_unneeded_files(archive: ArchiveStore, files: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
-    """Remove those of ``files`` that have a name of the archive's own and are old enough; return the files removed.
+    """Remove the files that are the archive's own and at least ``least_age`` seconds old; return the removed files.
 
-    A file is old enough at ``least_age`` seconds. Files that have become needed meanwhile stay. Raises ``FailureError``
-    if a file cannot be removed.
+    Files that have become needed meanwhile stay. Raises ``FailureError`` if a file cannot be removed.
     """
     able = [file for file in files if file.is_removable(least_age)]
     needed = set(_list_policy_files(archive)) if able else set[PurePath]()

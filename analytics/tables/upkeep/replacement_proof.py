@@ -1,8 +1,8 @@
-"""Proves that files of games were replaced: others that count hold the same games.
+"""Proves that files of games were replaced: files that readers use hold the same games.
 
 A name says which units a file holds and the fingerprint of its games, so names alone prove what compaction has
 replaced. Only files that overlap in another way are read. A file of the same units with other games is never proven to
-be replaced, because one of the two is wrong, and nobody knows which.
+be replaced, because one of the two files is wrong, and nobody knows which.
 """
 
 from __future__ import annotations

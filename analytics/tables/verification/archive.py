@@ -1,7 +1,7 @@
-"""Verifies an archive: its records, and of each range of games that counts the bytes, the rows and the rules.
+"""Verifies an archive: its records and, of each range of games that readers use, the bytes, the rows and the rules.
 
-A file that does not count is not read: see ``analytics.tables.upkeep.garbage``. But it must not contradict those
-that do.
+A file that readers do not use is not read, unless it may contradict the files that they use: see
+``analytics.tables.upkeep.garbage``.
 """
 
 from __future__ import annotations

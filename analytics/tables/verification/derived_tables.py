@@ -1,9 +1,10 @@
-"""Verifies what was derived from the games of a run: exact values, positions, first plies, verdicts of tests.
+"""Verifies everything that was derived from the games of a run: exact values, positions, first plies and verdicts.
 
-Exact values are compared with what the rules decide, and with late positions, which are solved again. The values of
-earlier positions are not solved again, because that takes as long as annotating. But the values of a game must fit
-together. After a gift its giver has the negative of the mover's value with it. After a placement its mover has
-the value that the same player has at the next gift. The rest is computed again from the games.
+Exact values are compared with the values that the rules decide, and with late positions, which are solved again. The
+values of earlier positions are not solved again, because that takes as long as annotating. But the values of a game
+must fit together. After a gift, the giver's value is the negative of the mover's value with the gift in hand. After a
+placement, the mover's value is the value that the same player has at the next gift. Everything else is computed again
+from the games.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _find_end_fault(games: Games, game: int, opening: int, line: bool) -> int:
     return FINE if plies < PIECES and winner >= 0 else WRONG_FORFEIT
 
 
-# The exact values that cost next to nothing to know: those that the rules decide, and those of late positions.
+# The exact values that take hardly any time: the values that the rules decide, and the values of late positions.
 
 LATE_PIECES = 10  # positions with at least so many pieces are solved: some 20 microseconds a game
 SOLVER_MEGABYTES = 1.0  # size of the table of solved boards
