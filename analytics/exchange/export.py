@@ -170,9 +170,10 @@ def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
 def _count_and_read_blocks(
     opened: OpenArchive, request: ExportRequest, on_written: OnWritten | None
 ) -> tuple[int, Iterator[ExportBlock]]:
-    """Return the number of selected games, and an iterator over the games in blocks.
+    """Return the number of games to export, and an iterator over blocks of these games.
 
-    Errors in the request are raised by this call, not by the iterator.
+    Errors in the request are raised by this call, not by the iterator. After each block, ``on_written`` is called with
+    the block's number of games.
     """
     selection = select_games(opened, request.where)
     if request.sample is not None and request.sample > selection.games:
@@ -193,7 +194,7 @@ def _write_table(blocks: Iterable[ExportBlock], request: ExportRequest, out: Bin
 
 
 def read_episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[ExportBlock, Episodes]]:
-    """Yield the selected games as episodes, at most ``BLOCK_GAMES`` games at a time.
+    """Yield blocks of at most ``BLOCK_GAMES`` selected games, each with the episodes of its games.
 
     Raises the errors of ``write_export``.
     """

@@ -193,7 +193,7 @@ def write_d3rlpy(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportT
 
 
 def check_minari_name(name: str) -> None:
-    """Raise ``RequestError`` unless Minari is installed and accepts ``name`` as the folder of a dataset."""
+    """Raise ``RequestError`` unless Minari is installed and accepts ``name`` as the name of a dataset's folder."""
     if not DATASET_ID.fullmatch(name):
         raise RequestError(f"a Minari dataset is named like quarto-v0, and {name!r} is not: change --output")
     check_minari_library()
@@ -216,7 +216,7 @@ def is_minari_dataset(folder: Path) -> bool:
 
 
 def write_minari(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
-    """Write episodes to a new Minari dataset. Raises ``OSError``, or ``RequestError`` if Minari is not installed."""
+    """Write episodes to a new Minari dataset. Raises ``OSError``, and ``RequestError`` if Minari is not installed."""
     check_minari_library()
     import minari
     from gymnasium.spaces import Box, Discrete

@@ -38,13 +38,13 @@ LOCK_SECONDS = 600.0  # seconds in which another process may import the same gam
 
 
 class ImportedPlayer:
-    """The class that an archive names as the target of the players of imported games.
+    """The class that records name as the target of players in imported games.
 
     It cannot be instantiated, because it is unknown how these players play.
     """
 
     def __init__(self) -> NoReturn:
-        """Raise ``RequestError`` in every case."""
+        """Raise ``RequestError`` whenever it is called."""
         raise RequestError("a player of imported games cannot play here: only its games are known")
 
 
@@ -85,14 +85,14 @@ def import_games(
 
 
 class ImportBlock(NamedTuple):
-    """The games in a text that have the same heading."""
+    """The games in a text that have one heading."""
 
     heading: Heading
     games: Games
     numbers: NDArray[np.int64]  # [G] numbers of the games in the text, ascending
 
     def without_first(self, count: int) -> ImportBlock:
-        """Return the block without its first ``count`` games."""
+        """Return a copy of the block without its first ``count`` games."""
         return ImportBlock(self.heading, select_games(self.games, slice(count, None)), self.numbers[count:])
 
 
@@ -140,7 +140,7 @@ def _build_run_spec(blocks: list[ImportBlock], rules: Rules) -> dict[str, Any]:
 
 
 def _compute_text_order(blocks: Sequence[ImportBlock]) -> NDArray[np.int64]:
-    """Return the indices [G] that bring the concatenated games of all blocks into the order of the text."""
+    """Return the indices [G] that sort the concatenated games of all blocks into the order of the text."""
     return np.argsort(np.concatenate([block.numbers for block in blocks]))
 
 
@@ -204,7 +204,7 @@ def _find_stored_pairing(archive: ArchiveStore, block: ImportBlock, rules: Rules
 
 
 class PairingText(NamedTuple):
-    """The games of a pairing as text, and their number."""
+    """The games of a pairing as text, and the number of these games."""
 
     text: bytes
     game_count: int

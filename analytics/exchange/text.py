@@ -264,7 +264,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors write at the start of UT
 
 
 class BadLine(NamedTuple):
-    """A line that cannot be parsed, and the reason."""
+    """A line that cannot be parsed, and the reason why."""
 
     line: int  # counted from 1
     reason: str
@@ -300,7 +300,7 @@ class ParsedText(NamedTuple):
 
 
 def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> ParsedText:
-    """Parse the games of a text, one in each line. Empty lines and lines that begin with # are skipped.
+    """Parse the games of a text, which has a game in each line; skip empty lines and lines that begin with #.
 
     A line that begins with { is the record of a run. ``defaults`` has the values of tags that a line omits.
     ``find_rules`` returns the rules with a given name, or raises ``RequestError``.

@@ -68,11 +68,11 @@ class Pace:
         self._lock = threading.Lock()  # guards ``_pairs`` and ``_share``
 
     def next_pair_count(self, pairing: int) -> int:
-        """Return how many pairs of a pairing to play next."""
+        """Return how many pairs of a pairing to play next in one block."""
         return min(self._pairs.get(pairing, self.FIRST_PAIRS), self._max_pairs)
 
     def next_unit_count(self, pairings: int) -> int:
-        """Return how many units to play next if the run has ``pairings`` pairings."""
+        """Return how many units to play next at a time if the run has ``pairings`` pairings."""
         with self._lock:
             inverse_pairs = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST_PAIRS) / pairings
         return max(1, min(int(1 / inverse_pairs + ROUNDING_TOLERANCE), self._max_pairs * pairings))
@@ -207,7 +207,7 @@ class BatchEngine:
     def get_player(self, agent: int, copy_index: int = 0) -> BatchPlayer:
         """Return the player that chooses an agent's turns in the calling thread.
 
-        An agent that plays against itself needs a second player with separate memory: the one with ``copy_index`` 1.
+        An agent that plays against itself needs a second player with separate memory: the player with ``copy_index`` 1.
         """
         players: dict[tuple[int, int], BatchPlayer] | None = getattr(self._local, "players", None)
         if players is None:
@@ -338,7 +338,11 @@ class BatchEngine:
                     pass
 
     def _get_lockstep(self, size: int, game_in_pair: int = 0) -> Lockstep:
-        """Return the calling thread's lockstep state for game 0 or 1, which is reused while ``size`` stays the same."""
+        """Return the calling thread's state for games in lockstep.
+
+        There is a state for game 0 and one for game 1 of pairs. Each is reused while ``size``, its number of games,
+        stays the same.
+        """
         states: dict[int, Lockstep] | None = getattr(self._local, "states", None)
         if states is None:
             states = self._local.states = {}

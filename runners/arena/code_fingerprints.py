@@ -189,7 +189,7 @@ def _list_agent_targets(agent: AgentSpec) -> Iterator[str]:
 
 
 def _list_strings(value: Any) -> Iterator[str]:
-    """Yield all strings in nested mappings and lists, except the keys."""
+    """Yield all strings in nested mappings and sequences, except for keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | Sequence):
@@ -217,7 +217,10 @@ def _list_data_files(agent: AgentSpec, agent_object: Agent) -> Iterator[DataFile
 
 
 def _list_files_below(given_name: str, path: Path) -> Iterator[DataFile]:
-    """Yield the file ``path`` or, if it is a folder, all files in it."""
+    """Yield the file at ``path`` or, if that is a folder, all files inside it.
+
+    ``given_name`` is the agent's name for the file or folder.
+    """
     if path.is_dir():
         names = sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
         yield from (DataFile(name, f"{given_name}/{name}", _compute_checksum(path / name)) for name in names)

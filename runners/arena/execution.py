@@ -206,7 +206,7 @@ class ChunkQueue:
     def __init__(
         self, missing_ranges: Iterable[Range], total_units: int, max_units: int, workers: int, max_seconds: float
     ) -> None:
-        """Take the missing ranges of a run of ``total_units`` units, which ``workers`` workers will play.
+        """Fill the queue with missing ranges of a run of ``total_units`` units, which ``workers`` workers will play.
 
         ``max_units`` is the largest number of units in a chunk, and ``max_seconds`` is the longest time that a chunk
         should take.
@@ -241,7 +241,7 @@ class ChunkQueue:
             heapq.heappush(self._missing_ranges, (reached, end))
 
     def _compute_chunk_size(self) -> int:
-        """Return the number of units for the next chunk, so that all workers get some and no chunk takes too long."""
+        """Return the number of units for the next chunk, so that all workers get work and no chunk takes too long."""
         if self._seconds_per_unit is None:
             return min(self._max_units, 1 << (self._share - 1).bit_length())
         share = self._count_units() // (2 * self._workers)  # so that the last chunks end at about the same time

@@ -287,7 +287,7 @@ def save_run_start(
 
 
 def record_run_end(archive: ArchiveStore, spec: RunSpec, seconds: float) -> None:
-    """Save in a run's record whether the run is complete, and add ``seconds`` to the time of playing."""
+    """Save in a run's record whether the run is complete, and add ``seconds`` to the run's time of playing."""
 
     def update_record(record: RunRecord | None) -> RunRecord | None:
         if record is None:

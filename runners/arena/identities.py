@@ -37,12 +37,15 @@ def is_shipped(identity: Any) -> bool:
 
 
 def starts_programs(identity: Any) -> bool:
-    """Return whether the class belongs to this project and starts programs, so that data must not name it."""
+    """Return whether the class with this identity belongs to this project and starts programs.
+
+    Data must not name such a class.
+    """
     return is_shipped(identity) and _load_shipped_classes()[identity].starts_programs
 
 
 def is_allowed_in_data(identity: Any) -> bool:
-    """Return whether data may name the class, because the class belongs to this project and starts no programs."""
+    """Return whether data may name the class with this identity: it belongs to this project and starts no programs."""
     return is_shipped(identity) and not starts_programs(identity)
 
 
@@ -52,7 +55,7 @@ def to_class_path(identity: str) -> str:
 
 
 def to_module_name(identity: str) -> str:
-    """Return the dotted name of the module that defines a class."""
+    """Return the dotted name of the module that defines the class with this identity."""
     return to_class_path(identity).rpartition(".")[0]
 
 
@@ -110,7 +113,7 @@ def read_identities(folder: Path) -> dict[str, ShippedClass]:
 
 
 def _list_classes(settings: Any) -> Iterator[tuple[str, ShippedClass]]:
-    """Yield the identity and the class for each ``_target_`` in nested settings."""
+    """Yield the identity and the class for each key ``_target_`` in nested settings."""
     if not isinstance(settings, Mapping):
         return
     if TARGET_KEY in settings:

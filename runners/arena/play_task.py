@@ -29,7 +29,7 @@ PATIENCE_SHARE = 0.25
 
 
 def power_of_two_units_within(seconds: float, seconds_per_unit: float) -> int:
-    """Return the number of units that can be played within ``seconds``, rounded down to a power of two."""
+    """Return how many units can be played within ``seconds``, rounded down to a power of two; at least 1."""
     return 1 << (max(1, int(min(seconds / max(seconds_per_unit, 1e-9), 1e12))).bit_length() - 1)
 
 

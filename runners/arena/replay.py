@@ -47,7 +47,7 @@ class GameDifference(NamedTuple):
 
     @property
     def change(self) -> str:
-        """The first ply that differs or, if all plies agree, the different ending, as a clause for messages."""
+        """The difference as a clause for messages: the first ply that differs or, if all plies agree, the ending."""
         was, is_now = (text.split()[self.ply] for text in (self.stored, self.played))
         return f"ply {self.ply} was {was} and is now {is_now}"
 
@@ -330,7 +330,7 @@ def _read_games_by_unit(
 
 
 def _list_game_ids(line: UnitLine, units: Sequence[int]) -> NDArray[np.int64]:
-    """Return the ids of the games of some units."""
+    """Return the ids of all games of the units ``units``."""
     unit = np.array(units, np.int64)
     first = ((unit % line.pairings) << GAME_BITS) | (2 * (unit // line.pairings))
     return np.concatenate([first + game for game in range(line.games_a_pair)])

@@ -249,10 +249,10 @@ class AgentSpec:
 
 
 def check_no_third_party_code(subject: str, code: Iterable[str]) -> None:
-    """Refuse third-party code that the user did not name.
+    """Raise an error if there is third-party code, because the user did not name it.
 
     Args:
-        subject: What would run the code, such as ``agent 'mine'``: the beginning of the message.
+        subject: The thing that would run the code, such as ``agent 'mine'``. The error message begins with it.
         code: A description of each piece of third-party code.
 
     Raises:
@@ -281,7 +281,7 @@ def _load_tablebase(rules: Rules) -> TablebaseIndex | None:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that affects the games of a run, except their number."""
+    """The specification of a run: everything that affects the run's games, except their number."""
 
     rules: Rules
     agents: tuple[AgentSpec, ...]
@@ -294,7 +294,7 @@ class RunSpec:
     training: bool = False  # a trainer requested the games; this affects neither them nor the id
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fields as JSON values, from which the run's id is computed.
+        """Return the fields, as JSON values, from which the run's id is computed.
 
         Rare fields appear only if they are set.
         """

@@ -58,7 +58,7 @@ class SprtOutcome:
 def execute_sprt(
     sprt_experiment: SprtExperiment, command: str, stop: threading.Event, on_pairs: OnPairs
 ) -> SprtOutcome:
-    """Play until the test ends or ``stop`` is set, and store the verdict.
+    """Play pairs until the test ends or ``stop`` is set; store the verdict if the test has ended.
 
     Args:
         sprt_experiment: The test.
@@ -119,7 +119,10 @@ def _play_missing_pairs(
 
 
 def _list_pair_ranges(gaps: list[tuple[int, int]], max_pairs: int, pace: Pace) -> Iterator[PairRange]:
-    """Yield the pairs in ``gaps`` in ascending order. No range extends beyond a look, because a test ends at a look."""
+    """Yield the pairs in ``gaps`` in ascending order, in ranges that the pace determines.
+
+    No range extends beyond a look, because a test ends only at a look.
+    """
     start = 0
     for look in pair_counts_at_looks(max_pairs):
         for gap_start, gap_end in gaps:

@@ -187,7 +187,7 @@ def _format_summary(summary: AnnotationSummary, seconds: float, root: PurePath, 
 
 
 def format_run_options(root: PurePath, run_ids: Sequence[str]) -> str:
-    """Format the options that select the same runs and archive in another command."""
+    """Format the options of a command that select the runs ``run_ids`` and the archive at ``root``."""
     return "".join(f" --run {run_id}" for run_id in run_ids) + format_archive_option(root)
 
 

@@ -38,7 +38,7 @@ def describe_task(puzzle: Puzzle) -> str:
 
 
 def describe_theme(puzzle: Puzzle) -> str:
-    """Describe in one sentence what kind of puzzle it is."""
+    """Describe in one sentence what the right turn of a puzzle achieves."""
     if puzzle.value:
         return "A trap: every reply loses at once." if puzzle.depth == 3 else f"A win in {puzzle.depth} placements."
     return (
@@ -85,12 +85,12 @@ def describe_turn_consequences(
 
 
 def is_right_turn(puzzle: Puzzle, game_after: Game) -> bool:
-    """Return whether the turn that led to ``game_after`` is the right one."""
+    """Return whether the turn that led to ``game_after`` is the puzzle's right turn."""
     return (game_after.plies[-1][1], game_after.hand) == (puzzle.cell, puzzle.gift)
 
 
 def _describe_outcome(game_after: Game, solution: Solution) -> str:
-    """Describe the outcome of a turn from the exact value of ``game_after``, in which the opponent is to move."""
+    """Describe the outcome of a turn from the exact value of ``game_after``, in which the opponent moves next."""
     at_once = Position(game_after.position, game_after.rules).winning_cells() if solution.value > 0 else ()
     if at_once:
         return f"It loses at once: {format_piece(game_after.hand)} finishes a line on {format_cells(at_once)}."
@@ -121,7 +121,7 @@ class PuzzleDialogue:
         self.solved = self.puzzle_count = 0  # a puzzle is solved if the first turn is right
 
     def run(self, first_number: int) -> None:
-        """Ask for the right turn in each puzzle, starting with ``first_number``.
+        """Ask for the right turn in each puzzle, from number ``first_number`` on, until the person leaves.
 
         Raises ``EOFError`` at the end of the input.
         """

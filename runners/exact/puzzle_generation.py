@@ -43,7 +43,7 @@ MAX_CANDIDATES = 1000  # positions that are solved for each rule set and number 
 
 
 class PuzzleOptions(NamedTuple):
-    """The number of puzzles to make, the seed, and the threads and memory that may be used."""
+    """The number of puzzles to make, the seed, and the threads and the memory to use."""
 
     max_puzzles: int = 300
     seed: int = 1

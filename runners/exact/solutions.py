@@ -64,7 +64,7 @@ class SolveOptions:
 
 
 class SolveRequest(NamedTuple):
-    """A position of an unfinished game that is to be solved, and its rules."""
+    """A position to solve, in which the game is not over, and its rules."""
 
     position: PackedPosition
     rules: Rules
@@ -176,10 +176,10 @@ def _turn_to_dict(turn: SolvedTurn) -> dict[str, Any]:
 def solve_lines(
     lines: Sequence[tuple[int, str]], options: SolveOptions, solvers: Solvers, threads: int
 ) -> Generator[dict[str, Any], None, None]:
-    """Solve the positions in numbered lines, and yield the answers in order as values that JSON can represent.
+    """Solve the positions in numbered lines, and yield the answers in order, as values that JSON can represent.
 
-    The answer to an invalid line has the number ``line`` and the text ``error``. All searches stop at once when the
-    iterator is closed or when an exception passes through it, for example because of Ctrl-C.
+    The answer to an invalid line has the line's number under ``line`` and a message under ``error``. All searches stop
+    at once when the iterator is closed or when an exception passes through it, for example because of Ctrl-C.
     """
 
     def solve_batch(
@@ -222,7 +222,7 @@ def format_json_line(content: Mapping[str, Any]) -> str:
 
 
 def find_whole_game_rules_name(position: str | None, file: Path | None, game: bool, rules: str | None) -> str | None:
-    """Return the name of the rules if the value of the whole game is requested, or None if positions are to be solved.
+    """Return the name of the rules if the whole game is to be solved, or None if positions are to be solved.
 
     Raises ``RequestError`` unless the user has named exactly one thing to solve.
     """

@@ -129,7 +129,7 @@ def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
 
 
 def sort_by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:
-    """Sort verdicts by the mean regret of a turn, lowest first, and then by label."""
+    """Sort verdicts by the mean regret of a turn, lowest first; equal verdicts are sorted by label."""
     return sorted(verdicts, key=lambda verdict: (_select_totals([verdict], "turn")["regret"][0], verdict.agent.label))
 
 
@@ -141,7 +141,7 @@ def _select_totals(verdicts: Sequence[AgentVerdict], kind: str) -> pl.DataFrame:
 
 
 def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]:
-    """Build the columns of a table with a row for each agent and number of pieces on the board."""
+    """Build the columns of a table with a row for each agent and each number of pieces on the board."""
     labelled = (verdict.figures.with_columns(agent=pl.lit(verdict.agent.label)) for verdict in verdicts)
     figures = pl.concat(labelled).filter(pl.col("pieces").is_not_null())
     rows = figures.select("agent", "pieces").unique(maintain_order=True)
@@ -163,7 +163,7 @@ def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]
 
 
 def render_leaderboard(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
-    """Render the leaderboard as Markdown.
+    """Render the leaderboard as a page in Markdown.
 
     ``command`` is the command that makes the page; the archive at ``root`` holds the policies of the agents.
     """

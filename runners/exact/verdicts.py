@@ -163,7 +163,7 @@ class _TurnChunk(NamedTuple):
 
 
 class _TimedTurns(NamedTuple):
-    """The turns of a chunk, and the seconds that one thread needed for them."""
+    """The turns of a chunk, and the seconds that one thread took for them."""
 
     chunk: _TurnChunk
     turns: Turns
@@ -171,14 +171,14 @@ class _TimedTurns(NamedTuple):
 
 
 class CollectedTurns(NamedTuple):
-    """The turns of one agent in all positions."""
+    """The turns of one agent in all positions, and its speed."""
 
     turns: Turns  # [P, D]: D turns in each of P positions
     turns_a_second: float  # of one thread
 
 
 class OpponentGames(NamedTuple):
-    """The games of an agent against one opponent."""
+    """The tally of an agent's games against one opponent, and notes on forfeits."""
 
     tally: Tally  # from the agent's point of view
     notes: list[str]  # on forfeits

@@ -98,7 +98,7 @@ END_PLY = 6  # the default: from seven pieces on, nearly every position of rando
 
 
 class NotIndexedError(FailureError):
-    """The error for a query that needs positions which are not indexed."""
+    """The error that is raised if a query needs positions that are not indexed."""
 
 
 POSITIONS_TABLE = RangeTable(

@@ -151,7 +151,7 @@ def list_missing_ranges(
 
 
 class Chunk(NamedTuple, Generic[Extent]):
-    """A slice of a run's games that one task works on, and the extent of the work."""
+    """A slice of a run's games that one task works on, and the extent to which it processes these games."""
 
     run_id: str
     games: FileSlice

@@ -13,7 +13,7 @@ POLL_SECONDS = 0.1
 
 
 class StoppedError(Exception):
-    """The error that a callback or job raises if the remaining results are no longer needed."""
+    """The error that a callback or a job raises if no further results are needed."""
 
 
 def run_on_threads(

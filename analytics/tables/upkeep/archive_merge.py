@@ -378,7 +378,7 @@ def list_policies_to_copy(
 
 
 class NameClash(NamedTuple):
-    """A name that two archives use for different policies."""
+    """A name that two archives use for different policies, with the newest policy of each archive."""
 
     name: str
     theirs: PolicyCard  # the newest
@@ -386,7 +386,7 @@ class NameClash(NamedTuple):
 
 
 def _list_name_clashes(theirs: Sequence[PolicyCard], ours: Sequence[PolicyCard]) -> Iterator[NameClash]:
-    """Yield the names that stand for different policies in the two archives."""
+    """Yield the names under which both archives have policies that the other archive lacks."""
     own_ids, new = {card.policy_id for card in ours}, {card.policy_id for card in theirs}
     for name in dict.fromkeys(card.name for card in theirs):
         added = [card for card in theirs if card.name == name and card.policy_id not in own_ids]

@@ -289,7 +289,7 @@ class CompactionSummary(NamedTuple):
 
 
 def _build_games_condition(archive: ArchiveStore, run_id: str, size: int) -> GroupCondition:
-    """Build the condition for merging files of games into one file of at most ``size`` bytes."""
+    """Build the condition on which files of games are merged into one file of at most ``size`` bytes."""
     return build_same_annotation_condition(archive, run_id, build_size_condition(archive, run_id, STORED_TABLES, size))
 
 

@@ -48,7 +48,7 @@ class RunTableFiles(NamedTuple):
 
 
 class _TableListing(NamedTuple):
-    """The files of one table of a run."""
+    """The files of one table of a run, with their sizes and times."""
 
     folder: PurePath
     status: Mapping[str, FileStatus]
@@ -69,7 +69,7 @@ class _GameFiles:
     """A run's files of games, divided into files that readers use, that must stay, and that were replaced."""
 
     def __init__(self, archive: ArchiveStore, run_id: str, listing: _TableListing) -> None:
-        """Classify a run's files of games. Raises ``FailureError`` if a file that overlaps another one is damaged."""
+        """Classify a run's files of games. Raise ``FailureError`` if a file that overlaps another file is damaged."""
         self._archive, self._run_id, self._listed = archive, run_id, listing
         self.effective = archive.select_effective(run_id, GAMES_FOLDER, frozenset([""]), listing.ranges)
         self.replaced = select_replaced_files(archive, run_id, listing.ranges, self.effective)

@@ -76,7 +76,7 @@ def read_sound_tables_and_problems(files: RangeFiles) -> tuple[dict[str, pl.Data
 
 
 def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    """Yield the problems in the rows of a range whose files are sound."""
+    """Yield the problems in the rows of a range whose files can be read."""
     misplaced = [*_verify_ids(files, games["game_id"].to_numpy())]
     possible = games.select(pl.col("plies").is_between(0, PIECES) & pl.col("winner").is_between(-1, 1)).to_series()
     if misplaced:

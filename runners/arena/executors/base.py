@@ -52,7 +52,7 @@ class StopSignal(Protocol):
     """A signal that tells a task whether to end early."""
 
     def is_set(self) -> bool:
-        """Return whether the task should stop and return its partial result."""
+        """Return whether the task should stop now and return its partial result."""
         ...
 
 
@@ -99,9 +99,9 @@ class LazyWorker:
         self._worker: Worker[Any, Any] | None = None
 
     def __call__(self, chunk: Any, stop: StopSignal) -> Any:
-        """Carry out a chunk; build the worker first if needed.
+        """Carry out a chunk, after building the worker if necessary; return the result.
 
-        If building raises an exception, it is passed on, and the next chunk tries to build the worker again.
+        If building raises an exception, the exception is passed on, and the next chunk tries to build the worker again.
         """
         with self._lock:
             if self._worker is None:
@@ -118,7 +118,7 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def submit(self, chunk: Any) -> None:
-        """Give a chunk to a worker."""
+        """Give a chunk to a worker, without waiting for the result."""
 
     @abstractmethod
     def wait_for_results(self) -> Iterable[Any]:
@@ -321,7 +321,7 @@ def check_solver_memory(megabytes: float, solver_count: int = 1) -> None:
 
 
 def _read_machine_megabytes() -> float | None:
-    """Return how much memory, in MiB, Linux reports as available; None on other systems."""
+    """Return how much memory, in MiB, Linux reports as available, or None on other systems."""
     try:
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
     except OSError:

@@ -180,7 +180,7 @@ def _stop_all(workers: list[_Worker]) -> None:
 
 
 class _PipeStopSignal:
-    """The stop signal for chunks of one pool in another process; it is set when the pool's number arrives."""
+    """The stop signal for the chunks of one pool in a worker's process. It is set when the pool's number arrives."""
 
     def __init__(self, stop_connection: Connection, pool_number: int) -> None:
         self._stops, self._number = stop_connection, pool_number

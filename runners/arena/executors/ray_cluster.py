@@ -94,7 +94,7 @@ class OnRay(Executor):
         return min(cores, self._tasks or cores)
 
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:  # noqa: ARG002
-        """Open a pool in which Ray itself retries a chunk if its worker or its machine is lost."""
+        """Open a pool for a task. If a chunk's worker or machine is lost, Ray itself carries out the chunk again."""
         return _RayPool(build_task_data(task, self._folder), self.count_workers(threads), self._drivers)
 
 
@@ -119,7 +119,7 @@ class _RayPool(WorkerPool):
                 yield log_and_unwrap_result(task_result, self._logged_messages)
 
     def request_stop(self) -> None:
-        """Drop the tasks that have not begun, and ask the tasks in progress to end early."""
+        """Cancel the tasks that have not begun, and ask the tasks in progress to end early."""
         if not self._is_stopping:
             self._is_stopping = True
             self._driver.send(None)
@@ -196,7 +196,7 @@ def _stop_all(drivers: list[_RayDriver]) -> None:
 
 
 def _resolve_address(address: str) -> str:
-    """Return the address to give to Ray, after checking that HOST:PORT answers.
+    """Return the address to give to Ray; for HOST and HOST:PORT, first check that the address answers.
 
     Raises ``FailureError`` if it does not answer, and ``RequestError`` if the text is not an address.
     """
@@ -217,7 +217,7 @@ def _resolve_address(address: str) -> str:
 def _prepare_driver_start(**variables: str) -> Iterator[None]:
     """Set environment variables and block signals while the context's body starts the driver.
 
-    The driver inherits the variables and the block, so that signals that ask to end reach only the run itself.
+    The driver inherits the variables and the blocked signals. So signals that request an end reach only the run itself.
     """
     old_values = {name: os.environ.get(name) for name in variables}
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
