@@ -1,11 +1,11 @@
-"""A folder of Parquet tables that other tools know: a card as the Hub of datasets reads it, and a data package.
+"""A folder of Parquet tables for other tools, with a card as the Hub of datasets reads it and a data package.
 
 The card, README.md, begins with YAML that names the tables (``configs``) and the licence. ``datapackage.json`` has the
 names, types, units and meanings of columns, and the bytes and SHA-256 of files (Data Package, version 2). Both follow
-from the files of the folder, and from where columns are declared: so they are made last, and for any folder of tables.
+from the files of the folder and from the declarations of columns. So they are made last, and for any folder of tables.
 
-Texts of strangers, such as labels and commands, are in JSON only. It is ASCII in one line, which is also YAML, and
-stands in a block of code.
+Texts of strangers, such as labels and commands, occur only inside JSON. In the header of the card, JSON is one line of
+ASCII, which is also YAML; below the header, JSON stands in a block of code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from analytics.questions.selection import ALWAYS_TRUE, Selection
 from analytics.questions.sql.query_execution import sink_parquet
 from analytics.questions.sql.views import ColumnDescription, read_column_descriptions
 
-# The condition that a row of a table belongs to the chosen games, ``_chosen``.
+# The conditions that select the rows of a table that belong to the chosen games, ``_chosen``.
 GAME_CONDITION = "(run_id, game_id) IN (SELECT (run_id, game_id) FROM _chosen)"
 RUN_CONDITION = "run_id IN (SELECT run_id FROM _chosen)"
 TABLE_CONDITIONS = {
@@ -39,12 +39,12 @@ CARD_FILE, PACKAGE_FILE = "README.md", "datapackage.json"
 PACKAGE_SCHEMA = "https://datapackage.org/profiles/2.0/datapackage.json"
 LICENCE_NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")  # as the Hub names them: cc0-1.0, mit, unknown
 ROW_GROUP_ROWS = 1 << 17  # fixed, so that the same rows are the same bytes
-MAX_RUNS = 100  # that a card lists
+MAX_RUNS = 100  # runs that a card lists
 MAX_TEXT = 500  # characters of a text in a card
 
 
 class DatasetCard(NamedTuple):
-    """The texts of a dataset's card."""
+    """The texts from which the card of a dataset is rendered."""
 
     title: str
     licence: str  # as the Hub names it
@@ -52,9 +52,10 @@ class DatasetCard(NamedTuple):
 
 
 def write_dataset(selection: Selection, folder: Path, licence: str) -> None:
-    """Write the selected games, their plies, decisions and evaluations, and their runs and agents to an empty folder.
+    """Write the selected games to an empty folder, with their plies, decisions, evaluations, runs and agents.
 
-    The rows are those of the SQL views and are written in parts. Tables without rows are left out. Raises ``OSError``.
+    The rows of each table are those of the SQL view with its name, and are written in parts to a Parquet file. Tables
+    without rows are left out. The folder also gets a card with ``licence`` and a data package. Raises ``OSError``.
     """
     opened = selection.opened
     for table, belongs in TABLE_CONDITIONS.items():
@@ -78,7 +79,10 @@ def _build_writer(path: Path) -> Callable[[pl.LazyFrame, Callable[[], None]], No
 
 
 def _describe_origin(runs: pl.DataFrame) -> str:
-    """Describe, as lines of JSON, the commands that played the games and the fingerprints of the code and the games."""
+    """Describe how the games were made, in Markdown.
+
+    For each run, a line of JSON has the command that played the games, and the fingerprints of the code and the games.
+    """
     names = ("run_id", "command", "agents", "games", "seed", "code_version", "code_fingerprint", "fingerprint")
     lines = [
         json.dumps({name: _truncate_texts(row[name]) for name in names})
@@ -99,13 +103,13 @@ def _truncate_texts(value: Any) -> Any:
 
 
 def write_card_and_package(folder: Path, card: DatasetCard) -> None:
-    """Write the card and the data package for a folder of tables. Raises ``OSError``."""
+    """Write the card and the data package of a folder of tables into that folder. Raises ``OSError``."""
     for name, text in build_card_and_package(folder, card).items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
 def build_card_and_package(folder: Path, card: DatasetCard) -> dict[str, str]:
-    """Build the texts of the card and the data package for a folder of tables, by file name. Raises ``OSError``."""
+    """Build the card and the data package of a folder of tables, as texts keyed by file name. Raises ``OSError``."""
     resources = [resource for path in _list_table_paths(folder) for resource in _build_resource_entries(path)]
     tables = [resource for resource in resources if "schema" in resource]
     configs = [
@@ -132,7 +136,10 @@ def build_card_and_package(folder: Path, card: DatasetCard) -> dict[str, str]:
 
 
 def _list_table_paths(folder: Path) -> list[Path]:
-    """List the paths of the tables in a folder: first the tables of an export, in its order, then others by name."""
+    """List the CSV and Parquet files in a folder.
+
+    The tables that an export writes come first, in the order of the export. Other tables follow, sorted by name.
+    """
     exported_tables = [*TABLE_CONDITIONS]
     paths = (path for path in folder.iterdir() if path.suffix in (".parquet", ".csv"))
     return sorted(
@@ -149,7 +156,7 @@ def _scan_table(path: Path) -> pl.LazyFrame:
 
 
 def _build_resource_entries(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a table in the data package: one with its columns, and one with its size and hash.
+    """Yield the two entries of a table in the data package: one has its columns, the other has its size and hash.
 
     frictionless checks the file against the second entry.
     """
@@ -178,9 +185,10 @@ def _build_field_entries(path: Path) -> Iterator[dict[str, str]]:
 
 
 def _field_type(kind: pl.DataType, may_be_null: bool) -> str:
-    """Return the name of a column's type in a data package.
+    """Return the type that a column has in a data package: the type that frictionless sees in the file.
 
-    frictionless reads Parquet with pandas, in which integers cannot be NULL and lists are NumPy arrays.
+    frictionless reads Parquet with pandas, in which integers that may be NULL are floating-point numbers and lists are
+    NumPy arrays.
     """
     if kind.is_integer() and not may_be_null:
         return "integer"
@@ -189,7 +197,7 @@ def _field_type(kind: pl.DataType, may_be_null: bool) -> str:
 
 
 def _render_overview(folder: Path, tables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Render the tables and their columns as Markdown.
+    """Yield the lines of Markdown that describe the tables, their numbers of rows and their columns.
 
     Column names need no escaping, because this project chose them.
     """

@@ -1,8 +1,8 @@
 """Games as episodes of steps for offline learning: observations, actions and rewards as plain arrays.
 
-A *turn* is an answer of an agent, a placement and a gift. Turn 0 is the first gift alone. Turn t places ply t - 1 and
-gives the piece of ply t. Seat t mod 2 has turn t. Where the mover chooses the piece, there is no turn 0. Turn t then
-places ply t - 1 with a piece of the mover's own.
+A *turn* is an answer of an agent: a placement and a gift. Turn 0 is the first gift alone. Turn t places the piece of
+ply t - 1 and gives the piece of ply t. Seat t mod 2 has turn t. If the mover chooses the piece, there is no turn 0, and
+turn t places a piece of the mover's own in ply t - 1.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Episodes(NamedTuple):
 
 
 def build_episodes(opening: NDArray[np.int8], games: Games, options: EpisodeOptions, rules_tables: Any) -> Episodes:
-    """Build episodes from games.
+    """Build an episode from each game that has at least one step.
 
     ``opening`` [G] is the number of imposed plies of each game. ``rules_tables`` are the tables of the games' rules.
     """
@@ -85,22 +85,22 @@ def build_episodes(opening: NDArray[np.int8], games: Games, options: EpisodeOpti
 
 @inline_function
 def _first_turn(opening: int, options: Any) -> int:
-    """Return the first turn that can be a step: the turn of the first gift that an agent chose.
+    """Return the number of the first turn that can be a step.
 
-    If imposed turns are included, it is the turn of the first gift.
+    This is the turn with the first gift that an agent chose or, if imposed turns are included, with the first gift.
     """
     return (int64(0) if options.imposed else int64(opening)) + int64(options.mover_chooses)
 
 
 @inline_function
 def _first_turn_of_seat(first: int, options: Any) -> int:
-    """Return the first turn, from ``first`` on, that the seat in ``options`` takes."""
+    """Return the first turn from ``first`` on that the seat in ``options`` takes; for both seats, this is ``first``."""
     return first if options.seat < 0 else first + ((first ^ options.seat) & 1)
 
 
 @kernel()
 def _count_steps(opening: NDArray[np.int8], games: Games, options: EpisodeOptions) -> NDArray[np.int64]:
-    """Count the steps of each game, [G].
+    """Count the steps in the episode of each game, [G].
 
     The last gift of a forfeited game is not logged, so the turn with this gift is known only in part. The episode of
     such a game ends with the last position that is fully known, and the turn in that position is not a step.

@@ -29,17 +29,17 @@ OnWritten = Callable[[int], None]  # called with the number of games written sin
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """The games to export, and the format. Raises ``RequestError`` for options that contradict each other."""
+    """The games to export, and the format. Options that contradict each other raise ``RequestError``."""
 
     form: str
     where: str | None = None
     perspective: str | None = None  # one of NAMED_PERSPECTIVES; default for csv by plies: mover
     sample: int | None = None
     seed: int = 1
-    rows: str = "plies"  # of csv: plies or games
+    rows: str = "plies"  # what a row of CSV holds: a ply or a game
     imposed: bool = False  # include imposed turns
     masks: bool = False  # include legal actions
-    licence: str = "unknown"  # of a dataset, as the Hub names it
+    licence: str = "unknown"  # licence of a dataset, as the Hub names it
 
     def __post_init__(self) -> None:
         named = (
@@ -90,7 +90,7 @@ class ExportRequest:
 
 
 class ExportSummary(NamedTuple):
-    """The counts of what was written."""
+    """The numbers of games, episodes and steps that were written."""
 
     games: int
     episodes: int | None = None  # None for text, csv and datasets
@@ -107,12 +107,13 @@ def write_export(
 ) -> ExportSummary:
     """Write the selected games to ``output``, a new file or, for minari and dataset, a new folder.
 
-    With ``force``, an existing export is replaced. ``minari_metadata`` adds to the metadata of a Minari dataset, or
-    overrides its usual values.
+    With ``force``, an existing export is replaced. ``on_written`` is called with the number of games written since its
+    last call, except for a dataset. ``minari_metadata`` adds to the metadata of a Minari dataset, or overrides its
+    usual values.
 
-    Raises ``RequestError`` if a path or condition is wrong or more games are requested than there are, before anything
-    is written; ``FailureError`` if a file is damaged or ``output`` cannot be written. After an error, nothing new is
-    left at ``output``.
+    Raises ``RequestError`` before anything is written if a path or condition is wrong, or if more games are requested
+    than there are. Raises ``FailureError`` if a file is damaged or ``output`` cannot be written. After an error,
+    nothing new is left at ``output``.
     """
     _check_output(request, output, force)
     if request.form == DATASET:
@@ -135,7 +136,7 @@ def write_export(
 
 
 def write_export_to_stream(opened: OpenArchive, request: ExportRequest, out: BinaryIO) -> ExportSummary:
-    """Write the selected games to a stream as text or csv. Raises the errors of ``write_export``."""
+    """Write the selected games to a binary stream as text or CSV. Raises the errors of ``write_export``."""
     if request.form not in formats.TABLE_FORMATS:
         raise RequestError(f"format {request.form} cannot be written to a pipe: name a file with --output")
     games, chunks = _count_and_read_blocks(opened, request, None)
@@ -144,7 +145,10 @@ def write_export_to_stream(opened: OpenArchive, request: ExportRequest, out: Bin
 
 
 def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
-    """Raise ``RequestError`` if the export may not be written to ``output``."""
+    """Raise ``RequestError`` if the export may not be written to ``output``.
+
+    An existing ``output`` is replaced only with ``force``, and only if it is an export in the same format.
+    """
     check_outside_archives(output)
     if not output.parent.is_dir():
         raise RequestError(f"--output {output}: there is no folder {output.parent}; make it, or name another")
@@ -166,9 +170,10 @@ def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
 def _count_and_read_blocks(
     opened: OpenArchive, request: ExportRequest, on_written: OnWritten | None
 ) -> tuple[int, Iterator[ExportBlock]]:
-    """Return the number of selected games, and an iterator over the games in blocks.
+    """Return the number of games to export, and an iterator over blocks of these games.
 
-    Errors in the request are raised by this call, not by the iterator.
+    Errors in the request are raised by this call, not by the iterator. After each block, ``on_written`` is called with
+    the block's number of games.
     """
     selection = select_games(opened, request.where)
     if request.sample is not None and request.sample > selection.games:
@@ -184,12 +189,12 @@ def _count_and_read_blocks(
 
 
 def _write_table(blocks: Iterable[ExportBlock], request: ExportRequest, out: BinaryIO) -> None:
-    """Write games to a stream as text or csv."""
+    """Write games to a binary stream in a table format: text or CSV."""
     out.writelines(formats.TABLE_FORMATS[request.form](blocks, request.rows == "games", request.perspective or "mover"))
 
 
 def read_episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[ExportBlock, Episodes]]:
-    """Yield the selected games as episodes, at most ``BLOCK_GAMES`` games at a time.
+    """Yield blocks of at most ``BLOCK_GAMES`` selected games, each with the episodes of its games.
 
     Raises the errors of ``write_export``.
     """
@@ -212,7 +217,7 @@ class EpisodeCounts(NamedTuple):
 
 
 def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, target: ExportTarget) -> EpisodeCounts:
-    """Write games as episodes, and count the episodes and steps."""
+    """Write games as episodes in the requested format, and return the numbers of episodes and steps."""
     count, steps = 0, 0
 
     def yield_blocks() -> Iterator[tuple[ExportBlock, Episodes]]:
@@ -228,7 +233,7 @@ def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, targe
 
 
 def describe_dataset(request: ExportRequest) -> str:
-    """Build the description that is stored in a dataset."""
+    """Describe which games and values a dataset of episodes holds, for the metadata of the dataset."""
     chosen = f"games where {request.where}" if request.where else "all games"
     drawn = f", {request.sample} of them drawn by seed {request.seed}" if request.sample is not None else ""
     return (
@@ -237,14 +242,25 @@ def describe_dataset(request: ExportRequest) -> str:
     )
 
 
+class TemporaryOutput(NamedTuple):
+    """The path at which an export is written until it is complete, and a folder for intermediate files."""
+
+    path: Path
+    scratch: Path
+
+
 @contextmanager
-def _write_atomically(output: Path, force: bool) -> Iterator[tuple[Path, Path]]:
-    """Yield a path for writing and a folder for intermediate files; at the end, rename the path to ``output``."""
+def _write_atomically(output: Path, force: bool) -> Iterator[TemporaryOutput]:
+    """Yield a path to write to and a folder for intermediate files; at the end, rename the path to ``output``.
+
+    After an error, ``output`` is unchanged. The intermediate files are removed in any case. Raises ``FailureError`` if
+    writing fails.
+    """
     room = temporary_beside(output)
     try:
-        (room / "parts").mkdir(parents=True)
-        path = room / output.name
-        yield path, room / "parts"
+        path, scratch = room / output.name, room / "parts"
+        scratch.mkdir(parents=True)
+        yield TemporaryOutput(path, scratch)
         if force and output.is_dir() and not output.is_symlink():
             _replace_folder(path, output)
         else:

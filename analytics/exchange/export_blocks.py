@@ -21,7 +21,7 @@ from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.rng import GAMMA, Streams, stream
 
-BLOCK_GAMES = 16384  # that are converted at a time
+BLOCK_GAMES = 16384  # games that are converted at a time
 FIRST_AGENT = "first"  # the perspective of the first agent of a pairing, which has either seat
 NAMED_PERSPECTIVES = (*PERSPECTIVES, FIRST_AGENT)
 IMPORTED_KEY = "imported"  # key of the spec of imported runs: their event, date and checksum
@@ -33,27 +33,28 @@ class ExportBlock(NamedTuple):
     heading: Heading
     record: RunRecord
     range_games: RangeGames
-    whole_run_number: int  # 1, 2, … for runs that are exported as they are, as they began; 0 for games of others
+    whole_run_number: int  # 1, 2, … in the order in which runs began, for runs exported whole; otherwise 0
 
     def perspective_seat(self, perspective: str) -> int:
-        """Return the seat that a perspective from ``NAMED_PERSPECTIVES`` means in these games, or ``BOTH_SEATS``."""
+        """Return the seat whose outcomes a perspective from ``NAMED_PERSPECTIVES`` shows, or ``BOTH_SEATS``."""
         return int(self.range_games.game_id[0] & 1) if perspective == FIRST_AGENT else PERSPECTIVES[perspective]
 
 
 class _Seating(NamedTuple):
-    """The games of a pairing in which its first agent has the same seat, in ascending order of game id."""
+    """The games of a pairing in which the pairing's first agent has the same seat, in ascending order of game id."""
 
     heading: Heading
-    is_partial_run: bool  # the run is not exported as it is
+    is_partial_run: bool  # the run is not exported whole
     run: int  # index into the selection's runs
     pairing: int
     game: int  # 0 or 1 within the pair
 
 
 def read_export_blocks(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[ExportBlock]:
-    """Yield the selected games in blocks, or a random sample of ``sample`` games that ``seed`` determines.
+    """Yield the selected games in blocks, in the order of an export.
 
-    Raises ``FailureError`` if a file is damaged.
+    With ``sample``, only this number of games is drawn at random, as ``seed`` determines. Raises ``FailureError`` if a
+    file is damaged.
     """
     archive = selection.opened.archive
     chosen_ids: Sequence[NDArray[np.int64] | None]  # the ids of each run's games, ascending; None: all of them
@@ -90,7 +91,7 @@ def read_export_blocks(selection: Selection, sample: int | None = None, seed: in
 
 
 def sample_game_ids(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:
-    """Draw ``sample`` of the selected games uniformly, and return their ids for each run, in ascending order.
+    """Draw ``sample`` of the selected games uniformly, and return their ids for each run of the selection, ascending.
 
     Each game has a random word that depends only on the seed, the game's run and the game's id. The games with the
     least words are drawn.
@@ -107,19 +108,22 @@ def sample_game_ids(selection: Selection, sample: int, seed: int) -> list[NDArra
 
 
 def _compute_sample_words(seed: int, run_id: str, game_id: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Compute a random word for each game with SplitMix64, from its id and the run's stream (see ``quarto.rng``)."""
+    """Compute a random word for each game, [G], with SplitMix64 from the game's id and the stream of its run.
+
+    ``quarto.rng`` explains streams.
+    """
     words = np.uint64(stream(seed, int(run_id, 16), 0)) + game_id.astype(np.uint64) * np.uint64(GAMMA)
     return Streams(words).draw(0)
 
 
 def _is_whole_run(archive: ArchiveStore, record: RunRecord) -> bool:
-    """Return whether a run has all units from the first to its last, without gaps; False for imported games."""
+    """Return whether the archive has a run without gaps from its first unit on; False for a run of imported games."""
     covered = archive.list_effective_ranges(record.run_id).covered_ranges
     return IMPORTED_KEY not in record.spec and len(covered) == 1 and covered[0][0] == 0
 
 
 def _list_seatings(run_index: int, record: RunRecord, is_partial_run: bool, pairing: int) -> Iterator[_Seating]:
-    """Yield the seatings of a pairing: one for each game of a pair."""
+    """Yield a seating of a pairing for each game of a pair: two if the run exchanges the seats, otherwise one."""
     source = record.spec.get(IMPORTED_KEY, {})
     heading_values = (
         record.rules.name,

@@ -41,7 +41,7 @@ from quarto.observations import TURN_CODES
 from quarto.rules import NONE, PIECES
 
 COPY_BYTES = 1 << 20  # bytes copied at a time
-COMPRESSION_LEVEL = 1  # of deflate: a board is mostly -1
+COMPRESSION_LEVEL = 1  # level of deflate: it suffices, because a board is mostly -1
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file, so that the same games are the same bytes
 
 DATASET_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*-v[0-9]+")
@@ -57,18 +57,18 @@ Item = TypeVar("Item")
 
 
 class ExportTarget(NamedTuple):
-    """The place where episodes are written, and the metadata that is written with them."""
+    """The place to which episodes are written, and the metadata to write with them."""
 
     path: Path  # of the new file or folder
-    scratch: Path  # an empty folder for parts of it
-    metadata: Mapping[str, Any]  # metadata of a Minari dataset: ``dataset_id``, ``description``, and more if there is
+    scratch: Path  # an empty folder for intermediate files
+    metadata: Mapping[str, Any]  # metadata of a Minari dataset: ``dataset_id``, ``description`` and perhaps more
 
 
 # Tables.
 
 
 def format_text_lines(blocks: Iterable[ExportBlock], _by_game: bool, _perspective: str) -> Iterator[bytes]:
-    """Yield games as lines of text. A whole run is preceded by a line with its record."""
+    """Yield the games of each block as lines of text. The record of a whole run precedes its first game, as a line."""
     recorded = set[str]()
     for chunk in blocks:
         if chunk.whole_run_number and chunk.record.run_id not in recorded:
@@ -79,9 +79,9 @@ def format_text_lines(blocks: Iterable[ExportBlock], _by_game: bool, _perspectiv
 
 
 def format_record_line(record: RunRecord, number: int) -> bytes:
-    """Format a run's record as a line, without the fields in which an archive keeps its own counts.
+    """Format a run's record as a line of JSON, without the counts that an archive keeps of its own files.
 
-    ``number`` gives the place of the run in the order in which runs began.
+    ``number`` is the place of the run in the order in which the exported runs began.
     """
     plain = structs.replace(record, number=number, units=0, annotated=0, verdicts=(), derived=UNSET)
     return json.dumps(json.loads(encode_record(plain)), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
@@ -90,9 +90,10 @@ def format_record_line(record: RunRecord, number: int) -> bytes:
 def format_csv_lines(
     blocks: Iterable[ExportBlock], by_game: bool, perspective: str, for_spreadsheet: bool = False
 ) -> Iterator[bytes]:
-    """Yield CSV with one row for each ply, or with ``by_game`` one row for each game with its plies as text.
+    """Yield the games of each block as CSV, with a row for each ply or, with ``by_game``, a row for each game.
 
-    Outcomes are seen from ``perspective``. With ``for_spreadsheet``, texts are made safe for spreadsheets.
+    The row of a game has its plies as text; the row of a ply has the outcome as ``perspective`` sees it. With
+    ``for_spreadsheet``, texts are made safe for spreadsheets.
     """
     for number, chunk in enumerate(blocks):
         rows = _build_game_rows(chunk) if by_game else _build_ply_rows(chunk, perspective)
@@ -100,7 +101,7 @@ def format_csv_lines(
 
 
 def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
-    """Build the columns [G] of games, without their plies."""
+    """Build a frame with a row for each game, [G], and the columns that do not depend on single plies."""
     heading, record, chosen, *_ = block
     games = chosen.games
     return pl.DataFrame(
@@ -119,14 +120,14 @@ def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
 
 
 def _build_game_rows(block: ExportBlock) -> pl.DataFrame:
-    """Build one row for each game, [G], with its plies as text."""
+    """Build a frame with a row for each game, [G], and the game's plies as text."""
     return _build_game_columns(block).with_columns(
         game=pl.Series(format_plies(block.range_games.games), dtype=pl.String)
     )
 
 
 def _build_ply_rows(block: ExportBlock, perspective: str) -> pl.DataFrame:
-    """Build one row for each ply, [R], game by game, with the outcome seen from ``perspective``."""
+    """Build a frame with a row for each ply, [R], game by game, and the outcome as ``perspective`` sees it."""
     games = block.range_games.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2
@@ -147,7 +148,10 @@ def _build_ply_rows(block: ExportBlock, perspective: str) -> pl.DataFrame:
 
 
 def _build_d3rlpy_arrays(episodes: Episodes) -> dict[str, NDArray[np.generic]]:
-    """Build d3rlpy's arrays for some episodes, with ``S`` rows each. This format has no final observations."""
+    """Build the arrays of d3rlpy for some episodes, keyed by name, with ``S`` rows each.
+
+    This format has no final observations.
+    """
     decided = np.ones(len(episodes.observations), np.bool_)
     decided[episodes.final_observation] = False
     terminals, timeouts = np.zeros((2, len(episodes.actions)), np.float32)
@@ -164,7 +168,11 @@ def _build_d3rlpy_arrays(episodes: Episodes) -> dict[str, NDArray[np.generic]]:
 
 
 def write_d3rlpy(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
-    """Write episodes as a file of arrays, whose lengths are known only after all episodes. Raises ``OSError``."""
+    """Write episodes to an ``.npz`` file of flat arrays.
+
+    The lengths of the arrays are known only after the last episode, so their rows are first collected in
+    ``target.scratch``. Raises ``OSError``.
+    """
     arrays: dict[str, NDArray[np.generic]] = {}
     steps = 0
     for _, episodes in blocks:
@@ -185,7 +193,7 @@ def write_d3rlpy(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportT
 
 
 def check_minari_name(name: str) -> None:
-    """Raise ``RequestError`` unless Minari is installed and accepts ``name`` as the folder of a dataset."""
+    """Raise ``RequestError`` unless Minari is installed and accepts ``name`` as the name of a dataset's folder."""
     if not DATASET_ID.fullmatch(name):
         raise RequestError(f"a Minari dataset is named like quarto-v0, and {name!r} is not: change --output")
     check_minari_library()
@@ -208,7 +216,7 @@ def is_minari_dataset(folder: Path) -> bool:
 
 
 def write_minari(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
-    """Write episodes to a new Minari dataset. Raises ``OSError``, or ``RequestError`` if Minari is not installed."""
+    """Write episodes to a new Minari dataset. Raises ``OSError``, and ``RequestError`` if Minari is not installed."""
     check_minari_library()
     import minari
     from gymnasium.spaces import Box, Discrete
@@ -227,9 +235,9 @@ def write_minari(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportT
 
 
 def _yield_with_disk_checks(items: Iterable[Item], folder: Path) -> Iterator[Item]:
-    """Yield items, one for each episode, and check regularly that the disk has room.
+    """Yield ``items``, one for each episode, and check regularly that the disk of ``folder`` has room.
 
-    Raises ``OSError`` before the disk is full, because the library would crash.
+    Raises ``OSError`` before the disk is full, because the library would crash then.
     """
     for number, item in enumerate(items):
         if number % MINARI_BATCH == 0:
@@ -243,7 +251,7 @@ def _yield_with_disk_checks(items: Iterable[Item], folder: Path) -> Iterator[Ite
 def _build_minari_buffers(
     blocks: Iterable[tuple[ExportBlock, Episodes]], run_game_ids: list[tuple[np.bytes_, NDArray[np.int64]]]
 ) -> Iterator[Any]:
-    """Yield Minari's buffer for each episode, and append the run and game ids of each block to ``run_game_ids``."""
+    """Yield Minari's buffer for each episode; append each block's run id and game ids to ``run_game_ids``."""
     from minari.data_collector import EpisodeBuffer
 
     for block, episodes in blocks:
@@ -253,7 +261,11 @@ def _build_minari_buffers(
 
 
 def _build_buffer_arrays(episodes: Episodes, episode: int, last_step: int) -> dict[str, Any]:
-    """Build the arrays of the episode that ends with ``last_step``. Infos have one more entry than there are steps."""
+    """Build the arrays of one episode, keyed by the parameters of Minari's buffer.
+
+    ``episode`` is the number of the episode in ``episodes``, and ``last_step`` the index of its last step. Infos have
+    one more entry than there are steps.
+    """
     steps, over = int(episodes.steps[episode]), bool(episodes.terminated[episode])
     taken = slice(last_step + 1 - steps, last_step + 1)
     seen = slice(taken.start + episode, taken.stop + episode + 1)

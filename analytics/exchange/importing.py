@@ -33,18 +33,18 @@ from quarto.batch import GAME_BITS, Games
 from quarto.errors import FailureError, RequestError
 from quarto.rules import Rules
 
-FILE_GAMES = 1 << 18  # of a file, at most
+FILE_GAMES = 1 << 18  # the most games in a file
 LOCK_SECONDS = 600.0  # seconds in which another process may import the same games
 
 
 class ImportedPlayer:
-    """The class that an archive names as the target of the players of imported games.
+    """The class that records name as the target of players in imported games.
 
     It cannot be instantiated, because it is unknown how these players play.
     """
 
     def __init__(self) -> NoReturn:
-        """Raise ``RequestError`` in every case."""
+        """Raise ``RequestError`` whenever it is called."""
         raise RequestError("a player of imported games cannot play here: only its games are known")
 
 
@@ -52,12 +52,12 @@ IMPORTED_PLAYER_TARGET = f"{ImportedPlayer.__module__}.{ImportedPlayer.__qualnam
 
 
 class ImportedRun(NamedTuple):
-    """The games of one run in an import, and the number of those that are new."""
+    """The games of one run in an import: how many there are, and how many of them are new."""
 
     run_id: str
-    heading: Heading  # of its first games
+    heading: Heading  # the heading of its first games
     games: int
-    added: int  # the others were in the archive already
+    added: int  # games that were not in the archive before
 
 
 def import_games(
@@ -67,8 +67,10 @@ def import_games(
 
     Other games with the same rules, event, date and opening become one run with fixed seats. If a text has grown since
     its last import, its new games extend its runs, but new players get a run of their own. ``rules`` are keyed by name,
-    and ``code`` has the form that it has in a run's record. Raises ``RequestError`` if the archive has other games of a
-    complete run, ``FailureError`` if the archive cannot be written.
+    ``code`` has the form that it has in a run's record, and ``command`` is the user's command, for the records.
+
+    Raises ``RequestError`` if the archive has other games of a complete run, and ``FailureError`` if the archive cannot
+    be written.
     """
     done, single = list[ImportedRun](), np.ones(len(parsed_text.tags), np.bool_)
     for run in [*list_whole_runs(parsed_text, rules)]:
@@ -83,21 +85,21 @@ def import_games(
 
 
 class ImportBlock(NamedTuple):
-    """The games in a text that have the same heading."""
+    """The games in a text that have one heading."""
 
     heading: Heading
     games: Games
-    numbers: NDArray[np.int64]  # [G] of the games in the text, ascending
+    numbers: NDArray[np.int64]  # [G] numbers of the games in the text, ascending
 
     def without_first(self, count: int) -> ImportBlock:
-        """Return the block without its first ``count`` games."""
+        """Return a copy of the block without its first ``count`` games."""
         return ImportBlock(self.heading, select_games(self.games, slice(count, None)), self.numbers[count:])
 
 
 def _group_blocks_by_run(parsed_text: ParsedText) -> Iterator[list[ImportBlock]]:
-    """Group the games into runs; yield, for each run, a list with one block for each heading.
+    """Group the games of a text into runs; yield, for each run, a list with one block for each heading.
 
-    The runs and blocks are in the order of an export.
+    Runs and blocks come in the order of an export.
     """
     headings = [_build_heading(tags) for tags in parsed_text.distinct_tags]
     of_heading: dict[Heading, list[int]] = {}
@@ -113,7 +115,7 @@ def _build_heading(tags: Tags) -> Heading:
 
 
 def _build_run_spec(blocks: list[ImportBlock], rules: Rules) -> dict[str, Any]:
-    """Build the spec of a run, with a hash of its games.
+    """Build the spec of the run that holds the games of ``blocks``, with a hash of these games.
 
     If games of different pairings alternate in the text, the spec also has a hash of the order of pairings.
     """
@@ -138,22 +140,25 @@ def _build_run_spec(blocks: list[ImportBlock], rules: Rules) -> dict[str, Any]:
 
 
 def _compute_text_order(blocks: Sequence[ImportBlock]) -> NDArray[np.int64]:
-    """Return the indices [G] that bring the concatenated games of all blocks into the order of the text."""
+    """Return the indices [G] that sort the concatenated games of all blocks into the order of the text."""
     return np.argsort(np.concatenate([block.numbers for block in blocks]))
 
 
 class _StoredPairing(NamedTuple):
-    """The pairing of an imported run that already holds the games of a block, or the first games of the block."""
+    """A pairing of an imported run whose stored games begin like the games of a block.
+
+    Either the block begins with all stored games, or the stored games begin with the whole block.
+    """
 
     record: RunRecord
     pairing: int
-    games: int  # in the run
+    games: int  # games of the pairing in the run
 
 
 def _add_or_extend_runs(
     archive: ArchiveStore, blocks: list[ImportBlock], rules: Rules, code: Mapping[str, Any], command: str
 ) -> Iterator[ImportedRun]:
-    """Add the games of blocks that share an event, date and opening.
+    """Add the games of blocks that share rules, event, date and opening, and yield each run that was extended or added.
 
     Each block extends the run that already holds its first games. The blocks without such a run become a new run.
     """
@@ -177,9 +182,9 @@ def _add_or_extend_runs(
 
 
 def _find_stored_pairing(archive: ArchiveStore, block: ImportBlock, rules: Rules) -> _StoredPairing | None:
-    """Return the stored pairing whose games are the beginning of the block's games, or the reverse.
+    """Find the stored pairing that agrees with a block: its games begin with the block's games, or the reverse.
 
-    If there are several, it is the one with the most games; if there is none, the result is None.
+    If several pairings agree, the one with the most games is returned; if none does, None is.
     """
     heading = block.heading
     text = format_games(heading, block.games)
@@ -199,14 +204,14 @@ def _find_stored_pairing(archive: ArchiveStore, block: ImportBlock, rules: Rules
 
 
 class PairingText(NamedTuple):
-    """The games of a pairing as text, and their number."""
+    """The games of a pairing as text, and the number of these games."""
 
     text: bytes
     game_count: int
 
 
 def _read_pairing_text(archive: ArchiveStore, run_id: str, pairing: int, heading: Heading) -> PairingText:
-    """Read the games of a pairing as text, in the order of their import."""
+    """Read the stored games of a pairing as text with ``heading``, in the order of their import."""
     blocks = [read_games(archive, run_id, stored) for stored in archive.list_effective_ranges(run_id)]
     blocks = [games.select_rows(games.pairing == pairing) for games in blocks]
     texts = [format_games(heading, games.games) for games in blocks if len(games.game_id)]
@@ -214,7 +219,10 @@ def _read_pairing_text(archive: ArchiveStore, run_id: str, pairing: int, heading
 
 
 def _extend_run(archive: ArchiveStore, record: RunRecord, blocks: list[ImportBlock], rules: Rules) -> ImportedRun:
-    """Add those games of ``blocks`` that a run lacks."""
+    """Add the games of ``blocks`` that a run lacks to that run, and return the counts.
+
+    Raises ``FailureError`` if another process extended the run with other games meanwhile.
+    """
     with archive.lock_run(record.run_id, LOCK_SECONDS):
         lacking = []
         for part in blocks:
@@ -255,13 +263,14 @@ def _write_missing_games(
 ) -> int:
     """Write the games that the archive lacks, and return their number.
 
-    The games are numbered from ``first_unit`` in the order of the text, across all pairings. Pairings do not repeat
-    numbers, because elsewhere pairs with the same number share an imposed opening, and imported games need not.
+    ``blocks_by_pairing`` has each block with the number of its pairing. The games are numbered from ``first_unit`` on
+    in the order of the text, across all pairings. No number occurs in two pairings, because pairs with the same number
+    share an imposed opening in other runs, and imported games need not.
     """
     if not blocks_by_pairing:
         return 0
     every = [part for _, part in blocks_by_pairing]
-    number = first_unit + np.argsort(_compute_text_order(every))  # of each game, one part after the other
+    number = first_unit + np.argsort(_compute_text_order(every))  # of each game, block after block
     ends = np.cumsum([len(part.numbers) for part in every])
     games = merge_games(
         [
@@ -281,15 +290,15 @@ def _write_missing_games(
     return sum(high - low for low, high in lacking)
 
 
-FILE_UNITS = 1 << 17  # of a file, at most
+FILE_UNITS = 1 << 17  # the most units in a file
 
 
 class WholeRun(NamedTuple):
     """A run whose record and games are all contained in a text."""
 
     record: RunRecord
-    games: RangeGames  # all of them, ascending by id
-    rows: NDArray[np.intp]  # of the text
+    games: RangeGames  # all games of the run, ascending by id
+    rows: NDArray[np.intp]  # indices of the games in the text
 
     @property
     def units(self) -> int:
@@ -300,7 +309,7 @@ class WholeRun(NamedTuple):
 def list_whole_runs(parsed_text: ParsedText, rules: Mapping[str, Rules]) -> Iterator[WholeRun]:
     """Yield the runs whose records and games are all contained in a text, in the order in which the runs began.
 
-    Raises ``RequestError`` if a record has the wrong id, or if the tags of a game contradict its run's record.
+    Raises ``RequestError`` if a record has the wrong id, or if the tags of a game contradict the record of its run.
     """
     records = {record.run_id: record for record in parsed_text.records}
     for record in sorted(records.values(), key=lambda record: record.number):
@@ -317,7 +326,7 @@ def list_whole_runs(parsed_text: ParsedText, rules: Mapping[str, Rules]) -> Iter
 
 
 def _has_all_games(record: RunRecord, game_id: NDArray[np.int64]) -> bool:
-    """Return whether the ascending ids in ``game_id`` are those of all games of a run, from its first unit on."""
+    """Return whether the ids ``game_id`` are those of all games in a run's first units, ascending and without gaps."""
     line = record.unit_line
     if not game_id.size or (np.diff(game_id) <= 0).any() or game_id[-1] >> GAME_BITS >= len(record.pairings):
         return False
@@ -327,7 +336,10 @@ def _has_all_games(record: RunRecord, game_id: NDArray[np.int64]) -> bool:
 
 
 def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunRecord, rules: Mapping[str, Rules]) -> None:
-    """Raise ``RequestError`` if the tags of a game contradict the record of its run."""
+    """Raise ``RequestError`` if the tags of a game contradict the record of its run.
+
+    ``rows`` are the indices of the run's games in ``parsed_text``, and ``rules`` are keyed by name.
+    """
     seatings = np.column_stack(
         [parsed_text.tags[rows], parsed_text.game_id[rows] >> GAME_BITS, parsed_text.game_id[rows] & 1]
     )
@@ -343,7 +355,7 @@ def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunReco
 
 
 def add_missing_games(archive: ArchiveStore, run: WholeRun) -> int:
-    """Add the games of a run that an archive lacks to the archive; return the number of games added.
+    """Add the games of a run that an archive lacks to that archive; return the number of games added.
 
     Raises ``RequestError`` if the archive holds other games for the same units, or if it lacks games and its own games
     of the run were played by other code.

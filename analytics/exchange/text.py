@@ -26,12 +26,12 @@ from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.notation import CLASSIC_NAME, format_cell, format_piece, parse_game
 from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules, finishes_line
 
-GAME_TAG = "game"  # the tag of a game of a run whose record the text has too: the run and the game's id
+GAME_TAG = "game"  # the tag with the ids of a run and a game, for a game of a run whose record the text also has
 TAG_NAMES = ("rules", "event", "date", "agent_0", "agent_1", "opening", "result", "ending")
 WINNERS_BY_RESULT = {"1-0": 0, "0-1": 1, "1/2-1/2": NONE}  # the winner's seat; seat 0 gives the first piece
 RESULTS_BY_WINNER = {winner: text for text, winner in WINNERS_BY_RESULT.items()}
 UNKNOWN_AGENT = "unknown"  # the label of an agent without a tag
-MAX_CHARACTERS = 200  # of a value, as of a label
+MAX_CHARACTERS = 200  # the most characters in the value of a tag, and in a label
 
 ROWS_AT_ONCE = 1 << 14
 _PLY_TEXTS = np.array(
@@ -44,7 +44,7 @@ _VALUE_PATTERN = re.compile(r"[^\x00-\x1f\x7f]+")
 
 @dataclass(frozen=True)
 class Tags:
-    """The tags of a game. A missing tag is None, "" or its default."""
+    """The tags of a game, with None, "" or a default value for each missing tag."""
 
     rules: str = CLASSIC_NAME
     event: str = ""
@@ -57,7 +57,7 @@ class Tags:
 
 
 class Heading(NamedTuple):
-    """The values that consecutive games have in common. Exported games are sorted by heading."""
+    """The values that a sequence of games has in common. Exported games are sorted by heading."""
 
     rules: str
     event: str  # "" where it is not known
@@ -68,9 +68,9 @@ class Heading(NamedTuple):
 
 
 def format_games(heading: Heading, games: Games, run_id: str = "", game_id: NDArray[np.int64] | None = None) -> bytes:
-    """Format games with the same heading, one line each, with their tags and plies.
+    """Format games with the same heading: one line for each game, with its tags and plies.
 
-    If ``run_id`` is given, each line also has this id and the game's id from ``game_id`` [G].
+    If ``run_id`` is given, each line also has this id, and the game's id from ``game_id`` [G].
     """
     common, named = format_heading_tags(heading._asdict()), f" [{GAME_TAG}={run_id} " if run_id else ""
     tags = [format_ending_tags(winner, ending) for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
@@ -81,22 +81,25 @@ def format_games(heading: Heading, games: Games, run_id: str = "", game_id: NDAr
 
 
 def format_plies(games: Games) -> list[str]:
-    """Format the plies of each game, [G], with spaces between them."""
+    """Format the plies of each game as a text, with spaces between the plies; return the list of texts [G]."""
     lines = _concat_text_columns([*_format_ply_columns(games), np.full(len(games.plies), b"\n")]).decode()
     return [line[1:] for line in lines.split("\n")[:-1]]
 
 
 def _format_ply_columns(games: Games) -> list[NDArray[np.bytes_]]:
-    """Return a column of texts [G] for each ply, with a space before each text; ended games have empty texts."""
+    """Format the first ply of all games, then the second ply, and so on; return a column of texts [G] for each ply.
+
+    Each text begins with a space. A game that is already over has an empty text.
+    """
     numbers = (CELLS * games.pieces.astype(np.intp) + games.cells) % len(_PLY_TEXTS)
     most = int(games.plies.max(initial=0))
     return [np.where(ply < games.plies, _PLY_TEXTS[numbers[ply]], b"") for ply in range(most)]
 
 
 def _concat_text_columns(columns: list[NDArray[np.bytes_]]) -> bytes:
-    """Concatenate columns of texts [G] row by row.
+    """Concatenate columns of texts [G] row by row, without the zero bytes with which NumPy pads texts.
 
-    NumPy pads texts with zero bytes, which no label contains.
+    No label contains a zero byte.
     """
     chunks = []
     for start in range(0, len(columns[0]), ROWS_AT_ONCE):
@@ -107,9 +110,9 @@ def _concat_text_columns(columns: list[NDArray[np.bytes_]]) -> bytes:
 
 
 def parse_tags(text: str, defaults: Tags) -> Tags:
-    """Parse a text that consists of tags. Tags that it omits are taken from ``defaults``.
+    """Parse a text that consists of tags. A tag that the text omits is taken from ``defaults``.
 
-    Raises ``RequestError``, which names the wrong tag.
+    Raises ``RequestError`` with the name of the tag that is wrong.
     """
     values: dict[str, str] = {}
     at = 0
@@ -134,7 +137,10 @@ def parse_tags(text: str, defaults: Tags) -> Tags:
 
 
 def check_label(subject: str, value: str) -> str:
-    """Return ``value`` if it is valid as a label or as the name of an event; otherwise raise ``RequestError``."""
+    """Return ``value`` unchanged if it can be a label or the name of an event; otherwise raise ``RequestError``.
+
+    The error message begins with ``subject``, which says where the text stands.
+    """
     if not value.strip() or len(value) > MAX_CHARACTERS or not _VALUE_PATTERN.fullmatch(value):
         raise RequestError(
             f"{subject}: {_quote_shortened(value)} is not a printable text of 1 to {MAX_CHARACTERS} characters"
@@ -179,7 +185,7 @@ def check_date(text: str) -> None:
 
 
 def format_heading_tags(values: Mapping[str, str | int]) -> str:
-    """Format the tags of a heading, without tags that have their default value; agents are always included."""
+    """Format the tags of a heading. Tags with their default value are left out, except for the tags of the agents."""
     defaults = Tags()
     names = [
         name for name in TAG_NAMES if name in values and (values[name] != getattr(defaults, name) or name[0] == "a")
@@ -188,7 +194,7 @@ def format_heading_tags(values: Mapping[str, str | int]) -> str:
 
 
 def format_ending_tags(winner: int, ending: int) -> str:
-    """Format the tag ``result``, and for a forfeit also ``ending``, which does not follow from the plies."""
+    """Format the tag ``result`` and, for a forfeit, also the tag ``ending``, which does not follow from the plies."""
     result = _format_tag("result", RESULTS_BY_WINNER[winner])
     return f"{result} {_format_tag('ending', ENDINGS[ending])}" if ending >= FORFEIT_ILLEGAL else result
 
@@ -201,7 +207,7 @@ class GameOutcome(NamedTuple):
 
 
 def find_outcome(tags: Tags, ply_count: int, line_ply: int) -> GameOutcome:
-    """Find the outcome of a game with ``ply_count`` plies.
+    """Find the outcome of a game with ``ply_count`` plies from its plies or, if it was forfeited, from its tags.
 
     ``line_ply`` is the first ply that finishes a line, or -1. Raises ``RequestError`` if the game continues after a
     line, contradicts its tags, or stops without a result.
@@ -258,7 +264,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors write at the start of UT
 
 
 class BadLine(NamedTuple):
-    """A line that cannot be parsed, and the reason."""
+    """A line that cannot be parsed, and the reason why."""
 
     line: int  # counted from 1
     reason: str
@@ -271,15 +277,15 @@ class GameLines(NamedTuple):
     start: NDArray[np.int64]  # [G] offset of the plies in the text
     end: NDArray[np.int64]  # [G]
     tags: NDArray[np.int64]  # [G] index into the distinct prefixes of lines
-    run: NDArray[np.int64]  # [G] its run, or -1: see ``ParsedText``
-    game_id: NDArray[np.int64]  # [G] in that run
+    run: NDArray[np.int64]  # [G] the game's run as in ``ParsedText``, or -1
+    game_id: NDArray[np.int64]  # [G] the game's id in this run
 
 
 class ParsedText(NamedTuple):
-    """The content of a text: its games, its records of runs, and its bad lines."""
+    """The content of a text: its games, its records of runs, and the lines that could not be parsed."""
 
     games: Games  # G of them, in the order of the lines
-    tags: NDArray[np.int64]  # [G] index into ``known``
+    tags: NDArray[np.int64]  # [G] index into ``distinct_tags``
     distinct_tags: list[Tags]  # the distinct tags of lines
     run: NDArray[np.int64]  # [G] the run of the game, its id as a number; -1: not given
     game_id: NDArray[np.int64]  # [G] in that run
@@ -287,14 +293,14 @@ class ParsedText(NamedTuple):
     bad_lines: list[BadLine]
 
     def select(self, rows: NDArray[np.bool_]) -> ParsedText:
-        """Return the text with only the games that the mask ``rows`` [G] selects."""
+        """Return a copy with only the games that the mask ``rows`` [G] selects."""
         return self._replace(
             games=select_games(self.games, rows), tags=self.tags[rows], run=self.run[rows], game_id=self.game_id[rows]
         )
 
 
 def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> ParsedText:
-    """Parse the games of a text, one in each line. Empty lines and lines that begin with # are skipped.
+    """Parse the games of a text, which has a game in each line; skip empty lines and lines that begin with #.
 
     A line that begins with { is the record of a run. ``defaults`` has the values of tags that a line omits.
     ``find_rules`` returns the rules with a given name, or raises ``RequestError``.
@@ -318,7 +324,7 @@ def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rule
 
 
 def _parse_records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
-    """Parse the records of runs in a text; also return the lines that begin like a record but are not valid."""
+    """Parse the records of runs in a text; return them, and the lines that begin like a record but are not valid."""
     records, bad = list[RunRecord](), list[BadLine]()
     for number, line in enumerate(content.split(b"\n"), 1) if b"{" in content else ():
         if line.startswith(b"{"):
@@ -332,7 +338,7 @@ def _parse_records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
 def _find_game_lines(content: bytes, prefix_indices: dict[bytes, int]) -> GameLines:
     """Find the lines of a text that hold games.
 
-    Each distinct prefix, which is the tags of a line, is added to ``prefix_indices`` with its index.
+    The prefix of such a line has its tags. Each distinct prefix is added to ``prefix_indices`` with its index.
     """
     rows: list[tuple[int, ...]] = []
     start = 0
@@ -364,7 +370,7 @@ class LineTags(NamedTuple):
 
 
 def _parse_line_tags(prefix: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> LineTags | str:
-    """Parse the tags of a line and find the rules that they name; return both, or a message if there is an error."""
+    """Parse the tags of a line and find the rules that they name; return both, or an error message."""
     try:
         tags = parse_tags(prefix.decode(), defaults)
         return LineTags(tags, find_rules(tags.rules))
@@ -385,9 +391,9 @@ def _describe_parse_error(plies: bytes) -> str:
 def _set_outcomes_and_list_errors(
     games: Games, tags: NDArray[np.int64], parsed: list[LineTags | str], unreadable: NDArray[np.bool_]
 ) -> dict[int, str]:
-    """Set the winner and ending of each readable game by the rules.
+    """Set the winner and ending of each readable game by the rules; return the error messages, keyed by game.
 
-    Returns the error messages by game, including errors in the tags.
+    ``tags`` [G] has the index of each game's tags in ``parsed``. The messages include errors in the tags.
     """
     reasons: dict[int, str] = {}
     for at, entry in enumerate(parsed):
@@ -418,8 +424,8 @@ def parse_plies(
 ) -> NDArray[np.bool_]:
     """Parse the plies of each game between ``start`` and ``end`` [G] in ``text`` [N], and write them to ``games``.
 
-    Returns a mask [G] of the games that cannot be parsed; ``quarto.notation.parse_game`` finds the error in such a
-    text.
+    Returns a mask [G] of the games that cannot be parsed; ``quarto.notation.parse_game`` explains what is wrong with
+    such a game.
     """
     bad = np.zeros(start.shape[0], np.bool_)
     for game in range(start.shape[0]):
@@ -453,7 +459,7 @@ def parse_plies(
 
 @kernel()
 def find_first_line_plies(games: Games, game_indices: NDArray[np.int64], rules: Any) -> NDArray[np.int64]:
-    """Find the first ply that finishes a line in each of the games with indices ``game_indices`` [W], or -1."""
+    """Find the first ply that finishes a line in each game of ``game_indices`` [W], or -1 in a game without a line."""
     first_plies = np.full(game_indices.shape[0], -1, np.int64)
     for i in range(game_indices.shape[0]):
         game = game_indices[i]

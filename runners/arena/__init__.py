@@ -1,1 +1,1 @@
-"""A run: what is missing is played and written. Specification, code, engine, schedule, executors, sequential tests."""
+"""The execution of runs: specifications, code fingerprints, the engine, chunks, executors and sequential tests."""

@@ -51,7 +51,7 @@ class PairRange(NamedTuple):
 
 
 class Pace:
-    """For each pairing, the number of pairs that can be played in ``TARGET_SECONDS``.
+    """The number of pairs of each pairing that can be played in ``TARGET_SECONDS``.
 
     The pace affects when games are written, but not which. It begins with a single pair, because an agent may take a
     second for a turn. Threads may share a pace.
@@ -68,17 +68,17 @@ class Pace:
         self._lock = threading.Lock()  # guards ``_pairs`` and ``_share``
 
     def next_pair_count(self, pairing: int) -> int:
-        """Return how many pairs of a pairing to play next."""
+        """Return how many pairs of a pairing to play next in one block."""
         return min(self._pairs.get(pairing, self.FIRST_PAIRS), self._max_pairs)
 
     def next_unit_count(self, pairings: int) -> int:
-        """Return how many units to play next if the run has ``pairings`` pairings."""
+        """Return how many units to play next at a time if the run has ``pairings`` pairings."""
         with self._lock:
             inverse_pairs = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST_PAIRS) / pairings
         return max(1, min(int(1 / inverse_pairs + ROUNDING_TOLERANCE), self._max_pairs * pairings))
 
     def add_block_time(self, pairing: int, pairs: int, seconds: float) -> None:
-        """Update the pace with the time that a block of ``pairs`` pairs took."""
+        """Update the pace of a pairing with the ``seconds`` that a block of ``pairs`` pairs took."""
         pairs_in_time = int(pairs * self.TARGET_SECONDS / max(seconds, 1e-9))
         with self._lock:
             old_pairs = self._pairs.get(pairing)
@@ -141,7 +141,7 @@ class BatchEngine:
 
         A range is taken from the iterable only when a thread is about to be free, so the caller may decide late what to
         play next. Once ``stop`` is set, no further range is begun, and of the ranges in progress only those that are
-        finished soon are yielded. ``on_idle`` is called in the calling thread while no block is ready.
+        finished within a short time are yielded. ``on_idle`` is called in the calling thread while no block is ready.
 
         Raises:
             AllForfeitedError: An agent has forfeited all its games, and ``keep_going`` is False.
@@ -168,7 +168,7 @@ class BatchEngine:
     def play_block(self, pair_range: PairRange, should_abort: Callable[[], bool]) -> Block | None: ...
 
     def play_block(self, pair_range: PairRange, should_abort: Callable[[], bool] | None = None) -> Block | None:
-        """Play all games of some pairs in the calling thread; return None if ``should_abort()`` becomes true meanwhile.
+        """Play all games of some pairs in the calling thread; return None if ``should_abort()`` became true.
 
         Raises ``AllForfeitedError`` and ``StuckError``.
         """
@@ -186,7 +186,7 @@ class BatchEngine:
         return Block(pair_range.pairing, pair_range.first_pair, self.opening_plies, *columns, seconds)
 
     def compute_openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
-        """Return the imposed plies of consecutive pairs: [2, K, pairs] int8, pieces then cells."""
+        """Return the imposed plies of consecutive pairs as int8 [2, K, pairs]: first the pieces, then the cells."""
         openings = np.empty((2, self.opening_plies, pairs), np.int8)
         draw_openings(self.seed, first_pair, self.rules.tables, openings)
         return openings
@@ -194,7 +194,7 @@ class BatchEngine:
     def play_half(self, pair_range: PairRange, game_in_pair: int, games: Games) -> None:
         """Play game 0 or 1 of each pair of ``pair_range`` in the calling thread.
 
-        The games are written to their columns of ``games``.
+        The games are written to ``games``, in the columns that belong to them.
         """
         half = self._build_half(
             pair_range, game_in_pair, self.compute_openings(pair_range.first_pair, pair_range.pairs), games
@@ -207,7 +207,7 @@ class BatchEngine:
     def get_player(self, agent: int, copy_index: int = 0) -> BatchPlayer:
         """Return the player that chooses an agent's turns in the calling thread.
 
-        An agent that plays against itself needs a second player with separate memory: the one with ``copy_index`` 1.
+        An agent that plays against itself needs a second player with separate memory: the player with ``copy_index`` 1.
         """
         players: dict[tuple[int, int], BatchPlayer] | None = getattr(self._local, "players", None)
         if players is None:
@@ -217,7 +217,10 @@ class BatchEngine:
         return players[agent, copy_index]
 
     def replace_player(self, agent: int, player: BatchPlayer) -> None:
-        """Let ``player`` choose an agent's turns from now on. This must not be called while games are being played."""
+        """Replace the player of an agent with ``player``, which chooses the agent's turns from now on.
+
+        This must not be called while games are being played.
+        """
         self.guarded_agents[agent].replace_player(player)
         self._local = threading.local()
 
@@ -231,20 +234,23 @@ class BatchEngine:
                 agent.check_forfeits()
 
     def describe_misbehaviour(self) -> list[str]:
-        """Describe, in one line each, the faults for which agents have forfeited games so far."""
+        """Return a line for each fault by which an agent has forfeited games so far."""
         return [line for agent in self.guarded_agents for line in agent.describe_misbehaviour()]
 
     def take_new_misbehaviour(self) -> list[Misbehaviour]:
-        """Return each agent's games and faults since the last call, to be added to the engine of another process."""
+        """Return each agent's counts of games and faults since the last call.
+
+        The engine of another process adds them to its own counts.
+        """
         return [agent.take_new_misbehaviour() for agent in self.guarded_agents]
 
     def add_misbehaviour(self, misbehaviour_by_agent: Sequence[Misbehaviour]) -> None:
-        """Add the games and faults of each agent in another process."""
+        """Add the counts of games and faults, by agent, that the engine of another process has taken."""
         for agent, misbehaviour in zip(self.guarded_agents, misbehaviour_by_agent, strict=True):
             agent.add_misbehaviour(misbehaviour)
 
     def _split_by_memory(self, pair_range: PairRange) -> Iterator[PairRange]:
-        """Split a range into ranges for which the players' memory of games takes at most ``GAME_MEMORY_BYTES``."""
+        """Split a range into parts whose games take at most ``GAME_MEMORY_BYTES`` of the players' memory."""
         words = sum(self.guarded_agents[agent].game_words for agent in self.pairings[pair_range.pairing])
         max_pairs = max(1, GAME_MEMORY_BYTES // (8 * words)) if words else pair_range.pairs
         end = pair_range.first_pair + pair_range.pairs
@@ -258,7 +264,7 @@ class BatchEngine:
         evaluations: Evaluations | None,
         should_abort: Callable[[], bool] | None,
     ) -> bool:
-        """Play all pairs of ``pair_range`` together; return False if ``should_abort()`` becomes true meanwhile."""
+        """Play all pairs of ``pair_range`` together; return False if ``should_abort()`` becomes true before the end."""
         openings = self.compute_openings(pair_range.first_pair, pair_range.pairs)
         halves = [self._build_half(pair_range, game, openings, games) for game in range(1 + self.swapped)]
         for half in halves:
@@ -295,7 +301,7 @@ class BatchEngine:
     def _build_half(
         self, pair_range: PairRange, game_in_pair: int, openings: NDArray[np.int8], games: Games
     ) -> BlockHalf:
-        """Build the half that consists of game 0 or game 1 of each pair, ready to be played."""
+        """Build the half of a block that consists of game 0 or game 1 of each pair, ready to be played."""
         zero, one = self.pairings[pair_range.pairing][:: -1 if game_in_pair else 1]
         players = self.get_player(zero), self.get_player(one, copy_index=int(zero == one))
         seats = self.guarded_agents[zero], self.guarded_agents[one]
@@ -305,7 +311,7 @@ class BatchEngine:
         return BlockHalf(self.rules, self.opening_plies, seats, players, numbers, openings, games, state, size)
 
     def _add_forfeit_counts(self, pair_range: PairRange, games: Games) -> None:
-        """Add the numbers of finished and of forfeited games to the counts of both agents."""
+        """Add the numbers of finished and of forfeited games to the counts of the pairing's two agents."""
         total, forfeited = len(games.ending), np.flatnonzero(games.ending >= FORFEIT_ILLEGAL)
         by_first = int(((games.winner[forfeited] == 1) ^ (forfeited % (1 + self.swapped) == 1)).sum())
         first, second = self.pairings[pair_range.pairing]
@@ -313,7 +319,7 @@ class BatchEngine:
         self.guarded_agents[second].add_game_counts(total * (first != second), len(forfeited) - by_first)
 
     def _record_illegal_turns(self, pair_range: PairRange, games: Games) -> None:
-        """Count the games that were forfeited by illegal turns, and log each agent's first illegal turn."""
+        """Count the games that agents forfeited by illegal turns, and log the first illegal turn of each agent."""
         for column in np.flatnonzero(games.ending == FORFEIT_ILLEGAL).tolist():
             pair, game = divmod(column, 1 + self.swapped)
             loser = self.pairings[pair_range.pairing][(1 - int(games.winner[column])) ^ game]
@@ -332,7 +338,11 @@ class BatchEngine:
                     pass
 
     def _get_lockstep(self, size: int, game_in_pair: int = 0) -> Lockstep:
-        """Return the calling thread's lockstep state for game 0 or 1, which is reused while ``size`` stays the same."""
+        """Return the calling thread's state for games in lockstep.
+
+        There is a state for game 0 and one for game 1 of pairs. Each is reused while ``size``, its number of games,
+        stays the same.
+        """
         states: dict[int, Lockstep] | None = getattr(self._local, "states", None)
         if states is None:
             states = self._local.states = {}
@@ -362,7 +372,7 @@ class BlockHalf:
         return any(player.game_words for player in self.players)
 
     def set_up(self) -> None:
-        """Set up the games, and make the players forget earlier games."""
+        """Set up the games, and make the players forget all earlier games."""
         set_up_games(self.numbers, self.openings, self.state, self.games)
         for player in self.players:
             player.start(range(self.numbers.game_in_pair, len(self.games.plies), self.numbers.games_a_pair))
@@ -370,8 +380,8 @@ class BlockHalf:
     def try_play_in_kernel(self) -> bool:
         """Play all games in one kernel, and return whether that was possible.
 
-        It is impossible if a player is not jitted, if a turn raises an exception, or if evaluations are requested. No
-        game is played then.
+        It is impossible if a player is not jitted, if a turn raises an exception, or if evaluations are requested. The
+        games must then be played turn by turn.
         """
         zero, one = self.players
         if self.evaluations is not None or not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
@@ -388,7 +398,7 @@ class BlockHalf:
         return True
 
     def play_turn(self, turn_number: int) -> None:
-        """Request turn number ``turn_number`` in all games that are not over, and play it."""
+        """Ask a player for turn number ``turn_number`` in all games that are not over, and apply the turns."""
         state, size, guarded, player = self.state, self.size, self.seats[turn_number & 1], self.players[turn_number & 1]
         rng, batch, slots = (
             Streams(state.streams[:size] + turn_offset_word(turn_number)),

@@ -83,7 +83,7 @@ def build_code_record(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str
 
 
 def list_targets(settings: Any) -> Iterator[Any]:
-    """Yield each value under a key ``_target_``, which identifies a class, in nested mappings and lists."""
+    """Yield each value under a key ``_target_``, which identifies a class, in nested mappings and sequences."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
             if key == TARGET_KEY:
@@ -103,6 +103,9 @@ def build_class_code_record(targets: Iterable[Any], learning: bool) -> dict[str,
     Args:
         targets: Identities of the classes; values that are not strings are ignored.
         learning: Whether an agent learns from the games, so that the code that learns is included.
+
+    Returns:
+        ``version`` of the project, ``fingerprint`` of all code, and versions of Python and the libraries.
 
     """
     modules = sorted({to_module_name(target) for target in targets if isinstance(target, str)})
@@ -126,23 +129,27 @@ def project_version() -> str:
 
 
 def _fingerprint_playing_code(learning: bool) -> str:
-    """Return the fingerprint of the modules that any game needs and, if ``learning``, of the modules that learn."""
+    """Return the fingerprint of the modules that every game needs and, if ``learning``, of the modules that learn."""
     packages = KERNEL_PACKAGES if learning else ("quarto",)
     modules = read_module_files((*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())))
     return source_fingerprint(packages) + modules_fingerprint(modules)
 
 
 def _read_agent_modules(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
-    """Read the sources of each module that defines a class of an agent, and of all modules that this module imports."""
+    """Read the sources of the modules that an agent's classes need.
+
+    The result has, for each module that defines a class of the agent, the sources of this module and of all modules
+    that it imports, by name.
+    """
     modules = sorted({to_module_name(target) for target in _list_agent_targets(agent)})
     return {module: read_imported_modules(module, _affects_games) for module in modules}
 
 
 def _affects_games(importing_module: str, imported_module: str) -> bool:
-    """Return whether an imported module is covered by the fingerprint of the agent that imports it.
+    """Return whether the fingerprint of an agent covers an imported module.
 
-    ``quarto`` is not, because the fingerprint of the playing code covers it. Modules of this project outside the
-    packages of kernels are not, because they do not affect games.
+    It does not cover modules of ``quarto``, because the fingerprint of the playing code covers them. Nor does it cover
+    modules of this project outside the packages of kernels, because they do not affect games.
     """
     if is_project_module(imported_module, ("quarto",)):
         return False
@@ -162,7 +169,7 @@ class DataFile(NamedTuple):
 def _fingerprint_agent(
     modules: Mapping[str, Mapping[str, bytes]], files: Iterable[DataFile], playing_fingerprint: str
 ) -> str:
-    """Return an agent's fingerprint, which covers the code that plays, the agent's modules and its data files."""
+    """Return an agent's fingerprint, which covers the playing code, the agent's modules and the agent's data files."""
     digest = hashlib.sha256(playing_fingerprint.encode())
     for contents in modules.values():
         digest.update(modules_fingerprint(contents).encode())
@@ -172,7 +179,7 @@ def _fingerprint_agent(
 
 
 def _list_agent_targets(agent: AgentSpec) -> Iterator[str]:
-    """Yield the identities of an agent's class, of the player that replaces it, and of the agents in its parameters."""
+    """Yield the identities of the classes of an agent, of its substitute player and of the agents in its parameters."""
     yield agent.target
     if agent.player:
         yield from _list_agent_targets(agent.player)
@@ -182,7 +189,7 @@ def _list_agent_targets(agent: AgentSpec) -> Iterator[str]:
 
 
 def _list_strings(value: Any) -> Iterator[str]:
-    """Yield all strings in nested mappings and lists, except the keys."""
+    """Yield all strings in nested mappings and sequences, except for keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | Sequence):
@@ -191,7 +198,10 @@ def _list_strings(value: Any) -> Iterator[str]:
 
 
 def _list_data_files(agent: AgentSpec, agent_object: Agent) -> Iterator[DataFile]:
-    """Yield the files on which an agent's turns depend, as named by its parameters, ``data_files`` and yaml."""
+    """Yield the files on which an agent's turns depend, as its parameters, ``data_files`` and yaml name them.
+
+    Raises ``RequestError`` if a file does not exist or cannot be read.
+    """
     for value in _list_strings(dict(agent.params)):
         if os.path.isfile(value):  # noqa: PTH113  (False for a text that cannot be a path)
             yield DataFile("", value, _compute_checksum(Path(value)))
@@ -207,7 +217,10 @@ def _list_data_files(agent: AgentSpec, agent_object: Agent) -> Iterator[DataFile
 
 
 def _list_files_below(given_name: str, path: Path) -> Iterator[DataFile]:
-    """Yield the file ``path`` or, if it is a folder, all files in it."""
+    """Yield the file at ``path`` or, if that is a folder, all files inside it.
+
+    ``given_name`` is the agent's name for the file or folder.
+    """
     if path.is_dir():
         names = sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
         yield from (DataFile(name, f"{given_name}/{name}", _compute_checksum(path / name)) for name in names)
@@ -224,7 +237,7 @@ def _compute_checksum(path: Path) -> str:
 
 
 def describe_code_differences(record: RunRecord, code: Mapping[str, Any]) -> str:
-    """Describe, for a message, how ``code`` differs from the code that played a run; return "" if it does not.
+    """Describe, for a message, how ``code`` differs from the code that played a run; return "" if it does not differ.
 
     Two versions of the code count as equal if both played a sample of the run's games with the same results
     (``same_games``).
@@ -247,7 +260,7 @@ def describe_code_differences(record: RunRecord, code: Mapping[str, Any]) -> str
 
 
 def _format_changed_files(label: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """Format in brackets the names of the data files that differ between two versions of an agent; "" if none does."""
+    """Format in brackets the names of an agent's data files that differ in two records; return "" if none does."""
     before, now = (code.get("files", {}).get(label, {}) for code in (theirs, ours))
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     return f" ({', '.join(names)})" if names else ""

@@ -31,7 +31,7 @@ LISTING_SECONDS, LISTING_PAUSE = 30.0, 0.5  # greatest age of a bucket's listing
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The result of carrying out a request."""
+    """The result of carrying out a run's request."""
 
     run_id: str
     results: Sequence[PairingResult]
@@ -50,7 +50,7 @@ def execute_request(
 ) -> RunOutcome:
     """Open the experiment that a request describes, and execute it.
 
-    Raises what ``open_experiment`` and ``execute_experiment`` raise.
+    Raises the errors of ``open_experiment`` and ``execute_experiment``.
     """
     return execute_experiment(open_experiment(request), command, stop, progress)
 
@@ -65,7 +65,7 @@ def execute_experiment(
     Args:
         experiment: The opened request.
         command: The user's command, for the run's record.
-        stop: Event that ends playing early: no chunk is begun, and chunks in progress are cut short.
+        stop: Event that ends playing early: no further chunk is begun, and chunks in progress are cut short.
         progress: Receiver of the number of games, if anybody looks.
 
     Raises:
@@ -115,9 +115,9 @@ def execute_experiment(
 def _play_missing_units(
     experiment: Experiment, missing_ranges: Sequence[Range], stop: threading.Event, progress: Progress | None
 ) -> list[Range]:
-    """Play the units that the archive lacks; return the ranges that were written, merged into as few as possible.
+    """Play the units that the archive lacks, and return the ranges that were written.
 
-    Raises what tasks raise, after writing all finished games.
+    Neighbouring ranges are merged. Exceptions of tasks are passed on after all finished games have been written.
     """
     request, line, written = experiment.request, experiment.unit_line, list[Range]()
     local_player, reporter = ChunkPlayer(experiment), _ProgressReporter(progress)
@@ -149,7 +149,7 @@ def _play_missing_units(
 
 
 class _ProgressReporter:
-    """A reporter that converts total numbers of games into updates of a progress display, if there is one."""
+    """A reporter that turns total numbers of games into updates of a progress display, if there is one."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress, self._games = progress, 0
@@ -159,7 +159,7 @@ class _ProgressReporter:
             self._progress.start(games)
 
     def report_total_games(self, games_played: int, turns_taken: int | None = None) -> None:
-        """Report the total number of games played or, if no game is new, the number of turns taken."""
+        """Report the total number of games played or, if it has not grown, the number of turns taken."""
         if self._progress and games_played > self._games:
             self._progress.advance(games_played - self._games)
             self._games = games_played
@@ -170,7 +170,8 @@ class _ProgressReporter:
 def _check_written_units(experiment: Experiment, written_ranges: Sequence[Range]) -> None:
     """Raise ``FailureError`` if the archive lacks units that tasks have written, because somebody has removed files.
 
-    A bucket may list an object only some seconds after it was written, so a bucket is listed repeatedly for a while.
+    A bucket may list an object only some seconds after it was written, so the list of its files is read repeatedly for
+    a while.
     """
     archive, run_id = experiment.archive, experiment.run_id
     deadline = time.monotonic() + (0.0 if isinstance(archive.root, Path) else LISTING_SECONDS)
@@ -187,7 +188,7 @@ def _check_written_units(experiment: Experiment, written_ranges: Sequence[Range]
 
 
 def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Sequence[Range]) -> list[Range]:
-    """Return the ranges of written units that are in no file that the archive lists."""
+    """List the ranges of written units that are in no file that the archive lists."""
     listed_ranges = (
         archive.list_effective_ranges(run_id).covered_ranges
         if written_ranges and archive.find_run(run_id) is not None
@@ -197,7 +198,7 @@ def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Se
 
 
 class ChunkQueue:
-    """An iterator over the missing units of a run as chunks, from the first unit on; each chunk becomes one file.
+    """An iterator over the missing units of a run as chunks, from the first unit on. Each chunk becomes a file.
 
     If a chunk takes too long, its task plays only the beginning, and the rest is put back into the queue.
     """
@@ -205,7 +206,7 @@ class ChunkQueue:
     def __init__(
         self, missing_ranges: Iterable[Range], total_units: int, max_units: int, workers: int, max_seconds: float
     ) -> None:
-        """Take the missing ranges of a run of ``total_units`` units, which ``workers`` workers will play.
+        """Fill the queue with missing ranges of a run of ``total_units`` units, which ``workers`` workers will play.
 
         ``max_units`` is the largest number of units in a chunk, and ``max_seconds`` is the longest time that a chunk
         should take.
@@ -232,7 +233,7 @@ class ChunkQueue:
         return chunk
 
     def put_back_rest(self, result: ChunkResult) -> None:
-        """Put the units of a chunk that were not played back into the queue, and update the time per unit."""
+        """Put the units of a chunk that were not played back into the queue, and update the estimated time per unit."""
         (first, end), reached = result.chunk, result.reached
         if reached > first:
             self._seconds_per_unit = max(result.seconds / (reached - first), 1e-9)
@@ -240,7 +241,7 @@ class ChunkQueue:
             heapq.heappush(self._missing_ranges, (reached, end))
 
     def _compute_chunk_size(self) -> int:
-        """Return the number of units for the next chunk, so that all workers get some and no chunk takes too long."""
+        """Return the number of units for the next chunk, so that all workers get work and no chunk takes too long."""
         if self._seconds_per_unit is None:
             return min(self._max_units, 1 << (self._share - 1).bit_length())
         share = self._count_units() // (2 * self._workers)  # so that the last chunks end at about the same time

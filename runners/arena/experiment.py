@@ -52,13 +52,13 @@ class Experiment:
         return self.request.spec.unit_line
 
     def missing_units(self, games_per_pairing: int) -> list[Range]:
-        """Return the units that the archive lacks if each pairing is to have ``games_per_pairing`` games."""
+        """Return the ranges of units that the archive lacks if each pairing is to have ``games_per_pairing`` games."""
         return self.archive.list_effective_ranges(self.run_id).list_gaps(self.unit_line.count_units(games_per_pairing))
 
     def units_missing_evaluations(self, games_per_pairing: int) -> list[Range]:
-        """Return the units to play again because their games are stored without the requested evaluations.
+        """Return the ranges of units to play again because their games are stored without the requested evaluations.
 
-        If games do not depend on their numbers alone, nothing is returned, because they cannot be played again.
+        If games do not depend on their numbers alone, nothing is returned, because such games cannot be played again.
         """
         if not (self.request.storage.evaluations and self.request.spec.is_repeatable):
             return []
@@ -84,7 +84,8 @@ class Experiment:
 def open_experiment(request: RunRequest) -> Experiment:
     """Build the agents and open the archive, which is created if it does not exist. No run is changed.
 
-    If another version of the code began the run, a sample of its games is played again; see ``_resolve_other_code``.
+    If another version of the code began the run, a sample of the run's games is played again; see
+    ``_resolve_other_code``.
 
     Raises:
         RequestError: An agent cannot be built, the folder is not an archive, or another version of the code began the
@@ -106,7 +107,7 @@ def open_experiment(request: RunRequest) -> Experiment:
 
 
 class ResolvedCode(NamedTuple):
-    """A request for the run that this version of the code plays, and the code's description for the run's record."""
+    """The request for the run that this version of the code plays, and the code's description for the record."""
 
     request: RunRequest
     code: dict[str, Any]
@@ -153,7 +154,7 @@ def _resolve_other_code(request: RunRequest, code: dict[str, Any], agents: Seque
 def _replay_and_describe_sample(
     archive: ArchiveStore, record: RunRecord, spec: RunSpec, agents: Sequence[Agent], other_code_message: str
 ) -> str:
-    """Replay a sample of the games of a run that other code began, and return a note that all came out the same.
+    """Replay a sample of the games of a run that other code began, and return a note that they came out the same.
 
     Raises:
         RequestError: A game came out differently, or games of this run cannot be repeated. The error message begins
@@ -186,7 +187,7 @@ def _replay_and_describe_sample(
 
 @dataclass
 class Contribution:
-    """The number of games that this process has added to a run."""
+    """The number of games that this process has added to a run, and the time that it took."""
 
     games: int = 0  # games written
     seconds: float = 0.0  # time of playing and writing, by ``WorkClock``; set when ``record_contribution`` is left
@@ -215,7 +216,7 @@ def record_contribution(experiment: Experiment, command: str) -> Iterator[Contri
 
 
 def _record_contribution_end(experiment: Experiment, seconds: float) -> None:
-    """Save in the run's record how the run ended and, if evaluations were requested, how many units have some."""
+    """Save in the run's record how the run ended and, if evaluations were requested, how many units have them."""
     record_run_end(experiment.archive, experiment.request.spec, seconds)
     if experiment.request.storage.evaluations:
         from analytics.tables.derived.definitions import EVALUATIONS_TABLE
@@ -267,7 +268,7 @@ def count_missing_games(archive: ArchiveStore, spec: RunSpec, games_per_pairing:
 def save_run_start(
     archive: ArchiveStore, spec: RunSpec, code: Mapping[str, Any], games_per_pairing: int, command: str
 ) -> None:
-    """Save the record of a run with ``games_per_pairing`` games for each pairing, or update its existing record."""
+    """Save a run's record with ``games_per_pairing`` games for each pairing, or update the existing record."""
 
     def update_record(stored_record: RunRecord | None) -> RunRecord | None:
         if stored_record is None:
@@ -286,7 +287,7 @@ def save_run_start(
 
 
 def record_run_end(archive: ArchiveStore, spec: RunSpec, seconds: float) -> None:
-    """Save in a run's record whether the run is complete, and add ``seconds`` to the time of playing."""
+    """Save in a run's record whether the run is complete, and add ``seconds`` to the run's time of playing."""
 
     def update_record(record: RunRecord | None) -> RunRecord | None:
         if record is None:
@@ -335,7 +336,10 @@ class RangeWriter:
             self.close()
 
     def add(self, end_unit: int, blocks: Sequence[Block]) -> None:
-        """Add the games of all units up to but not including ``end_unit``. Raises ``FailureError`` if writing fails."""
+        """Add ``blocks``, the games of the next units up to but not including ``end_unit``; write games if it is time.
+
+        Raises ``FailureError`` if writing fails.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -346,13 +350,19 @@ class RangeWriter:
             self.write_if_due()
 
     def skip_to(self, first_unit: int) -> None:
-        """Continue at unit ``first_unit``, because the archive has all units before it. Raises what ``add`` raises."""
+        """Write all games so far, and continue at unit ``first_unit``, because the archive has the units before it.
+
+        Raises the errors of ``add``.
+        """
         with self._lock:
             self.flush()
             self._first = self._end = first_unit
 
     def write_if_due(self) -> None:
-        """Write the large ranges if there are enough games or enough time has passed. Raises what ``add`` raises."""
+        """Write the games if there are enough games or enough time has passed, except for small ranges at the end.
+
+        The small ranges wait for more games. Raises the errors of ``add``.
+        """
         with self._lock:
             is_overdue = time.monotonic() - self._held_since >= self._storage.shard_seconds
             if self._blocks and (is_overdue or self._end - self._first >= self._max_units):
@@ -365,12 +375,12 @@ class RangeWriter:
                 self._write(ranges[:end_index])
 
     def flush(self) -> None:
-        """Write all games that are not written yet. Raises what ``add`` raises."""
+        """Write all games that are not written yet. Raises the errors of ``add``."""
         with self._lock:
             self._write([*self._split_held_units()])
 
     def close(self) -> None:
-        """Write all games that are not written yet, and ignore later games. Raises what ``add`` raises."""
+        """Write all games that are not written yet, and ignore later games. Raises the errors of ``add``."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -399,7 +409,7 @@ class RangeWriter:
         ]
 
     def _cut_block(self, block: Block, first: int, end: int) -> Block | None:
-        """Return the part of a block whose units are in the range, or None if there is none."""
+        """Return the part of a block whose units lie in the range, or None if there is no such part."""
         low, high = self._spec.unit_line.pair_range(block.pairing, first, end)
         low, high = max(low, block.first_pair), min(high, block.first_pair + block.pairs)
         if low >= high:

@@ -25,34 +25,37 @@ CLASS_GROUPS = ("agent", "executor", "kind", "objective", "trainer")  # folders 
 
 
 class ShippedClass(NamedTuple):
-    """A class that a yaml of this project names."""
+    """A class that a yaml shipped with this project names."""
 
     path: str  # dotted
     starts_programs: bool = False
 
 
 def is_shipped(identity: Any) -> bool:
-    """Return whether a yaml of this project names the class with this identity."""
+    """Return whether a yaml shipped with this project names the class with this identity."""
     return isinstance(identity, str) and identity in _load_shipped_classes()
 
 
 def starts_programs(identity: Any) -> bool:
-    """Return whether the class belongs to this project and starts programs, so that data must not name it."""
+    """Return whether the class with this identity belongs to this project and starts programs.
+
+    Data must not name such a class.
+    """
     return is_shipped(identity) and _load_shipped_classes()[identity].starts_programs
 
 
 def is_allowed_in_data(identity: Any) -> bool:
-    """Return whether data may name the class, because the class belongs to this project and starts no programs."""
+    """Return whether data may name the class with this identity: it belongs to this project and starts no programs."""
     return is_shipped(identity) and not starts_programs(identity)
 
 
 def to_class_path(identity: str) -> str:
-    """Return the dotted path of a class: the path in the table or, for a user's class, the identity itself."""
+    """Return the dotted path of a class from the table of identities or, for a user's class, the identity itself."""
     return _load_shipped_classes()[identity].path if is_shipped(identity) else identity
 
 
 def to_module_name(identity: str) -> str:
-    """Return the dotted name of the module that defines a class."""
+    """Return the dotted name of the module that defines the class with this identity."""
     return to_class_path(identity).rpartition(".")[0]
 
 
@@ -90,7 +93,7 @@ def read_identities(folder: Path) -> dict[str, ShippedClass]:
         folder: Folder like ``conf/``, with a folder for each of ``CLASS_GROUPS``.
 
     Returns:
-        The class of each identity.
+        The class of each identity, keyed by identity.
 
     Raises:
         ValueError: Two classes have one identity, or one class has two.
@@ -110,7 +113,7 @@ def read_identities(folder: Path) -> dict[str, ShippedClass]:
 
 
 def _list_classes(settings: Any) -> Iterator[tuple[str, ShippedClass]]:
-    """Yield the identity and the class for each ``_target_`` in nested settings."""
+    """Yield the identity and the class for each key ``_target_`` in nested settings."""
     if not isinstance(settings, Mapping):
         return
     if TARGET_KEY in settings:

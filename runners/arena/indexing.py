@@ -33,7 +33,7 @@ class IndexTask(Task[Chunk[IndexExtent], IndexSummary]):
 
 
 class IndexOutcome(NamedTuple):
-    """What was indexed, and how many files were built from smaller ones."""
+    """The counts of what was indexed, and the number of files that were built from smaller files."""
 
     summary: IndexSummary
     compacted_files: int
@@ -54,10 +54,14 @@ def index_and_compact_sums(
     Args:
         archive: Archive with the games.
         runs: Ids of the runs.
-        end_ply: Ply before which positions are indexed; None keeps the index's own end.
+        end_ply: Positions are indexed up to but not including this ply; None means as deeply as each run is already
+            indexed, and at least to the default.
         threads: Number of threads or processes; None means one for each core.
         executor: Executor that carries out the work.
         stop: Event that ends the work early.
+
+    Returns:
+        The numbers of games and rows that were indexed, and of files that were built from smaller files.
 
     Raises:
         FailureError: A file is damaged or could not be written, or workers were lost.
@@ -87,14 +91,14 @@ def index_and_compact_sums(
 
 
 def index_new_games_if_writable(root: PurePath) -> None:
-    """Index all games of an archive that are not indexed yet, unless this user lacks the permission to write."""
+    """Index all games of an archive that are not indexed yet, unless the user lacks the permission to write."""
     archive = ArchiveStore.open(root)
     if is_index_writable(root):
         index_and_compact_sums(archive, archive.list_run_ids())
 
 
 def is_index_writable(root: PurePath) -> bool:
-    """Return whether this user can add files to the index of an archive and update its records."""
+    """Return whether the user can add files to the index of the archive at ``root`` and update its records."""
     backend = find_backend(root)
     names = {*backend.list_names(root)}
     table_folders = [root / table.name for table in INDEX_TABLES if table.name in names]

@@ -25,8 +25,8 @@ def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> Handler:
         policy_bytes: Columns of the agent's policy, one after the other; empty without a policy.
 
     Returns:
-        The fields of ``AgentFacts`` as the first message, and a handler. The first request to the handler has the
-        rules; each further request has a batch of positions, and its response has turns and evaluations.
+        A first message with the fields of ``AgentFacts``, and a function that handles requests. The first request has
+        the rules; each further request has a batch of positions, and its response has turns and evaluations.
 
     """
     record_compile_time(setup["compiling"])

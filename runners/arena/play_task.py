@@ -29,12 +29,12 @@ PATIENCE_SHARE = 0.25
 
 
 def power_of_two_units_within(seconds: float, seconds_per_unit: float) -> int:
-    """Return the number of units that can be played within ``seconds``, rounded down to a power of two."""
+    """Return how many units can be played within ``seconds``, rounded down to a power of two; at least 1."""
     return 1 << (max(1, int(min(seconds / max(seconds_per_unit, 1e-9), 1e12))).bit_length() - 1)
 
 
 def list_pair_ranges(line: UnitLine, first: int, end: int) -> Iterator[PairRange]:
-    """Yield the pairs of each pairing that a range of units contains, at most ``MAX_BLOCK_PAIRS`` at a time."""
+    """Yield the pairs of each pairing that a range of units contains, at most ``MAX_BLOCK_PAIRS`` pairs at a time."""
     has_all_pairings = end - first >= line.pairings
     for pairing in (
         range(line.pairings) if has_all_pairings else sorted({unit % line.pairings for unit in range(first, end)})
@@ -56,7 +56,7 @@ class ChunkResult(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayTask(Task[Range, ChunkResult]):
-    """The task that plays chunks of a run and writes the games to the archive itself.
+    """The task that plays chunks of a run and itself writes the games to the archive.
 
     A chunk is a range (first, end) of units.
     """
@@ -86,11 +86,11 @@ class PlayTask(Task[Range, ChunkResult]):
         )
 
     def build_worker(self) -> Worker[Range, ChunkResult]:
-        """Build the function that plays chunks in a worker's process. Raises what ``_build_experiment`` raises."""
+        """Build the function that plays chunks in a worker's process. Raises the errors of ``_build_experiment``."""
         return ChunkPlayer(self._build_experiment(), remote=True).play
 
     def _build_experiment(self) -> Experiment:
-        """Build the experiment in a worker's process.
+        """Build the experiment in a worker's process, and check that it is the experiment of the user's process.
 
         Raises ``RequestError`` if an agent cannot be built here, and ``FailureError`` if this machine has other code or
         sees another archive than the user's process.
@@ -134,7 +134,7 @@ class ChunkPlayer:
             threading.Thread(target=self._write_periodically, daemon=True).start()
 
     def _write_periodically(self) -> None:
-        """Write finished games now and then, even if a turn takes long or never ends."""
+        """Write finished games now and then, for ever, even if a turn takes long or never ends."""
         while True:
             time.sleep(WATCH_SECONDS)
             with suppress(ArenaError):  # the chunk raises the same error once it ends
@@ -142,7 +142,7 @@ class ChunkPlayer:
                 self.close_writers_and_list_ranges(only_overdue=True)
 
     def play(self, chunk: Range, stop: StopSignal) -> ChunkResult:
-        """Play a chunk and write it. If ``stop`` is set or the chunk takes too long, play only its beginning."""
+        """Play a chunk and write its games. If ``stop`` is set or the chunk takes too long, play only its beginning."""
         total = self.experiment.unit_line.count_units(self.experiment.request.games)
         started, writer = time.perf_counter(), RangeWriter(self.experiment, chunk[0], total)
         with self.lock:
@@ -158,7 +158,7 @@ class ChunkPlayer:
         return ChunkResult(chunk, reached, tuple(writer.written), time.perf_counter() - started, misbehaviour)
 
     def _play_in_steps(self, chunk: Range, stop: StopSignal, writer: RangeWriter) -> int:
-        """Play a chunk, as many units at a time as the pace allows; return the first unit that was not played."""
+        """Play a chunk, in each step as many units as the pace allows; return the first unit that was not played."""
         line, seconds = self.experiment.unit_line, self.experiment.request.storage.shard_seconds
         (first, end), should_abort, chunk_started = chunk, StopDeadline(stop, GRACE_SECONDS), time.perf_counter()
         reached = first
@@ -183,9 +183,9 @@ class ChunkPlayer:
     def _play_units_unless_aborted(
         self, unit_range: Range, should_abort: Callable[[], bool], writer: RangeWriter
     ) -> bool:
-        """Play all games of a few units, and return True.
+        """Play all games of some units, add them to ``writer``, and return True.
 
-        If ``should_abort()`` becomes true meanwhile, no game is kept, and False is returned.
+        If ``should_abort()`` becomes true before the end, no game is kept, and False is returned.
         """
         blocks, games = [], 0
         for pair_range in list_pair_ranges(self.experiment.unit_line, *unit_range):
@@ -201,17 +201,17 @@ class ChunkPlayer:
         return True
 
     def write_if_due(self) -> None:
-        """Write games that have waited long enough, on behalf of threads that are busy with long turns."""
+        """Write the games that have waited long enough, while the threads that play them are busy with long turns."""
         with self.lock:
             writers = [*self.writers]
         for writer in writers:
             writer.write_if_due()
 
     def close_writers_and_list_ranges(self, only_overdue: bool = False) -> list[Range]:
-        """Write the finished games of chunks in progress, and return the ranges of these chunks that were written.
+        """Write the finished games of all chunks in progress, and return the ranges that were written for these chunks.
 
-        Games that these chunks finish later are ignored. With ``only_overdue``, only chunks that were asked to stop and
-        have not ended in time are closed.
+        Games that finish later in these chunks are ignored. With ``only_overdue``, only chunks that were asked to stop
+        and have not ended in time are closed.
         """
         with self.lock:
             writers = [writer for writer, is_overdue in self.writers.items() if is_overdue() or not only_overdue]

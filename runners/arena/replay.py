@@ -47,7 +47,7 @@ class GameDifference(NamedTuple):
 
     @property
     def change(self) -> str:
-        """The first ply that differs or, if all plies agree, the different ending, as a clause for messages."""
+        """The difference as a clause for messages: the first ply that differs or, if all plies agree, the ending."""
         was, is_now = (text.split()[self.ply] for text in (self.stored, self.played))
         return f"ply {self.ply} was {was} and is now {is_now}"
 
@@ -73,15 +73,15 @@ def replay_run(
     stop: threading.Event,
     progress: Progress | None = None,
 ) -> Replay:
-    """Play all games of a run again, up to the end of the first file whose games differ.
+    """Play all games of a run again, up to the end of the first file whose games come out differently.
 
     Args:
         archive: Archive that holds the run. It is only read.
         run_id: Id of the run.
-        engine: Engine of the run, built only for this purpose because it counts forfeits.
+        engine: Engine of the run. It should be built for this purpose only, because it counts forfeits.
         line: Shape of the run's line of units.
         threads: Number of threads that play.
-        stop: Event that ends the replay early. What was played by then is compared.
+        stop: Event that ends the replay early. The games that were played until then are compared.
         progress: Receiver of the number of games, if anybody looks.
 
     Raises:
@@ -113,7 +113,7 @@ def _compute_replay_fingerprints(
     stop: threading.Event,
     progress: Progress | None,
 ) -> dict[PairRange, int]:
-    """Play the games of a range again, and return the fingerprint of each block by the block's pairs."""
+    """Play the games of a range again, and return the fingerprint of each block, keyed by the block's pairs."""
     fingerprints = dict[PairRange, int]()
 
     def show_turns() -> None:
@@ -131,7 +131,7 @@ def _compute_replay_fingerprints(
 
 
 def _list_pair_ranges(line: UnitLine, stored_range: StoredRange, pace: Pace) -> Iterator[PairRange]:
-    """Yield the pairs of a range, each time as many as the pace then allows."""
+    """Yield the pairs of a range, each time as many pairs as the pace then allows."""
     for pairing in range(line.pairings):
         pair, end = line.pair_range(pairing, stored_range.first, stored_range.end)
         while pair < end:
@@ -147,9 +147,9 @@ def _find_first_difference(
     stored_range: StoredRange,
     played_fingerprints: dict[PairRange, int],
 ) -> GameDifference | None:
-    """Return the first game of a range that came out differently, or None if all came out the same.
+    """Return the first game of a range that came out differently, or None if all games came out the same.
 
-    ``played_fingerprints`` are the fingerprints of the blocks that were played again, by their pairs.
+    ``played_fingerprints`` has the fingerprint of each block that was played again, keyed by the block's pairs.
     """
     games = read_games(archive, run_id, stored_range)
     differing = [
@@ -166,7 +166,7 @@ def _find_first_difference(
 def find_replay_difference(
     stored_games: RangeGames, engine: BatchEngine, pair_range: PairRange
 ) -> GameDifference | None:
-    """Play a block of pairs again, and return the first game that differs from ``stored_games``, or None."""
+    """Play a block of pairs again; return the first game that differs from ``stored_games``, or None."""
     games = _select_games(stored_games, pair_range)
     (played,) = concat_blocks([engine.play_block(pair_range)])
     plies = _find_differing_plies(games, played)
@@ -177,16 +177,16 @@ def find_replay_difference(
 
 
 def _select_games(stored_games: RangeGames, pair_range: PairRange) -> RangeGames:
-    """Return the games of consecutive pairs of one pairing, whose ids are consecutive."""
+    """Select the games of a range of pairs of one pairing. The ids of these games are consecutive."""
     ids = game_ids(*pair_range, swapped=True)
     low, high = np.searchsorted(stored_games.game_id, [ids[0], ids[-1] + 1]).tolist()
     return stored_games.select_contiguous(slice(low, high))
 
 
 def _find_differing_plies(stored_games: RangeGames, played_games: RangeGames) -> NDArray[np.intp]:
-    """Return, for each game [G], the first ply that differs, or -1 if the games agree.
+    """Find the first ply that differs in each game, [G]; it is -1 if the games agree.
 
-    If only the ending differs, the number of plies is returned.
+    If only the ending differs, it is the number of plies.
 
     Raises:
         ValueError: The games do not have the same numbers.
@@ -207,7 +207,7 @@ def _find_differing_plies(stored_games: RangeGames, played_games: RangeGames) ->
 
 
 def _format_game(games: RangeGames, index: int) -> str:
-    """Format the plies of a game and its ending."""
+    """Format the plies and the ending of the game with the index ``index``."""
     plies = zip(games.games.pieces[:, index].tolist(), games.games.cells[:, index].tolist(), strict=True)
     text = format_game(islice(plies, int(games.games.plies[index])))
     return f"{text} ({ENDINGS[games.games.ending[index]]})"
@@ -225,8 +225,8 @@ def replay_sample(
 ) -> Replay:
     """Play a sample of a run's games again, up to the first game that differs; see ``select_sample_units``.
 
-    The replay ends after ``SAMPLE_SECONDS``, once it has played a unit of each pairing. If the agents are so slow that
-    this takes ``MAX_SAMPLE_SECONDS``, a unit with each agent is enough.
+    The replay ends after ``SAMPLE_SECONDS``, but not before it has played a unit of each pairing. If the agents are so
+    slow that this takes ``MAX_SAMPLE_SECONDS``, a unit with each agent is enough.
 
     Raises:
         FailureError: A file of the run is damaged.
@@ -276,9 +276,9 @@ def select_sample_units(ranges: Ranges, pairings: Sequence[tuple[int, int]], run
 
 
 def _select_one_per_pairing(ranges: Ranges, pairing_count: int, start_unit: int) -> list[int]:
-    """Return one stored unit of each pairing, the first one from ``start_unit`` on.
+    """Select one stored unit of each pairing: the first one from ``start_unit`` on.
 
-    A pairing without a stored unit from there on is represented by its first one.
+    If a pairing has no stored unit from there on, its first stored unit is selected.
     """
     units, number = dict[int, int](), int(np.searchsorted(ranges.ends, start_unit, "right"))
     for index in chain(range(number, len(ranges)), range(number + 1)):
@@ -291,7 +291,7 @@ def _select_one_per_pairing(ranges: Ranges, pairing_count: int, start_unit: int)
 
 
 def _put_new_agents_first(units: Iterable[int], pairings: Sequence[tuple[int, int]]) -> list[int]:
-    """Sort units: first those with an agent that no earlier unit has, then the rest."""
+    """Sort units such that those with an agent that no earlier unit has come first; otherwise, the order stays."""
     agents, first, rest = set[int](), list[int](), list[int]()
     for unit in units:
         pairing = pairings[unit % len(pairings)]
@@ -301,7 +301,7 @@ def _put_new_agents_first(units: Iterable[int], pairings: Sequence[tuple[int, in
 
 
 def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, int]]) -> int:
-    """Return how many of the first units are needed to include all agents of ``units``."""
+    """Return how many of the first units are needed to include all agents that occur in ``units``."""
     agents, needed = set[int](), 0
     for number, unit in enumerate(units):
         pairing = pairings[unit % len(pairings)]
@@ -314,7 +314,10 @@ def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, 
 def _read_games_by_unit(
     archive: ArchiveStore, run_id: str, line: UnitLine, units: Sequence[int]
 ) -> dict[int, RangeGames]:
-    """Read the games of some units. For each unit, return the games of all given units that share its file."""
+    """Read the games of some units, and return them by unit.
+
+    The value of each unit has the games of all of ``units`` that are in the same file.
+    """
     ranges, by_file = archive.list_effective_ranges(run_id), dict[StoredRange, list[int]]()
     for unit in units:
         stored = ranges.find_range(unit)
@@ -327,7 +330,7 @@ def _read_games_by_unit(
 
 
 def _list_game_ids(line: UnitLine, units: Sequence[int]) -> NDArray[np.int64]:
-    """Return the ids of the games of some units."""
+    """Return the ids of all games of the units ``units``."""
     unit = np.array(units, np.int64)
     first = ((unit % line.pairings) << GAME_BITS) | (2 * (unit // line.pairings))
     return np.concatenate([first + game for game in range(line.games_a_pair)])

@@ -109,15 +109,15 @@ class AgentSpec:
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 
     def _build_parameter(self, name: str, value: Any) -> Any:
-        """Build the agent that a parameter of ``AGENT_PARAMETERS`` describes; return any other value unchanged."""
+        """Return the agent that the value describes if the parameter is in ``AGENT_PARAMETERS``, or else the value."""
         if name not in AGENT_PARAMETERS or value is None:
             return value
         return AgentSpec.from_record(value, self.trusted).build()
 
     def find_policy_parameter(self) -> str | None:
-        """Return the constructor parameter that takes a policy, or None if there is none.
+        """Return the name of the constructor parameter that takes a policy, or None if there is none.
 
-        Raises what ``build`` raises.
+        Raises the errors of ``build``.
         """
         self.check_is_trusted()
         name = next((name for name in POLICY_PARAMETERS if name in self.params), None)
@@ -130,12 +130,12 @@ class AgentSpec:
 
     @property
     def runs_programs(self) -> bool:
-        """Whether the agent starts subprocesses, so that its constructor takes the limits for them."""
+        """Whether the agent starts other programs, so that its constructor takes the limits for them."""
         return starts_programs(self.target)
 
     @property
     def choosers(self) -> Sequence[str]:
-        """The values of ``Rules.chooser`` under which the agent can play. Raises what ``build`` raises."""
+        """The values of ``Rules.chooser`` under which the agent can play. Raises the errors of ``build``."""
         from agents.base.player import list_choosers  # loads the compiler, which few callers need
 
         self.check_is_trusted()
@@ -148,7 +148,7 @@ class AgentSpec:
         return _import_class(f"agent '{self.label}'", self.target, self.trusted)
 
     def _load_agent_class(self) -> type[Any]:
-        """Return the agent's class. Raises ``RequestError`` if the class lacks the interface of an agent."""
+        """Load the agent's class. Raises ``RequestError`` if the class lacks the interface of an agent."""
         agent_class = self._load_class()
         if issubclass(agent_class, KernelAgent) or any(
             callable(getattr(agent_class, name, None)) for name in AGENT_METHODS
@@ -165,9 +165,9 @@ class AgentSpec:
             check_no_third_party_code(f"agent '{self.label}'", self.third_party_code())
 
     def third_party_code(self) -> Iterator[str]:
-        """Describe all third-party code that the agent would run, including the code of agents inside the agent.
+        """Yield a description of each piece of third-party code that the agent would run.
 
-        No third-party module is imported to find out.
+        This includes the code of agents inside the agent. No third-party module is imported to find out.
         """
         if self.agent_object is None and not is_shipped(self.target):
             yield from third_party_classes([self.target])
@@ -188,7 +188,7 @@ class AgentSpec:
 
     @property
     def id_fields(self) -> dict[str, Any]:
-        """The fields of ``to_record``, with paths shortened so that moving a folder does not change the agent."""
+        """The values of ``to_record``, with paths shortened so that moving a folder does not change the agent."""
         return {**self.to_record(), "params": shorten_paths(self.params, self.paths)}
 
     @staticmethod
@@ -196,7 +196,7 @@ class AgentSpec:
         """Build the specification of the agent that ``to_record`` described, without its policy.
 
         Args:
-            record: What ``to_record`` returned. It may be data from a stranger.
+            record: A result of ``to_record``, or data from a stranger.
             trusted: Whether the user named the agent, so that it may run third-party code.
 
         Raises:
@@ -230,9 +230,10 @@ class AgentSpec:
         """Build the specification of the agent that ``to_dict`` described.
 
         Args:
-            fields_by_name: What ``to_dict`` returned.
+            fields_by_name: The result of ``to_dict``.
             load_policy: Function that loads a policy by its id.
-            policy_id: Id of the policy to use if the fields name none: that of the agent that this player replaces.
+            policy_id: Id of the policy to use if the fields name none. For a player that replaces an agent, it is the
+                id of that agent's policy.
 
         """
         policy_id = fields_by_name["policy_id"] or policy_id
@@ -248,10 +249,10 @@ class AgentSpec:
 
 
 def check_no_third_party_code(subject: str, code: Iterable[str]) -> None:
-    """Refuse third-party code that the user did not name.
+    """Raise an error if there is third-party code, because the user did not name it.
 
     Args:
-        subject: What would run the code, such as ``agent 'mine'``: the beginning of the message.
+        subject: The thing that would run the code, such as ``agent 'mine'``. The error message begins with it.
         code: A description of each piece of third-party code.
 
     Raises:
@@ -266,13 +267,13 @@ def check_no_third_party_code(subject: str, code: Iterable[str]) -> None:
 
 
 def third_party_classes(identities: Iterable[Any]) -> Iterator[str]:
-    """Describe each class, among those with the given identities, that data must not name."""
+    """Yield a description of each class, among those with the given identities, that data must not name."""
     yield from (f"class {to_line(str(identity), 100)}" for identity in identities if not is_allowed_in_data(identity))
 
 
 @functools.cache
 def _load_tablebase(rules: Rules) -> TablebaseIndex | None:
-    """Load the tablebase of a rule set, once for all agents that can use it; return None if there is none."""
+    """Load the tablebase of a rule set, once for all agents that can use it; return None if there is no tablebase."""
     from analytics.exact.tablebase import load_tablebase_index
 
     return load_tablebase_index(rules)
@@ -280,7 +281,7 @@ def _load_tablebase(rules: Rules) -> TablebaseIndex | None:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that affects the games of a run, except their number."""
+    """The specification of a run: everything that affects the run's games, except their number."""
 
     rules: Rules
     agents: tuple[AgentSpec, ...]
@@ -293,7 +294,7 @@ class RunSpec:
     training: bool = False  # a trainer requested the games; this affects neither them nor the id
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fields as JSON values, from which the run's id is computed.
+        """Return the fields, as JSON values, from which the run's id is computed.
 
         Rare fields appear only if they are set.
         """
@@ -315,7 +316,7 @@ class RunSpec:
         """Build the specification of the run that ``to_dict`` described, with the policies of an archive.
 
         Args:
-            fields_by_name: What ``to_dict`` returned.
+            fields_by_name: The result of ``to_dict``.
             archive: Archive that holds the policies of the agents.
 
         Raises:
@@ -337,7 +338,7 @@ class RunSpec:
 
     @functools.cached_property
     def run_id(self) -> str:
-        """The run's id: twelve hexadecimal digits of a hash of the specification, the same on every machine."""
+        """The run's id, twelve hexadecimal digits of a hash of the specification. It is the same on every machine."""
         return compute_run_id(self.to_record())
 
     @property
@@ -353,7 +354,7 @@ class RunSpec:
     def is_repeatable(self) -> bool:
         """Whether the run's games depend only on their numbers, so that they can be played again.
 
-        They do not if a person, an object of a program, a learner or an agent with a wall-clock limit takes part.
+        This is not so if a person, an object of a program, a learner or an agent with a wall-clock limit takes part.
         """
         return self.learner is None and all(
             agent.target not in (HUMAN_TARGET, OBJECT_TARGET) and agent.limits.turn_seconds is None
@@ -367,7 +368,7 @@ class RunSpec:
 
 
 def build_from_settings(subject: str, settings: Mapping[str, Any], base_class: type[Any], trusted: bool = False) -> Any:
-    """Build the object that a yaml describes: call the class under ``_target_`` with the other settings.
+    """Build the object that a yaml describes: call the class named under ``_target_`` with the other settings.
 
     Args:
         subject: Name of the object in error messages.
@@ -399,7 +400,7 @@ def find_target(subject: str, settings: Mapping[str, Any]) -> str:
 def _call_constructor(
     subject: str, target_class: type[Any], params: Mapping[str, Any], overriding_params: Mapping[str, Any]
 ) -> Any:
-    """Call a class with ``params``, some of which are replaced by ``overriding_params``.
+    """Call a class with ``params``, some of which ``overriding_params`` replaces, and return the object.
 
     Raises ``RequestError`` if the class does not accept the parameters, or if its constructor fails.
     """
@@ -423,7 +424,7 @@ def _call_constructor(
 
 
 def _check_type(subject: str, parameter: inspect.Parameter, value: Any) -> None:
-    """Raise ``RequestError`` if a value has the wrong type.
+    """Raise ``RequestError`` if ``value`` has another type than the parameter.
 
     Only parameters whose annotations consist of types in ``SIMPLE_TYPES`` are checked.
     """
@@ -444,9 +445,9 @@ def _check_type(subject: str, parameter: inspect.Parameter, value: Any) -> None:
 
 
 def _import_class(subject: str, identity: str, trusted: bool) -> type[Any]:
-    """Import the class with this identity. No other function converts a text to a class.
+    """Import the class with this identity. No other function turns a text into a class.
 
-    Raises ``RequestError`` as ``build_from_settings`` does.
+    Raises ``RequestError`` if the class cannot be imported, or if it is third-party code and not ``trusted``.
     """
     if not trusted:
         check_no_third_party_code(subject, third_party_classes([identity]))
@@ -465,7 +466,7 @@ def _import_class(subject: str, identity: str, trusted: bool) -> type[Any]:
 
 
 def _describe_import_error(module: str, name: str, error: BaseException) -> str:
-    """Explain why a class cannot be imported: its module is missing, lacks the class, or fails itself."""
+    """Describe why a class cannot be imported: its module is missing, lacks the class, or fails itself."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     is_absent = bool(missing) and f"{module}.".startswith(f"{missing}.")
     if not module or is_absent or (isinstance(error, AttributeError) and error.name == name):

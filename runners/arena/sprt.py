@@ -38,7 +38,7 @@ class SprtExperiment:
         return self.experiment.request.games // 2
 
     def load_test_state(self) -> SequentialTest:
-        """Return the state of the test after all games that the archive now holds."""
+        """Load the state of the test after all games that the archive now holds."""
         return sprt_verdicts.run_sequential_test(
             self.experiment.archive, self.experiment.run_id, self.hypotheses, self.max_pairs
         )
@@ -46,7 +46,7 @@ class SprtExperiment:
 
 @dataclass(frozen=True)
 class SprtOutcome:
-    """The state of a sequential test when playing has ended."""
+    """The state of a sequential test when playing has ended, and the games played for it."""
 
     experiment: Experiment
     trial: SequentialTest
@@ -58,7 +58,7 @@ class SprtOutcome:
 def execute_sprt(
     sprt_experiment: SprtExperiment, command: str, stop: threading.Event, on_pairs: OnPairs
 ) -> SprtOutcome:
-    """Play until the test ends or ``stop`` is set, and store the verdict.
+    """Play pairs until the test ends or ``stop`` is set; store the verdict if the test has ended.
 
     Args:
         sprt_experiment: The test.
@@ -119,7 +119,10 @@ def _play_missing_pairs(
 
 
 def _list_pair_ranges(gaps: list[tuple[int, int]], max_pairs: int, pace: Pace) -> Iterator[PairRange]:
-    """Yield the pairs in ``gaps`` in ascending order. No range extends beyond a look, because a test ends at a look."""
+    """Yield the pairs in ``gaps`` in ascending order, in ranges that the pace determines.
+
+    No range extends beyond a look, because a test ends only at a look.
+    """
     start = 0
     for look in pair_counts_at_looks(max_pairs):
         for gap_start, gap_end in gaps:
@@ -132,7 +135,7 @@ def _list_pair_ranges(gaps: list[tuple[int, int]], max_pairs: int, pace: Pace) -
 
 
 class _PairOutcomes:
-    """The outcome of each pair, in the form in which ``sprt_verdicts.read_outcomes`` returns them.
+    """The outcome of each pair, in the form in which ``sprt_verdicts.read_outcomes`` returns it.
 
     The index is the number of the pair. The array grows when outcomes are added.
     """
@@ -141,7 +144,7 @@ class _PairOutcomes:
         self._outcomes = known_outcomes
 
     def put(self, first_pair: int, outcomes: NDArray[np.int8]) -> None:
-        """Set the outcomes of consecutive pairs, the first of which has the number ``first_pair``."""
+        """Set the outcomes of consecutive pairs, from pair number ``first_pair`` on."""
         end = first_pair + len(outcomes)
         if end > len(self._outcomes):
             added_size = max(end, 2 * len(self._outcomes)) - len(self._outcomes)
@@ -149,5 +152,5 @@ class _PairOutcomes:
         self._outcomes[first_pair:end] = outcomes
 
     def select_known_from(self, first_pair: int) -> NDArray[np.int8]:
-        """Return the outcomes from pair ``first_pair`` up to but not including the first unknown one."""
+        """Select the outcomes from pair ``first_pair`` up to but not including the first unknown outcome."""
         return sprt_verdicts.select_known_outcomes(self._outcomes, first_pair)

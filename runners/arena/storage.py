@@ -12,7 +12,7 @@ OTHER_CODE_ACTIONS = ("refuse", "extend", "new")
 
 @dataclass(frozen=True)
 class ArchiveOptions:
-    """Where and how games are stored. No option affects the games."""
+    """The options that say where and how games are stored. No option affects the games."""
 
     root: PurePath = DEFAULT_ARCHIVE  # location of the archive
     shard_games: int = 1 << 18  # the most games in a file
@@ -22,5 +22,5 @@ class ArchiveOptions:
     evaluations: bool = False  # whether the agents' evaluations are stored too
 
     def max_units_per_file(self, games_a_pair: int) -> int:
-        """Return the largest number of units that a file may hold, which is a power of two."""
+        """Return the largest number of units that a file may hold. It is a power of two."""
         return 1 << (max(1, self.shard_games // games_a_pair).bit_length() - 1)

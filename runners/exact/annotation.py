@@ -66,9 +66,9 @@ class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
         return self.build_counting_worker([])
 
     def build_counting_worker(self, game_counts: list[int]) -> Worker[Chunk[AnnotationExtent], AnnotationSummary]:
-        """Build a worker that appends to ``game_counts`` the number of games judged since its last report.
+        """Build a worker that appends to ``game_counts`` the number of games judged since it last appended a number.
 
-        It also reports while it works on a chunk.
+        The worker does so even in the middle of a chunk.
         """
         settings = AnnotationOptions(self.choices, self.from_pieces, 1, self.megabytes)
         annotator = Annotator(ArchiveStore.open(parse_location(self.root)), settings)
@@ -90,14 +90,14 @@ LONG_SECONDS = 60.0  # the shortest estimate that is printed
 
 
 class LongTimeNotice:
-    """A note, printed at most once, that judging the games will take long, and how to judge fewer."""
+    """A note that judging the games will take long, and how to judge fewer games. It is printed at most once."""
 
     def __init__(self, total: int, game_filter: GameFilter) -> None:
         self.total, self.clock, self.is_due = total, WorkClock(), True
         self.fewer_games_hint = "" if game_filter.runs else "; --run RUN judges the games of one run"
 
     def print_if_due(self, judged_games: int) -> None:
-        """Print the note if the pace so far, with ``judged_games`` games judged, means that the rest will take long."""
+        """Print the note if the rest will take long at the pace so far. ``judged_games`` games have been judged."""
         spent_seconds = self.clock.seconds
         if not (self.is_due and judged_games and spent_seconds >= MEASURED_SECONDS):
             return
@@ -117,8 +117,8 @@ def annotate_games(
     """Judge all decisions that are not judged yet, in each file that holds a game that meets the filter.
 
     Returns a sentence on what was judged, for the terminal. Raises ``RequestError`` for an unknown run, and for a
-    condition that no game meets. If a signal stops the work, raises ``typer.Exit``; the decisions judged until then are
-    kept.
+    condition that no game meets. If a signal stops the work, ``typer.Exit`` is raised; the decisions judged until then
+    are kept.
     """
     workers = threads or available_cores()
     check_solver_memory(settings.megabytes, executor.count_processes_using_local_memory(workers))
@@ -157,7 +157,10 @@ def annotate_games(
 
 
 def _build_file_filter(root: PurePath, where: str | None) -> Callable[[str, StoredRange], bool]:
-    """Build a predicate that tells whether a file, given by run id and range, holds a game that meets the condition."""
+    """Build a predicate that tells whether a file holds a game that meets the condition.
+
+    The arguments of the predicate are the id of a run and the range of a file.
+    """
     if where is None:
         return lambda _run_id, _games: True
     with OpenArchive(root) as opened:
@@ -184,14 +187,14 @@ def _format_summary(summary: AnnotationSummary, seconds: float, root: PurePath, 
 
 
 def format_run_options(root: PurePath, run_ids: Sequence[str]) -> str:
-    """Format the options that select the same runs and archive in another command."""
+    """Format the options of a command that select the runs ``run_ids`` and the archive at ``root``."""
     return "".join(f" --run {run_id}" for run_id in run_ids) + format_archive_option(root)
 
 
 def output_mistakes(
     root: PurePath, max_positions: int, output: TableOutput = TERMINAL_OUTPUT, **games: Unpack[GameFilters]
 ) -> None:
-    """Print or write the regret of each agent and the worst mistakes.
+    """Print or write the regret of each agent and the worst mistakes, in at most ``max_positions`` positions.
 
     Raises ``RequestError`` if no games are annotated; the message contains the command that annotates them.
     """

@@ -38,7 +38,7 @@ def describe_task(puzzle: Puzzle) -> str:
 
 
 def describe_theme(puzzle: Puzzle) -> str:
-    """Describe in one sentence what kind of puzzle it is."""
+    """Describe in one sentence what the right turn of a puzzle achieves."""
     if puzzle.value:
         return "A trap: every reply loses at once." if puzzle.depth == 3 else f"A win in {puzzle.depth} placements."
     return (
@@ -52,7 +52,7 @@ def describe_miss_rate(puzzle: Puzzle) -> str:
 
 
 def describe_right_or_wrong(puzzle: Puzzle, game_after: Game) -> str:
-    """Return a text that says whether the turn that led to ``game_after`` is right; this needs no search."""
+    """Describe in one sentence whether the turn that led to ``game_after`` is right; this needs no search."""
     gift = "" if game_after.hand == NONE else format_piece(game_after.hand)
     turn = f"{format_cell(game_after.plies[-1][1])} {gift}".strip()
     if is_right_turn(puzzle, game_after):
@@ -85,12 +85,12 @@ def describe_turn_consequences(
 
 
 def is_right_turn(puzzle: Puzzle, game_after: Game) -> bool:
-    """Return whether the turn that led to ``game_after`` is the right one."""
+    """Return whether the turn that led to ``game_after`` is the puzzle's right turn."""
     return (game_after.plies[-1][1], game_after.hand) == (puzzle.cell, puzzle.gift)
 
 
 def _describe_outcome(game_after: Game, solution: Solution) -> str:
-    """Describe the outcome of a turn from the exact value of ``game_after``, in which the opponent is to move."""
+    """Describe the outcome of a turn from the exact value of ``game_after``, in which the opponent moves next."""
     at_once = Position(game_after.position, game_after.rules).winning_cells() if solution.value > 0 else ()
     if at_once:
         return f"It loses at once: {format_piece(game_after.hand)} finishes a line on {format_cells(at_once)}."
@@ -105,7 +105,7 @@ def _describe_outcome(game_after: Game, solution: Solution) -> str:
 
 
 class SolvedPuzzleTurn(NamedTuple):
-    """The results of the solver for one turn in a puzzle."""
+    """The solver's results for a turn in a puzzle."""
 
     solution: Solution  # of the game after the turn
     puzzle_turns: Sequence[SolvedTurn]  # all turns of the puzzle
@@ -121,7 +121,7 @@ class PuzzleDialogue:
         self.solved = self.puzzle_count = 0  # a puzzle is solved if the first turn is right
 
     def run(self, first_number: int) -> None:
-        """Ask for the right turn in each puzzle, starting with ``first_number``.
+        """Ask for the right turn in each puzzle, from number ``first_number`` on, until the person leaves.
 
         Raises ``EOFError`` at the end of the input.
         """
@@ -129,13 +129,13 @@ class PuzzleDialogue:
             puzzle = self._puzzles[current - 1]
             heading = f"Puzzle {current} of {len(self._puzzles)}, level {puzzle.level}, {puzzle.rules} rules."
             if (
-                self._ask_until_solved_or_quit(puzzle, heading)
+                not self._ask_until_solved_or_quit(puzzle, heading)
                 or self._screen.prompt("Enter for the next puzzle, or quit").strip()
             ):
                 return
 
     def _ask_until_solved_or_quit(self, puzzle: Puzzle, heading: str) -> bool:
-        """Ask until the person solves the puzzle, asks for the answer or leaves; return whether the person leaves."""
+        """Ask until the person solves the puzzle, asks for the answer or leaves; return False if the person leaves."""
         start = game = game_from_position(puzzle.position, self._rules[puzzle.rules])
         self._screen.show_game(start, [f"{heading} {describe_task(puzzle)}"])
         tries = 0
@@ -143,7 +143,7 @@ class PuzzleDialogue:
             line = self._screen.prompt("your turn" if game is start else format_prompt(game))
             command = line.strip().lower()
             if command in {"quit", "exit"}:
-                return True
+                return False
             if command == "help" or (re.fullmatch("[a-z]{2,}", command) and command != "answer"):
                 unknown = "" if command == "help" else f"{quote_input(command)} is not a command. "
                 self._screen.print_text(f"{unknown}{HELP}")
@@ -163,7 +163,7 @@ class PuzzleDialogue:
             self.puzzle_count += tries == 0
             if is_right_turn(puzzle, game):
                 self.solved += tries == 0 and command != "answer"
-                return False
+                return True
             tries, game = tries + 1, start
 
     def _print_explanation(self, puzzle: Puzzle, game_after: Game, answer: str) -> None:
@@ -184,7 +184,7 @@ class PuzzleDialogue:
 
 
 def run_puzzles(puzzles: Sequence[Puzzle], first_number: int, screen: Screen) -> None:
-    """Present puzzles from ``first_number`` on, until the last one is solved or the person leaves.
+    """Present puzzles from number ``first_number`` on, until the last puzzle is solved or the person leaves.
 
     Raises ``NotFoundError`` if there is no puzzle with that number.
     """

@@ -43,7 +43,7 @@ MAX_CANDIDATES = 1000  # positions that are solved for each rule set and number 
 
 
 class PuzzleOptions(NamedTuple):
-    """The number of puzzles to make, the seed, and the threads and memory that may be used."""
+    """The number of puzzles to make, the seed, and the threads and the memory to use."""
 
     max_puzzles: int = 300
     seed: int = 1
@@ -52,7 +52,7 @@ class PuzzleOptions(NamedTuple):
 
 
 def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions, path: Path) -> None:
-    """Make puzzles and write them to ``path``, which the caller has checked.
+    """Make puzzles from the annotated games, and write them to ``path``, which the caller has checked.
 
     Raises ``RequestError`` if the archive has no annotated games under rules that let the opponent choose the piece.
     """
@@ -88,7 +88,7 @@ def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, se
 
     All ``runs`` have the same ``rules``. No two of the positions are equivalent by symmetry, and their order depends
     only on the games and the seed. Where the annotations lack the number of choices that keep the value, every position
-    that is not lost is a candidate.
+    that is not lost is selected.
     """
     order = f"md5(concat_ws('-', {seed}, run_id, game_id))"
     decisions = opened.sql(
@@ -113,7 +113,7 @@ def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, se
 
 
 def _build_puzzles(rules: Rules, positions: Sequence[PackedPosition], options: PuzzleOptions) -> list[Puzzle]:
-    """Build a puzzle from each position in which exactly one turn keeps the value."""
+    """Solve the positions, and build a puzzle from each position in which exactly one turn keeps the value."""
     solver = TurnSolver(rules, options.threads, options.megabytes, PIECE_COUNTS[0])
     with show_progress_bar(f"solving {rules.name}", "positions") as bar:
         bar.start(len(positions))
@@ -134,7 +134,11 @@ def _measure_miss_rates(
     options: PuzzleOptions,
     progress: Callable[[int], None],
 ) -> NDArray[np.float64]:
-    """Measure how often the agents of the panel miss the only good turn in each of ``P`` positions: [P], 0 to 1."""
+    """Measure the share of tries, from 0 to 1, in which agents of the panel miss the only good turn.
+
+    Returns the share for each of the ``P`` positions, [P]. ``progress`` is called with the number of turns taken since
+    the last call.
+    """
     judge_options = JudgeOptions(TRIES, games=0, seed=options.seed, threads=options.threads)
     batch = Batch.from_positions([position for position, _ in solved])
     cells, gifts = (np.array([[turn[i]] for _, turn in solved], np.int8).reshape(-1, 1) for i in (0, 1))

@@ -57,14 +57,14 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """The parts that an answer has besides the value of the position."""
+    """The parts that an answer has in addition to the value of the position."""
 
     turns: bool = True
     distance: bool = True
 
 
 class SolveRequest(NamedTuple):
-    """A position of an unfinished game that is to be solved, and its rules."""
+    """A position to solve, in which the game is not over, and its rules."""
 
     position: PackedPosition
     rules: Rules
@@ -80,7 +80,7 @@ _load_rules = functools.cache(load_rules)
 def parse_solve_request(text: str) -> SolveRequest:
     """Parse a position in text form.
 
-    Raises ``RequestError``, which names the invalid field, unless the position is live.
+    Raises ``RequestError``, which names the invalid field, if the text is no position or the game is over there.
     """
     position, name = parse_position(text)
     rules = _load_rules(name)
@@ -96,13 +96,13 @@ def parse_solve_request(text: str) -> SolveRequest:
 
 
 class Solvers:
-    """The solvers of this process: one for each thread and rule set, created when it is first needed.
+    """The solvers of this process: one for each thread and rule set, created when needed for the first time.
 
     All solvers of one rule set share their tables.
     """
 
     def __init__(self, megabytes: float, use_tablebase: bool = True) -> None:
-        """Set the size of each rule set's table, in ``megabytes``; without tablebases, search alone proves values."""
+        """Set the size of each rule set's table, in MiB, and whether tablebases are used in addition to search."""
         self._megabytes = megabytes
         self._use_tablebase = use_tablebase
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ class Solvers:
         self._stopped = False
 
     def get_solver(self, rules: Rules) -> Solver:
-        """Return the solver of these rules for the calling thread."""
+        """Return the calling thread's solver for these rules."""
         thread_solvers: dict[Rules, Solver] = self._local.__dict__.setdefault("solvers", {})
         if rules not in thread_solvers:
             with self._lock:
@@ -150,7 +150,7 @@ def run_search(solvers: Solvers, work: Callable[[], ResultT], on_wait: Callable[
 
 
 def solve(request: SolveRequest, options: SolveOptions, solvers: Solvers) -> Solution:
-    """Solve a position: return its value and the parts that ``options`` selects, with the best turn first."""
+    """Solve a position; return its value and the parts that ``options`` selects, with the best turn first."""
     solution = solvers.get_solver(request.rules).solve(request.position, options.turns, options.distance)
     return solution._replace(turns=tuple(sorted(solution.turns, key=turn_sort_key)))
 
@@ -176,10 +176,10 @@ def _turn_to_dict(turn: SolvedTurn) -> dict[str, Any]:
 def solve_lines(
     lines: Sequence[tuple[int, str]], options: SolveOptions, solvers: Solvers, threads: int
 ) -> Generator[dict[str, Any], None, None]:
-    """Solve the positions in numbered lines, and yield the answers in order as values that JSON can represent.
+    """Solve the positions in numbered lines, and yield the answers in order, as values that JSON can represent.
 
-    The answer to an invalid line has the number ``line`` and the text ``error``. All searches stop at once when the
-    iterator is closed or when an exception passes through it, for example because of Ctrl-C.
+    The answer to an invalid line has the line's number under ``line`` and a message under ``error``. All searches stop
+    at once when the iterator is closed or when an exception passes through it, for example because of Ctrl-C.
     """
 
     def solve_batch(
@@ -222,7 +222,7 @@ def format_json_line(content: Mapping[str, Any]) -> str:
 
 
 def find_whole_game_rules_name(position: str | None, file: Path | None, game: bool, rules: str | None) -> str | None:
-    """Return the name of the rules if the value of the whole game is requested, or None if positions are to be solved.
+    """Return the name of the rules if the whole game is to be solved, or None if positions are to be solved.
 
     Raises ``RequestError`` unless the user has named exactly one thing to solve.
     """
@@ -238,9 +238,9 @@ def find_whole_game_rules_name(position: str | None, file: Path | None, game: bo
 
 
 def output_position_solution(text: str, options: SolveOptions, megabytes: float, json_file: Path | None) -> None:
-    """Print the value of a position and of its turns, or write them as JSON.
+    """Print the value of a position and of its turns, or write them as JSON if ``json_file`` is given.
 
-    Raises ``RequestError`` unless the text describes a live position.
+    Raises ``RequestError`` if the text is no position or the game is over there.
     """
     request = parse_solve_request(text)
     check_solver_memory(megabytes)
@@ -249,7 +249,8 @@ def output_position_solution(text: str, options: SolveOptions, megabytes: float,
     with _show_search_progress(solvers) as on_wait:
         solution = run_search(solvers, lambda: solve(request, options, solvers), on_wait)
     seconds = clock.seconds
-    if _write_json_if_requested(solution_to_dict(request, solution, options), json_file):
+    _write_json_if_requested(solution_to_dict(request, solution, options), json_file)
+    if is_standard_stream(json_file):
         return
     console.print_line(describe_solution(request, solution))
     if solution.turns:
@@ -262,7 +263,7 @@ def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) ->
     """Print an answer for each line of a file, in order; blank lines are skipped.
 
     Raises ``RequestError`` if the file cannot be read. If some lines could not be answered, raises ``FailureError``
-    after all others have been.
+    after all other lines have been answered.
     """
     text = read_file(str(path)).decode(errors="replace")
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
@@ -283,7 +284,10 @@ def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) ->
 
 
 def output_game_value(rules_name: str, megabytes: float, json_file: Path | None) -> None:
-    """Prove the value of the whole game; print it with the number of searched positions, the time and the memory."""
+    """Prove the value of the whole game; print it, or write it as JSON if ``json_file`` is given.
+
+    The number of searched positions, the time and the memory are also shown.
+    """
     rules = load_rules(rules_name)
     check_solver_memory(megabytes)
     solvers = Solvers(megabytes, use_tablebase=False)
@@ -292,7 +296,8 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
         value = run_search(solvers, lambda: solvers.get_solver(rules).value(EMPTY), on_wait)
     seconds, peak = clock.seconds, read_peak_megabytes()
     content = {"rules": rules.name, "value": value, "nodes": solvers.nodes, "seconds": round(seconds, 3)}
-    if _write_json_if_requested(content | {"megabytes": round(peak, 1)}, json_file):
+    _write_json_if_requested(content | {"megabytes": round(peak, 1)}, json_file)
+    if is_standard_stream(json_file):
         return
     player = "the player who moves first" if rules.mover_chooses else "the player who gives the first piece"
     columns = [
@@ -305,15 +310,14 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
     console.print_tables([console.build_table(columns)])
 
 
-def _write_json_if_requested(answer: Mapping[str, object], json_file: Path | None) -> bool:
-    """Write an answer as a line of JSON to ``json_file``, if it is given; return whether that is standard output."""
+def _write_json_if_requested(answer: Mapping[str, object], json_file: Path | None) -> None:
+    """Write an answer as a line of JSON to ``json_file``, if it is given."""
     if json_file is not None:
         write_file(json_file, f"{format_json_line(answer)}\n".encode())
-    return is_standard_stream(json_file)
 
 
 def read_peak_megabytes() -> float:
-    """Return the peak memory of this process, in MiB."""
+    """Return the peak memory use of this process, in MiB."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEBIBYTE
 
@@ -329,10 +333,10 @@ def describe_solution(request: SolveRequest, solution: Solution) -> str:
 
 
 def build_turns_table(request: SolveRequest, solution: Solution) -> Table:
-    """Build a table of all turns, the best first.
+    """Build a table of all turns, the best turns first.
 
-    If a piece is in hand, the table has a row for each cell and a column for each gift; otherwise it has a row for each
-    gift.
+    If turns have a cell, the table has a row for each cell and a column for each gift or, if the mover chooses the
+    piece, for each piece. Otherwise it has a row for each gift.
     """
     if solution.turns[0].cell == NONE:
         return _build_gifts_table(solution.turns)

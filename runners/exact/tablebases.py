@@ -42,8 +42,8 @@ POLL_SECONDS = 0.1
 def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command: str) -> int:
     """Build a tablebase, or continue an interrupted build, and print its size; return the exit code.
 
-    If the build is interrupted, a note shows the arguments that continue it, ``command``. Raises ``RequestError`` for a
-    tablebase that cannot be built, for example because there is too little memory.
+    If the build is interrupted, a note shows how to continue it; ``command`` has the arguments for that. Raises
+    ``RequestError`` for a tablebase that cannot be built, for example because there is too little memory.
     """
     tables = executor.count_processes_using_local_memory(request.threads)
     tablebase_build.check_build(request, available_megabytes(), tables)
@@ -69,9 +69,10 @@ def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command:
 
 
 def verify_and_print_tablebases(file: Path | None, sample: int, megabytes: float) -> int:
-    """Check one tablebase, or all of them if ``file`` is None, and print the problems; return the exit code.
+    """Check a tablebase, or all tablebases if ``file`` is None, and print the problems; return the exit code.
 
-    The exit code is 1 if there are problems. Raises ``RequestError`` if the file does not exist.
+    The exit code is 1 if there are problems, otherwise 0. ``sample`` positions are solved again. Raises
+    ``RequestError`` if the file does not exist.
     """
     if file is not None and not file.with_suffix(".json").exists():
         raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")
@@ -87,8 +88,9 @@ def verify_and_print_tablebases(file: Path | None, sample: int, megabytes: float
 
 
 def print_tablebases(rules: str | None, theory: bool) -> None:
-    """Print the tablebases or, with ``theory``, print what they prove as Markdown.
+    """Print the tablebases or, with ``theory``, print in Markdown what they prove.
 
+    If ``rules`` is given, only the tablebases of these rules are considered.
     Raises ``RequestError`` if there are no tablebases.
     """
     if theory:
@@ -104,7 +106,7 @@ def print_tablebases(rules: str | None, theory: bool) -> None:
 
 
 def build_tablebase_tables(tablebases: Sequence[Tablebase]) -> list[Table]:
-    """Build a table of the tablebases and, for each of them, a table of its boards by number of pieces and by value."""
+    """Build a table of the tablebases and, for each tablebase, a table of its boards by number of pieces and value."""
     cards = [tablebase.card for tablebase in tablebases]
     columns = [
         text_column("rules", [str(card.rules["name"]) for card in cards]),
@@ -126,7 +128,7 @@ def _build_layers_table(card: TablebaseCard) -> Table:
 
 
 def print_perft(rules: str, plies: int) -> None:
-    """Print the exact number of positions after each ply, under the rules with this name."""
+    """Print the exact numbers of positions at each ply up to ``plies``, under the rules with the name ``rules``."""
     layers = perft(load_rules(rules), plies)
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
     columns = [
@@ -136,7 +138,7 @@ def print_perft(rules: str, plies: int) -> None:
 
 
 class BoardChunk(NamedTuple):
-    """Boards of a tablebase that one task solves: their keys when sent to a worker, their values when sent back."""
+    """Boards of a tablebase that one task solves. A worker receives their keys, and sends back their values."""
 
     first: int  # the number of its first board
     content: NDArray[np.integer[Any]]  # [N] keys, uint64, or values, int8
@@ -164,7 +166,7 @@ class SolveBoardsTask(Task[BoardChunk, BoardChunk | None]):
 
 
 def solve_chunks(chunk_store: ChunkStore, executor: Executor, threads: int, stop: threading.Event) -> None:
-    """Solve the chunks of a tablebase that are not solved yet, and store them, until ``stop`` is set."""
+    """Solve the chunks of a tablebase that are not solved yet, and store their values, until ``stop`` is set."""
     task = SolveBoardsTask(asdict(chunk_store.request.rules), chunk_store.request.megabytes)
     unsolved = (BoardChunk(first, chunk_store.chunk_keys(first)) for first in list(chunk_store.unsolved_chunks))
     for solved_chunk in executor.map(task, unsolved, threads, stop):

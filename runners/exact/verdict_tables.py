@@ -62,7 +62,10 @@ shows how to judge a policy of your own.
 
 
 def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Path | None, table: TableOutput) -> int:
-    """Judge agents, print or write the verdicts or the leaderboard page, and return the exit code."""
+    """Judge agents, print or write the verdicts or the leaderboard page, and return the exit code.
+
+    The page is written if ``page_file`` is given.
+    """
     with stop_on_signal() as stop:
         judged = judge_agents(request, options, stop)
     if judged is None:
@@ -79,9 +82,9 @@ def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Pa
 
 
 def build_verdict_frame(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
-    """Build a frame with a row for each agent, kind of decision, source and number of pieces.
+    """Build a frame with a row for each agent, kind of decision, source of positions and number of pieces.
 
-    Each row also has the agent's results against the oracle and its speed.
+    Each row also has the agent's results against the oracle, and its speed.
     """
     return pl.concat(
         verdict.figures.select(
@@ -99,7 +102,7 @@ def build_verdict_frame(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
 
 
 def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
-    """Print one line for each agent, then a table of each agent's decisions by number of pieces on the board."""
+    """Print a table with a row for each agent, then a table of their decisions by number of pieces on the board."""
     verdicts, positions = sort_by_regret(judged.verdicts), judged.positions
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
     columns = [
@@ -126,19 +129,19 @@ def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
 
 
 def sort_by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:
-    """Sort verdicts by the mean regret of a turn, lowest first, and then by label."""
+    """Sort verdicts by the mean regret of a turn, lowest first; equal verdicts are sorted by label."""
     return sorted(verdicts, key=lambda verdict: (_select_totals([verdict], "turn")["regret"][0], verdict.agent.label))
 
 
 def _select_totals(verdicts: Sequence[AgentVerdict], kind: str) -> pl.DataFrame:
-    """Select one row for each agent, with the figures for all its decisions of ``kind``; null if it made none."""
+    """Select a row for each agent, with the figures for all its decisions of ``kind``; null if the agent made none."""
     is_total = (pl.col("kind") == kind) & pl.col("source").is_null() & pl.col("pieces").is_null()
     totals = (verdict.figures.filter(is_total) for verdict in verdicts)
     return pl.concat(rows if len(rows) else rows.clear(1) for rows in totals)
 
 
 def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]:
-    """Build the columns of a table with a row for each agent and number of pieces on the board."""
+    """Build the columns of a table with a row for each agent and each number of pieces on the board."""
     labelled = (verdict.figures.with_columns(agent=pl.lit(verdict.agent.label)) for verdict in verdicts)
     figures = pl.concat(labelled).filter(pl.col("pieces").is_not_null())
     rows = figures.select("agent", "pieces").unique(maintain_order=True)
@@ -160,7 +163,7 @@ def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]
 
 
 def render_leaderboard(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
-    """Render the leaderboard as Markdown.
+    """Render the leaderboard as a page in Markdown.
 
     ``command`` is the command that makes the page; the archive at ``root`` holds the policies of the agents.
     """
@@ -196,7 +199,7 @@ def render_leaderboard(judged: Verdicts, options: JudgeOptions, command: Sequenc
 
 
 def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
-    """Return the total size of what an agent plays by (its policy, a tablebase, its files), or None if it has none."""
+    """Return the size in bytes of the policy, tablebase and files that an agent plays by, or None without any."""
     sizes = [path.stat().st_size for path in agent.files.values() if path.is_file()]
     if agent.policy_id is not None:
         card = load_card(ArchiveStore.open(root), agent.policy_id)
@@ -208,7 +211,8 @@ def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> i
 def list_policy_commands(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
     """List the commands that made the agents' policies, without repetition.
 
-    First come the commands that played the games from which the policies were derived, then those that learned them.
+    The commands that played the games from which policies were derived come first, then the commands that derived or
+    trained the policies.
     """
     policy_ids = {agent.policy_id for agent in agents}
     if policy_ids == {None}:

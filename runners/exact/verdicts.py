@@ -68,7 +68,7 @@ def select_agents(names: Sequence[str], root: PurePath, rules: Rules, include_al
     """Select the agents that ``names`` denote; with ``include_all``, add all agents and policies for these rules.
 
     A name is the name or id of a policy in the archive at ``root``, or an agent's label. Raises ``RequestError`` for
-    any other name, and if no agent is selected.
+    any other name, and if neither a name nor ``include_all`` is given.
     """
     if not (names or include_all):
         raise RequestError("name a policy or an agent to judge, 'rule_based' or 'mcts(iterations=400)', or give --all")
@@ -92,7 +92,7 @@ def _is_policy(name: str, cards: Sequence[PolicyCard]) -> bool:
 
 
 def _build_agent_by_name(name: str, root: PurePath, cards: Sequence[PolicyCard]) -> AgentSpec:
-    """Build the agent that ``name`` denotes, which is a policy's name or id, or an agent's label."""
+    """Build the specification of the agent that ``name`` denotes: a policy's name or id, or an agent's label."""
     if _is_policy(name, cards):
         return _build_policy_agent(name, root)
     agents = list_options("agent")
@@ -105,14 +105,14 @@ def _build_agent_by_name(name: str, root: PurePath, cards: Sequence[PolicyCard])
 
 
 def _build_policy_agent(policy: str, root: PurePath) -> AgentSpec:
-    """Build the agent that plays by a policy."""
+    """Build the specification of the agent that plays by a policy, given by name or id."""
     return agent_from_entry({"agent": POLICY_PLAYER, "policy": policy}, root, trusted=True)
 
 
 def _list_ready_agents(rules: Rules) -> list[AgentSpec]:
-    """List every agent with the default parameters of its yaml.
+    """List the agents that can play these rules, each with the default parameters of its yaml.
 
-    Agents that need a policy or do not play these rules are left out.
+    Agents that need a policy, but have none by default, are left out.
     """
     policy_readers = {reader.name for reader in list_policy_readers() if reader.kinds}
     agents = {name: load_agent(name) for name in list_options("agent") if name != POLICY_PLAYER}
@@ -125,7 +125,7 @@ def _list_ready_agents(rules: Rules) -> list[AgentSpec]:
 
 
 class JudgeOptions(NamedTuple):
-    """The numbers of turns and games on which a judgement rests, and its seed."""
+    """The numbers of turns and games on which a judgement rests, its seed, and the number of threads."""
 
     turns_per_position: int = 4  # turns in each position, each with randomness of its own
     games: int = 200  # against the oracle; 0: none
@@ -144,7 +144,7 @@ class AgentVerdict(NamedTuple):
 
     @property
     def draw_estimate(self) -> Estimate | None:
-        """The share of games against the oracle that were drawn, with its interval, or None if no game was played."""
+        """The share of drawn games against the oracle, with its interval, or None if no game was played."""
         return estimate_draw_rate(self.tally) if self.tally.games else None
 
 
@@ -156,14 +156,14 @@ class Verdicts(NamedTuple):
 
 
 class _TurnChunk(NamedTuple):
-    """A request for one turn in each of several positions: the number of the turn, and the rows of the positions."""
+    """The request for one turn in each of several positions: the number of the turn, and the rows of the positions."""
 
     turn_number: int
     rows: slice
 
 
 class _TimedTurns(NamedTuple):
-    """The turns of a chunk, and the seconds that one thread needed for them."""
+    """The turns of a chunk, and the seconds that one thread took for them."""
 
     chunk: _TurnChunk
     turns: Turns
@@ -171,21 +171,21 @@ class _TimedTurns(NamedTuple):
 
 
 class CollectedTurns(NamedTuple):
-    """The turns of one agent in all positions."""
+    """The turns of one agent in all positions, and its speed."""
 
     turns: Turns  # [P, D]: D turns in each of P positions
     turns_a_second: float  # of one thread
 
 
 class OpponentGames(NamedTuple):
-    """The games of an agent against one opponent."""
+    """The tally of an agent's games against one opponent, and notes on forfeits."""
 
     tally: Tally  # from the agent's point of view
     notes: list[str]  # on forfeits
 
 
 class TurnCollector:
-    """A collector of one agent's turns; each position is treated as a separate game that begins there."""
+    """A collector of one agent's turns. Each position is treated as a separate game that begins there."""
 
     def __init__(self, agent: AgentSpec, rules: Rules, positions: Batch, seed: int) -> None:
         self.guarded = GuardedAgent(agent.build(), agent.label, rules)
@@ -217,7 +217,7 @@ class TurnCollector:
     def collect_turns(
         self, options: JudgeOptions, stop: threading.Event, progress: Callable[[int], None]
     ) -> CollectedTurns:
-        """Collect all turns, and measure how many turns a second one thread takes.
+        """Collect the turns in all positions, and measure how many turns one thread takes in a second.
 
         If ``stop`` was set, the result is incomplete. ``progress`` is called with the number of turns taken since the
         last call.
@@ -264,8 +264,8 @@ def judge_agent(
     The same agent, positions and options give the same judgement on any number of threads, except for the measured
     speed. ``progress`` is called with the number of turns taken since the last call.
 
-    Raises ``RequestError`` for an agent that cannot be built or does not play these rules, and ``StuckError`` for one
-    that hangs.
+    Raises ``RequestError`` for an agent that cannot be built or does not play these rules, and ``StuckError`` for an
+    agent whose turns never end.
     """
     collector = TurnCollector(agent, positions.rules, positions.batch, options.seed)
     turns, turns_a_second = collector.collect_turns(options, stop, progress)
@@ -282,7 +282,10 @@ def judge_agent(
 def play_against(
     opponent: AgentSpec, agent: AgentSpec, rules: Rules, options: JudgeOptions, stop: threading.Event
 ) -> OpponentGames:
-    """Play the games between an agent and an opponent that ``qarena run`` would play with the same seed."""
+    """Play games between an agent and an opponent, and return their tally from the agent's point of view.
+
+    These are the games that ``qarena run`` would play with the same seed.
+    """
     spec = RunSpec(rules, (agent, opponent), ((0, 1),), options.seed, OPENING_PLIES)
     if not options.games:
         return OpponentGames(Tally(), [])
@@ -294,7 +297,7 @@ def play_against(
 def estimate_draw_rate(tally: Tally) -> Estimate:
     """Estimate the share of drawn games, with Wilson's interval.
 
-    The number of games is the effective one, because the two games of a pair are not independent.
+    The interval is computed from the effective number of games, because the two games of a pair are not independent.
     """
     as_wins = [[0] * 3 for _ in range(3)]
     for i, row in enumerate(tally.pairs):
@@ -309,12 +312,12 @@ class JudgeRequest(NamedTuple):
     names: Sequence[str]
     root: PurePath  # of the archive
     include_all: bool = False  # all agents and policies
-    rules: str | None = None  # None: classic, or those of the file
+    rules: str | None = None  # None: the rules of the file or, without a file, classic
     file: Path | None = None  # of the positions; None: the set that ships
 
 
 def judge_agents(request: JudgeRequest, options: JudgeOptions, stop: threading.Event) -> Verdicts | None:
-    """Judge several agents; return None if ``stop`` was set before all were judged.
+    """Judge several agents; return None if ``stop`` was set before all agents were judged.
 
     Raises ``RequestError`` if an agent, a policy or the file of positions does not exist.
     """
@@ -338,7 +341,10 @@ def judge_agents(request: JudgeRequest, options: JudgeOptions, stop: threading.E
 
 
 def _load_positions(request: JudgeRequest) -> PositionSet:
-    """Load the set of positions in which agents are judged."""
+    """Load the set of positions in which agents are judged: from the request's file, or else the set that ships.
+
+    Raises ``RequestError`` if the file has positions of other rules than the request.
+    """
     rules_name = request.rules or "classic"
     if request.file is None:
         return read_position_set(find_shipped_set_path(load_rules(rules_name).name))
@@ -349,7 +355,7 @@ def _load_positions(request: JudgeRequest) -> PositionSet:
 
 
 class PositionSetOptions(NamedTuple):
-    """The positions to draw, and the threads and memory for solving them."""
+    """The positions to draw, and the threads and memory to solve them with."""
 
     rules: Rules
     positions_per_source: int = 500  # of each source and number of pieces, at most
@@ -362,8 +368,9 @@ class PositionSetOptions(NamedTuple):
 def build_position_frame(archive: ArchiveStore, options: PositionSetOptions) -> pl.DataFrame:
     """Draw positions at random and solve them; return a row for each turn of each position, with its exact value.
 
-    Raises ``RequestError`` for rules under which the mover chooses the piece, and for an archive without games under
-    these rules.
+    The sources of positions are random arrangements of pieces and the logged games of ``archive``. Raises
+    ``RequestError`` for rules under which the mover chooses the piece, and for an archive without games under these
+    rules.
     """
     rules = options.rules
     if rules.mover_chooses:
@@ -386,7 +393,7 @@ def build_position_frame(archive: ArchiveStore, options: PositionSetOptions) -> 
 
 
 def create_position_set(root: PurePath, options: PositionSetOptions, path: Path) -> None:
-    """Draw a set of positions, solve them, and write them to ``path``, which the caller has checked."""
+    """Draw a set of positions, solve these positions, and write them to ``path``, which the caller has checked."""
     frame = build_position_frame(ArchiveStore.open(root), options)
     content = encode_position_set(frame, build_origin(options.rules, options.seed, options.positions_per_source))
     write_file(path, content)

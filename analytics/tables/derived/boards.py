@@ -1,12 +1,12 @@
 """Replays the plies of a file: the board before each ply with its tactics, and the order of play up to symmetry.
 
-*Tactics* are what the rules say of a ply at once: the cells that win, the gifts that are safe, the lines that it
-finished. No search is needed.
+*Tactics* are facts about a ply that follow from the rules without a search: the cells that win, the gifts that are
+safe, and the lines that the ply finished.
 
 *The order of play up to symmetry* is the least image of a game under the symmetries of its rules. Images are compared
-from the first ply on. Symmetries of cells move cells alone, and symmetries of pieces move pieces alone. So cells and
-pieces are made least separately. The beginning of a least image is the least image of the beginning. So one image of a
-game tells its opening of any length.
+from the first ply on. Symmetries of cells move only cells, and symmetries of pieces move only pieces, so the least
+image of the cells and of the pieces is found separately. The beginning of a least image is the least image of the
+beginning, so one image of a game tells its opening of any length.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, build_symmetries
 from quarto.threats import VALUES, occupied_cells_with_value, safe_pieces, winning_cells
 
-ORDERED_PLIES = 8  # of each game: hardly two random games agree in more
+ORDERED_PLIES = 8  # plies of each game: two random games hardly ever agree in more
 
 BOARDS = pl.Schema(
     {
@@ -47,7 +47,7 @@ BOARDS = pl.Schema(
         "filled": pl.Int32(),  # bit c: cell c holds a piece then
     }
 )
-# More columns, each made for the questions that ask for it.
+# Further columns, each of which is computed only for queries that need it.
 AGENT_COLUMNS = pl.Schema(
     {
         "giver": pl.Int32(),  # 1 + the number of the agent in the run; 0: the gift was imposed
@@ -96,7 +96,7 @@ def _fill_keys(plies: Plies, boards: Boards, mover_chooses: bool, keys: NDArray[
 
 
 class Tactics(NamedTuple):
-    """The columns ``TACTICS_COLUMNS`` for ``R`` plies."""
+    """The columns ``TACTICS_COLUMNS`` of ``R`` plies."""
 
     winning_cells: NDArray[np.int32]  # [R]
     safe_gifts: NDArray[np.int32]  # [R]
@@ -106,7 +106,7 @@ class Tactics(NamedTuple):
 
 @kernel()
 def _fill_tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules: Any, tactics: Tactics) -> None:
-    """Fill ``tactics`` for each ply. ``lines`` [L] holds the lines of the rules as masks of cells."""
+    """Fill ``tactics`` for each ply. ``lines`` [L] has a mask of cells for each line of the rules."""
     for row in range(plies.piece.shape[0]):
         lanes, occupied = boards.lanes[row], int64(boards.filled[row])
         piece, cell = int64(plies.piece[row]), int64(plies.cell[row])
@@ -139,7 +139,8 @@ def _gather_openings_until_broken_ply(
 ) -> int:
     """Gather the pieces and cells [G, 8] of each game's first plies, and the number of these plies [G].
 
-    Returns the first ply that has a row whose game lacks the ply before, or 8 if there is none.
+    Returns the number of the first ply with a row whose game has no row for the ply before, or 8 if there is no such
+    ply. This is the number of plies that are intact. ``starts`` [18] holds the row at which each ply begins.
     """
     game = np.arange(starts[1])  # of each row of the ply
     for ply in range(ORDERED_PLIES):
@@ -186,8 +187,8 @@ def _fill_least_cells(
 def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], words: NDArray[np.int64]) -> None:
     """Fill ``words`` [G] with the least image of each game's pieces [G, 8] under the symmetries of pieces.
 
-    The first piece becomes 0. Attributes that no piece has distinguished so far share consecutive ranks; among these,
-    the attributes that the next piece has get the lowest ranks.
+    The image of the first piece is 0. Attributes that no piece has distinguished so far share consecutive ranks; among
+    these, the attributes that the next piece has get the lowest ranks.
     """
     order, kept = np.empty(ATTRIBUTES, np.int64), np.empty(ATTRIBUTES, np.int64)
     begins = np.empty(ATTRIBUTES + 1, np.bool_)  # whether an attribute is distinguished from the one below it
@@ -225,7 +226,7 @@ def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], w
 
 
 def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collection[str] = ()) -> pl.DataFrame:
-    """Replay a shard's plies and return them with the columns of ``BOARDS`` and the requested ``EXTRA_COLUMNS``.
+    """Replay the plies of one file, and return them with the columns of ``BOARDS`` and the requested ``EXTRA_COLUMNS``.
 
     Raises ``ValueError`` if the rows do not form games in order.
     """
@@ -246,7 +247,7 @@ def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collecti
 
 
 def _compute_giver_and_mover(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
-    """Compute the columns ``AGENT_COLUMNS`` of each ply."""
+    """Compute the columns ``AGENT_COLUMNS``: the numbers of the agents that gave and placed in each ply."""
     game_id, seat, ply = (plies[name].to_numpy() for name in ("game_id", "seat", "ply"))
     numbers = 1 + np.array(record.spec["pairings"], np.int32).ravel()
     mover = 2 * (game_id >> GAME_BITS) + (seat ^ (game_id & 1))
@@ -255,7 +256,7 @@ def _compute_giver_and_mover(plies: pl.DataFrame, record: RunRecord) -> dict[str
 
 
 def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl.Series]:
-    """Compute the columns ``TACTICS_COLUMNS`` of each ply."""
+    """Compute the columns ``TACTICS_COLUMNS`` of each ply, by name."""
     rows = len(plies.piece)
     small = np.empty((3, rows), np.int32)
     tactics = Tactics(small[0], small[1], np.empty(rows, np.int64), small[2])
@@ -265,9 +266,10 @@ def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl
 
 
 def derive_ordered_openings(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Derive the first plies of each game, in order and up to symmetry, as a table with ``ORDERED_OPENINGS``.
+    """Derive a row for each game with its first ``ORDERED_PLIES`` plies, in order and up to symmetry.
 
-    Games without plies are left out. Raises ``ValueError`` if the rows do not form games in order.
+    The table has the schema ``ORDERED_OPENINGS``. Games without plies are left out. Raises ``ValueError`` if the rows
+    do not form games in order.
     """
     starts = find_ply_starts(plies)
     games = int(starts[1])

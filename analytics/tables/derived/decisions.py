@@ -25,7 +25,7 @@ DECISIONS = pl.Schema(
         "game_id": pl.Int64(),
         "ply": pl.Int8(),  # 0 to 15
         "kind": pl.Int8(),  # GIFT or PLACEMENT of this ply
-        "seat": pl.Int8(),  # that decided
+        "seat": pl.Int8(),  # the seat that decided
         "value_before": pl.Int8(),  # for the seat that decided: 1 won, 0 drawn, -1 lost
         "value_after": pl.Int8(),
         "saving": pl.Int32(),  # number of choices that keep value_before, or NOT_COUNTED
@@ -33,34 +33,34 @@ DECISIONS = pl.Schema(
     }
 )
 
-DEFAULT_FROM_PIECES_MOVER = 5  # by default, where the mover chooses the piece: a position with fewer takes minutes
+DEFAULT_FROM_PIECES_MOVER = 5  # the default if the mover chooses the piece: with fewer pieces, a position takes minutes
 
 
 class AnnotationExtent(NamedTuple):
-    """The extent to which games are annotated: from how many pieces on, and whether choices are counted."""
+    """The extent of an annotation: which decisions are annotated, and whether choices are counted."""
 
     choices: bool = False  # saving choices are counted
     from_pieces: int = 0  # decisions on boards with fewer pieces are left out
 
     @property
     def text(self) -> str:
-        """The extent as it appears in the name of a file. A text that sorts later stands for a greater extent."""
+        """The extent as it stands in the name of a file. A text that sorts later stands for a greater extent."""
         return f"{PIECES - self.from_pieces:02d}{'c' if self.choices else ''}"
 
     @staticmethod
     def from_text(text: str) -> AnnotationExtent:
-        """Parse the extent in the name of a file. An invalid text gives the empty extent."""
+        """Parse the extent in the name of a file; return the empty extent if the text is invalid."""
         if not DECISIONS_TABLE.is_extent(text):
             return EMPTY_EXTENT
         return AnnotationExtent(text.endswith("c"), PIECES - int(text.removesuffix("c")))
 
     def is_included_in(self, text: str) -> bool:
-        """Return whether the extent that ``text``, from the name of a file, stands for includes this one."""
+        """Return whether the extent in ``text``, which comes from the name of a file, includes this extent."""
         other = AnnotationExtent.from_text(text)
         return self.choices <= other.choices and self.from_pieces >= other.from_pieces
 
     def union(self, texts: Iterable[str]) -> AnnotationExtent:
-        """Return the least extent that includes this one and the extents in ``texts``, from the names of files."""
+        """Return the least extent that includes this extent and all extents in ``texts``, from the names of files."""
         every = [self, *map(AnnotationExtent.from_text, texts)]
         return AnnotationExtent(any(extent.choices for extent in every), min(extent.from_pieces for extent in every))
 
@@ -79,13 +79,13 @@ DECISIONS_TABLE = RangeTable(
 
 
 def build_extent(rules: Rules, choices: bool, from_pieces: int | None = None) -> AnnotationExtent:
-    """Build the extent that a user requested; without ``from_pieces``, use the default of the rules."""
+    """Build the extent that a user requested. Without ``from_pieces``, the default of the rules applies."""
     default = DEFAULT_FROM_PIECES_MOVER if rules.mover_chooses else 0
     return AnnotationExtent(choices, default if from_pieces is None else from_pieces)
 
 
 def record_annotated_units(archive: ArchiveStore, run_id: str) -> None:
-    """Store the number of annotated units in a run's record.
+    """Store in the record of a run how many of its units are annotated.
 
     Raises ``FailureError`` if the record cannot be written.
     """
@@ -96,15 +96,15 @@ def record_annotated_units(archive: ArchiveStore, run_id: str) -> None:
 
 
 def find_first_annotated_plies(games: RangeGames, extent: AnnotationExtent) -> NDArray[np.int8]:
-    """Find the first annotated ply of each game, [G].
+    """Find the first ply of each game, [G], whose decisions are annotated to the given extent.
 
-    Imposed plies are not annotated, because they are no decisions.
+    Imposed plies are not annotated, because nobody decided them.
     """
     return np.maximum(games.opening, np.int8(extent.from_pieces))
 
 
 def derive_decisions(games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules) -> pl.DataFrame:
-    """Derive the decisions of games from ply ``first`` [G] on, as a table with the schema ``DECISIONS``.
+    """Derive the decisions of each game from its ply ``first`` [G] on, as a table with the schema ``DECISIONS``.
 
     The rows are sorted by ply, then kind (gifts before placements), then game.
     """
@@ -114,7 +114,7 @@ def derive_decisions(games: RangeGames, first: NDArray[np.int8], values: ExactVa
 def derive_decisions_by_ply(
     games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows of ``derive_decisions`` as one table for each ply and kind."""
+    """Yield the rows of ``derive_decisions``, with a table for each ply and kind of decision."""
     for ply in range(PIECES):
         for kind in (PLACEMENT,) if rules.mover_chooses else (GIFT, PLACEMENT):
             yield pl.DataFrame(_derive_columns(games, first, values, ply, kind, rules), schema=DECISIONS)
@@ -123,7 +123,7 @@ def derive_decisions_by_ply(
 def _derive_columns(
     games: RangeGames, first: NDArray[np.int8], values: ExactValues, ply: int, kind: int, rules: Rules
 ) -> dict[str, NDArray[Any]]:
-    """Derive the columns of the decisions of one kind at one ply."""
+    """Derive the columns of the decisions of one kind at one ply, by name."""
     plies = games.games.plies
     at = np.flatnonzero((plies > ply) & (first <= ply))
     if kind == GIFT:

@@ -1,7 +1,7 @@
 """The derived tables.
 
-Each has a schema, and says how games become rows and how the rows of several files become those of one. ``decisions``
-has a module of its own.
+The definition of each table has a schema, and says how games become rows and how the rows of several files become the
+rows of one file. ``decisions`` has a module of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ TALLIES_TABLE = RangeTable(
 
 
 # The evaluations of players: the value, the visits and the time of each turn, where that was asked for. They come with
-# the games. The seconds were measured, so two writers of one range may write different bytes: the smaller check counts.
+# the games. The seconds were measured, so two writers of one range may write different bytes; readers then use the file
+# with the smaller checksum.
 
 EVALUATIONS_TABLE = RangeTable(
     EVALUATIONS_FOLDER,
@@ -65,9 +66,9 @@ FIRST_PLIES_KEY = ("pairing", "second", "piece", "cell")
 
 
 def derive_first_plies(plies: pl.DataFrame) -> pl.DataFrame:
-    """Count the first plies of the games in a table ``plies``, as a table with the schema ``FIRST_PLIES``.
+    """Count the first plies of games by pairing, agent, piece and cell, as a table with schema ``FIRST_PLIES``.
 
-    Seat 1 places at ply 0. In game 0 of a pair, that is the second agent of the pairing.
+    Seat 1 places at ply 0. In game 0 of a pair, the second agent of the pairing has seat 1.
     """
     outcome = pl.col("outcome")
     columns = {
@@ -97,7 +98,7 @@ END_PLY = 6  # the default: from seven pieces on, nearly every position of rando
 
 
 class NotIndexedError(FailureError):
-    """The error for a query that needs positions which are not indexed."""
+    """The error that is raised if a query needs positions that are not indexed."""
 
 
 POSITIONS_TABLE = RangeTable(
@@ -105,10 +106,10 @@ POSITIONS_TABLE = RangeTable(
     POSITIONS,
     key=("ply", "occupied", "board", "pairing", "second", "cell", "piece"),
     totals={"games": np.add, "wins": np.add, "draws": np.add, "sample": np.minimum},
-    max_merged_files=64,  # with more, their parts would take more memory
+    max_merged_files=64,  # with more files, their parts would take more memory
     command="qarena archive index",
-    group_rows=16384,  # many files are merged at once, and of each one group is in memory
-    # A question looks at each group, 20 to 30 microseconds, and decodes one, 5 microseconds for a thousand rows.
+    group_rows=16384,  # many files are merged at once, and one row group of each file is in memory
+    # A query looks at each group in 20 to 30 microseconds, and decodes one in 5 microseconds for a thousand rows.
     parent_rows=lambda units: 1 << (18 if units <= 1 << 24 else 20),
     extents="0[1-9]|1[0-6]",
     includes=operator.ge,
@@ -119,19 +120,19 @@ POSITIONS_TABLE = RangeTable(
 
 
 def format_extent(end_ply: int) -> str:
-    """Format the extent of positions in which turns are counted from ply 0 up to but not including ``end_ply``."""
+    """Format the extent of a file of positions that counts the turns from ply 0 up to but not including ``end_ply``."""
     return f"{end_ply:02d}"
 
 
 def has_turns_of_ply(ply: int, extent: str) -> bool:
-    """Return whether a file of positions with this extent includes the turns of a ply."""
+    """Return whether a file of positions with this extent includes the turns of ply ``ply``."""
     return POSITIONS_TABLE.is_extent(extent) and extent > format_extent(ply)
 
 
 def derive_stored_positions(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, of_plies: range, ply_rows: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Derive the positions in a stored range for consecutive plies, as a table with the schema ``POSITIONS``.
+    """Derive the positions of a stored range for the plies ``of_plies``, as a table with the schema ``POSITIONS``.
 
     ``ply_rows`` are the range's rows of ``plies`` if they have already been read. Raises ``FailureError`` if the file
     of plies is missing or damaged.

@@ -36,7 +36,7 @@ TABLE_PIECES_MOVER = 11  # the same where the mover chooses the piece
 
 
 class ExactValues(NamedTuple):
-    """The exact values in ``G`` games by ply: 1 for a win, 0 for a draw, -1 for a loss."""
+    """The exact values in ``G`` games, by ply and game: 1 for a win, 0 for a draw, -1 for a loss."""
 
     gift: NDArray[np.int8]  # [17, G] before each gift, for the giver; not used where the mover chooses
     placement: NDArray[np.int8]  # [16, G] before each placement (where the mover chooses: each turn), for the mover
@@ -46,7 +46,7 @@ class ExactValues(NamedTuple):
 
     @staticmethod
     def empty(games: int) -> ExactValues:
-        """Return values that are all 0, with no choices counted, for ``games`` games."""
+        """Return arrays for ``games`` games in which all values are 0 and all choices are ``NOT_COUNTED``."""
         gift, placement = (np.zeros((size, games), np.int8) for size in (CELLS + 1, CELLS))
         gifts, cells = (np.full((CELLS, games), NOT_COUNTED, np.int16) for _ in range(2))
         return ExactValues(gift, placement, np.zeros(games, np.int8), gifts, cells)
@@ -59,7 +59,10 @@ COUNT_TYPE = types.int64
 
 @function_value(MOVER_QUESTION_SIGNATURE)
 def _can_giver_achieve(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
-    """Return whether the giver can win, or at least draw, as ``question`` asks; ``available`` must not be empty."""
+    """Return 1 if the giver can do what ``question`` asks, otherwise 0.
+
+    The question ``WIN`` asks for a win, and ``DRAW`` for at least a draw. ``available`` must not be empty.
+    """
     pieces = int64(popcount(occupied))
     key = proof_key(lanes, occupied, search) if pieces <= TABLE_PIECES else uint64(0)
     stored = recall_answer(key, pieces, question, search) if pieces <= TABLE_PIECES else int64(-1)
@@ -77,7 +80,10 @@ can_giver_achieve = to_external_kernel(_can_giver_achieve)
 
 @inline_function
 def can_mover_achieve(board: PackedPosition, gift: int, question: int, rules: Any, search: Any) -> int:
-    """Return whether the mover, with ``gift`` in hand, can win, or at least draw, as ``question`` asks."""
+    """Return 1 if the mover, with ``gift`` in hand, can do what ``question`` asks, otherwise 0.
+
+    The question ``WIN`` asks for a win, and ``DRAW`` for at least a draw.
+    """
     if winning_cells(board.lanes, board.occupied, gift, rules) != 0:
         return int64(1)
     rest = board.available & ~(int64(1) << gift)
@@ -88,7 +94,10 @@ def can_mover_achieve(board: PackedPosition, gift: int, question: int, rules: An
 def _can_choosing_mover_achieve(
     lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Return whether a mover who chooses the piece can win, or at least draw, as ``question`` asks."""
+    """Return 1 if a mover who chooses the piece can do what ``question`` asks, otherwise 0.
+
+    The question ``WIN`` asks for a win, and ``DRAW`` for at least a draw.
+    """
     if available == 0:
         return int64(question == DRAW)
     if can_win_at_once(lanes, occupied, available, rules):
@@ -111,7 +120,7 @@ can_choosing_mover_achieve = to_external_kernel(_can_choosing_mover_achieve)
 def solve_board(board: PackedPosition, at_least: int, rules: Any, search: Any) -> int:
     """Return the value of a board without a piece in hand, for the giver, or for a mover who chooses the piece.
 
-    The value must be known to be at least ``at_least``, which shortens the search.
+    The caller must know that the value is at least ``at_least``, which shortens the search.
     """
     mover = rules.mover_chooses != 0
     if at_least > 0:
@@ -132,9 +141,9 @@ def solve_board(board: PackedPosition, at_least: int, rules: Any, search: Any) -
 
 @inline_function
 def solve_hand(board: PackedPosition, piece: int, at_least: int, rules: Any, search: Any) -> int:
-    """Return the mover's value with ``piece``, an available piece, in hand.
+    """Return the value of a board for the mover, who has ``piece``, an available piece, in hand.
 
-    The value must be known to be at least ``at_least``, which shortens the search.
+    The caller must know that the value is at least ``at_least``, which shortens the search.
     """
     if at_least > 0 or can_mover_achieve(board, piece, WIN, rules, search):
         return int64(1)
@@ -158,7 +167,7 @@ def count_saving_gifts(board: PackedPosition, value: int, rules: Any, search: An
 
 @inline_function
 def count_saving_cells(board: PackedPosition, piece: int, value: int, rules: Any, search: Any) -> int:
-    """Count the cells for ``piece`` that preserve ``value``, the mover's value of the board."""
+    """Count the cells on which the mover can place ``piece`` and preserve ``value``, the mover's value of the board."""
     wins = winning_cells(board.lanes, board.occupied, piece, rules)
     count, empty = int64(0), ~board.occupied & ALL_CELLS
     rest = board.available & ~(int64(1) << piece)
@@ -181,7 +190,7 @@ def count_saving_cells(board: PackedPosition, piece: int, value: int, rules: Any
 
 @inline_function
 def fill_boards(games: Games, game: int, lanes: Any, occupied: Any, available: Any) -> None:
-    """Write the boards of a game, before each ply and after the last one, into three arrays [17]."""
+    """Fill three arrays [17] with the board before each ply of a game and the board after its last ply."""
     lanes[0], occupied[0], available[0] = uint64(0), 0, ALL_PIECES
     for ply in range(games.plies[game]):
         piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
@@ -205,8 +214,8 @@ def fill_exact_game_values(
 ) -> None:
     """Fill ``values`` for the games from ``start`` up to but not including ``end``, each from ply ``first`` [G] on.
 
-    If ``choices`` is 1, the choices that preserve a value are counted too. Once ``search.stopped`` is 1, the values are
-    meaningless.
+    If ``choices`` is 1, the choices that preserve a value are counted too. If ``search.stopped`` is 1 at the end, the
+    values are meaningless.
     """
     lanes, occupied, available = np.empty(17, np.uint64), np.empty(17, np.int64), np.empty(17, np.int64)
     mover = rules.mover_chooses != 0

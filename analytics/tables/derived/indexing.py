@@ -26,28 +26,28 @@ from quarto.symmetry import build_symmetries
 class IndexExtent(NamedTuple):
     """The extent to which a range of games is to be indexed."""
 
-    end_ply: int  # turns of plies 0 to before this one are counted; 0: only first plies are
-    first_plies: bool = True  # they are counted
+    end_ply: int  # turns are counted from ply 0 up to but not including this ply; 0: only first plies are counted
+    first_plies: bool = True  # first plies are counted
 
 
 class IndexSummary(NamedTuple):
-    """The number of indexed games, and the number of rows of positions that were derived from them."""
+    """The number of indexed games, and the number of rows of positions that were derived from these games."""
 
     games: int = 0
-    rows: int = 0  # of positions
+    rows: int = 0  # rows of positions
 
     def add(self, other: IndexSummary) -> IndexSummary:
-        """Return the sums of this summary and another one."""
+        """Return a summary with the sums of the counts in this summary and in ``other``."""
         return IndexSummary(self.games + other.games, self.rows + other.rows)
 
 
 def list_index_chunks(
     archive: ArchiveStore, run_ids: Sequence[str], end_ply: int | None = None
 ) -> list[Chunk[IndexExtent]]:
-    """List the ranges of games that are not yet indexed up to ``end_ply``.
+    """List a chunk for each range of games that is not yet indexed up to but not including ``end_ply``.
 
-    By default, a run is indexed as deeply as its most deeply indexed range, and at least to ``END_PLY``. Raises
-    ``FailureError`` if a run has no record, ``RequestError`` if its record has another schema version.
+    By default, a run is indexed as deeply as its most deeply indexed range, and at least up to ``END_PLY``. Raises
+    ``FailureError`` if a run has no record, and ``RequestError`` if its record has another schema version.
     """
     chunks: list[Chunk[IndexExtent]] = []
     for run_id in run_ids:
@@ -63,7 +63,7 @@ def list_index_chunks(
 
 
 def index_chunk(archive: ArchiveStore, chunk: Chunk[IndexExtent]) -> IndexSummary:
-    """Count the positions and the first plies in a range of games, and store the counts.
+    """Count the positions and the first plies in a range of games, and write the counts as files of the derived tables.
 
     Raises ``FailureError`` if a file cannot be read or written.
     """
@@ -80,7 +80,7 @@ def index_chunk(archive: ArchiveStore, chunk: Chunk[IndexExtent]) -> IndexSummar
 
 
 def index_runs(archive: ArchiveStore, run_ids: Sequence[str], end_ply: int | None = None) -> IndexSummary:
-    """Index the games of runs that are not yet indexed, in this thread; return what was indexed.
+    """Index the games of runs that are not yet indexed, in this thread; return how many were indexed.
 
     Raises the errors of ``list_index_chunks`` and ``index_chunk``.
     """

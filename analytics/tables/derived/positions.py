@@ -1,7 +1,7 @@
 """Counts the turns of a file's games by position up to symmetry: the table ``positions``.
 
 A row is a position, a turn and a player, with the number of games and their results. Games that transpose into a
-position share its rows. The table is sorted by position and made in one pass a ply: replay, canonical form
+position share its rows. The table is sorted by position and made in one pass for each ply: replay, canonical form
 (``quarto/canonical.py``), radix sort, count. The same games give the same bytes.
 """
 
@@ -51,7 +51,7 @@ DIGITS = CHOICE_DIGITS + BOARD_DIGITS + MASK_DIGITS
 
 
 class Plies(NamedTuple):
-    """The ``R`` rows of one or more plies, in ascending order of game within each ply."""
+    """The ``R`` rows of one or more plies. Within each ply, they ascend by game."""
 
     game_id: NDArray[np.int64]  # [R]
     piece: NDArray[np.int8]  # [R]
@@ -59,7 +59,7 @@ class Plies(NamedTuple):
     outcome: NDArray[np.int8]  # [R] of the game, for the mover: 1, 0, -1
 
     def slice_rows(self, start: int, end: int) -> Plies:
-        """Select the rows from ``start`` up to but not including ``end``, as views."""
+        """Return views of the rows from ``start`` up to but not including ``end``."""
         of = slice(start, end)
         return Plies(self.game_id[of], self.piece[of], self.cell[of], self.outcome[of])
 
@@ -72,12 +72,12 @@ class Boards(NamedTuple):
     filled: NDArray[np.int32]  # [R] bit c: cell c holds a piece
 
     def slice_rows(self, start: int, end: int) -> Boards:
-        """Select the boards from ``start`` up to but not including ``end``, as views."""
+        """Return views of the boards from ``start`` up to but not including ``end``."""
         return Boards(self.lanes[start:end], self.before[start:end], self.filled[start:end])
 
 
 class SortKeys(NamedTuple):
-    """The keys by which the turns of a ply are sorted: first the mask of cells, then the board, then the choice."""
+    """The keys by which the turns of a ply are sorted: by the mask of cells, then by the board, then by the choice."""
 
     board: NDArray[np.uint64]  # [R] ``CanonicalTurn.board``
     choice: NDArray[np.uint64]  # [R] from the lowest bit: piece + 1, cell, second, pairing, number of the mask
@@ -85,11 +85,11 @@ class SortKeys(NamedTuple):
 
     @staticmethod
     def empty(rows: int) -> SortKeys:
-        """Allocate uninitialised keys."""
+        """Allocate uninitialised keys for ``rows`` rows."""
         return SortKeys(np.empty(rows, np.uint64), np.empty(rows, np.uint64), np.empty(rows, np.int32))
 
     def head(self, rows: int) -> SortKeys:
-        """Select the first ``rows`` keys, as views."""
+        """Return views of the first ``rows`` keys."""
         return SortKeys(self.board[:rows], self.choice[:rows], self.row[:rows])
 
 
@@ -109,17 +109,17 @@ class PositionCounts(NamedTuple):
 
     @staticmethod
     def empty(rows: int) -> PositionCounts:
-        """Allocate uninitialised columns."""
+        """Allocate uninitialised columns with ``rows`` rows."""
         small, large = np.empty((3, rows), np.int8), np.empty((6, rows), np.int64)
         return PositionCounts(large[0], large[1], np.empty(rows, np.int32), *small, *large[2:])
 
 
 @kernel()
 def _fill_boards_until_broken_ply(starts: NDArray[np.int64], plies: Plies, boards: Boards, end: int) -> int:
-    """Fill in the boards, which are zeros at first, before each row of the plies before ``end``.
+    """Fill ``boards``, which are zeros at first, with the board before each row of the plies before ``end``.
 
-    ``starts`` [18] holds the row at which each ply begins. Returns the first ply that has a row whose game lacks the
-    ply before, or ``end`` if there is none.
+    ``starts`` [18] holds the row at which each ply begins. Returns the number of the first ply with a row whose game
+    has no row for the ply before, or ``end`` if there is no such ply. This is the number of plies that are intact.
     """
     for ply in range(1, end):
         row = starts[ply]
@@ -136,9 +136,10 @@ def _fill_boards_until_broken_ply(starts: NDArray[np.int64], plies: Plies, board
 
 
 def replay_boards(starts: NDArray[np.int64], plies: Plies, end: int) -> Boards:
-    """Replay games to find the board before each ply, for the plies before ``end``.
+    """Replay games, and return the board before each row of the plies up to but not including ``end``.
 
-    Raises ``ValueError`` if the rows do not form games in order.
+    ``starts`` [18] holds the row at which each ply begins. Raises ``ValueError`` if the rows do not form games in
+    order.
     """
     rows = len(plies.piece)
     boards = Boards(np.zeros(rows, np.uint64), np.zeros(rows, np.int32), np.zeros(rows, np.int32))
@@ -147,7 +148,7 @@ def replay_boards(starts: NDArray[np.int64], plies: Plies, end: int) -> Boards:
 
 
 def check_games_complete(first_broken_ply: int, ply_count: int) -> None:
-    """Raise ``ValueError`` if a replay of ``ply_count`` plies stopped early, at ``first_broken_ply``."""
+    """Raise ``ValueError`` if a replay of ``ply_count`` plies stopped early, at ply ``first_broken_ply``."""
     if first_broken_ply != ply_count:
         raise ValueError(f"has a row of ply {first_broken_ply} whose game has none of ply {first_broken_ply - 1}")
 
@@ -156,7 +157,10 @@ def check_games_complete(first_broken_ply: int, ply_count: int) -> None:
 def _fill_sort_keys(
     ply: int, mover: bool, rows: Plies, after: Plies, boards: Boards, keys: SortKeys, tables: Symmetries
 ) -> None:
-    """Fill ``keys`` with the turns of a ply. The gifts come from ``after``, the rows of the next ply."""
+    """Fill ``keys`` with the turns of ply ``ply``. The gifts are taken from ``after``, the rows of the next ply.
+
+    ``mover`` is True under rules where the mover chooses the piece, who then places the piece without a gift.
+    """
     after_row = int64(0)
     for row in range(rows.game_id.shape[0]):
         game_id, placed, cell = rows.game_id[row], int64(rows.piece[row]), int64(rows.cell[row])
@@ -183,7 +187,10 @@ def _fill_sort_keys(
 
 @inline_function
 def _distribute_by_digit(words: NDArray[np.uint64], shift: int, source: SortKeys, target: SortKeys) -> bool:
-    """Sort by the digit of ``words`` at bit ``shift``. If all have the same digit, do nothing and return False."""
+    """Copy ``source`` to ``target``, sorted by the digit of ``words`` at bit ``shift``; return True.
+
+    If all words have the same digit, nothing is copied, and the result is False.
+    """
     counts = np.zeros(BUCKETS, np.int64)
     mask = uint64(BUCKETS - 1)
     for row in range(words.shape[0]):
@@ -206,7 +213,7 @@ def _distribute_by_digit(words: NDArray[np.uint64], shift: int, source: SortKeys
 
 @kernel()
 def radix_sort(keys: SortKeys, spare: SortKeys) -> bool:
-    """Sort stably by mask, board and choice. Returns True if the result is in ``spare`` rather than in ``keys``.
+    """Sort ``keys`` stably by mask, board and choice. Return whether the result is in ``spare``, not in ``keys``.
 
     This is a radix sort from the lowest digit up. Most digits are equal in all keys and cost only one pass of reading.
     """
@@ -229,7 +236,7 @@ def radix_sort(keys: SortKeys, spare: SortKeys) -> bool:
 def _count_equal_keys_into_rows(
     keys: SortKeys, plies: Plies, counts: PositionCounts, first: int, tables: Symmetries
 ) -> int:
-    """Write one row of ``counts`` for each group of equal keys, from row ``first`` on; return the row after them."""
+    """Write a row of ``counts`` for each group of equal keys, from row ``first`` on; return the end of the rows."""
     at = first - 1
     for i in range(keys.row.shape[0]):
         row, choice = keys.row[i], keys.choice[i]
@@ -250,9 +257,9 @@ def _count_equal_keys_into_rows(
 
 
 def derive_positions(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: range = range(PIECES)) -> pl.DataFrame:
-    """Count the turns at consecutive plies of one shard by position, as a table with the schema ``POSITIONS``.
+    """Count the turns of one file's games by position, at the plies ``of_plies``, as a table ``POSITIONS``.
 
-    ``plies`` is the stored table, ``opening`` the number of imposed plies. Raises ``ValueError`` if the rows do not
+    ``plies`` is the stored table, and ``opening`` the number of imposed plies. Raises ``ValueError`` if the rows do not
     form games in order.
     """
     tables, begins = build_symmetries(rules), find_ply_starts(plies)
@@ -274,12 +281,15 @@ def derive_positions(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: 
 
 
 def find_ply_starts(plies: pl.DataFrame) -> NDArray[np.int64]:
-    """Find the row at which each ply begins in a shard's table, [18]; for plies 16 and 17, the number of rows."""
+    """Find the row at which each ply begins in the table of one file, [18]; for plies 16 and 17, the number of rows."""
     return np.searchsorted(plies["ply"].to_numpy(), np.arange(PIECES + 2, dtype=np.int8))
 
 
 def plies_from_frame(frame: pl.DataFrame, rows: int) -> Plies:
-    """Copy the first ``rows`` rows of a stored table. Raises ``ValueError`` if a piece or cell is not from 0 to 15."""
+    """Copy the first ``rows`` rows of a stored table to arrays.
+
+    Raises ``ValueError`` if a piece or a cell is not from 0 to 15.
+    """
     game_id, piece, cell, outcome = (np.array(frame[name][:rows]) for name in Plies._fields)
     for name, column in (("piece", piece), ("cell", cell)):
         if rows and not 0 <= column.min() <= column.max() < PIECES:
@@ -288,7 +298,10 @@ def plies_from_frame(frame: pl.DataFrame, rows: int) -> Plies:
 
 
 def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.int64], opening: int) -> pl.DataFrame:
-    """Convert counts to a table. ``sizes`` holds the number of rows for each ply."""
+    """Convert the counts at the plies ``of_plies`` to a table with the schema ``POSITIONS``.
+
+    ``sizes`` holds the number of rows of each ply, and ``opening`` is the number of imposed plies.
+    """
     ply, rows = np.array(of_plies, np.int8), int(sizes.sum())
     imposed = np.where(ply + 1 < opening, IMPOSED_TURN, np.where(ply < opening, IMPOSED_PLACEMENT, CHOSEN_TURN)).astype(
         np.int8
@@ -302,7 +315,7 @@ def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.i
 def _compute_canonical_turns(
     position: PackedPosition, turns: NDArray[np.int64], tables: Symmetries
 ) -> NDArray[np.int64]:
-    """Compute the fields of ``CanonicalTurn``, [T, 4], for turns [T, 3] (hand, cell, piece) on one board."""
+    """Compute the fields of ``CanonicalTurn``, [T, 4], for turns [T, 3] (hand, cell, piece) in ``position``."""
     forms = np.empty((turns.shape[0], 4), np.int64)
     for i in range(turns.shape[0]):
         choice = turns[i, 1], turns[i, 2]
@@ -315,8 +328,9 @@ def _compute_canonical_turns(
 
 
 def list_canonical_turns(position: PackedPosition, rules: Rules) -> pl.DataFrame:
-    """List all turns in a position with their canonical forms; without a piece in hand, list the turns for every gift.
+    """List all turns in a position with their canonical forms.
 
+    If no piece is in hand, the turns for every gift are listed, unless the mover chooses the piece.
     The columns are ``own_hand``, ``own_cell`` and ``own_piece`` (NONE: no gift), in ascending order, and the fields of
     ``CanonicalTurn``.
     """

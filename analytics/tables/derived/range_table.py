@@ -1,8 +1,8 @@
-"""Tables with a file for each range: columns, order of rows, and how a parent is made from its children.
+"""Tables with a file for each range: their columns, the order of their rows, and how children become a parent.
 
-A derived table holds facts that follow from the games of each range. Its files have the names of the games' files. So
+A derived table holds facts that follow from the games of each range. Its files have the names of the games' files, so
 the missing files are the difference of two sets of ranges. A parent holds the rows of its children (decisions) or their
-sums (positions, first plies). It counts by the same rule as a parent of games.
+sums (positions, first plies). Readers use it by the same rule as a parent of games.
 """
 
 from __future__ import annotations
@@ -28,66 +28,72 @@ from analytics.store.records import RunRecord
 from analytics.store.table_files import read_file_frames
 
 Extent = TypeVar("Extent")
-RowDeriver = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # of a table, to an extent, from rows of games
+RowDeriver = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # (source rows, record, extent) to a table's rows
 
 
 @dataclass(frozen=True, eq=False)
 class RangeTable:
     """The definition of a table that has one file for each range of units."""
 
-    name: str  # of the folder of its files
+    name: str  # also the name of the folder with its files
     schema: pl.Schema
-    key: tuple[str, ...]  # the columns by which its rows ascend
-    totals: Totals | None = None  # of sums
-    max_merged_files: int = 256  # files that become one at a time: all are open, and parts of them in memory
-    command: str = ""  # that makes what is missing; empty: it comes with the games
-    group_rows: int = ROW_GROUP_ROWS  # of a row group of its files
-    parent_rows: Callable[[int], int] = lambda _units: ROW_GROUP_ROWS  # of a row group of a parent of so many units
-    extents: str = ""  # a regular expression: the extents that its files may have
-    includes: Callable[[str, str], bool] = operator.eq  # whether an extent holds everything that another one holds
-    source_table: str = "plies"  # the table from whose rows its own are made
-    derive_rows: RowDeriver | None = None  # that makes them; None: they are made elsewhere
-    # A parent's file of its rows in parts; None: all columns are integers.
+    key: tuple[str, ...]  # the columns by which the rows are sorted
+    totals: Totals | None = None  # how columns of sums are combined; None: the table has no sums
+    max_merged_files: int = 256  # the most files that are merged at a time: all are open and partly in memory
+    command: str = ""  # the command that makes missing files; empty: they are written with the games
+    group_rows: int = ROW_GROUP_ROWS  # rows in a row group of a file
+    parent_rows: Callable[[int], int] = lambda _units: ROW_GROUP_ROWS  # the same for a parent, by its number of units
+    extents: str = ""  # a regular expression for the extents that files may have
+    includes: Callable[[str, str], bool] = operator.eq  # whether the first extent holds all that the second one holds
+    source_table: str = "plies"  # the table from whose rows the rows are derived
+    derive_rows: RowDeriver | None = None  # derives the rows; None: they are made elsewhere
+    # Encodes the rows of a parent's file, which come in parts; None: all columns are integers.
     encode: Callable[[Iterator[pl.DataFrame], RunRecord, Range], TableBytes] | None = None
 
     def is_extent(self, extent: str) -> bool:
-        """Return whether the name of a file of this table may have ``extent`` in it."""
+        """Return whether ``extent`` may stand in the name of a file of this table."""
         return re.fullmatch(self.extents, extent) is not None
 
     @property
     def remedy(self) -> str:
-        """The advice to the user if a file of a derived table is damaged."""
+        """The advice to the user on what to do about a damaged file of this table."""
         return f"remove it and run '{self.command}'" if self.command else "remove it, it follows from the games"
 
     def read_frames(
         self, archive: ArchiveStore, run_id: str, stored: StoredRange, rows: int | None = None
     ) -> Iterator[pl.DataFrame]:
-        """Read the rows of a file in parts of ``rows`` rows. Raises ``FailureError`` if the file is damaged."""
+        """Yield the rows of a stored file in parts of ``rows`` rows, or as one part if ``rows`` is None.
+
+        Raises ``FailureError`` if the file is damaged.
+        """
         path = archive.folder(self.name, run_id) / stored.name
         return read_file_frames(archive.backend, path, self.schema, rows)
 
     def write(
         self, archive: ArchiveStore, run_id: str, games: StoredRange, frame: pl.DataFrame, extent: str = ""
     ) -> StoredRange:
-        """Write the table's file for a range of games. Raises ``FailureError`` if the file cannot be written."""
+        """Write ``frame`` as this table's file for a range of games, and return the range of the new file.
+
+        Raises ``FailureError`` if the file cannot be written.
+        """
         content = encode_parquet(frame.iter_slices(self.group_rows), self.schema)
         return write_table(archive, run_id, self.name, games, content, extent)
 
     def merge_child_rows(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
-        """Merge the rows of children into the rows of their parent, which has ``units`` units.
+        """Merge the rows of child files into the rows of their parent file, which covers ``units`` units.
 
-        All rows come in parts.
+        The rows of the children and of the parent are in parts.
         """
         return merge_sorted_tables(children, self.key, self.parent_rows(units), self.totals)
 
     def build_parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
-        """Build the content of a parent's file for a range of units from the rows of its children."""
+        """Build the content of a parent file for the range of units ``span`` from the rows of its child files."""
         rows = self.merge_child_rows(children, span[1] - span[0])
         return encode_parquet(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 
 def list_extents(archive: ArchiveStore, run_id: str, table: RangeTable) -> list[str]:
-    """List the extents that a run's files of a table have, greatest first."""
+    """List the distinct extents of a run's files of a table, the greatest first."""
     every = {file.extent for file in archive.list_files(table.name, run_id)}
     return sorted(filter(table.is_extent, every), reverse=True)
 
@@ -95,8 +101,8 @@ def list_extents(archive: ArchiveStore, run_id: str, table: RangeTable) -> list[
 def select_best_ranges(archive: ArchiveStore, run_id: str, table: RangeTable) -> Ranges:
     """Select the ranges of a derived table for a query that names no extent.
 
-    This is the extent whose files, together with the files of greater extents, hold the most units. If several hold
-    equally many, it is the greatest of these extents.
+    These are the files of one extent and of greater extents. The extent is chosen so that these files hold as many
+    units as possible; among equally good extents, it is the greatest.
     """
     extents = list_extents(archive, run_id, table)
     enough = [extents[: number + 1] for number in range(len(extents))]
@@ -105,12 +111,15 @@ def select_best_ranges(archive: ArchiveStore, run_id: str, table: RangeTable) ->
 
 
 def count_lost_units(archive: ArchiveStore, record: RunRecord, table: RangeTable) -> int:
-    """Count the units that a derived table of a run had when the run's record was written but lacks now."""
+    """Count the units of a run that a derived table had when the run's record was written but lacks now."""
     return max(0, record.recorded_units(table.name) - select_best_ranges(archive, record.run_id, table).units)
 
 
 def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
-    """Describe the loss of ``units`` units of a run's derived table, and the remedy, to follow a folder's name."""
+    """Describe the loss of ``units`` units from a run's derived table, and the remedy.
+
+    The text continues a sentence that begins with the table's folder.
+    """
     return (
         f"lacks {units} of {record.recorded_units(table.name)} units, which were there: restore the files from a copy, "
         f"or run '{table.command}' again"
@@ -118,9 +127,10 @@ def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
 
 
 def record_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[RangeTable]) -> None:
-    """Store in a run's record how many units some derived tables hold, so that the loss of a file is noticed.
+    """Store in a run's record how many units each of some derived tables holds, so that the loss of a file is noticed.
 
-    A greater number in the record stays, so that a loss is reported until the lost files are made again.
+    A greater number that is already in the record stays, so that a loss is reported until the lost files are made
+    again.
 
     Raises:
         FailureError: The record cannot be written.
@@ -135,23 +145,23 @@ def record_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[Ra
 def list_missing_ranges(
     archive: ArchiveStore, run_id: str, table: RangeTable, is_sufficient_extent: ExtentFilter
 ) -> list[StoredRange]:
-    """List the ranges of games for which a derived table has no file of a sufficient extent."""
+    """List the ranges of games of a run for which a derived table has no file of a sufficient extent."""
     covered = archive.list_effective_ranges(run_id, table.name, is_sufficient_extent)
     return archive.list_effective_ranges(run_id).select_outside(covered)
 
 
 class Chunk(NamedTuple, Generic[Extent]):
-    """A slice of a run's games that one task works on, and the extent of the work."""
+    """A slice of a run's games that one task works on, and the extent to which it processes these games."""
 
     run_id: str
     games: FileSlice
-    extent: Extent  # of what the task makes of them
+    extent: Extent  # how much the task derives from the games
 
 
 def group_partial_files(
     archive: ArchiveStore, run_id: str, table: RangeTable, missing_ranges: Sequence[StoredRange]
 ) -> Iterator[list[StoredRange]]:
-    """Yield, for each of ``missing_ranges`` in order, the table's files that cover parts of this range."""
+    """Yield a list for each of ``missing_ranges``, in order: the table's files that cover parts of this range."""
     ranges, partial_files = Ranges(missing_ranges), {file: list[StoredRange]() for file in missing_ranges}
     for file in archive.list_files(table.name, run_id) if missing_ranges else ():
         games = ranges.find_range(file.first)
@@ -163,9 +173,10 @@ def group_partial_files(
 def list_missing_slices(
     games: StoredRange, existing_files: Iterable[StoredRange], max_units: int
 ) -> Iterator[FileSlice]:
-    """Yield the slices of a range of games that a table lacks, aligned and with at most ``max_units`` units each.
+    """Yield slices of a range of games, aligned and of at most ``max_units`` units each, for which a table has no file.
 
-    Units in ``existing_files`` are not missing, even if these files do not yet make up the whole range.
+    Units in ``existing_files`` are not missing, even if these files do not yet make up the whole range. If no unit is
+    missing, the whole range is yielded, because some of the files belong to other games.
     """
     gaps = list_gaps(sorted((file.first, file.end) for file in existing_files), games.end, games.first)
     if not gaps:  # yet they do not count: some are of other games
@@ -175,26 +186,26 @@ def list_missing_slices(
             yield FileSlice(games, low, high)
 
 
-# Merging: tables that are sorted by the same key become one. Of each table only a part is in memory. A step takes, from
-# all tables, the rows up to the least of the last keys in memory: what is read later comes after these. So memory does
-# not grow with the tables, and the same rows give the same parts.
+# Merging: tables that are sorted by the same key become one table. Only a part of each table is in memory. A step takes
+# from all tables the rows up to the least of the last keys in memory; all rows that are read later sort after these
+# rows. So memory does not grow with the tables, and the same rows give the same parts.
 
-ROWS_IN_MEMORY = 1 << 20  # of so many tables together, about 50 bytes each
-MIN_ROWS = 1 << 12  # of each table: a step costs more than its rows if these are few
+ROWS_IN_MEMORY = 1 << 20  # rows of all tables together, of about 50 bytes each
+MIN_ROWS = 1 << 12  # rows of each table: with fewer rows, a step would cost more than the rows themselves
 
 RowKey = tuple[Any, ...]
 Totals = Mapping[str, np.ufunc]  # by column: how the values of rows with the same key become one
 
 
 def compute_rows_per_table(tables: int) -> int:
-    """Compute how many rows of each table to read at a time if ``tables`` tables are in memory together."""
+    """Compute how many rows to read from each table at a time if ``tables`` tables are in memory together."""
     return max(MIN_ROWS, min(1 << 17, ROWS_IN_MEMORY // tables))
 
 
 def merge_sorted_tables(
     tables: Sequence[Iterator[pl.DataFrame]], key: Sequence[str], group_rows: int, totals: Totals | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Merge tables that are sorted by ``key``, and yield the rows in parts of ``group_rows`` rows.
+    """Merge tables that are sorted by ``key``, and yield the merged rows in parts of ``group_rows`` rows.
 
     Only the last part may be smaller, and no part is empty. Each table is an iterator over parts of its rows, in order.
     With ``totals``, rows with the same key are combined into one; no table may then have a key twice. Columns that are
@@ -225,7 +236,7 @@ def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Sort rows by the columns of ``key``, which hold whole numbers.
 
     Neighbouring columns are combined into a word of 63 bits if their values fit, because sorting by one word is many
-    times as fast as sorting by seven columns.
+    times faster than sorting by seven columns.
     """
     words, room = list[pl.Series](), 0
     for name in key:
@@ -243,9 +254,9 @@ def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def sum_equal_keys(rows: pl.DataFrame, key: Sequence[str], totals: Totals) -> pl.DataFrame:
-    """Combine neighbouring rows with the same key into one, as ``totals`` says.
+    """Combine neighbouring rows with the same key into one row, with the functions in ``totals``.
 
-    The rows must be sorted by key, and there must be at least one.
+    The rows must be sorted by key, and there must be at least one row.
     """
     begins = np.zeros(len(rows), np.bool_)
     begins[0] = True
@@ -262,12 +273,12 @@ class _MergeCursor:
     def __init__(self, parts: Iterator[pl.DataFrame], key: Sequence[str]) -> None:
         self._parts, self._key = parts, key
         self._frame, self._keys = pl.DataFrame(), pl.DataFrame()
-        self._size = 0  # of the last part
-        self.is_exhausted = False  # all are in memory
+        self._size = 0  # rows of the part read last
+        self.is_exhausted = False  # no part is left to read
         self.refill()
 
     def refill(self) -> None:
-        """Read the next part if at most half of the last part remains in memory."""
+        """Read the next part of the table if at most half of the part read last remains in memory."""
         while not self.is_exhausted and 2 * len(self._frame) <= self._size:
             part = next(self._parts, None)
             self.is_exhausted = part is None
@@ -285,7 +296,7 @@ class _MergeCursor:
         return self._keys.row(row)
 
     def pop_up_to(self, limit: RowKey | None) -> pl.DataFrame:
-        """Remove and return the rows in memory whose key is at most ``limit``, or all rows if ``limit`` is None."""
+        """Remove and return the rows in memory whose key is at most ``limit``, or all of them if it is None."""
         end = len(self)
         if limit is not None and end and self.key_at(-1) > limit:
             end = bisect_right(range(end), limit, key=self.key_at) if self.key_at(0) <= limit else 0
@@ -297,7 +308,10 @@ class _MergeCursor:
 
 
 def _iterate_merge_steps(tables: Sequence[_MergeCursor]) -> Iterator[list[pl.DataFrame]]:
-    """Yield the rows of several tables in steps, such that all rows of a step sort before the rows of later steps."""
+    """Yield the rows of several tables step by step, such that all rows of a step sort before the rows of later steps.
+
+    A step is a list with the rows of each table that has rows in the step.
+    """
     while True:
         limit = min((cursor.key_at(-1) for cursor in tables if not cursor.is_exhausted), default=None)
         if (

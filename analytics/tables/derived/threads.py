@@ -13,7 +13,7 @@ POLL_SECONDS = 0.1
 
 
 class StoppedError(Exception):
-    """The error that a callback or job raises if the remaining results are no longer needed."""
+    """The error that a callback or a job raises if no further results are needed."""
 
 
 def run_on_threads(
@@ -25,9 +25,9 @@ def run_on_threads(
 ) -> None:
     """Run jobs on threads, and pass each result to ``on_result`` on the calling thread, in the order of completion.
 
-    ``on_wait`` is called on the calling thread at least every ``POLL_SECONDS``. If a job fails, ``on_result`` or
-    ``on_wait`` raises an exception, or the user presses Ctrl-C, no further job begins, and ``stop`` is called, which
-    may make the running jobs end sooner. Once these have ended, the error is raised.
+    ``on_wait`` is called on the calling thread at least every ``POLL_SECONDS``. If a job fails, if ``on_result`` or
+    ``on_wait`` raises an exception, or if the user presses Ctrl-C, no further job begins, and ``stop`` is called to
+    make the running jobs end sooner. Once these jobs have ended, the exception is passed on.
     """
     waiting = iter(jobs)
     pending: set[Future[ResultT]] = set()

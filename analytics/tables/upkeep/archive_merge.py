@@ -40,17 +40,17 @@ COPIED_TABLES = ("plies", "tallies", GAMES_FOLDER)  # in the order of writing
 
 
 class MergeOptions(NamedTuple):
-    """The user's choices about conflicts between archives."""
+    """The user's choices for conflicts between archives."""
 
-    prefix: str = ""  # of the names of policies that the destination knows with other content
-    other_code: bool = False  # add games of other code to a run that is there
+    prefix: str = ""  # put before the names of policies that the target has with other content
+    other_code: bool = False  # add games to a run of the target that other code played
 
 
 @dataclass
 class MergeSummary:
-    """The counts of what a merge added."""
+    """The numbers of things that a merge added to the target."""
 
-    runs: int = 0  # that were not there
+    runs: int = 0  # runs that the target lacked
     games: int = 0
     policies: int = 0
     verdicts: int = 0
@@ -64,10 +64,10 @@ def merge_archives(
     options: MergeOptions,
     progress: Callable[[int], None] = lambda _games: None,
 ) -> MergeSummary:
-    """Add to ``target`` everything that it lacks from ``sources``, and return what was added.
+    """Add to ``target`` everything that it lacks from ``sources``, and return the counts of what was added.
 
-    ``progress`` is called with the number of games in each file after the file has been processed. Raises
-    ``RequestError`` if the archives conflict, ``FailureError`` if a file is damaged or cannot be written.
+    After each file, ``progress`` is called with the number of games in the file. Raises ``RequestError`` if the
+    archives conflict, and ``FailureError`` if a file is damaged or cannot be written.
     """
     conflicts = [*list_conflicts(sources, target, options)]
     if conflicts:
@@ -95,9 +95,10 @@ def _merge_run(
     summary: MergeSummary,
     progress: Callable[[int], None],
 ) -> None:
-    """Add a run with its verdicts and derived tables to ``target``, and count in ``summary`` what is new.
+    """Add a run of ``source`` to ``target``, with its verdicts and derived tables.
 
-    The record is written first, so that games are never without a record.
+    The counts of what is new are added to ``summary``, and ``progress`` is called with the number of games in each
+    file. The record is written first, so that games are never without a record.
     """
     run_id, target_ranges = record.run_id, target.list_effective_ranges(record.run_id)
     new = structs.replace(record, units=0, annotated=0, verdicts=(), derived=UNSET, status="running")
@@ -115,7 +116,7 @@ def _merge_run(
         summary.games += units * record.unit_line.games_a_pair
         progress(stored.units * record.unit_line.games_a_pair)
     for table in DERIVED_TABLES:
-        summary.tables += sum(_copy_derived_files_yielding_ones(source, target, run_id, table))
+        summary.tables += _copy_derived_files_yielding_ones(source, target, run_id, table)
     record_annotated_units(target, run_id)
     record_derived_units(
         target, run_id, [table for table in TABLES_NOTED_IN_RECORDS if record.recorded_units(table.name)]
@@ -130,7 +131,10 @@ def _merge_run(
 
 
 def _merge_records(target_record: RunRecord, record: RunRecord, target: ArchiveStore) -> RunRecord:
-    """Merge two records of a run after its games have been merged. Merging again changes nothing."""
+    """Compute the target's record of a run after the games of ``record`` have been merged into ``target``.
+
+    Nothing is written. Merging again gives the same record.
+    """
     merged = structs.replace(target_record, games=max(target_record.games, record.games))
     is_complete = (
         has_requested_units(merged, target.list_effective_ranges(target_record.run_id))
@@ -148,10 +152,10 @@ def _merge_records(target_record: RunRecord, record: RunRecord, target: ArchiveS
 
 
 def _merge_range(source: ArchiveStore, target: ArchiveStore, record: RunRecord, stored: StoredRange) -> int:
-    """Add the games of a range that the target lacks, and return the number of their units.
+    """Add the games of a stored range that the target lacks, and return the number of their units.
 
     If a file partly overlaps a file of the target, it is not copied as a whole, because readers would then have to cut
-    one of the two. Instead, only its missing units are written.
+    one of the two files. Instead, only the units that the target lacks are written.
     """
     inside = target.list_effective_ranges(record.run_id).select_overlapping(stored.first, stored.end)
     lacking = inside.list_gaps(stored.end, stored.first)
@@ -169,14 +173,14 @@ def _copy_games(source: ArchiveStore, target: ArchiveStore, run_id: str, stored:
         try:
             path = source.find_path(table, run_id, stored)
         except FileNotFoundError as error:
-            if table == "tallies":  # they are in a file of a larger range, which is copied later, or are counted
+            if table == "tallies":  # a file of a larger range, copied later, has them; or they are counted from games
                 continue
             raise FailureError(f"{error} is missing: see 'qarena archive verify'") from error
         _copy_table_file(source, path, target, target.folder(table, run_id))
 
 
 def _copy_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore, folder: PurePath) -> None:
-    """Copy a table's file unchanged. Raises ``FailureError`` if the file is damaged."""
+    """Copy a table's file unchanged. Raises ``FailureError`` if its bytes do not match the checksum in its name."""
     with explain_errors("read", path):
         content = source.backend.read(path)
     if path.suffixes[-2] != f".{compute_checksum(content)}":
@@ -184,11 +188,9 @@ def _copy_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore,
     target.write_file(folder / path.name, content)
 
 
-def _copy_derived_files_yielding_ones(
-    source: ArchiveStore, target: ArchiveStore, run_id: str, table: str
-) -> Iterator[int]:
-    """Copy the files of a derived table that the target lacks but has the games for. Yields 1 for each copied file."""
-    games = target.list_effective_ranges(run_id)
+def _copy_derived_files_yielding_ones(source: ArchiveStore, target: ArchiveStore, run_id: str, table: str) -> int:
+    """Copy the files of a derived table that the target lacks although it has their games; return their number."""
+    games, count = target.list_effective_ranges(run_id), 0
     for extent in sorted({file.extent for file in source.list_files(table, run_id)}):
         target_ranges = target.list_effective_ranges(run_id, table, extent.__eq__)
         lacking = [
@@ -201,7 +203,8 @@ def _copy_derived_files_yielding_ones(
         for file in lacking:
             if file in effective:
                 _copy_table_file(source, source.folder(table, run_id) / file.name, target, target.folder(table, run_id))
-                yield 1
+                count += 1
+    return count
 
 
 # Conflicts: all archives are compared with each other, in any order.
@@ -215,14 +218,14 @@ class _RunHolder(NamedTuple):
 
 
 def beginning_key(record: RunRecord) -> tuple[datetime, str, str]:
-    """Return a key that sorts records from several archives by the time at which their runs began."""
+    """Return a key that sorts the records of several archives by the time at which the runs began."""
     return datetime.fromisoformat(record.created), record.run_id, str(record.code.get("fingerprint"))
 
 
 def list_conflicts(sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions) -> Iterator[str]:
     """Yield a sentence for each conflict between archives.
 
-    If a source lacks the record of a run, only such missing records are reported.
+    If a source lacks the record of a run, only the missing records are reported.
     """
     without = [
         (source, run_id) for source in sources for run_id in source.list_run_ids() if source.find_run(run_id) is None
@@ -239,7 +242,7 @@ def list_conflicts(sources: Sequence[ArchiveStore], target: ArchiveStore, option
 
 
 def _group_records_by_run(archives: Sequence[ArchiveStore]) -> Iterator[list[_RunHolder]]:
-    """Yield the holders of each run, in an order that does not depend on the order of the archives."""
+    """Yield, for each run, the list of its holders, in an order that does not depend on the order of the archives."""
     held: dict[str, list[_RunHolder]] = {}
     for archive in archives:
         for record in archive.load_runs():
@@ -263,7 +266,7 @@ def _list_run_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore, opt
 
 
 def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
-    """Yield one sentence about the ranges for which two archives hold different games, or nothing if there are none."""
+    """Yield one sentence about the units for which two archives hold different games, or nothing if there are none."""
     record = one.record
     mine, theirs = (
         RunFingerprints(holder.archive, record.run_id, holder.archive.list_effective_ranges(record.run_id))
@@ -282,9 +285,9 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
 
 
 def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) -> Iterator[str]:
-    """Yield a sentence for each archive that would add games played by different code to a run.
+    """Yield a sentence for each archive that would add games to a run that other code began.
 
-    The archives are taken in turn; each would add the games that the archives before it lack.
+    The archives are taken in turn, after ``target``. Each archive would add the games that the archives before it lack.
     """
     before = [holder for holder in holders if holder.archive is target]
     for holder in (holder for holder in holders if holder.archive is not target):
@@ -303,7 +306,11 @@ def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) ->
 
 
 def _is_equivalent_code(code: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether ``code`` is part of ``other``, the code of a run, or replayed a sample with equal results."""
+    """Return whether code is part of the code of a run, ``other``, or is known to play the same games.
+
+    Two versions of the code are known to play the same games if one of them replayed a sample of a run's games with
+    equal results.
+    """
     fingerprints = {code.get("fingerprint"), *code.get("same_games", ())}
     return not fingerprints.isdisjoint(
         {other.get("fingerprint"), *other.get("extended_by", ()), *other.get("same_games", ())}
@@ -316,7 +323,10 @@ def _is_equivalent_code(code: Mapping[str, Any], other: Mapping[str, Any]) -> bo
 def _list_record_conflicts(
     archives: Sequence[ArchiveStore], list_contents: Callable[[ArchiveStore], Iterable[tuple[str, object]]], remedy: str
 ) -> Iterator[str]:
-    """Yield a sentence for each record whose content differs between archives although its name is the same."""
+    """Yield a sentence for each record that has one name but different contents in two archives.
+
+    ``list_contents`` lists the name and the content of each record in an archive. The sentence ends with ``remedy``.
+    """
     contents: dict[str, tuple[object, ArchiveStore]] = {}
     for archive in archives:
         for name, content in list_contents(archive):
@@ -340,7 +350,7 @@ def _list_verdict_contents(archive: ArchiveStore) -> Iterator[tuple[str, object]
 
 
 class PolicyCopy(NamedTuple):
-    """A policy that is to be copied to another archive."""
+    """A policy that is to be copied to another archive, perhaps under a new name."""
 
     source: ArchiveStore
     card: PolicyCard  # in the source
@@ -350,9 +360,9 @@ class PolicyCopy(NamedTuple):
 def list_policies_to_copy(
     sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions
 ) -> Iterator[PolicyCopy]:
-    """Yield the policies that a source has but the target lacks, by source and with the oldest first.
+    """Yield the policies that a source has but the target lacks, by source and with the oldest policy first.
 
-    Raises ``RequestError`` if the prefix makes an invalid name.
+    Raises ``RequestError`` if the prefix makes a name invalid.
     """
     there = policy_cards.load_cards(target)
     for source in sources:
@@ -368,7 +378,7 @@ def list_policies_to_copy(
 
 
 class NameClash(NamedTuple):
-    """A name that two archives use for different policies."""
+    """A name that two archives use for different policies, with the newest policy of each archive."""
 
     name: str
     theirs: PolicyCard  # the newest
@@ -376,7 +386,7 @@ class NameClash(NamedTuple):
 
 
 def _list_name_clashes(theirs: Sequence[PolicyCard], ours: Sequence[PolicyCard]) -> Iterator[NameClash]:
-    """Yield the names that stand for different policies in the two archives."""
+    """Yield the names under which both archives have policies that the other archive lacks."""
     own_ids, new = {card.policy_id for card in ours}, {card.policy_id for card in theirs}
     for name in dict.fromkeys(card.name for card in theirs):
         added = [card for card in theirs if card.name == name and card.policy_id not in own_ids]

@@ -1,9 +1,9 @@
-"""Compaction: the files of neighbouring ranges become one file, which then counts instead of them.
+"""Compaction: the files of neighbouring ranges are merged into one file, which readers then use instead of them.
 
 A parent holds an aligned range whose units its children hold, or the rest of the run. It is written like any file, by
-any number of processes at once: they write the same. The files that it replaced are removed later
-(``remove_replaced_files``), since a listing is no snapshot. Small files roll up by themselves, larger ones when
-somebody asks for it: that is compaction.
+any number of processes at once, because all of them write the same bytes. The files that it replaces are removed later
+(``remove_replaced_files``), because a listing is no snapshot. Small files are merged automatically. Larger files are
+merged when a user asks for it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from analytics.tables.derived.threads import run_on_threads
 from analytics.tables.upkeep.garbage import GRACE_SECONDS, remove_replaced_files
 from quarto.errors import FailureError
 
-MIN_SIBLINGS = 64  # files of rows that become one by themselves
-MIN_SUM_FILES = 8  # files of sums, and of parts of an annotation, that do: questions read all of them
-SMALL_GAMES = 1 << 18  # of a range that grows by itself, at most
-SUM_BYTES = 1280 << 20  # of the files that become one sum, at most: the sum is made in memory
-COMPACTION_BYTES = 128 << 20  # bytes of the files of a range, at most, that become one as somebody asks
-LARGE_FILE_SHARE = 8  # a file that is larger than this part of its parent waits for more of its size
+MIN_SIBLINGS = 64  # the least number of files of rows that are merged automatically
+MIN_SUM_FILES = 8  # the same for files of sums and for parts of an annotation, because queries read all of them
+SMALL_GAMES = 1 << 18  # the most games in a range to which files are merged automatically
+SUM_BYTES = 1280 << 20  # the most bytes of files that are summed into one, because the sum is made in memory
+COMPACTION_BYTES = 128 << 20  # the most bytes of files that are merged into one when a user asks for compaction
+LARGE_FILE_SHARE = 8  # a file larger than one eighth of its parent waits for more files of its size
 
 
 def _encode_games(parts: Iterator[pl.DataFrame], record: RunRecord, span: Range) -> TableBytes:
@@ -56,7 +56,7 @@ PLIES_TABLE = RangeTable("plies", PLIES_SCHEMA, key=("ply", "game_id"))
 GAMES_TABLE = RangeTable(GAMES_FOLDER, TABLE_SCHEMAS[GAMES_FOLDER], key=("game_id",), encode=_encode_games)
 STORED_TABLES = PLIES_TABLE, GAMES_TABLE
 
-GroupCondition = Callable[[Ranges], bool]  # whether some files, neighbours without holes, are to become one
+GroupCondition = Callable[[Ranges], bool]  # whether to merge some neighbouring files without gaps between them
 
 
 class CompactionGroup(NamedTuple):
@@ -69,9 +69,9 @@ class CompactionGroup(NamedTuple):
 def list_compaction_groups(
     ranges: Ranges, end_unit: int, fits: GroupCondition, max_files: int
 ) -> Iterator[CompactionGroup]:
-    """Yield the groups of at most ``max_files`` files with the largest possible parents, from left to right.
+    """Yield the groups of at most ``max_files`` files that ``fits`` accepts, with the largest possible parents.
 
-    Parents are aligned and without gaps; the last one may end at ``end_unit``, the end of the run.
+    The groups are in order. Parents are aligned and without gaps; the last one may end at ``end_unit``, the run's end.
     """
     size = 1
     while len(ranges) and size < int(ranges.ends[-1]):
@@ -82,7 +82,7 @@ def list_compaction_groups(
 def _list_groups(
     ranges: Ranges, span: Range, end_unit: int, fits: GroupCondition, max_files: int
 ) -> Iterator[CompactionGroup]:
-    """Yield the compaction groups within ``span``, an aligned range."""
+    """Yield the compaction groups within ``span``, an aligned range of units."""
     first, end = span
     inside = ranges.select_overlapping(first, end)
     if len(inside) < 2:
@@ -107,10 +107,10 @@ def compact_tables(
     threads: int = 1,
     on_wait: Callable[[], None] = lambda: None,
 ) -> int:
-    """Merge files of tables that share the same ranges into parents, and return the number of parents.
+    """Merge files of tables that share the same ranges into parent files, and return the number of parents.
 
     The last table determines which ranges exist, because its files are written last. ``progress`` is called with each
-    group whose parent was made, ``on_wait`` several times per second; an exception in either ends the work. Raises
+    group whose parent was made, and ``on_wait`` several times per second; an exception in either ends the work. Raises
     ``FailureError`` if a file is damaged or cannot be written.
     """
     parent_count, most = 0, min(table.max_merged_files for table in tables)
@@ -136,9 +136,9 @@ def compact_tables(
 def _write_parents(
     archive: ArchiveStore, record: RunRecord, tables: Sequence[RangeTable], group: CompactionGroup
 ) -> CompactionGroup | None:
-    """Write the parent's file of each table, and return the group.
+    """Write the parent file of each table for a group, and return the group.
 
-    Returns None if another process was faster and has already removed the children.
+    Returns None if another process has made the parent already and removed the children.
     """
     run_id, parent = record.run_id, group.parent
     try:
@@ -161,9 +161,9 @@ def _write_parents(
 def encode_parent_table(
     archive: ArchiveStore, record: RunRecord, table: RangeTable, group: CompactionGroup, naming_table: RangeTable
 ) -> TableBytes:
-    """Encode the table of a parent from the tables of its children.
+    """Encode the parent file of a table from the files of its children.
 
-    The children are named by their files of ``naming_table``. Raises ``FailureError`` if a file is damaged,
+    The children are named by their files of ``naming_table``. Raises ``FailureError`` if a file is damaged, and
     ``FileNotFoundError`` if it is missing.
     """
     run_id, rows = record.run_id, compute_rows_per_table(len(group.children))
@@ -179,7 +179,8 @@ def encode_parent_table(
 def build_small_condition(siblings: int, most_units: int | None = None) -> GroupCondition:
     """Build the condition by which small files are merged automatically.
 
-    There must be at least ``siblings`` files, and none may be large compared with the others.
+    There must be at least ``siblings`` files, with at most ``most_units`` units in total. None of them may be large
+    compared with the others, unless there are twice as many files.
     """
 
     def is_small_group(children: Ranges) -> bool:
@@ -193,7 +194,7 @@ def build_small_condition(siblings: int, most_units: int | None = None) -> Group
 
 
 def build_same_annotation_condition(archive: ArchiveStore, run_id: str, fits: GroupCondition) -> GroupCondition:
-    """Build a condition on files of games that separates those with annotations or evaluations from those without.
+    """Build a condition on files of games: they meet ``fits``, and all or none of them have annotations or evaluations.
 
     Exact values and evaluations for a part of a file are used only when the rest of the file has them too, and making
     them takes hours.
@@ -213,7 +214,7 @@ def build_same_annotation_condition(archive: ArchiveStore, run_id: str, fits: Gr
 
 
 def build_size_condition(archive: ArchiveStore, run_id: str, tables: Sequence[RangeTable], size: int) -> GroupCondition:
-    """Build the condition that files have at most ``size`` bytes together, counting all of ``tables``."""
+    """Build the condition that some files have at most ``size`` bytes in total, in all of ``tables`` together."""
     bytes_by_stem = dict[str, int]()  # by the name, but for the check
 
     def is_within_size(children: Ranges) -> bool:
@@ -233,7 +234,10 @@ def _stem(name: str) -> str:
 
 
 def compact_small_files(archive: ArchiveStore, run_id: str) -> None:
-    """Merge the many small files of a run, such as those that slow agents leave, and its many files of tallies."""
+    """Merge the small files of a run if there are many, in all tables but the index.
+
+    Slow agents leave many small files.
+    """
     record = archive.find_run(run_id)
     if record is None:
         return
@@ -277,20 +281,20 @@ def compact_positions_and_first_plies(
 
 
 class CompactionSummary(NamedTuple):
-    """The counts of what a compaction did."""
+    """The numbers of files that a compaction merged, made and removed."""
 
-    files: int = 0  # of games, that became larger ones
-    by: int = 0  # as many larger ones
-    removed: int = 0  # files of all tables that were replaced long ago
+    files: int = 0  # files of games that were merged into larger files
+    by: int = 0  # larger files that were made of them
+    removed: int = 0  # files of any table that were replaced long ago, and are removed now
 
 
 def _build_games_condition(archive: ArchiveStore, run_id: str, size: int) -> GroupCondition:
-    """Build the condition for merging files of games into one file of at most ``size`` bytes."""
+    """Build the condition on which files of games are merged into one file of at most ``size`` bytes."""
     return build_same_annotation_condition(archive, run_id, build_size_condition(archive, run_id, STORED_TABLES, size))
 
 
 def count_compactable_files(archive: ArchiveStore, run_id: str, size: int = COMPACTION_BYTES) -> int:
-    """Count the files of a run's games that can be merged into larger files of at most ``size`` bytes."""
+    """Count the files of a run's games that can be merged into larger files of at most ``size`` bytes each."""
     ranges, fits = archive.list_effective_ranges(run_id), _build_games_condition(archive, run_id, size)
     groups = list_compaction_groups(ranges, archive.load_run(run_id).end_unit, fits, GAMES_TABLE.max_merged_files)
     return sum(len(family.children) for family in groups)

@@ -24,7 +24,10 @@ METHOD_IN_LABEL = re.compile(rf"(\bmethod=['\"]?){OLD_WORD}\b")  # in a kind as 
 
 
 def copy_table_and_convert_jobs(backend: Backend, root: PurePath) -> None:
-    """Copy the table's files to the new folder, and convert the jobs of sweeps, whose records do not tell a format."""
+    """Copy the table's files to the new folder, and convert the records of sweeps' jobs.
+
+    These records do not have the number of a format, so they are not converted with the others.
+    """
     jobs = list(_convert_jobs(backend, root))  # a damaged one is found before anything is written
     _copy_table_files(backend, root)
     for path, values in jobs:
@@ -32,7 +35,10 @@ def copy_table_and_convert_jobs(backend: Backend, root: PurePath) -> None:
 
 
 def rename_word_in_record(name: str, values: RecordValues) -> RecordValues:
-    """Return the values of a record with the new word. ``name`` is the path of the record relative to the root."""
+    """Return the values of a record with the new word instead of the old one.
+
+    ``name`` is the path of the record relative to the root of the archive.
+    """
     if name.startswith("runs/") and "derived" in values:
         return values | {"derived": _rename_key(values["derived"])}
     if name.startswith("policies/"):
@@ -41,7 +47,7 @@ def rename_word_in_record(name: str, values: RecordValues) -> RecordValues:
 
 
 def remove_old_table_folder(backend: Backend, root: PurePath) -> None:
-    """Remove the old folder of the table, after copying files that exist only there."""
+    """Remove the table's old folder, after copying the files that exist only there."""
     _copy_table_files(backend, root)
     for path in backend.list_files_below(root / OLD_WORD):
         backend.remove(path)
@@ -49,7 +55,7 @@ def remove_old_table_folder(backend: Backend, root: PurePath) -> None:
 
 
 def _copy_table_files(backend: Backend, root: PurePath) -> None:
-    """Copy the table's files that are missing from the new folder."""
+    """Copy those files from the table's old folder that the new folder lacks."""
     present = backend.list_files_below(root / NEW_WORD)
     for path, status in backend.list_files_below(root / OLD_WORD).items():
         target = root / NEW_WORD / path.relative_to(root / OLD_WORD)
@@ -58,7 +64,7 @@ def _copy_table_files(backend: Backend, root: PurePath) -> None:
 
 
 def _convert_jobs(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
-    """Yield the path and the converted values of each sweep's job that has the old word in its settings."""
+    """Yield the path and the converted values of each job of a sweep that has the old word in its settings."""
     for path in sorted(backend.list_files_below(root / "sweeps")):
         if path.suffix == ".json":
             values = read_record(backend, path)
@@ -71,7 +77,10 @@ def _convert_jobs(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, 
 
 
 def _convert_learning(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a card that tells how its policy was learned, with the new word."""
+    """Return the part of a card that says how its policy was learned, with the new word instead of the old one.
+
+    If the training's id is a hash of settings with the old word, the id is computed anew.
+    """
     converted = _rename_key(learned) | {"parameters": _convert_settings(learned["parameters"])}
     if "derivation" in learned:
         derivation = learned["derivation"]
@@ -83,9 +92,9 @@ def _convert_learning(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> d
 
 
 def _list_id_fields(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the values whose hash may be a training's id.
+    """Yield the sets of values whose hash may be a training's id.
 
-    They are first those for a policy derived from games, then those for a self-improvement of any length.
+    The first set is for a policy derived from games, the second for a self-improvement of any length.
     """
     parameters = learned["parameters"]
     yield {"kind": learned["trainer"], "settings": parameters, "where": learned.get("where")}
@@ -94,7 +103,7 @@ def _list_id_fields(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> Ite
 
 
 def _convert_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a kind of policy, or of a trainer that names a kind, with the new word."""
+    """Return the settings of a kind of policy, or of a trainer that names a kind, with the new word for the old one."""
     converted = dict(settings)
     if settings.get("_target_") == LINE_VALUES and settings.get("method") == OLD_WORD:
         converted["method"] = NEW_WORD
@@ -104,22 +113,22 @@ def _convert_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _convert_label(kind: str) -> str:
-    """Return the label of a kind of policy, ``line_values(method=…)``, with the new word."""
+    """Return the label of a kind of policy, ``line_values(method=…)``, with the new word for the old one."""
     return METHOD_IN_LABEL.sub(rf"\1{NEW_WORD}", kind) if kind.startswith("line_values(") else kind
 
 
 def _convert_override(key: str, text: str) -> str:
-    """Return the value ``text`` of a job's setting ``key`` with the new word."""
+    """Return ``text``, the value of a job's setting ``key``, with the new word for the old one."""
     if key == "kind.method":
         return _rename(text, OLD_WORD, NEW_WORD)
     return _convert_label(text) if key == "trainer.kind" else text
 
 
 def _rename_key(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping in which the new word replaces the old one as a key, in the same place."""
+    """Return a mapping in which the new word replaces the old one as a key; the order of the keys stays."""
     return {_rename(key, OLD_WORD, NEW_WORD): value for key, value in values.items()}
 
 
 def _rename(text: str, old: str, new: str) -> str:
-    """Return ``new`` if the text equals ``old``, and the unchanged text otherwise."""
+    """Return ``new`` if ``text`` equals ``old``, and otherwise ``text`` unchanged."""
     return new if text == old else text

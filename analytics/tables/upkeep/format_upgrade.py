@@ -1,9 +1,10 @@
-"""Brings an archive of an older format to the present one, step by step.
+"""Upgrades an archive of an older format to the present format, step by step.
 
-A step leads from one format to the next, and loses nothing. First it writes what the new format needs beside what is
-there. Then the records say the new format, one by one, then the archive's marker. Last it removes what only the old
-format needed. So the same command continues a killed upgrade: it writes files that are there again, or leaves them
-alone, and does not change records that say the new format already.
+A step leads from one format to the next, and loses nothing. First it writes the files that the new format needs,
+without touching the old ones. Then it changes the number of the format in each record, and last in the archive's
+marker. At the end it removes the files that only the old format needed. Therefore, the same command continues an
+upgrade that was killed: files that are there already are written again or left alone, and records with the new number
+are not changed.
 
 A step works on files and JSON values, not on the classes of today, because these describe the present format only.
 """
@@ -24,8 +25,8 @@ from analytics.tables.upkeep import evaluations_step
 from analytics.tables.upkeep.raw_records import RecordValues, read_record, write_record
 from quarto.errors import RequestError
 
-VERSION_KEY = "schema_version"  # the key of records
-FOLDERS = ("runs", policy_cards.FOLDER, sprt_verdicts.FOLDER)  # with records that have it
+VERSION_KEY = "schema_version"  # the key under which a record has the number of its format
+FOLDERS = ("runs", policy_cards.FOLDER, sprt_verdicts.FOLDER)  # the folders of records with this key
 
 
 def _do_nothing(_backend: Backend, _root: PurePath) -> None:
@@ -39,15 +40,15 @@ def _keep_values(_name: str, values: RecordValues) -> RecordValues:
 
 @dataclass(frozen=True)
 class UpgradeStep:
-    """The upgrade from one format to the next. Its functions may be called again after they were killed."""
+    """The step that upgrades an archive from one format to the next. A step that was interrupted may be repeated."""
 
-    before: int  # the format from which it leads to the one after it
+    before: int  # the format that it upgrades; the next number is the new format
     summary: str  # what it does, for the user
     write_files: Callable[[Backend, PurePath], None] = _do_nothing  # given the root; removes nothing
     convert_record: Callable[[str, RecordValues], RecordValues] = (
         _keep_values  # given the name of its file below the root
     )
-    remove_files: Callable[[Backend, PurePath], None] = _do_nothing  # that the new format does not need
+    remove_files: Callable[[Backend, PurePath], None] = _do_nothing  # removes what the new format does not need
 
 
 # Format 1 was never released: its archives had a log of commits, and lived for three days in November 2026.
@@ -98,7 +99,7 @@ def upgrade_archive(root: PurePath, steps: Sequence[UpgradeStep] = STEPS) -> lis
 
 
 def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
-    """Apply an upgrade step, except for the removal of files."""
+    """Apply an upgrade step, but do not remove any files yet."""
     step.write_files(backend, root)
     for path, values in _read_records(backend, root):
         if values[VERSION_KEY] == step.before:
@@ -113,7 +114,7 @@ def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
 
 
 def _read_records(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
-    """Yield the path and the values of each record that tells its format."""
+    """Yield the path and the values of each record that has the number of its format."""
     for folder in FOLDERS:
         for path in sorted(backend.list_files_below(root / folder)):
             if path.suffix == ".json" and (folder != policy_cards.FOLDER or path.name == policy_cards.CARD):

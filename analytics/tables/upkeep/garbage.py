@@ -1,11 +1,11 @@
-"""The files of an archive that are not needed: those that others have replaced, and what killed writers left.
+"""The files of an archive that are not needed: files that others have replaced, and files that killed writers left.
 
-A listing is no snapshot. A reader may pass the name of a new file before it is written. Later it looks for the files
-that the new one replaced. So these are removed only when the file that counts instead is older than any listing takes.
+A listing is no snapshot. A reader may list a folder before a new file is written, and later look for the files that the
+new file replaced. Therefore replaced files are removed only when the new file is older than any listing takes.
 
 A file of games is removed only if fingerprints prove that effective files hold the same games: see
-``replacement_proof``. So a file with other games of the same units stays, with all that was derived from it, until
-somebody decides which of the two is right. Files with names that no archive gives are listed and never removed.
+``replacement_proof``. A file with other games of the same units therefore stays, with everything derived from it, until
+a user decides which of the two files is right. Files with names that no archive gives are listed but never removed.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from quarto.errors import RequestError
 
 # Table files.
 
-GRACE_SECONDS = 600.0  # after which what was replaced is removed: longer than any listing takes
+GRACE_SECONDS = 600.0  # time after which replaced files are removed: longer than any listing takes
 PLIES_FOLDER = "plies"
 
 
 class RunTableFiles(NamedTuple):
-    """The table files of a run that are needed, and those that were replaced."""
+    """The table files of a run that are needed, and the table files that were replaced."""
 
     needed: set[PurePath]
-    replaced: dict[PurePath, float]  # with the time of the youngest file that counts instead; games come first
+    replaced: dict[PurePath, float]  # with the time of the youngest file that replaced it; files of games come first
 
 
 class _TableListing(NamedTuple):
-    """The files of one table of a run."""
+    """The files of one table of a run, with their sizes and times."""
 
     folder: PurePath
     status: Mapping[str, FileStatus]
@@ -66,26 +66,29 @@ class _TableListing(NamedTuple):
 
 
 class _GameFiles:
-    """A run's files of games, classified by whether readers use them, they must stay, or they were replaced."""
+    """A run's files of games, divided into files that readers use, that must stay, and that were replaced."""
 
     def __init__(self, archive: ArchiveStore, run_id: str, listing: _TableListing) -> None:
-        """Classify a run's files of games. Raises ``FailureError`` if a file that overlaps another one is damaged."""
+        """Classify a run's files of games. Raise ``FailureError`` if a file that overlaps another file is damaged."""
         self._archive, self._run_id, self._listed = archive, run_id, listing
         self.effective = archive.select_effective(run_id, GAMES_FOLDER, frozenset([""]), listing.ranges)
         self.replaced = select_replaced_files(archive, run_id, listing.ranges, self.effective)
         self.needed = [file for file in listing.ranges if file not in self.replaced]
         counted = {archive.find_containing_file(run_id, stored) for stored in self.effective}
-        self.hidden = [file for file in self.needed if file not in counted]  # with other games than those that count
+        self.hidden = [file for file in self.needed if file not in counted]  # readers use other games of the same units
 
     def find_replacement_time(self, file: StoredRange) -> float:
-        """Return the time of the youngest file that readers use in place of ``file``, which was replaced."""
+        """Return the time at which the youngest of the files that replaced ``file`` was written."""
         covering = self.effective.select_overlapping(file.first, file.end)
         return self._listed.youngest_time(
             self._archive.find_containing_file(self._run_id, stored) for stored in covering
         )
 
     def select_hidden(self, files: Iterable[StoredRange]) -> set[StoredRange]:
-        """Select the files of a derived table that belong to hidden games: needed games that readers do not use."""
+        """Select those files of a derived table that belong to hidden games.
+
+        Hidden games must stay although readers do not use them.
+        """
         files, names = [*files], {file[:3] for file in self.hidden}
         return {
             *select_effective_derived(files, select_disjoint_ranges(self.hidden)),
@@ -94,13 +97,17 @@ class _GameFiles:
 
 
 def classify_run_table_files(archive: ArchiveStore, run_id: str) -> RunTableFiles:
-    """List the files of a run that are needed, and those that were replaced; some files are neither.
+    """List the table files of a run that are needed, and those that were replaced. Some files are neither.
 
     A file of games is needed unless fingerprints prove that other files hold its games; see ``replacement_proof``.
     Raises ``FailureError`` if files cannot be listed.
     """
     listed = {}
-    for table in (PLIES_FOLDER, *DERIVED_TABLES, GAMES_FOLDER):  # games last: what is listed before has its games
+    for table in (
+        PLIES_FOLDER,
+        *DERIVED_TABLES,
+        GAMES_FOLDER,
+    ):  # games last, so that files listed before have their games
         folder = archive.folder(table, run_id)
         with explain_errors("list", folder):
             listed[table] = _TableListing(folder, archive.list_file_statuses(table, run_id))
@@ -113,7 +120,7 @@ def classify_run_table_files(archive: ArchiveStore, run_id: str) -> RunTableFile
 
 
 def _classify_game_files(listings: Mapping[str, _TableListing], games: _GameFiles, files: RunTableFiles) -> None:
-    """Classify the files of games, and the files of plies, which stay as long as their games do."""
+    """Add the files of games to ``files``, and also the files of plies, which stay as long as their games stay."""
     mine, plies = listings[GAMES_FOLDER], listings[PLIES_FOLDER]
     files.needed.update(map(mine.path, games.needed))
     files.replaced.update(
@@ -134,7 +141,7 @@ def _classify_game_files(listings: Mapping[str, _TableListing], games: _GameFile
 
 
 def _classify_derived_files(table: RangeTable, listing: _TableListing, games: _GameFiles, files: RunTableFiles) -> None:
-    """Classify the files of a derived table.
+    """Add the needed and the replaced files of a derived table to ``files``.
 
     Files for parts of a range of games are needed, because files for the other parts may follow.
     """
@@ -159,7 +166,7 @@ def _classify_derived_files(table: RangeTable, listing: _TableListing, games: _G
 
 
 def remove_replaced_files(archive: ArchiveStore, run_id: str, min_age: float = GRACE_SECONDS) -> int:
-    """Remove a run's files that were replaced at least ``min_age`` seconds ago, and return the number removed.
+    """Remove a run's files that were replaced at least ``min_age`` seconds ago, and return the number of files removed.
 
     Raises ``FailureError`` if a file cannot be removed.
     """
@@ -200,12 +207,12 @@ class UnneededFile:
 
     path: PurePath
     bytes: int
-    age_seconds: float  # by the clock of the file system, at least 0; if others replaced it, since they did
-    ours: bool  # named as the archive names its files; others are listed, and never removed
-    replaced: bool = False  # other files count instead of it; if not, a writer that was killed left it
+    age_seconds: float  # by the clock of the file system, at least 0; for a replaced file, the time since then
+    ours: bool  # named as the archive names its files; other files are listed, but never removed
+    replaced: bool = False  # readers use other files instead; otherwise, a writer that was killed left the file
 
     def is_removable(self, least_age: float) -> bool:
-        """Return whether the file is the archive's own and at least ``least_age`` seconds old."""
+        """Return whether the file is the archive's own, by its name, and at least ``least_age`` seconds old."""
         return self.ours and self.age_seconds >= least_age
 
 
@@ -218,7 +225,7 @@ def parse_age(age: str) -> float:
 
 
 def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
-    """List the files in the archive's folders that no reader uses, the replaced ones first, each group sorted.
+    """List the files in the archive's folders that no reader uses: first the replaced files, then all others, by path.
 
     Raises ``FailureError`` if a policy's card is damaged, because the files that it names are then unknown.
     """
@@ -229,11 +236,11 @@ def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
         for run_id in _list_run_ids(archive):
             sorted_out = classify_run_table_files(
                 archive, run_id
-            )  # after the list: what was written meanwhile is needed
+            )  # after the listing, so that files written meanwhile count as needed
             needed |= sorted_out.needed
             replaced |= sorted_out.replaced
         moment = archive.backend.read_clock(archive.root)
-    order = {path: number for number, path in enumerate(replaced)}  # of games before the tables that are read with them
+    order = {path: number for number, path in enumerate(replaced)}  # games come before the tables that belong to them
     unneeded = []
     for path in sorted(files, key=lambda path: (order.get(path, len(order)), path)):
         name, status = archive.relative_name(path), files[path]
@@ -245,7 +252,7 @@ def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
 
 
 def _list_archive_files(archive: ArchiveStore) -> Mapping[PurePath, FileStatus]:
-    """Return the status of each file in the archive's folders or directly in its root."""
+    """Return the status of each file that is in one of the archive's folders or directly in its root, by path."""
     backend = archive.backend
     files = {
         path: status for folder in FOLDERS for path, status in backend.list_files_below(archive.root / folder).items()
@@ -261,7 +268,7 @@ def _list_run_ids(archive: ArchiveStore) -> Iterator[str]:
 
 
 def _list_policy_files(archive: ArchiveStore) -> Iterator[PurePath]:
-    """Yield the paths of all cards of policies and of the files that the cards name."""
+    """Yield the paths of all policies' cards, and of the files that the cards name."""
     for policy_id in policy_cards.list_policy_ids(archive):
         folder = policy_cards.policy_folder(archive, policy_id)
         yield folder / policy_cards.CARD
@@ -270,7 +277,7 @@ def _list_policy_files(archive: ArchiveStore) -> Iterator[PurePath]:
 
 
 def remove_unneeded_files(archive: ArchiveStore, files: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
-    """Remove those of ``files`` that are the archive's own and at least ``least_age`` seconds old; return them.
+    """Remove the files that are the archive's own and at least ``least_age`` seconds old; return the removed files.
 
     Files that have become needed meanwhile stay. Raises ``FailureError`` if a file cannot be removed.
     """

@@ -17,9 +17,10 @@ RecordValues = dict[str, Any]  # of a record, without its checksum
 
 
 def read_record(backend: Backend, path: PurePath, version_key: str | None = None) -> RecordValues:
-    """Read the values of a record. With ``version_key``, the record must have its format, an integer, under this key.
+    """Read the values of a record, and check its checksum.
 
-    Raises ``FailureError`` if the record is damaged, because a damaged record must not get a new checksum.
+    If ``version_key`` is given, the record must have an integer under this key: the number of its format. Raises
+    ``FailureError`` if the record is damaged, because a damaged record must not get a new checksum.
     """
     with explain_errors("read", path):
         content = backend.read(path)
@@ -36,5 +37,5 @@ def read_record(backend: Backend, path: PurePath, version_key: str | None = None
 
 
 def write_record(backend: Backend, path: PurePath, values: RecordValues) -> None:
-    """Replace a record with ``values`` and their checksum. Raises ``OSError``."""
+    """Write a record with ``values`` and their checksum in place of the record at ``path``. Raises ``OSError``."""
     backend.replace(path, (json.dumps(add_checksum(values), ensure_ascii=False, indent=1) + "\n").encode())

@@ -1,8 +1,8 @@
-"""Proves that files of games were replaced: others that count hold the same games.
+"""Proves that files of games were replaced: files that readers use hold the same games.
 
 A name says which units a file holds and the fingerprint of its games, so names alone prove what compaction has
 replaced. Only files that overlap in another way are read. A file of the same units with other games is never proven to
-be replaced, because one of the two is wrong, and nobody knows which.
+be replaced, because one of the two files is wrong, and nobody knows which.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quarto.errors import FailureError
 def select_replaced_files(
     archive: ArchiveStore, run_id: str, files: Iterable[StoredRange], games: Ranges
 ) -> set[StoredRange]:
-    """Select the files whose games are also in ``games``, the ranges of a run that readers use.
+    """Select the files of a run whose games are also in ``games``, the ranges of games that readers use.
 
     ``files`` are all of the run's files of games. Files that readers use are never selected.
     """
@@ -38,7 +38,7 @@ def select_replaced_files(
 
 
 def _select_children(files: Sequence[StoredRange], games: Ranges) -> set[StoredRange]:
-    """Select the files that, with other files, make up a range that readers use, by units and fingerprints."""
+    """Select the files that, alone or with other files, make up a range that readers use, by units and fingerprints."""
     inside: dict[StoredRange, list[StoredRange]] = {}
     for file in files:
         parent = games.find_range(file.first)
@@ -48,7 +48,11 @@ def _select_children(files: Sequence[StoredRange], games: Ranges) -> set[StoredR
 
 
 def _select_tiles(files: Sequence[StoredRange], parent: StoredRange) -> Iterable[StoredRange]:
-    """Yield the files that belong to at least one sequence of neighbours that makes up ``parent``."""
+    """Yield the files that belong to at least one sequence of neighbouring files that makes up ``parent``.
+
+    Such a sequence has the units of ``parent`` without gaps, and its fingerprints add up to the fingerprint of
+    ``parent``.
+    """
     before, after = {parent.first: {0}}, {parent.end: {0}}  # by unit: sums of the sequences that end, or begin, there
     for file in sorted(files):
         _extend_sums(before, file.first, file.end, file.fingerprint)
@@ -61,14 +65,17 @@ def _select_tiles(files: Sequence[StoredRange], parent: StoredRange) -> Iterable
 
 
 def _extend_sums(sums: dict[int, set[int]], near: int, far: int, fingerprint: int) -> None:
-    """Extend the sums of fingerprints known at a file's near end by the file, and add them to those at its far end."""
+    """Extend each sum of fingerprints at unit ``near`` by a file's fingerprint, and add it to the sums at ``far``.
+
+    ``sums`` has the sums by unit. ``near`` and ``far`` are the two ends of the file.
+    """
     reached = {(total + fingerprint) % MODULUS for total in sums.get(near, ())}
     far_sums = sums.setdefault(far, set())
     far_sums.update([*(reached - far_sums)][: max(0, MAX_SUMS - len(far_sums))])
 
 
 def _has_same_games(archive: ArchiveStore, run_id: str, file: StoredRange, games: Ranges) -> bool:
-    """Return whether the files that readers use hold the same games as ``file``, which reading the games shows."""
+    """Return whether ``file`` holds the same games as the ranges that readers use; the games are read to find out."""
     counted = RunFingerprints(archive, run_id, games.select_overlapping(file.first, file.end))
     with suppress(FailureError):  # a damaged file proves nothing
         return not any(list_contradictions(counted, RunFingerprints(archive, run_id, Ranges([file]))))

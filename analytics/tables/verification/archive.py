@@ -1,7 +1,7 @@
-"""Verifies an archive: its records, and of each range of games that counts the bytes, the rows and the rules.
+"""Verifies an archive: its records and, of each range of games that readers use, the bytes, the rows and the rules.
 
-A file that does not count is not read: see ``analytics.tables.upkeep.garbage``. But it must not contradict those
-that do.
+A file that readers do not use is not read, unless it may contradict the files that they use: see
+``analytics.tables.upkeep.garbage``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Verification:
 def verify_archive(archive: ArchiveStore, on_games: Callable[[int], None] = lambda _games: None) -> Verification:
     """Check all records of an archive, and all files that readers use, one range of games at a time.
 
-    ``on_games`` is called with the number of games in each range. Problems are returned, never raised.
+    ``on_games`` is called with the number of games in each range. Problems are returned with the counts, never raised.
     """
     verification, archive = Verification(), ArchiveStore(archive.root)
     verification.problems += _verify_file_kinds(archive)
@@ -68,7 +68,7 @@ def verify_archive(archive: ArchiveStore, on_games: Callable[[int], None] = lamb
 
 
 def _verify_file_kinds(archive: ArchiveStore) -> Iterator[Problem]:
-    """Yield a problem for each entry that is neither a file nor a folder, and if a folder cannot be listed.
+    """Yield a problem for each entry that is neither a file nor a folder, and a problem if a folder cannot be listed.
 
     If there is such a problem, nothing else is verified.
     """
@@ -81,7 +81,10 @@ def _verify_file_kinds(archive: ArchiveStore) -> Iterator[Problem]:
 
 
 def _verify_records(archive: ArchiveStore, verification: Verification, on_games: Callable[[int], None]) -> None:
-    """Check all records, and all files that readers use, in an archive whose files can be listed."""
+    """Check all runs, sweeps, verdicts and policies of an archive whose files can be listed.
+
+    The counts and the problems are added to ``verification``.
+    """
     for run_id in sorted({*archive.list_run_ids(), *archive.list_recorded_run_ids()}):
         verification.runs += 1
         record, problems = _verify_record(archive, run_id)
@@ -105,7 +108,7 @@ def _verify_records(archive: ArchiveStore, verification: Verification, on_games:
 
 
 def _verify_record(archive: ArchiveStore, run_id: str) -> tuple[RunRecord | None, list[Problem]]:
-    """Return a run's record, or None if it cannot be read, and a list of its problems."""
+    """Return the record of a run, or None if it is missing or cannot be read, and a list of its problems."""
     path = archive.run_record_path(run_id)
     try:
         record = archive.find_run(run_id)
@@ -130,7 +133,10 @@ def _verify_run(
     verification: Verification,
     on_games: Callable[[int], None],
 ) -> None:
-    """Check the files of a run, and add the counts and the problems to ``verification``."""
+    """Check the files of a run, and add the counts and the problems to ``verification``.
+
+    ``on_games`` is called with the number of games in each file.
+    """
     unsound = set[StoredRange]()
     slices: dict[StoredRange, list[StoredRange]] = {}
     for stored in ranges:
@@ -162,14 +168,14 @@ def _verify_run(
 def _count_effective_rows(
     rows: pl.DataFrame, record: RunRecord, file: StoredRange, effective_ranges: Sequence[StoredRange]
 ) -> int:
-    """Count the rows of a file that readers use: all rows, or those in the slices ``effective_ranges``."""
+    """Count the rows of a file that readers use: all rows, or the rows in its slices ``effective_ranges``."""
     if [*effective_ranges] == [file]:
         return len(rows)
     return sum(len(select_units(rows, record.unit_line, stored.first, stored.end)) for stored in effective_ranges)
 
 
 def _verify_ineffective_files(archive: ArchiveStore, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
-    """Yield a problem for each unused file that contradicts the files that readers use.
+    """Yield a problem for each file of games that readers do not use and that contradicts the files that they use.
 
     Such a file holds other games for the same units.
     """
@@ -192,7 +198,7 @@ def _verify_ineffective_files(archive: ArchiveStore, record: RunRecord, ranges: 
 
 
 def _verify_nothing_lost(archive: ArchiveStore, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
-    """Yield a problem for everything that a run had when its record was written but lacks now."""
+    """Yield a problem for all games, derived rows and verdicts that a run had according to its record but lacks now."""
     for first, end in list_lost_ranges(record, ranges):
         remedy = REPLAY_REMEDY.format(archive.format_command("archive ls"))
         fault = f"units {first} to {end - 1} are missing, and their games with them: {remedy}"
@@ -208,7 +214,7 @@ def _verify_nothing_lost(archive: ArchiveStore, record: RunRecord, ranges: Range
 
 
 def _verify_references(archive: ArchiveStore) -> Iterator[Problem]:
-    """Yield a problem for each verdict or job of a sweep whose run is gone.
+    """Yield a problem for each verdict and each job of a sweep whose run has no record.
 
     Damaged verdicts and jobs are found elsewhere, and policies do not need their runs.
     """

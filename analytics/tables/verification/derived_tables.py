@@ -1,9 +1,10 @@
-"""Verifies what was derived from the games of a run: exact values, positions, first plies, verdicts of tests.
+"""Verifies everything that was derived from the games of a run: exact values, positions, first plies and verdicts.
 
-Exact values are compared with what the rules decide, and with late positions, which are solved again. The values of
-earlier positions are not solved again, because that takes as long as annotating. But the values of a game must fit
-together. After a gift its giver has the negative of the mover's value with it. After a placement its mover has
-the value that the same player has at the next gift. The rest is computed again from the games.
+Exact values are compared with the values that the rules decide, and with late positions, which are solved again. The
+values of earlier positions are not solved again, because that takes as long as annotating. But the values of a game
+must fit together. After a gift, the giver's value is the negative of the mover's value with the gift in hand. After a
+placement, the mover's value is the value that the same player has at the next gift. Everything else is computed again
+from the games.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from quarto.errors import FailureError
 from quarto.rules import Rules
 
 GAME_COLUMNS = ("game_id", "ply", "kind", "seat", "legal")  # of decisions: columns that follow from the games
-COMPARED_ROWS = 1 << 20  # of a table, at a time
-MAX_MERGED_TABLES = 64  # tables at a time: each has a temporary file
+COMPARED_ROWS = 1 << 20  # rows of a table that are compared at a time
+MAX_MERGED_TABLES = 64  # tables that are merged at a time: each has a temporary file
 RATIO_TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by rounding only
 
 
@@ -60,16 +61,19 @@ class DerivedTableFile:
     table: RangeTable
 
     def read_frames(self, rows: int | None = None) -> Iterator[pl.DataFrame]:
-        """Yield the rows in parts of ``rows`` rows, or as one part. Raises ``ValueError`` if the file is damaged."""
+        """Yield the rows in parts of ``rows`` rows, or as one part if ``rows`` is None.
+
+        Raises ``ValueError`` if the file is damaged.
+        """
         return decode_file_frames(self.archive.backend, self.path, self.table.schema, rows)
 
     def read_games(self, source: StoredRange) -> RangeGames:
-        """Read the games of this file's range that are in ``source``."""
+        """Read the games in ``source``, a range of games, that lie in the range of this file."""
         games = read_games(self.archive, self.record.run_id, source)
         return games.select_units(self.record.unit_line, self.stored.first, self.stored.end)
 
     def derive_rows(self, source: StoredRange, deriver: RowDeriver) -> Iterator[pl.DataFrame]:
-        """Yield, as one part, the rows that ``deriver`` makes of the games in ``source``.
+        """Yield, as one part, the rows that ``deriver`` makes of the games in ``source`` for this file's range.
 
         Raises ``FailureError`` if the games are invalid.
         """
@@ -91,9 +95,10 @@ class VerifiedRows(NamedTuple):
 def verify_table(
     archive: ArchiveStore, record: RunRecord, table: RangeTable, unsound: Collection[StoredRange]
 ) -> VerifiedRows:
-    """Verify the names, files and rows of a run's derived table.
+    """Verify the names, the contents and the rows of the files of a run's derived table.
 
-    Rows about ``unsound`` games are not checked, because the games themselves are reported.
+    Rows about ``unsound`` games are not checked, because the games themselves are reported. Only rows that readers use
+    are counted.
     """
     name, games, problems = table.name, archive.list_effective_ranges(record.run_id), list[Problem]()
     folder, files = archive.folder(name, record.run_id), archive.list_files(name, record.run_id)
@@ -137,7 +142,7 @@ def _verify_evaluations(table: DerivedTableFile) -> Iterator[Problem]:
 
 
 def _list_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterator[str]:
-    """Yield the faults in ``rows``, the evaluations of ``games``."""
+    """Yield a sentence for each fault in ``rows``, the evaluations of ``games``."""
     ids, ply = rows["game_id"].to_numpy(), rows["ply"].to_numpy()
     if not ((ply[1:] > ply[:-1]) | ((ply[1:] == ply[:-1]) & (ids[1:] > ids[:-1]))).all():
         yield "its rows are not in order"
@@ -157,7 +162,7 @@ def _list_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterato
 
 
 def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
-    """Yield the problems of a file of exact values, up to the first ply and kind of decision that has any.
+    """Yield the problems of a file of exact values, up to the first ply and kind of decision that has a problem.
 
     Only the rows of one ply are in memory at a time.
     """
@@ -184,7 +189,7 @@ def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
 
 
 def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: Rules) -> Iterator[pl.DataFrame]:
-    """Derive the decisions of games by ply and kind, with those values that are known without a long search."""
+    """Yield the decisions of games by ply and kind, with the exact values that need no long search."""
     first = find_first_annotated_plies(games, extent)
     return derive_decisions_by_ply(games, first, compute_known_values(games.games, first, extent.choices, rules), rules)
 
@@ -192,9 +197,9 @@ def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: 
 def _pair_stored_with_expected_rows(
     table: DerivedTableFile, expected_frames: Iterable[pl.DataFrame]
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Yield each block of expected rows, preceded by the stored rows in the same place.
+    """Yield pairs of frames: the stored rows in the place of a frame of expected rows, and the expected rows.
 
-    At the end, any stored rows that are left over are yielded with an empty block.
+    The last pair has the stored rows that are left over, if any, and an empty frame.
     """
     parts, waiting = table.read_frames(COMPARED_ROWS), pl.DataFrame(schema=table.table.schema)
     nothing = waiting
@@ -220,7 +225,7 @@ def _verify_exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> 
 
 
 def _verify_known_values(path: PurePath, frame: pl.DataFrame, expected: pl.DataFrame) -> Iterator[Problem]:
-    """Yield a problem for each column with values that differ from the known values of their decisions."""
+    """Yield a problem for each column of ``frame`` that differs from a known value in ``expected``."""
     for name in ("value_before", "value_after", "saving"):
         stored, truth = frame[name], expected[name]
         is_known = truth != NOT_COUNTED if name == "saving" else truth.abs() < UNKNOWN
@@ -232,7 +237,7 @@ def _verify_known_values(path: PurePath, frame: pl.DataFrame, expected: pl.DataF
 
 
 class _ValueChain:
-    """The value of each game after its latest decision so far, for the player who decides next."""
+    """The value of each game after the latest decision that was checked, for the player who decides next."""
 
     def __init__(self, sources: Sequence[RangeGames], mover_chooses: bool) -> None:
         self._ids = np.sort(np.concatenate([games.game_id for games in sources]))
@@ -240,7 +245,7 @@ class _ValueChain:
         self._mover_chooses = mover_chooses
 
     def is_continued_by(self, decisions: pl.DataFrame) -> bool:
-        """Return whether the values before the next decisions are those that the previous decisions left.
+        """Return whether the values before ``decisions`` are the values that the previous decisions left.
 
         All of ``decisions`` are of one ply and kind. The values after them are kept for the next call.
         """
@@ -255,7 +260,10 @@ class _ValueChain:
 
 
 def _verify_sums(table: DerivedTableFile, deriver: RowDeriver) -> Iterator[Problem]:
-    """Yield a problem if the sums in a file are not those of its games. Of large tables, only parts are in memory."""
+    """Yield a problem if the sums in a file are not the sums over its games.
+
+    Only parts of large tables are in memory.
+    """
     tables = [table.derive_rows(source, deriver) for source in table.sources]
     while len(tables) > MAX_MERGED_TABLES:
         starts = range(0, len(tables), MAX_MERGED_TABLES)
@@ -266,7 +274,10 @@ def _verify_sums(table: DerivedTableFile, deriver: RowDeriver) -> Iterator[Probl
 
 
 def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
-    """Yield the summed rows of some tables, which are not read before the first part is requested."""
+    """Yield the merged and summed rows of some tables.
+
+    The tables are not read before the first part of the rows is requested.
+    """
     rows, units = compute_rows_per_table(len(tables)), table.stored.units
     yield from table.table.merge_child_rows(
         [_spool_rows(table_frames, table.table.schema, rows) for table_frames in tables], units
@@ -274,9 +285,9 @@ def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]
 
 
 def _spool_rows(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
-    """Write rows to a temporary file, then yield them in parts of ``rows`` rows, so that little is in memory.
+    """Write rows to a temporary file, and return an iterator over these rows in parts of ``rows`` rows.
 
-    The file is written before this function returns.
+    The file is written before this function returns, so that little is in memory.
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115  (closed when its rows were read)
     file.write(encode_parquet((part for frame in frames for part in frame.iter_slices(rows)), schema))
@@ -294,7 +305,7 @@ def _spool_rows(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) ->
 
 
 def verify_verdicts(archive: ArchiveStore, record: RunRecord) -> VerifiedRows:
-    """Verify the verdicts of a run."""
+    """Verify the verdicts of a run: each must follow from the run's games."""
     paths = [path for path in sprt_verdicts.list_verdict_files(archive) if path.parent.name == f"run={record.run_id}"]
     return VerifiedRows(len(paths), [problem for path in paths for problem in _verify_verdict(archive, record, path)])
 

@@ -58,7 +58,7 @@ FAULT_TEXTS = (
 def find_faults(
     game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, columns: PlyColumns, rules: Any
 ) -> NDArray[np.int8]:
-    """Find the first fault of each game, [G], as an index into ``FAULT_TEXTS``.
+    """Find the first fault of each game, [G], as an index into ``FAULT_TEXTS``; the index is 0 if the game is sound.
 
     ``game_id`` [G] and ``opening`` [G] belong to ``games``, whose ``pieces`` and ``cells`` are not used. The plies are
     ``columns`` [R], in the order (ply, game). The first row that breaks this order makes its game ``MISPLACED``, and
@@ -127,16 +127,17 @@ def _find_end_fault(games: Games, game: int, opening: int, line: bool) -> int:
     return FINE if plies < PIECES and winner >= 0 else WRONG_FORFEIT
 
 
-# The exact values that cost next to nothing to know: those that the rules decide, and those of late positions.
+# The exact values that take hardly any time: the values that the rules decide, and the values of late positions.
 
-LATE_PIECES = 10  # pieces from which on all positions are solved: some 20 microseconds a game
-SOLVER_MEGABYTES = 1.0  # of the table of solved boards
+LATE_PIECES = 10  # positions with at least so many pieces are solved: some 20 microseconds a game
+SOLVER_MEGABYTES = 1.0  # size of the table of solved boards
 
 
 def compute_known_values(games: Games, first: NDArray[np.int8], choices: bool, rules: Rules) -> ExactValues:
-    """Compute those values of games, from ply ``first`` [G] on, that need no long search; all others are ``UNKNOWN``.
+    """Compute the exact values in games, from ply ``first`` [G] on, that need no long search.
 
-    With ``choices``, the choices that preserve a value are counted on late boards.
+    All other values are ``UNKNOWN``. With ``choices``, the choices that preserve a value are counted on boards with at
+    least ``LATE_PIECES`` pieces.
     """
     values, solver = ExactValues.empty(len(first)), Solver(rules, SOLVER_MEGABYTES)
     for column in (values.gift, values.placement, values.end):
@@ -150,9 +151,9 @@ def compute_known_values(games: Games, first: NDArray[np.int8], choices: bool, r
 
 @kernel()
 def _fill_decided_values(games: Games, values: ExactValues, rules: Any) -> None:
-    """Fill in the values that need no search.
+    """Fill in the exact values that need no search.
 
-    These are immediate wins, boards on which every gift loses at once, and the ends of games.
+    These are the values of immediate wins, of boards on which every gift loses at once, and of the ends of games.
     """
     lanes, occupied, available = np.empty(17, np.uint64), np.empty(17, np.int64), np.empty(17, np.int64)
     for game in range(games.plies.shape[0]):

@@ -20,13 +20,13 @@ from analytics.tables.verification.game_faults import FAULT_TEXTS, FINE, MISPLAC
 from quarto.batch import GAME_BITS
 from quarto.rules import CELLS, PIECES
 
-REPORTED_GAMES = 10  # of one file, wrong games that are reported one by one
+REPORTED_GAMES = 10  # the most wrong games of a file that are reported one by one
 REMEDY = "restore it from a copy, or remove the file in games and give the command of the run again, which plays them"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A description of something that is wrong with a file."""
+    """A description of what is wrong with a file, or with one of its games."""
 
     file: PurePath
     fault: str
@@ -39,7 +39,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class RangeFiles:
-    """The files of a range of games that readers use."""
+    """The files that hold the games and the plies of a range of games that readers use."""
 
     archive: ArchiveStore
     record: RunRecord
@@ -56,7 +56,7 @@ class RangeFiles:
 
 
 def read_sound_tables_and_problems(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Problem]]:
-    """Read the tables whose files exist and are sound, by name; also return the problems of the other files."""
+    """Read the tables whose files exist and are sound; return them by name, and the problems of all other files."""
     frames, problems = {}, []
     for table in TABLE_SCHEMAS:
         path = files.archive.folder(table, files.record.run_id) / f"{files.stored.games_stem}.*.parquet"
@@ -76,7 +76,7 @@ def read_sound_tables_and_problems(files: RangeFiles) -> tuple[dict[str, pl.Data
 
 
 def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    """Yield the problems in the rows of a range whose files are sound."""
+    """Yield the problems in the rows of a range whose files can be read."""
     misplaced = [*_verify_ids(files, games["game_id"].to_numpy())]
     possible = games.select(pl.col("plies").is_between(0, PIECES) & pl.col("winner").is_between(-1, 1)).to_series()
     if misplaced:
@@ -90,7 +90,7 @@ def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> 
 
 
 def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Problem]:
-    """Yield a problem unless the ids ascend and belong to the units in the file's name."""
+    """Yield a problem unless the ids of the games ascend and belong to the units in the file's name, without gaps."""
     record, (first, end) = files.record, files.stored[:2]
     unit = record.unit_line.compute_units(game_id)
     wrong = (unit < first) | (unit >= end) | (game_id >> GAME_BITS >= len(record.pairings)) | (game_id < 0)
@@ -106,7 +106,7 @@ def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Probl
 
 
 def _verify_labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
-    """Yield problems in the columns of ``games`` that follow from the game id and the run."""
+    """Yield problems in those columns of ``games`` that follow from the game id and the run's record."""
     labels = files.record.pairings
     derived = games.select(
         "game_id",
@@ -129,7 +129,7 @@ def _verify_labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
 
 
 def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    """Yield the problems of games that break the rules, and of openings that are too long, too short or not shared."""
+    """Yield a problem for games that break the rules, and for openings that have the wrong length or are not shared."""
     game_id, opening = games["game_id"].to_numpy(), games["opening"].to_numpy()
     faulty = [*_verify_replay(files, games, plies)]
     yield from faulty
@@ -161,7 +161,7 @@ def _verify_replay(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) 
 def _verify_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
     """Yield a problem unless games that should share an opening have the same imposed plies.
 
-    These are both games of a pair, and the pairs with the same number in all pairings.
+    An opening is shared by both games of a pair, and by the pairs with the same number in all pairings.
     """
     imposed = int(files.record.spec["opening_plies"])
     size = (imposed, len(game_id))
@@ -183,7 +183,7 @@ def _verify_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.Da
 
 
 def _verify_fingerprint(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    """Compute the fingerprint of sound games again, and yield a problem if it differs from the file's name."""
+    """Compute the fingerprint of sound games again, and yield a problem if the file's name has another one."""
     fingerprint = build_games(games, plies).fingerprint
     if fingerprint != files.stored.fingerprint:
         yield Problem(files.games, f"its games have the fingerprint {fingerprint:016x}, which its name does not say")

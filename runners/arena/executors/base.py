@@ -52,7 +52,7 @@ class StopSignal(Protocol):
     """A signal that tells a task whether to end early."""
 
     def is_set(self) -> bool:
-        """Return whether the task should stop and return its partial result."""
+        """Return whether the task should stop now and return its partial result."""
         ...
 
 
@@ -99,9 +99,9 @@ class LazyWorker:
         self._worker: Worker[Any, Any] | None = None
 
     def __call__(self, chunk: Any, stop: StopSignal) -> Any:
-        """Carry out a chunk; build the worker first if needed.
+        """Carry out a chunk, after building the worker if necessary; return the result.
 
-        If building raises an exception, it is passed on, and the next chunk tries to build the worker again.
+        If building raises an exception, the exception is passed on, and the next chunk tries to build the worker again.
         """
         with self._lock:
             if self._worker is None:
@@ -111,27 +111,27 @@ class LazyWorker:
 
 
 class WorkerPool(ABC):
-    """The workers that serve one call of ``Executor.map``, and the chunks that they carry out."""
+    """The workers that serve one call of ``Executor.map``, and the chunks that these workers carry out."""
 
     most_pending: int  # the most chunks that are handed out at a time
     pending: int  # chunks that were handed out and have no result yet
 
     @abstractmethod
     def submit(self, chunk: Any) -> None:
-        """Give a chunk to a worker."""
+        """Give a chunk to a worker, without waiting for the result."""
 
     @abstractmethod
     def wait_for_results(self) -> Iterable[Any]:
-        """Wait for a moment, and return the results that have arrived, which may be none.
+        """Wait for a moment, and return the results that have arrived, if any.
 
-        Raises what a task raised, and ``FailureError`` if workers were lost.
+        Raises the exception that a task raised, and ``FailureError`` if workers were lost.
         """
 
     @abstractmethod
     def request_stop(self) -> None:
-        """Ask the tasks in progress to end early, unless they notice the request themselves.
+        """Ask tasks in other processes to end early. Tasks that share the stop signal notice it themselves.
 
-        Calling this again is harmless.
+        Calling this method again is harmless.
         """
 
     @abstractmethod
@@ -140,7 +140,7 @@ class WorkerPool(ABC):
 
 
 class Executor(ABC):
-    """The base class of executors, which determine who carries out work. ``conf/executor/*.yaml`` describe them."""
+    """The base class of executors, which decide who carries out work. ``conf/executor/*.yaml`` describe them."""
 
     shares_memory: ClassVar[bool]  # whether tasks run in this process
 
@@ -194,7 +194,7 @@ class Executor(ABC):
 
     @abstractmethod
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
-        """Return the workers for one call of ``map``. Raises ``FailureError`` if there are none."""
+        """Return a pool of workers for one call of ``map``. Raises ``FailureError`` if there are no workers."""
 
     @abstractmethod
     def count_workers(self, threads: int) -> int:
@@ -202,7 +202,10 @@ class Executor(ABC):
 
     @abstractmethod
     def count_processes_using_local_memory(self, threads: int) -> int:
-        """Return the number of processes on this machine that need separate memory for the work."""
+        """Return how many processes need memory of their own on this machine for the work.
+
+        Processes on other machines are not counted, but the result is at least 1.
+        """
 
 
 @dataclass(frozen=True)
@@ -228,7 +231,7 @@ THREADS = Threads()
 
 
 class _ThreadPool(WorkerPool):
-    """A pool of threads, which are started as chunks arrive. It is also the stop signal of its tasks."""
+    """A pool of threads that are started as chunks arrive. The pool is also the stop signal of its tasks."""
 
     def __init__(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> None:
         self.most_pending = threads + 1  # one chunk waits, so that no thread waits for the calling one
@@ -288,7 +291,10 @@ def available_cores() -> int:
 
 
 def available_megabytes() -> float:
-    """Return how much memory, in MiB, this process can take without swapping; all memory if that is unknown."""
+    """Return how much memory, in MiB, this process can take without swapping.
+
+    If that is unknown, all installed memory is returned.
+    """
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
     return min(
         megabytes
@@ -298,7 +304,7 @@ def available_megabytes() -> float:
 
 
 def check_solver_memory(megabytes: float, solver_count: int = 1) -> None:
-    """Raise ``RequestError`` unless memory has room for the tables of all solvers, ``megabytes`` (MiB) each.
+    """Raise ``RequestError`` unless memory has room for the tables of all solvers, of ``megabytes`` MiB each.
 
     The error message names the largest size that fits.
     """
@@ -315,7 +321,7 @@ def check_solver_memory(megabytes: float, solver_count: int = 1) -> None:
 
 
 def _read_machine_megabytes() -> float | None:
-    """Return how much memory, in MiB, Linux reports as available; None on other systems."""
+    """Return how much memory, in MiB, Linux reports as available, or None on other systems."""
     try:
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -325,7 +331,7 @@ def _read_machine_megabytes() -> float | None:
 
 
 def _read_cgroup_megabytes() -> float | None:
-    """Return how much memory, in MiB, the container's limit leaves, or None if there is no limit.
+    """Return how much memory, in MiB, the limit of the container still allows, or None if there is no limit.
 
     Only control groups of version 2 are supported.
     """

@@ -32,9 +32,10 @@ WORKER_PROGRAM = (sys.executable, "-P", "-c", "from runners.arena.executors.proc
 
 
 class Processes(Executor):
-    """The executor that uses processes on this machine; ``threads`` is their number.
+    """The executor that uses processes on this machine; its methods take their number as ``threads``.
 
-    The processes start with the first chunk and live as long as this object, but never longer than the run.
+    A process starts when a chunk finds no idle process. The processes live as long as this object, but never longer
+    than the run.
     """
 
     shares_memory = False
@@ -52,7 +53,7 @@ class Processes(Executor):
         return threads
 
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
-        """Open a pool in which, if a process is lost, another process carries out its chunk."""
+        """Open a pool of processes. If a process is lost, another process carries out its chunk."""
         return _ProcessPool(self, self._workers, next(self._pools), build_task_data(task, self._folder), threads, stop)
 
 
@@ -117,7 +118,7 @@ class _ProcessPool(WorkerPool):
             worker.stop()
 
     def _retry_chunk(self, worker: _Worker, chunk: Any) -> None:
-        """Let another process carry out the chunk of a lost one. Raises ``FailureError`` after too many losses."""
+        """Let another process carry out the chunk of a lost process. Raises ``FailureError`` after too many losses."""
         self._losses += 1
         reason = worker.describe_death()
         self._workers.remove(worker)
@@ -151,19 +152,19 @@ class _Worker:
         stops.close()
 
     def request_stop(self, pool_number: int) -> None:
-        """Ask the process to end its chunk early if the chunk belongs to the pool with this number."""
+        """Ask the process to end its chunk early if the chunk belongs to the pool with the number ``pool_number``."""
         with suppress(OSError):  # the process has ended, which the wait for its result reports
             self._stops.send(pool_number)
 
     def describe_death(self) -> str:
-        """Describe how the process ended, for the message about its loss."""
+        """Describe how the process ended, for the message that reports its loss."""
         code = self._process.wait(DEATH_SECONDS)
         return "its process closed its pipe" if code is None else describe_exit(code)
 
     def stop(self) -> None:
-        """End the process, and everything that it started, at once.
+        """End the process, and everything that the process started, at once.
 
-        A file that it was writing is complete or absent.
+        A file that was being written is complete or absent.
         """
         self._process.stop()
         self.connection.close()
@@ -179,7 +180,7 @@ def _stop_all(workers: list[_Worker]) -> None:
 
 
 class _PipeStopSignal:
-    """The stop signal for chunks of one pool in another process; it is set when the pool's number arrives."""
+    """The stop signal for the chunks of one pool in a worker's process. It is set when the pool's number arrives."""
 
     def __init__(self, stop_connection: Connection, pool_number: int) -> None:
         self._stops, self._number = stop_connection, pool_number
@@ -194,9 +195,9 @@ class _PipeStopSignal:
 
 
 def run_worker() -> None:
-    """Carry out the chunks that arrive through a pipe until the run is gone.
+    """Carry out the chunks that arrive through a pipe, and send the results, until the run is gone.
 
-    This is the program of ``WORKER_PROGRAM``.
+    This function is what ``WORKER_PROGRAM`` executes.
     """
     binding, *descriptors = sys.argv[1:]
     bind(binding)
@@ -208,7 +209,7 @@ def run_worker() -> None:
 
 
 class TaskResult(NamedTuple):
-    """The result that a worker returns, as plain data."""
+    """The result of a chunk as a worker sends it: plain data."""
 
     result: Any
     failure: ErrorDetails | None
@@ -227,12 +228,12 @@ class TaskData(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A text that is the same for equal tasks."""
+        """A text that is equal for equal tasks only."""
         return json.dumps(self, sort_keys=True, default=repr)
 
 
 def build_task_data(task: Task[Any, Any] | Worker[Any, Any], folder: Path) -> TaskData:
-    """Build the data with which a worker can carry out chunks of a task and find the same modules.
+    """Build the data from which a worker can build the same task and find the same modules.
 
     Args:
         task: The task.
@@ -253,7 +254,7 @@ _worker_cache: dict[str, LazyWorker] = {}  # the last task's worker by ``TaskDat
 
 
 def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
-    """Carry out a chunk, and return its result or the exception that it raised."""
+    """Carry out a chunk of a task; return its result or the exception raised, and the warnings that were logged."""
     collector, root = _LogCollector(logging.WARNING), logging.getLogger()
     root.addHandler(collector)
     try:
@@ -301,7 +302,7 @@ class WorkerTracebackError(Exception):
 def log_and_unwrap_result(task_result: TaskResult, logged_messages: set[str]) -> Any:
     """Log the records that came with a task's result, and return the result or raise its exception.
 
-    Messages in ``logged_messages`` are skipped, and new messages are added to it, so that a message from several
+    Messages in ``logged_messages`` are skipped, and new messages are added to this set, so that a message from several
     workers is logged only once.
     """
     for record in task_result.log_records:

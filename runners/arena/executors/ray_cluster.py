@@ -94,7 +94,7 @@ class OnRay(Executor):
         return min(cores, self._tasks or cores)
 
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:  # noqa: ARG002
-        """Open a pool in which Ray itself retries a chunk if its worker or its machine is lost."""
+        """Open a pool for a task. If a chunk's worker or machine is lost, Ray itself carries out the chunk again."""
         return _RayPool(build_task_data(task, self._folder), self.count_workers(threads), self._drivers)
 
 
@@ -119,7 +119,7 @@ class _RayPool(WorkerPool):
                 yield log_and_unwrap_result(task_result, self._logged_messages)
 
     def request_stop(self) -> None:
-        """Drop the tasks that have not begun, and ask the tasks in progress to end early."""
+        """Cancel the tasks that have not begun, and ask the tasks in progress to end early."""
         if not self._is_stopping:
             self._is_stopping = True
             self._driver.send(None)
@@ -130,13 +130,13 @@ class _RayPool(WorkerPool):
 
 
 class _RayDriver:
-    """The process that talks to Ray.
+    """The process that talks to Ray, as the run sees it.
 
-    The process receives a task with a chunk, or None to cancel all tasks, and sends the results.
+    The process receives tasks, each with a chunk, or None to cancel all tasks, and sends the results.
     """
 
     def __init__(self, address: str) -> None:
-        """Connect to the cluster at ``address``, or start a cluster. Raises ``FailureError`` if no cluster answers."""
+        """Connect to the cluster at ``address``, or start a cluster. Raise ``FailureError`` if no cluster answers."""
         self._address = address
         resolved_address = _resolve_address(os.environ.get("RAY_ADDRESS", AUTO) if address == AUTO else address)
         context = multiprocessing.get_context("spawn")
@@ -163,7 +163,7 @@ class _RayDriver:
         return self._connection.poll(POLL_SECONDS)
 
     def receive(self) -> Any:
-        """Receive a chunk's result, or None if it was cancelled.
+        """Receive the result of a chunk, or None if the chunk was cancelled.
 
         Raises ``FailureError`` if the process or task failed.
         """
@@ -184,7 +184,7 @@ class _RayDriver:
             ) from error
 
     def stop(self) -> None:
-        """End the process and everything that was started along with it."""
+        """End the process and everything that it started."""
         self._connection.close()
         self._process.join(2 * SHUTDOWN_SECONDS)
         self._process.kill()
@@ -196,7 +196,7 @@ def _stop_all(drivers: list[_RayDriver]) -> None:
 
 
 def _resolve_address(address: str) -> str:
-    """Return the address to give to Ray, after checking that HOST:PORT answers.
+    """Return the address to give to Ray; for HOST and HOST:PORT, first check that the address answers.
 
     Raises ``FailureError`` if it does not answer, and ``RequestError`` if the text is not an address.
     """
@@ -217,7 +217,7 @@ def _resolve_address(address: str) -> str:
 def _prepare_driver_start(**variables: str) -> Iterator[None]:
     """Set environment variables and block signals while the context's body starts the driver.
 
-    The driver inherits the variables and the block, so that signals that ask to end reach only the run itself.
+    The driver inherits the variables and the blocked signals. So signals that request an end reach only the run itself.
     """
     old_values = {name: os.environ.get(name) for name in variables}
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -263,7 +263,8 @@ def _run_driver(connection: Connection, address: str) -> None:
 def _leave_process_group() -> None:
     """Leave the run's process group, because signals to the group are meant only for the run.
 
-    Everything that Ray starts leaves it, too. Signals that have arrived since this process was started are dropped.
+    All processes that Ray starts afterwards leave the group, too. Signals that have arrived since this process was
+    started are dropped.
     """
     os.setsid()
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
@@ -273,7 +274,7 @@ def _leave_process_group() -> None:
 
 
 def _connect_and_count_cores(address: str) -> int:
-    """Connect to a cluster, or start one, and return its number of cores. Raises ``FailureError`` if that fails."""
+    """Connect to a cluster, or start one, and return its number of cores. Raises ``FailureError`` on failure."""
     import ray
 
     local = {"num_cpus": available_cores(), "include_dashboard": False} if address == LOCAL else {}
@@ -288,7 +289,7 @@ def _connect_and_count_cores(address: str) -> int:
 
 
 def _run_tasks(connection: Connection) -> None:
-    """Carry out the tasks that the run sends.
+    """Carry out the tasks that the run sends, and send their results back.
 
     Raises ``EOFError`` when the run, or this machine's part of Ray, is gone.
     """
@@ -314,7 +315,7 @@ def _run_tasks(connection: Connection) -> None:
 
 
 def _fetch_result(finished_task: Any) -> TaskResult | None:
-    """Return the result of a task, or None if the task was cancelled before it began.
+    """Return the result of a finished task, or None if the task was cancelled before it began.
 
     Raises ``FailureError`` if the task cannot run, and ``EOFError`` if this machine's part of the cluster has died.
     """
@@ -338,7 +339,7 @@ def _fetch_result(finished_task: Any) -> TaskResult | None:
 
 
 def _describe_error(error: Exception) -> str:
-    """Describe an error of Ray in one line, because its text may be a coloured traceback with advice."""
+    """Describe an error of Ray in one line, because the error's text may be a coloured traceback with advice."""
     cause = getattr(error, "cause", None) or error
     text = " ".join(re.sub("\x1b\\[[0-9;]*m", "", str(cause)).strip().split("\n")[0].split())
     return f"{type(cause).__name__}: {text}" if text else type(cause).__name__
@@ -348,7 +349,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def run_remote_task(task: TaskData, chunk: Any) -> TaskResult:
-    """Carry out a chunk on a machine of the cluster. If Ray cancels the task, ask the chunk to end early."""
+    """Carry out a chunk on a machine of the cluster. If Ray cancels the task, the chunk is asked to end early."""
     stop, ended, results = threading.Event(), threading.Event(), list[TaskResult]()
 
     def work() -> None:
