@@ -29,6 +29,7 @@ def env(rules: Rules | str = "classic", render_mode: str | None = None) -> AECEn
 
     Returns:
         The environment, which checks that its methods are called in the correct order.
+
     """
     environment = wrappers.TerminateIllegalWrapper(raw_env(rules, render_mode), illegal_reward=-1)
     return wrappers.OrderEnforcingWrapper(wrappers.AssertOutOfBoundsWrapper(environment))
