@@ -136,9 +136,9 @@ def fill_unsolved_children(
 def compact_unsolved_children(
     children: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Keep the children that must be searched, and give each its rank in ``ORDER``; return their number, or -1.
+    """Keep the children that must be searched and write the rank of each; return their number, or -1.
 
-    ``occupied`` are the cells of the parent. See ``fill_unsolved_children``.
+    ``occupied`` has the occupied cells of the parent. See ``fill_unsolved_children``.
     """
     pieces, kept = int64(popcount(occupied)) + 1, int64(0)
     for i in range(count):
