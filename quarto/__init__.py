@@ -31,7 +31,8 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     """Import and return the object of a public name, or the module ``quarto.objects``.
 
-    Thus ``import quarto`` alone offers all of them. Raises ``AttributeError`` for any other name.
+    All of them are thus available after ``import quarto``, and each module is loaded only when it is needed. Raises
+    ``AttributeError`` for any other name.
     """
     from importlib import import_module
 

@@ -82,7 +82,7 @@ VALUE_UNITS = 1_000_000  # a value of 1 as an evaluation stores it: in millionth
 class Evaluations(NamedTuple):
     """Evaluations of one turn in each of ``B`` positions, or of all turns in ``G`` games.
 
-    For games each array is [17, G], with one row for each turn number.
+    For games, each array is [17, G], with one row for each turn number.
     """
 
     value: NDArray[np.int32]  # [..., B] the result that the mover expects, -1 to 1, in millionths; or NO_VALUE

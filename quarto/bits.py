@@ -89,7 +89,7 @@ BIT_POSITIONS = np.argsort(-BYTE_BITS, axis=1, kind="stable").astype(np.uint8).r
 
 @inline_function
 def nth_bit_by_table(mask: int, n: int) -> int:
-    """Return the index of the ``n``-th set bit, counted from 0, of a 16-bit mask, by a table look-up.
+    """Return the index of the ``n``-th set bit (from 0) of a 16-bit mask, found in a table.
 
     This works on any processor. The half of the mask that holds the bit is found without a branch, because with a
     random ``n`` half of the branches would be mispredicted.
@@ -118,9 +118,9 @@ def deposit_bits(typing_context: Any, word: Any, mask: Any) -> Any:
 
 @inline_function
 def nth_bit_by_deposit(mask: int, n: int) -> int:
-    """Return the index of the ``n``-th set bit, counted from 0, of a mask, in two instructions.
+    """Return the index of the ``n``-th set bit (from 0) of a mask, computed in two instructions.
 
-    They make random play a seventh faster than the table of ``nth_bit_by_table`` does.
+    Random play is a seventh faster with this function than with ``nth_bit_by_table``.
     """
     return int64(lowest_bit(deposit_bits(uint64(1) << uint64(n), uint64(mask))))
 

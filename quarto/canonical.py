@@ -244,7 +244,7 @@ def canonical_first_turn(hand: int, choice: tuple[int, int], tables: Symmetries)
 
 @inline_function
 def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int], tables: Symmetries) -> CanonicalTurn:
-    """Return the canonical form of a turn, in about 40 ns.
+    """Return the canonical form of a turn. This takes about 40 ns.
 
     ``choice`` is (cell, piece). The piece and ``hand``, the piece in hand, may be NONE.
     """
@@ -333,8 +333,8 @@ def decode_board_key(key: int, tables: Symmetries) -> tuple[int, int]:
 def pack_board(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
     """Pack the pieces of a canonical board and the hand (0 if there is none) into a uint64.
 
-    The word does not contain ``occupied``, but together with it the word is exact. The hand is in the lowest four bits
-    and the squeezed lanes are above it, so a board with ``n`` pieces takes 4 n + 4 bits. A signed word can hold these
-    bits too, because the highest piece of a canonical board is 0 and so the top bit is 0.
+    The word does not contain ``occupied``, but the two together identify the board and the hand exactly. The hand is in
+    the lowest four bits and the squeezed lanes are above it, so a board with ``n`` pieces takes 4 n + 4 bits. A signed
+    word can hold these bits too, because the highest piece of a canonical board is 0 and so the top bit is 0.
     """
     return squeeze_lanes(lanes, occupied, tables) << uint64(HAND_BITS) | uint64(hand)

@@ -27,23 +27,26 @@ class ArenaError(Exception):
 
 
 class RequestError(ArenaError):
-    """An error because a request cannot be met as written (exit code 2). Nothing was changed."""
+    """An error raised when a request cannot be met as written (exit code 2). Nothing was changed."""
 
     exit_code = 2
 
 
 class NotFoundError(RequestError):
-    """An error because the run, game, policy or sweep that a request names does not exist."""
+    """An error raised when the run, game, policy or sweep that a request names does not exist."""
 
 
 class FailureError(ArenaError):
-    """An error while a correct request was carried out (exit code 1). Everything committed before it is kept."""
+    """An error raised when a correct request could not be carried out (exit code 1).
+
+    Everything committed before the failure is kept.
+    """
 
     exit_code = 1
 
 
 class AnswerError(TypeError):
-    """An error because an agent's method cannot be called, or because its answer has the wrong form.
+    """An error raised when an agent's method cannot be called, or when its answer has the wrong form.
 
     ``call`` is the method or its name, and ``text`` says what is wrong.
     """
@@ -90,7 +93,7 @@ def describe_nearest_name(name: str, valid: Iterable[str], likeness: float = 0.5
 
 
 class MissingExtraError(RequestError, ImportError):
-    """An error because a library that belongs to one of the project's extras is not installed."""
+    """An error raised when a library that belongs to one of the project's extras is not installed."""
 
 
 @contextmanager

@@ -115,7 +115,7 @@ class Game:
         return len(self.plies) + (not giving)
 
     def position_before(self, turn: int) -> PackedPosition:
-        """Return the position in which turn number ``turn`` of this game, an earlier turn, was taken."""
+        """Return the position in which an earlier turn, number ``turn`` of this game, was taken."""
         if turn == 0 or self.rules.mover_chooses:
             return position_from_plies(self.plies[: max(turn - 1, 0)])
         return position_from_plies(self.plies[: turn - 1], self.plies[turn - 1][0])
@@ -164,7 +164,7 @@ class Game:
         return replace(self, plies=(*self.plies, (piece, cell)))
 
     def with_forfeit(self, ending: int) -> Game:
-        """Return the game after the seat to act forfeits it.
+        """Return the game after the seat to act forfeits.
 
         ``ending`` is an index into ``quarto.batch.ENDINGS`` that stands for a forfeit.
         """

@@ -273,9 +273,9 @@ class FunctionValue(Kernel):
 
 
 def function_value(signature: Any) -> Callable[[F], F]:
-    """Return a decorator for a function that kernels receive as a value, compiled for one signature.
+    """Return a decorator that compiles a function for one signature, so that kernels can receive it as a value.
 
-    It is cached in the same way as with ``kernel``. Kernels receive what ``load`` returns.
+    The machine code is cached as with ``kernel``. Kernels receive what ``load`` returns.
     """
 
     def decorate(function: F) -> F:

@@ -114,7 +114,7 @@ class Quarto:
         self.__selected_piece_index = NO_PIECE
 
     def set_players(self, players: tuple[Player, Player]) -> None:
-        """Set players 0 and 1: player 0 chooses the first piece, player 1 places it."""
+        """Set players 0 and 1. Player 0 chooses the first piece, and player 1 places it."""
         self.__players = players
 
     def get_current_player(self) -> int:

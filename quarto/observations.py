@@ -231,7 +231,7 @@ def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: in
 def mark_legal_turns(
     lanes: int, occupied: int, available: int, hand: int, rules: Any, legal: NDArray[np.bool_]
 ) -> None:
-    """Set the entries of ``legal`` [289] at the numbers of legal turns to True. All entries must be False before."""
+    """Set entry ``n`` of ``legal`` [289] to True for each number ``n`` of a legal turn. All entries must be False before."""
     wins = winning_cells(lanes, occupied, hand, rules) if hand >= 0 else int64(0)
     gives_only = hand < 0 and rules.mover_chooses == 0
     for cell in range(CELLS + 1):

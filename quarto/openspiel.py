@@ -103,7 +103,7 @@ class QuartoState(pyspiel.State):
 class PositionObserver:
     """An observer that provides a position as a tensor and as text.
 
-    Raises ``ValueError`` if it is given parameters, because it has none.
+    Raises ``ValueError`` for any parameters, because it supports none.
     """
 
     def __init__(self, params: Any) -> None:

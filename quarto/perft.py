@@ -109,9 +109,10 @@ def count_next_layer(rules: Rules, parents: CanonicalBoards, ply: int, is_last: 
 
 
 def _group_parents(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
-    """Group ranges of parents by the canonical mask of the children that they have after a placement on one cell.
+    """Group ranges of parents by the canonical mask of their children.
 
-    The arrays have rows of (first parent, end of the parents, parents' mask, cell).
+    Each row of an array is (first parent, end of the range, mask of the parents, cell on which the children have one
+    more piece).
     """
     sources: dict[int, list[tuple[int, int, int, int]]] = {}
     for mask, (first, end) in parents.slices.items():

@@ -84,7 +84,7 @@ def second_integer_below(word: int, count: int) -> int:
 
 @inline_function
 def unit_float(word: int) -> float:
-    """Return a float64 in [0, 1) that is made of 53 bits of a random word."""
+    """Return a float64 in [0, 1) that is derived from 53 bits of a random word."""
     return float64(word >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
@@ -112,7 +112,7 @@ class Streams(NamedTuple):
         return words
 
     def integers(self, index: int, counts: NDArray[np.integer] | int) -> NDArray[np.int64]:
-        """Return a random integer in [0, counts) for each game, made of the game's ``index``-th word: [B] int64.
+        """Return a random integer in [0, counts) for each game, derived from the game's ``index``-th word: [B] int64.
 
         ``counts`` is one number or one for each game.
         """

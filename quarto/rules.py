@@ -65,7 +65,7 @@ class Rules:
         chooser: Who chooses the piece that is placed: ``opponent`` or ``mover``.
 
     Raises:
-        ValueError: A value does not exist, or there are no lines.
+        ValueError: A value is not one of the values above, or there are no lines.
 
     Examples:
         >>> from quarto import CLASSIC, Rules

@@ -177,8 +177,8 @@ def is_project_module(module: str, packages: tuple[str, ...] = (*KERNEL_PACKAGES
 def third_party_fingerprint(module: str, source: Path) -> str:
     """Return a hash of a user's own module, whose file is ``source``, and of all that it imports: SHA-256 in hex.
 
-    The text is empty for a module of the project. ``read_imported_modules`` determines what the module imports. Modules
-    of ``quarto`` and ``agents`` are left out, because they are among ``list_kernel_sources``.
+    For a module of the project the result is an empty text. ``read_imported_modules`` determines what the module
+    imports. Modules of ``quarto`` and ``agents`` are left out, because they are among ``list_kernel_sources``.
     """
     if is_project_module(module):
         return ""

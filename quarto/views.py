@@ -117,7 +117,7 @@ class Position:
             cell: The cell on which the piece in hand is placed first. If it is None, the piece is not placed.
 
         Raises:
-            ValueError: ``cell`` is not an empty cell.
+            ValueError: ``cell`` is taken or does not exist.
 
         """
         lanes, occupied, _ = self._place_piece(cell, self.hand)
@@ -131,7 +131,7 @@ class Position:
             gift: The piece that is given, or NONE. If the mover chooses, it is the piece that is placed.
 
         Raises:
-            ValueError: ``cell`` is not an empty cell, or ``gift`` is not available.
+            ValueError: ``cell`` is taken or does not exist, or ``gift`` is not available.
 
         """
         available = self.packed.available
@@ -146,8 +146,8 @@ class Position:
     def _place_piece(self, cell: int | None, piece: int) -> tuple[int, int, int]:
         """Return the lanes, the occupied cells and the last cell after ``piece`` is placed on ``cell``.
 
-        Nothing is placed if ``cell`` is None or ``piece`` is NONE. Raises ``ValueError`` if ``cell`` is not an empty
-        cell.
+        Nothing is placed if ``cell`` is None or ``piece`` is NONE. Raises ``ValueError`` if ``cell`` is taken or does
+        not exist.
         """
         lanes, occupied = self.packed.lanes, self.packed.occupied
         if cell is None or piece == NONE:
@@ -170,7 +170,7 @@ class Position:
 
 
 def _check_number(noun: str, number: int, count: int) -> int:
-    """Return ``number`` as an int. Raises ``ValueError``, with ``noun`` in its text, unless it is in [0, count)."""
+    """Return ``number`` as an int. Raises ``ValueError``, which names the ``noun``, unless 0 <= number < count."""
     if not 0 <= number < count:
         raise ValueError(f"{noun} {number} is not in 0..{count - 1}")
     return int(number)
@@ -218,16 +218,16 @@ class BatchView:
         return _unpack_bits(_all_winning_cells(self.packed.lanes, self.packed.occupied, numbers, self.rules.tables))
 
     def safe_gifts(self, cells: NDArray[np.integer] | int | None = None) -> NDArray[np.bool_]:
-        """Return, for each piece, whether it is available and safe for the next ply: [B, 16] bool.
+        """Return, for each piece, whether it is available and safe: [B, 16] bool.
 
-        A piece is safe if nobody could finish a line with it.
+        A piece is safe if nobody could finish a line with it in the next ply.
 
         Args:
             cells: The cells on which the pieces in hand, if any, are placed first: one cell or [B] cells. NONE and None
                 place nothing.
 
         Raises:
-            ValueError: A cell is not an empty cell.
+            ValueError: A cell is taken or does not exist.
 
         """
         lanes, occupied = self._place_pieces(cells, self.hand)
@@ -242,7 +242,7 @@ class BatchView:
                 pieces are placed.
 
         Raises:
-            ValueError: A cell is not an empty cell, or a piece is not available.
+            ValueError: A cell is taken or does not exist, or a piece is not available.
 
         """
         numbers, mover = self._broadcast_numbers(gifts), self.rules.mover_chooses
@@ -262,7 +262,7 @@ class BatchView:
         """Return the lanes and the occupied cells after ``pieces`` [B] are placed on ``cells``.
 
         Nothing is placed where the piece or the cell is NONE, or anywhere if ``cells`` is None. Raises ``ValueError``
-        if a cell is not an empty cell.
+        if a cell is taken or does not exist.
         """
         if cells is None:
             return self.packed.lanes, self.packed.occupied

@@ -52,11 +52,11 @@ QUESTION_SIGNATURE = types.int64(
 
 @inline_function
 def pack_safe_reply_counts(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
-    """Count the replies to each gift, (cell, safe gift), of an opponent who does not win at once.
+    """Count, for each gift, the opponent's replies (cell, safe gift) that do not win at once.
 
     Returns two words with a byte for each gift: gifts 0 to 7 in the first word, gifts 8 to 15 in the second. On every
-    cell, each attribute value is looked up once and not once for each gift, because the cells on which a line can be
-    finished after a placement depend only on the values of the placed piece.
+    cell, each attribute value is looked up once rather than once for each gift, because the cells on which a line can
+    be finished after a placement depend only on the values of the placed piece.
     """
     low, high, open_cells = uint64(0), uint64(0), ~occupied & ALL_CELLS
     empty = open_cells

@@ -127,9 +127,9 @@ def fill_and_count_solved_turns(
 ) -> int:
     """Write every legal turn into ``turns`` [256, 4] int8, and return the number of turns.
 
-    The columns are the cell, the gift, the value for the player who takes the turn, and the distance, which is computed
-    only ``with_distance``. The gift is NONE for a placement that ends the game, and the cell is NONE for a gift alone.
-    If the mover chooses the piece, the gift is the piece that is placed.
+    The columns are the cell, the gift, the value for the player who takes the turn, and the distance, which has a
+    meaning only if ``with_distance`` is true. The gift is NONE for a placement that ends the game, and the cell is NONE
+    for a gift alone. If the mover chooses the piece, the gift is the piece that is placed.
     """
     count, mover_chooses = int64(0), rules.mover_chooses != 0
     pieces = available if hand < 0 else int64(1) << hand
@@ -237,7 +237,7 @@ class Solver:
         self.state = (self.rules.tables, self._search[0])  # what kernels take: rules, search
 
     def fork(self, own_stop: bool = False) -> Solver:
-        """Return a solver for another thread that uses the same tables.
+        """Return a solver that uses the same tables, for another thread.
 
         With ``own_stop``, only the fork's own ``stop`` ends its searches.
         """

@@ -64,7 +64,7 @@ _SYMMETRY_FIELDS = ("images", "minimal", "first", "attaining", "number", "squeez
 
 @inline_function
 def _symmetry_tables(search: Any) -> Symmetries:
-    """Return the tables of ``Symmetries`` that canonical forms need. Its other tables are empty."""
+    """Return the tables of ``Symmetries`` that canonical forms need. The other tables are empty."""
     masks = 1 << CELLS
     return Symmetries(
         numba.carray(array_pointer(search.images), (0, 0), np.int8),
@@ -198,7 +198,7 @@ def bucket_shift(table: NDArray[np.uint64]) -> int:
 
 
 def build_search_record(rules: Rules, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.void]:
-    """Build a ``SEARCH`` record, [1], with the addresses of ``arrays``, which are given by field.
+    """Build a ``SEARCH`` record, [1], in which each field that ``arrays`` names has the address of its array.
 
     The caller keeps the arrays alive. ``base`` may be missing.
     """

@@ -40,9 +40,9 @@ POSITIONS = (
 
 
 def bench_archive(quick: bool = False) -> Figures:
-    """Measure questions to an archive of random games and return all figures, nested as they are printed.
+    """Measure the times of questions to an archive of random games, and return all figures, nested as they are printed.
 
-    With ``quick`` the archive is smaller.
+    With ``quick``, the archive is smaller.
     """
     games, spec = (
         QUICK_GAMES if quick else GAMES,

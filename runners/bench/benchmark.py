@@ -65,7 +65,7 @@ STARTUP_COMMANDS = {
 def bench_all(quick: bool = False) -> Figures:
     """Measure playing, writing, searching, training and start-up, and return the figures, nested as they are printed.
 
-    With ``quick`` a tenth of the games is played, and most figures are measured once.
+    With ``quick``, a tenth of the games is played, and most figures are measured once.
     """
     scale, rounds = (10, 1) if quick else (1, ROUNDS)
     for _ in time_warm_up_steps():  # so that compiling is not measured
@@ -96,7 +96,7 @@ MEASUREMENTS: Mapping[str, Callable[[bool], Figures]] = {
 
 
 def build_bench_table(figures: Figures) -> Table:
-    """Build a flat table of figures, in which a figure has a dotted name."""
+    """Build a flat table of figures, each with a dotted name."""
     values_by_name = dict(flatten_settings(figures))
     texts = [format_figure(value) for value in values_by_name.values()]
     return build_table(
@@ -149,8 +149,8 @@ def build_yardstick(folder: Path) -> Yardstick | None:
 def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yardstick: Yardstick | None) -> Figures:
     """Measure how fast games are played (``simulate``), written from memory, and both played and written.
 
-    Each speed, in games a second, is measured on one thread and on all cores, alternately, and the fastest of ``rounds``
-    is returned. ``yardstick``, if given, is timed in the same rounds.
+    Each speed, in games a second, is measured on one thread and on all cores, alternately, and the fastest of
+    ``rounds`` is returned. ``yardstick``, if given, is timed in the same rounds.
     """
     engine, cores = build_engine(spec), available_cores()
     blocks = list(engine.play(_list_pair_ranges(SHARD_GAMES), cores))
@@ -262,7 +262,10 @@ def _build_spec(agent: str) -> RunSpec:
 
 
 def _measure_agent(name: str, seconds: float) -> Figures:
-    """Measure the games a second of an agent against ``random``, without storing the games, for about ``seconds``."""
+    """Measure how many games a second an agent plays against ``random``, for about ``seconds``.
+
+    The games are not stored.
+    """
     rules = choose_rules_name(load_agent(name))
     engine = build_engine(replace(_build_spec(name), rules=load_rules(rules)))
     games, pace, started = 0, Pace(), time.perf_counter()
@@ -280,10 +283,10 @@ def _measure_agent(name: str, seconds: float) -> Figures:
 
 
 def measure_search(yardstick: Yardstick | None, rounds: int, turns: int) -> Figures:
-    """Measure the turns a second of ``mcts`` on one thread, on the empty board, with each piece in hand equally often.
+    """Measure how many turns a second ``mcts`` takes on one thread.
 
-    An iteration plays one game to its end, so the rollouts are compared with games of the C program on one thread, in
-    the same rounds.
+    The board is empty, and each piece is in hand equally often. An iteration plays one game to its end, so the rollouts
+    are compared with games of the C program on one thread, in the same rounds.
     """
     hands = [number % PIECES for number in range(turns)]
     batch = Batch.from_positions([PackedPosition(0, 0, ALL_PIECES & ~(1 << hand), hand, NONE) for hand in hands])

@@ -101,7 +101,7 @@ class TrainingResult:
 def train_if_missing(
     overrides: str, storage: ArchiveOptions, command: str, stop: threading.Event, progress: Progress | None
 ) -> TrainingResult | None:
-    """Return the result of a training, and carry it out as ``qarena train`` does if the archive lacks its policy.
+    """Carry out a training as ``qarena train`` does if the archive lacks its policy, and return its result.
 
     ``overrides`` are separated by spaces. Returns None if the training was stopped. Raises the errors of a training; a
     wrong request is refused before any game is played.
@@ -172,7 +172,7 @@ class Side:
 def find_sides(figure: PublishedRate, variant: str) -> tuple[Side, Side] | None:
     """Return the player and the opponent of a figure in a variant.
 
-    Returns None for the variant ``CODE`` if both are the same as in the variant ``TEXT``.
+    Returns None for the variant ``CODE`` if both players are the same as in the variant ``TEXT``.
     """
     implementations = [find_implementation(label, figure.version) for label in (figure.player, figure.opponent)]
     if variant == CODE and not any(implementation and implementation.code for implementation in implementations):
@@ -355,10 +355,7 @@ def _parse_studies(text: str | None) -> tuple[str, ...]:
 
 
 def reproduce(request: ReproduceRequest) -> int:
-    """Carry out what is missing, print the comparison, write the files, and return the exit code.
-
-    Trainings and games may be missing. What the archive has already is used.
-    """
+    """Carry out the missing trainings and games, print the comparison, write the files and return the exit code."""
     root = request.settings.storage.root
     with stop_on_signal() as stop:
         training_results = _run_trainings(request, stop)
@@ -379,9 +376,9 @@ def reproduce(request: ReproduceRequest) -> int:
 
 
 def _run_trainings(request: ReproduceRequest, stop: threading.Event) -> dict[str, TrainingResult]:
-    """Carry out the missing trainings that the figures need, and return the results of all, by overrides.
+    """Return the results of the trainings that the figures need, by overrides.
 
-    If ``stop`` is set, the results of some trainings are missing.
+    Missing trainings are carried out first. If ``stop`` is set, the results of some trainings are missing.
     """
     settings, results = request.settings, {}
     for training in list_training_overrides(request.figures):

@@ -38,7 +38,7 @@ PROOF_MEGABYTES = 256.0
 def bench_solver(quick: bool = False) -> Figures:
     """Measure the solver, the oracle and annotation, and return the figures, nested as they are printed.
 
-    With ``quick`` a tenth of the positions is solved, and the whole game is not. Positions with the same number of
+    With ``quick``, a tenth of the positions is solved, and the whole game is not. Positions with the same number of
     pieces share a table that is empty at first. Milliseconds are processor time, so that other work on the machine does
     not affect them. Raises ``FailureError`` if the C++ program finds other values.
     """

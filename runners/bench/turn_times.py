@@ -74,7 +74,7 @@ class TurnTimes:
     def compute_summaries(self) -> dict[int, dict[str, float]]:
         """Compute the minimum, quartiles, mean and maximum of the times, by number of pieces on the board.
 
-        All of them are in microseconds.
+        The figures are in microseconds.
         """
         return {pieces: _summarize_times(times) for pieces, times in self.samples.items()}
 
@@ -97,8 +97,8 @@ class TurnTimes:
 def run_turn_benchmark(name: str, rules: str | None, positions: int, seed: int, file: Path | None) -> int:
     """Measure and print the times of an agent's turns, and return the exit code.
 
-    The times are also written as JSON to ``file``, if it is given. Without ``rules``, the agent plays rules that it
-    supports.
+    The times are also written as JSON to ``file``, if it is given; they are not printed if it is the standard output.
+    Without ``rules``, the agent plays rules that it supports.
     """
     agent = agent_from_label(name, trusted=True)
     measured_rules = load_rules(rules or choose_rules_name(agent))

@@ -201,8 +201,5 @@ def play_games(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> f
 
 
 def choose_rules_name(agent: AgentSpec) -> str:
-    """Return the name of rules that an agent plays: ``classic`` or, if it does not play them, ``own_piece``.
-
-    An agent that does not play classic rules plays only where the mover chooses the piece.
-    """
+    """Return the name of rules that an agent plays: ``classic`` if it plays them, otherwise ``own_piece``."""
     return "classic" if "opponent" in list_choosers(agent.build()) else "own_piece"
