@@ -6,8 +6,9 @@ row of an empty cell, or of an empty hand, is 0: an empty hand shows that a piec
 int8 [16], 1 where an action is legal. The legal actions are the empty cells if there is a piece in hand, else the
 pieces left.
 
-A whole turn has one number, ``CHOICES * cell + gift``, 0 to 288. Cell 16: no placement (a gift alone). Gift 16: no
-gift, because the placement ends the game. Where the mover chooses the piece, the gift is the piece that is placed.
+A whole turn has one number, ``CHOICES * cell + gift``, 0 to 288. Cell 16 stands for no placement (a gift alone), and
+gift 16 for no gift, because the placement ends the game. If the mover chooses the piece, the gift is the piece that is
+placed.
 
 ``StepwiseGame`` is a game that goes on by one decision at a time, in plain Python. A turn has two phases of one seat:
 it places the piece in hand, then it gives the next one. Both have sixteen actions with the same numbers. An action is a
@@ -185,7 +186,7 @@ def unpack_mask(bits: int) -> NDArray[np.int8]:
     return BYTE_BITS[[bits & 255, bits >> 8]].reshape(ACTIONS)
 
 
-# Fields of a batch; they may lie apart in memory, as those of records do.
+# The arrays of a batch. Their entries may lie apart in memory, as the fields of records do.
 LANES_TYPE, MASKS_TYPE, INT8_ARRAY_TYPE = (
     types.Array(number_type, 1, "A") for number_type in (types.uint64, types.uint16, types.int8)
 )
@@ -231,7 +232,10 @@ def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: in
 def mark_legal_turns(
     lanes: int, occupied: int, available: int, hand: int, rules: Any, legal: NDArray[np.bool_]
 ) -> None:
-    """Set entry ``n`` of ``legal`` [289] to True for each number ``n`` of a legal turn. All entries must be False before."""
+    """Set ``legal[n]`` to True for each number ``n`` of a legal turn in a position.
+
+    ``legal`` is [289] bool, and all of its entries must be False before.
+    """
     wins = winning_cells(lanes, occupied, hand, rules) if hand >= 0 else int64(0)
     gives_only = hand < 0 and rules.mover_chooses == 0
     for cell in range(CELLS + 1):

@@ -237,7 +237,7 @@ def _decode_boards(keys: NDArray[np.uint64], tables: Symmetries) -> tuple[NDArra
     return lanes, occupied
 
 
-# Sequences of 0 to 16 plies after which no line is finished: entry k counts those of k plies.
+# Sequences of 0 to 16 plies after which no line is finished: entry k is the number of sequences of k plies.
 CLASSIC_LIVE_PREFIXES = (
     1,
     256,

@@ -16,7 +16,7 @@ _PIECE_NUMBERS = np.arange(PIECES)
 _PIECE_VALUE_BITS = (
     _PIECE_NUMBERS | (~_PIECE_NUMBERS & 15) << ATTRIBUTES
 )  # [16] the values that each piece has, as 8 bits
-# [256], by danger byte: the pieces that have none of its values, as 16 bits
+# [256] by danger byte: the pieces that have none of the values of the byte, as 16 bits
 SAFE_PIECES = (_PIECE_VALUE_BITS & np.arange(1 << VALUES)[:, None] == 0) @ (1 << _PIECE_NUMBERS)
 
 

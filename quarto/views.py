@@ -1,7 +1,7 @@
 """Positions as agents in Python see them: one or many, with cells and pieces instead of bits, and with safe pieces.
 
-``Position`` is one position, ``BatchView`` is ``B`` of them with the same helpers as arrays, the cells or pieces
-along the second axis. Both know the rules, and neither ever changes: ``with_turn`` and ``with_turns`` return another.
+``Position`` is one position. ``BatchView`` is ``B`` positions with the same helpers as arrays, whose second axis has the
+cells or the pieces. Both know the rules, and both are immutable: ``with_turn`` and ``with_turns`` return new objects.
 """
 
 from __future__ import annotations

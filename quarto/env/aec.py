@@ -93,7 +93,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         return {"observation": encode_pieces(self.game.pieces), "action_mask": unpack_mask(legal)}
 
     def step(self, action: int | None) -> None:
-        """Carry out the decision of the selected seat. After the end of the game, ``None`` removes the seat from the game.
+        """Carry out the action of the selected seat. After the end of the game, ``None`` removes this seat.
 
         Raises ``ValueError`` for an illegal action, and for ``None`` before the end of the game.
         """

@@ -27,7 +27,7 @@ class SolvedTurn(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The turn in notation: its cell and its gift, as in ``c3 7``, or only one of them if the turn lacks the other."""
+        """The turn in notation: its cell and its gift, as in ``c3 7``, or one of them if the turn lacks the other."""
         cell = "" if self.cell == NONE else format_cell(self.cell)
         gift = "" if self.gift == NONE else format_piece(self.gift)
         return f"{cell} {gift}".strip()

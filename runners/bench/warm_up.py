@@ -43,7 +43,7 @@ from runners.play.session import AgentOpponent, Session
 WarmUpStep = tuple[str, Callable[[], object]]  # name and action
 
 ARCHIVE_AGENTS = ("oracle", "random")  # agents whose games the steps on an archive need
-FROM_PIECES = 12  # decisions on boards with at least so many pieces are judged: quick to search, and all is compiled
+FROM_PIECES = 12  # least pieces on boards whose decisions are judged: quick to search, and every kernel is compiled
 
 
 class StepTime(NamedTuple):
