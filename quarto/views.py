@@ -1,7 +1,8 @@
 """Positions as agents in Python see them: one or many, with cells and pieces instead of bits, and with safe pieces.
 
-``Position`` is one position. ``BatchView`` is ``B`` positions with the same helpers as arrays, whose second axis has the
-cells or the pieces. Both know the rules, and both are immutable: ``with_turn`` and ``with_turns`` return new objects.
+``Position`` is one position. ``BatchView`` is ``B`` positions with the same helpers as arrays; their second axis has
+the cells or the pieces. Both know the rules, and both are immutable: ``with_turn`` and ``with_turns`` return new
+objects.
 """
 
 from __future__ import annotations
